@@ -1,0 +1,70 @@
+"""`python -m steps VERB --task FILE [--shard N] [--input NAME=VALUE]`: one task in, one evidence record out, an exit code."""
+
+import argparse
+import importlib
+import sys
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+from steps.contract import task as contract
+from steps.contract.exit import ExitCode
+from steps.errors import BadTask, StepError
+
+
+class _Parser(argparse.ArgumentParser):
+    """Usage errors end with 64, never 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(ExitCode.USAGE, f"{self.prog}: {message}\n")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb. Errors go to stderr as one sentence and its hint; the error's type decides the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(_run(options))
+    except StepError as error:
+        print(f"{options.verb}: {error}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
+        return int(error.exit_code)
+    except Exception as error:  # noqa: BLE001 - the outermost edge: a bug must end with its own code and a traceback in the log
+        traceback.print_exc()
+        print(f"{options.verb}: bug: {type(error).__name__}: {error}", file=sys.stderr)
+        return int(ExitCode.BUG)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m steps", description=__doc__)
+    parser.add_argument("verb", choices=[verb.value for verb in contract.Verb])
+    parser.add_argument("--task", type=Path, required=True, help="task file; a bare name lies in the tasks folder")
+    parser.add_argument("--shard", type=int, default=0, help="number of the shard of hosts to work on")
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input parameter of the workflow")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> ExitCode:
+    from steps.clients import environment
+    from steps.verbs.context import Context
+
+    here = environment.read()
+    path = options.task if options.task.is_absolute() or options.task.exists() else here.tasks / options.task
+    try:
+        task = contract.decode(path.read_bytes())
+    except (OSError, contract.TaskError) as error:
+        raise BadTask(f"{path}: {error}") from error
+    if task.verb.value != options.verb:
+        raise BadTask(f"{path} is a task for verb {task.verb.value}, not {options.verb}")
+    module = importlib.import_module(f"steps.verbs.{task.verb.value}")
+    code: ExitCode = module.run(Context(task, here, options.shard, _inputs(options.input)))
+    return code
+
+
+def _inputs(pairs: list[str]) -> dict[str, str]:
+    if bad := [pair for pair in pairs if "=" not in pair]:
+        raise BadTask(f"--input {bad[0]!r} is not NAME=VALUE")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""The target's clock: real time, or the simulated time of a rehearsal, chosen by the environment."""
+
+import json
+import time
+from typing import Protocol
+
+from steps.clients.environment import Environment
+
+
+class Clock(Protocol):
+    """Time as the target lives it. All waits of a verb go through here."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+    def pause(self, seconds: float, deadline: float) -> None:
+        """Let `seconds` pass. A simulated clock may jump to `deadline` when nothing can happen before it."""
+
+
+class RealClock:
+    """The clock on the wall."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def pause(self, seconds: float, deadline: float) -> None:
+        """Sleep, but not past the deadline."""
+        time.sleep(max(0.0, min(seconds, deadline - time.time())))
+
+
+class SimulatedClock:
+    """The clock of a rehearsal: a pause makes the simulated cluster live through it, however long it is."""
+
+    def __init__(self, url: str, token: str) -> None:
+        import urllib3
+
+        self._http = urllib3.PoolManager(1, headers={"Authorization": f"Bearer {token}"}, retries=False)
+        self._url = url.rstrip("/")
+
+    def now(self) -> float:
+        """Simulated seconds since the epoch."""
+        return self._call("GET", "/clock", None)
+
+    def pause(self, seconds: float, deadline: float) -> None:
+        """Advance simulated time; returns when the simulated cluster has reacted to everything due by then."""
+        self._call("POST", "/clock/sleep", {"seconds": seconds, "deadline": deadline})
+
+    def _call(self, method: str, path: str, body: dict[str, float] | None) -> float:
+        data = None if body is None else json.dumps(body).encode()
+        answer = self._http.request(method, self._url + path, body=data, timeout=600)
+        if answer.status != 200:
+            raise RuntimeError(f"simulated clock answered {answer.status}: {answer.data[:200]!r}")
+        return float(json.loads(answer.data)["now"])
+
+
+def of(environment: Environment) -> Clock:
+    """The clock that the environment asks for."""
+    if environment.simulator:
+        return SimulatedClock(environment.simulator, environment.simulator_token)
+    return RealClock()

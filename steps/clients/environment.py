@@ -1,0 +1,48 @@
+"""The environment of a step: the five folders, the run, the engine, and the simulator of a rehearsal."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from steps.contract import paths
+from steps.errors import BadTask
+
+SIMULATOR = "BRINGUP_SIMULATOR"
+SIMULATOR_TOKEN = "BRINGUP_SIMULATOR_TOKEN"
+
+
+class Environment(Struct, frozen=True, kw_only=True):
+    """Where this step may read and write. `simulator` is the URL of a rehearsal's control API, else empty."""
+
+    tasks: Path
+    fleet: Path
+    secrets: Path
+    store: Path
+    out: Path
+    run: str
+    engine: str
+    reuse: str = "none"
+    simulator: str = ""
+    simulator_token: str = ""
+
+
+def read(environ: Mapping[str, str] | None = None) -> Environment:
+    """The environment of this process. Raises BadTask naming every variable that is missing."""
+    env = os.environ if environ is None else environ
+    wanted = [paths.variable(folder) for folder in paths.FOLDERS] + [paths.RUN]
+    missing = [name for name in wanted if not env.get(name)]
+    if missing:
+        raise BadTask(
+            f"environment lacks {', '.join(missing)}", hint="a step is started by an engine, or by hand with these variables set"
+        )
+    folders = {folder: Path(env[paths.variable(folder)]) for folder in paths.FOLDERS}
+    return Environment(
+        **folders,
+        run=env[paths.RUN],
+        engine=env.get(paths.ENGINE, "argo"),
+        reuse=env.get(paths.REUSE, "none"),
+        simulator=env.get(SIMULATOR, ""),
+        simulator_token=env.get(SIMULATOR_TOKEN, ""),
+    )

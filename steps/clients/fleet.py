@@ -1,0 +1,48 @@
+"""Reads the expected hosts from the fleet folder, shard by shard."""
+
+import gzip
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from steps.contract import fleet
+from steps.errors import BadTask
+
+
+class Fleet:
+    """The fleet folder of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def index(self) -> fleet.Index:
+        """How many hosts and shards there are. Raises BadTask when the folder is none of ours."""
+        try:
+            return msgspec.json.decode((self._folder / fleet.INDEX).read_bytes(), type=fleet.Index)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise BadTask(f"fleet index {self._folder / fleet.INDEX}: {error}") from error
+
+    def shard(self, number: int) -> tuple[fleet.Host, ...]:
+        """The hosts of one shard."""
+        path = self._folder / fleet.shard_file(number)
+        try:
+            return fleet.decode_hosts(gzip.decompress(path.read_bytes()))
+        except (OSError, EOFError, zlib.error, msgspec.MsgspecError) as error:
+            raise BadTask(f"fleet shard {path}: {error}") from error
+
+    def hosts(self, select: str = "all") -> tuple[fleet.Host, ...]:
+        """All hosts that a selector takes, in plan order."""
+        every = (host for number in range(self.index().shards) for host in self.shard(number))
+        return tuple(host for host in every if selected(host, select))
+
+
+def selected(host: fleet.Host, select: str) -> bool:
+    """Whether a selector takes a host: `all`, `gpu`, or a role. Raises BadTask for another word."""
+    if select == "all":
+        return True
+    if select == "gpu":
+        return host.gpus > 0
+    if select in ("server", "agent"):
+        return host.role == select
+    raise BadTask(f"{select!r} selects no hosts: use all, gpu, server or agent")

@@ -1,0 +1,41 @@
+"""Approvals: what an approver answers, and the bytes that the answer is about."""
+
+import re
+
+from msgspec import Struct
+
+from steps.contract.canonical import canonical
+
+HOLD, PASS, REJECT = "hold", "pass", "reject"
+"""The three values of the parameter `decision`; a time-out or a bare resume leaves `hold`, which is no approval."""
+
+NOBODY = "none"
+PARAMETERS = {"decision": HOLD, "approver": NOBODY, "evidence": NOBODY}
+"""Output parameters of an approval node with their fail-closed defaults."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
+
+
+class Statement(Struct, frozen=True, kw_only=True):
+    """What an approver signs: this run, this stage, this evidence, this decision."""
+
+    run: str
+    stage: str
+    evidence: str
+    decision: str
+    approver: str
+
+
+def statement_bytes(statement: Statement) -> bytes:
+    """The bytes that are signed and verified."""
+    return canonical(statement)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be an approver's name: it goes through a workflow parameter, so no blanks, quotes or braces."""
+    return text != NOBODY and bool(_NAME.fullmatch(text))
+
+
+def signature_key(run: str, stage: str, approver: str) -> str:
+    """Where an approver's signature lies in the store."""
+    return f"runs/{run}/approvals/{stage}/{approver}.sig"

@@ -1,0 +1,23 @@
+"""The five folders a step may read or write, and the environment that names them (design §4)."""
+
+ROOT = "/bringup"
+FOLDERS = ("tasks", "fleet", "secrets", "store", "out")
+"""Folders below ROOT in every manifest; an engine may put them elsewhere and says so in the environment."""
+
+
+def variable(folder: str) -> str:
+    """Environment variable of one folder: `BRINGUP_TASKS` … `BRINGUP_OUT`."""
+    return f"BRINGUP_{folder.upper()}"
+
+
+ENVIRONMENT = {variable(folder): f"{ROOT}/{folder}" for folder in FOLDERS}
+"""What every rendered container has in its environment."""
+
+RUN = "BRINGUP_RUN"
+"""Environment variable with the run's name (`{{workflow.name}}` in the manifest)."""
+
+ENGINE = "BRINGUP_ENGINE"
+"""Environment variable with the engine's name: `local` or `argo`; absent means `argo`."""
+
+REUSE = "BRINGUP_REUSE"
+"""Environment variable with the run whose evidence may be reused (`{{workflow.parameters.reuse}}`), or `none`."""

@@ -1,0 +1,140 @@
+"""A play: which playbook runs on which hosts, and what each host made of it.
+
+`PlayRequest` goes to the Ansible client (or, in rehearsal, as JSON to the simulated hosts); `PlayResult` comes back. A module
+of ours hands facts back to us as the key `observation` of its Ansible result; the last one of each host is `HostOutcome.facts`.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+
+class HostKeys(StrEnum):
+    """What SSH does with host keys: `strict` is the default; the others are for a first contact that the spec allows."""
+
+    STRICT = "strict"
+    ACCEPT_NEW = "accept-new"
+    OFF = "off"
+
+
+class Jump(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The SSH host through which another is reached; its host key is checked like any other."""
+
+    address: str
+    port: int = 22
+    user: str = "root"
+    key_path: str = ""
+
+
+class PlayHost(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one host is reached. `key_path` is a file below the secrets folder; empty means the SSH agent's keys."""
+
+    name: str
+    address: str
+    port: int = 22
+    user: str = "root"
+    key_path: str = ""
+    jump: Jump | None = None
+    python: str = "/usr/bin/python3"
+    groups: tuple[str, ...] = ()
+    variables: dict[str, Any] = {}
+
+
+class PlayRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run of one playbook.
+
+    `playbook` is a name below `playbooks/` without `.yml`. `secret_variables` maps a variable to the file that holds its value:
+    only the path is in the request. Times are seconds: the whole play, and the longest silence between two events.
+    """
+
+    playbook: str
+    hosts: tuple[PlayHost, ...]
+    variables: dict[str, Any] = {}
+    secret_variables: dict[str, str] = {}
+    known_hosts: str = ""
+    host_keys: HostKeys = HostKeys.STRICT
+    forks: int = 50
+    timeout_seconds: int = 1800
+    idle_timeout_seconds: int = 600
+    check: bool = False
+
+
+class HostStatus(StrEnum):
+    """How the play ended for one host. `cancelled`: it was cut off by a time-out or a signal before its end."""
+
+    OK = "ok"
+    FAILED = "failed"
+    UNREACHABLE = "unreachable"
+    CANCELLED = "cancelled"
+
+
+class FailureKind(StrEnum):
+    """Why a host is not `ok`, read from SSH's and Ansible's messages; `task_failed` where none of the others fits."""
+
+    NETWORK = "network"
+    SSH_AUTH = "ssh_auth"
+    HOST_KEY = "host_key"
+    PYTHON_MISSING = "python_missing"
+    SUDO = "sudo"
+    DISK_FULL = "disk_full"
+    READ_ONLY = "read_only"
+    PACKAGE_LOCK = "package_lock"
+    CLOCK = "clock"
+    TIMEOUT = "timeout"
+    TASK_FAILED = "task_failed"
+
+
+class PlayStatus(StrEnum):
+    """How the play ended as a whole."""
+
+    OK = "ok"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+
+
+class HostOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one host made of the play.
+
+    `task` and `message` are those of its first failure; `changed` and `done` count its tasks; `facts` is the last `observation`
+    that a module of ours returned, read between `facts_from` and `facts_to` (controller clock, UTC seconds; 0 where not known).
+    """
+
+    host: str
+    status: HostStatus
+    kind: FailureKind | None = None
+    task: str = ""
+    message: str = ""
+    done: int = 0
+    changed: int = 0
+    facts: dict[str, Any] = {}
+    facts_from: float = 0.0
+    facts_to: float = 0.0
+
+
+class PlayResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The end of a play: one outcome for every requested host, in their order. Times are UTC seconds since the epoch.
+
+    `transport` is `ssh`, or `simulated` where the hosts were stand-ins; `message` says what ended the play where no host did.
+    """
+
+    playbook: str
+    status: PlayStatus
+    hosts: tuple[HostOutcome, ...]
+    transport: str
+    started: float
+    finished: float
+    message: str = ""
+
+
+class PlayEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One event of a play as it comes: a line of the events file. `time` is the controller's, UTC seconds."""
+
+    event: str
+    time: float
+    host: str = ""
+    task: str = ""
+    changed: bool = False
+    seconds: float = 0.0
+    message: str = ""

@@ -1,0 +1,122 @@
+"""Stage os_prep: what a prepared machine shows, and what the gate expects of it.
+
+The observation is read on the node itself, after the change, by a second call of `playbooks/library/node_profile.py` in check mode.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from steps.contract.play import FailureKind, HostStatus
+
+
+class ItemStatus(StrEnum):
+    """State of one item of the profile. `differs`: read only, and not as wanted. `unavailable`: this machine has no such thing."""
+
+    OK = "ok"
+    CHANGED = "changed"
+    DIFFERS = "differs"
+    FAILED = "failed"
+    UNAVAILABLE = "unavailable"
+
+
+class Item(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One item of the profile: `name` is its kind and its object, e.g. `sysctl vm.max_map_count`."""
+
+    name: str
+    status: ItemStatus
+    want: str = ""
+    before: str = ""
+    after: str = ""
+    why: str = ""
+
+
+class Disk(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Space of the file system that holds `path`, in MiB."""
+
+    path: str
+    free_mib: int
+    total_mib: int
+
+
+class Clock(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The node's clock: `epoch` is its UTC time when read; `offset_seconds` is what its time service says, None where it cannot."""
+
+    epoch: float
+    service: str = ""
+    synchronized: bool | None = None
+    offset_seconds: float | None = None
+
+
+class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`init` is `systemd` or `none`; driver and fabric manager are versions, empty where absent (gpu_stack §9 P05)."""
+
+    os_id: str
+    os_version: str
+    kernel: str
+    architecture: str
+    python: str
+    clock: Clock
+    init: str = "none"
+    hostname: str = ""
+    machine_id: str = ""
+    boot_id: str = ""
+    product: str = ""
+    cpus: int = 0
+    memory_mib: int = 0
+    swap_mib: int = 0
+    memlock: str = ""
+    gpus: int = 0
+    nvswitches: int = 0
+    nouveau_loaded: bool = False
+    nvidia_driver: str = ""
+    fabric_manager: str = ""
+    fabric_manager_active: bool = False
+    fabric_states: tuple[str, ...] = ()
+    reboot_required: bool = False
+    disks: tuple[Disk, ...] = ()
+
+
+class NodeObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One node after the play: how the play ended there, and what it showed.
+
+    `skew_seconds` is the least difference between its clock and the controller's that explains the reading; None where not known.
+    """
+
+    node: str
+    outcome: HostStatus
+    kind: FailureKind | None = None
+    task: str = ""
+    message: str = ""
+    changed: int = 0
+    items: tuple[Item, ...] = ()
+    facts: Facts | None = None
+    skew_seconds: float | None = None
+
+
+class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All nodes that a play returned."""
+
+    nodes: tuple[NodeObservation, ...]
+
+
+class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the gate wants of every node.
+
+    `nodes` are all that must have a record. `items` are shell patterns, each of which must match at least one observed item.
+    `tolerate` are patterns of items that may be `unavailable`. `systems` are `ID VERSION` patterns (`debian 12`, `ubuntu 2*`);
+    empty means any. `driver_on_host` is the opposite of the GPU Operator's `driver.enabled`; None where no GPU Operator is planned.
+    `same` are facts that must be equal on all nodes; differing others are noted only. Disk space is in MiB.
+    """
+
+    nodes: tuple[str, ...]
+    items: tuple[str, ...] = ()
+    tolerate: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
+    python_min: str = "3.9"
+    swap_off: bool = True
+    clock_offset_seconds: float = 0.5
+    clock_synchronized: bool = False
+    driver_on_host: bool | None = None
+    disk_free_mib: dict[str, int] = {}
+    same: tuple[str, ...] = ("architecture",)

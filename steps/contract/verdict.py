@@ -1,0 +1,166 @@
+"""Verdicts: what a gate says of an observation, for the whole stage and for each node."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Status(StrEnum):
+    """The four verdicts; only `pass` lets the next stage start."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    SKIPPED = "skipped"
+
+
+class FailureClass(StrEnum):
+    """Why something is not a pass: the seven classes of a GitOps delivery and three of a GPU platform."""
+
+    MANIFEST_GENERATION = "manifest-generation"
+    COMPARISON = "comparison"
+    APPLY = "apply"
+    HEALTH = "health"
+    PERMISSION = "permission"
+    RUNTIME = "runtime"
+    DEPENDENCY = "dependency"
+    HARDWARE = "hardware"
+    PERFORMANCE = "performance"
+    INPUT = "input"
+
+
+def sentence(seen: str, expected: str, next_step: str) -> str:
+    """What was seen, what was expected, and what to do next, as one line; empty parts are left out."""
+    parts = [seen, f"expected {expected}" if expected else "", f"next: {next_step}" if next_step else ""]
+    return "; ".join(part for part in parts if part)
+
+
+class NodeVerdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a gate says of one node. `node` is the name in the fleet, which is also the Kubernetes node name."""
+
+    node: str
+    status: Status
+    seen: str = ""
+    expected: str = ""
+    next_step: str = ""
+    failure_class: FailureClass | None = None
+
+    @property
+    def sentence(self) -> str:
+        """`gpu003: seen …; expected …; next: …`."""
+        said = sentence(self.seen, self.expected, self.next_step)
+        return f"{self.node}: {said}" if said else self.node
+
+
+class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a gate says. Build it with `passed`, `failed`, `inconclusive` or `of_nodes`, which keep the fields consistent.
+
+    `final` is for a verdict that waiting cannot change (a Job that failed for good): a waiting step ends at once.
+    `nodes` holds every node the gate looked at, passes included; empty where the gate does not judge nodes.
+    """
+
+    gate: str
+    status: Status
+    reason: str
+    seen: str = ""
+    expected: str = ""
+    next_step: str = ""
+    failure_class: FailureClass | None = None
+    final: bool = False
+    nodes: tuple[NodeVerdict, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_pass(self) -> bool:
+        """Whether the next stage may start because of this verdict."""
+        return self.status is Status.PASS
+
+    @property
+    def passed_nodes(self) -> int:
+        """How many of `nodes` passed."""
+        return sum(node.status is Status.PASS for node in self.nodes)
+
+
+def passed(gate: str, reason: str, nodes: Iterable[NodeVerdict] = (), notes: Iterable[str] = ()) -> Verdict:
+    """A pass; `reason` says what was seen."""
+    return Verdict(gate=gate, status=Status.PASS, reason=reason, nodes=tuple(nodes), notes=tuple(notes))
+
+
+def failed(
+    gate: str,
+    failure_class: FailureClass,
+    *,
+    seen: str,
+    expected: str,
+    next_step: str,
+    final: bool = False,
+    nodes: Iterable[NodeVerdict] = (),
+) -> Verdict:
+    """A fail with all that its sentence needs: what was seen, what was expected, what to do next."""
+    return Verdict(
+        gate=gate,
+        status=Status.FAIL,
+        reason=sentence(seen, expected, next_step),
+        seen=seen,
+        expected=expected,
+        next_step=next_step,
+        failure_class=failure_class,
+        final=final,
+        nodes=tuple(nodes),
+    )
+
+
+def inconclusive(
+    gate: str,
+    *,
+    seen: str,
+    expected: str,
+    next_step: str,
+    failure_class: FailureClass = FailureClass.HEALTH,
+    nodes: Iterable[NodeVerdict] = (),
+) -> Verdict:
+    """Cannot tell yet (in progress, or data is missing). Never a pass; `failure_class` holds if it stays so."""
+    return Verdict(
+        gate=gate,
+        status=Status.INCONCLUSIVE,
+        reason=sentence(seen, expected, next_step),
+        seen=seen,
+        expected=expected,
+        next_step=next_step,
+        failure_class=failure_class,
+        nodes=tuple(nodes),
+    )
+
+
+def of_nodes(gate: str, nodes: Iterable[NodeVerdict], *, what: str, notes: Iterable[str] = ()) -> Verdict:
+    """Sum up per-node verdicts without a quorum (the judge applies it): pass only if there are nodes and all pass.
+
+    `what` names in a few words what a passing node has, e.g. `8 GPUs allocatable`.
+    """
+    rows = tuple(nodes)
+    bad = [row for row in rows if row.status not in (Status.PASS, Status.SKIPPED)]
+    if not rows:
+        return inconclusive(
+            gate,
+            seen="no node was looked at",
+            expected="at least one expected node",
+            next_step="check that the fleet lists the nodes of this stage",
+            failure_class=FailureClass.INPUT,
+        )
+    good = sum(row.status is Status.PASS for row in rows)
+    if not bad:
+        return passed(gate, f"{good} of {len(rows)} nodes: {what}", rows, notes)
+    first = next((row for row in bad if row.status is Status.FAIL), bad[0])
+    status = Status.FAIL if any(row.status is Status.FAIL for row in bad) else Status.INCONCLUSIVE
+    return Verdict(
+        gate=gate,
+        status=status,
+        reason=f"{good} of {len(rows)} nodes: {what}; {first.sentence}",
+        seen=f"{first.node}: {first.seen}",
+        expected=first.expected,
+        next_step=first.next_step,
+        failure_class=first.failure_class or FailureClass.HEALTH,
+        nodes=rows,
+        notes=tuple(notes),
+    )

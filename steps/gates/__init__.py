@@ -1,0 +1,1 @@
+"""Gates judge observations against expectations; they are pure and do no I/O."""

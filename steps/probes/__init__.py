@@ -1,0 +1,1 @@
+"""Probes read the world into observations; they do not judge."""

@@ -1,0 +1,88 @@
+"""Verb apply: brings objects into the target by server-side apply, or proves that an earlier run's work still holds."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from steps.clients.kube_http import ApiError
+from steps.contract.exit import ExitCode
+from steps.contract.verdict import FailureClass, Verdict, failed, passed
+from steps.probes.reader import Scope
+from steps.verbs import gating, target
+from steps.verbs.context import Context
+
+
+class Arguments(Struct, frozen=True, kw_only=True):
+    """`objects` are applied in order; `gate` is the stage's control-plane gate, which reuse must pass again; `reuse` comes from
+    the workflow and names an earlier run, or `none`."""
+
+    objects: tuple[dict[str, Any], ...]
+    gate: str = ""
+    select: str = "all"
+    gate_expectations: dict[str, Any] = {}
+
+
+def run(context: Context) -> ExitCode:
+    """Apply what differs; the record says for each object whether it was created, changed or left as it is."""
+    wanted = context.arguments(Arguments)
+    target.claim(context)
+    earlier = _reusable(context, wanted)
+    if earlier:
+        context.record(passed(_gate_id(context), f"unchanged since run {earlier}, and its gate passes now"), reused=earlier)
+        return ExitCode.OK
+    changes: list[str] = []
+    for manifest in wanted.objects:
+        try:
+            changes.append(_apply(context, manifest))
+        except ApiError as error:
+            context.record(_refusal(context, manifest, error), changes=changes, error=str(error))
+            return ExitCode.GATE_FAILED
+    context.record(passed(_gate_id(context), f"{len(changes)} objects applied"), changes=changes)
+    return ExitCode.OK
+
+
+def _gate_id(context: Context) -> str:
+    return f"{context.task.stage}/{context.task.name}"
+
+
+def _apply(context: Context, manifest: dict[str, Any]) -> str:
+    before = context.kube.get(context.kube.path(manifest), target.Named)
+    after = context.kube.apply(manifest)["metadata"]
+    name = f"{manifest['kind']} {'/'.join(filter(None, (after.get('namespace'), after['name'])))}"
+    if before is None:
+        return f"created {name}"
+    return f"{'unchanged' if before.metadata.resource_version == after['resourceVersion'] else 'changed'} {name}"
+
+
+def _refusal(context: Context, manifest: dict[str, Any], error: ApiError) -> Verdict:
+    name = f"{manifest['kind']} {manifest['metadata']['name']}"
+    missing = error.status == 404
+    return failed(
+        _gate_id(context),
+        FailureClass.DEPENDENCY if missing else FailureClass.APPLY,
+        seen=f"{name}: {error}",
+        expected="the API server to accept it",
+        next_step=(
+            "install what serves this kind first (a CRD or a namespace is missing)"
+            if missing
+            else "correct the field that the message names in the catalog values or the spec"
+        ),
+        final=True,
+    )
+
+
+def _reusable(context: Context, wanted: Arguments) -> str:
+    """The earlier run whose records hold for this task, or nothing: same input, a judge that passed, and a gate that passes now."""
+    run = context.environment.reuse
+    if not run or run == "none" or not wanted.gate:
+        return ""
+    mine = context.store.records(run, context.task.stage, context.task.name)
+    judged = context.store.records(run, context.task.stage, "judge")
+    same = any(record.input_digest == context.task.input_digest for record in mine)
+    if not same or not judged or not all(record.verdict and record.verdict.is_pass for record in judged):
+        return ""
+    gate, nodes = gating.find(wanted.gate), context.expected_nodes(wanted.select)
+    scope = Scope(nodes=nodes, arguments=msgspec.to_builtins(wanted), now=context.clock.now())
+    seen = gating.probe(wanted.gate)(context.kube, scope)
+    return run if gate.decide(seen, gate.expect(wanted.gate_expectations, nodes)).is_pass else ""

@@ -1,0 +1,67 @@
+"""Verb confirm: turns what somebody answered at an approval into evidence; anything but a checked pass ends with 65."""
+
+from msgspec import Struct
+
+from steps.clients import signature
+from steps.contract import approval
+from steps.contract.exit import ExitCode
+from steps.contract.verdict import FailureClass, Verdict, failed, passed
+from steps.verbs.context import Context
+
+
+class Arguments(Struct, frozen=True, kw_only=True):
+    """`approved` is the stage whose evidence was shown. `approvers` maps names to SSH public keys; where it is not empty only
+    those may approve, with a signature."""
+
+    approved: str
+    approvers: dict[str, tuple[str, ...]] = {}
+
+
+def run(context: Context) -> ExitCode:
+    """Check decision, evidence digest and signature; store the answer."""
+    wanted = context.arguments(Arguments)
+    answer = {name: context.inputs.get(name, default) for name, default in approval.PARAMETERS.items()}
+    now = context.store.evidence_digest(context.environment.run, wanted.approved)
+    verdict = _judge(context, wanted, answer, now)
+    context.record(verdict, observation={**answer, "evidence_now": now, "signed": bool(wanted.approvers)})
+    context.output("verdict", verdict.status.value)
+    return ExitCode.OK if verdict.is_pass else ExitCode.GATE_FAILED
+
+
+def _judge(context: Context, wanted: Arguments, answer: dict[str, str], now: str) -> Verdict:
+    gate, who = f"{context.task.stage}/approval", answer["approver"]
+    if answer["decision"] != approval.PASS:
+        said = "nobody approved in time" if answer["decision"] == approval.HOLD else f"{who} answered {answer['decision']}"
+        return _refused(gate, said, "decision pass by an approver", "start a new run; proven stages are reused")
+    if not approval.is_name(who):
+        return _refused(gate, "an approval without a name", "the approver's name", "approve with `bringup approve RUN --as NAME`")
+    if answer["evidence"] != now:
+        return _refused(
+            gate,
+            f"{who} approved evidence {answer['evidence']}",
+            f"the evidence as it is now, {now}",
+            "look at the report again and approve what it shows now",
+        )
+    problem = _signature_problem(context, wanted, who, now)
+    if problem:
+        return _refused(
+            gate, problem, "a valid signature of a listed approver", "sign with the key that the spec lists for this name"
+        )
+    return passed(gate, f"{who} approved {wanted.approved}{' with a signature' if wanted.approvers else ''}")
+
+
+def _signature_problem(context: Context, wanted: Arguments, who: str, now: str) -> str:
+    if not wanted.approvers:
+        return ""
+    if who not in wanted.approvers:
+        return f"{who} is not among the approvers ({', '.join(sorted(wanted.approvers))})"
+    run = context.environment.run
+    signed = context.store.read(approval.signature_key(run, wanted.approved, who))
+    if signed is None:
+        return f"no signature of {who} in the store"
+    statement = approval.Statement(run=run, stage=wanted.approved, evidence=now, decision=approval.PASS, approver=who)
+    return signature.verify(approval.statement_bytes(statement), signed, who, wanted.approvers[who])
+
+
+def _refused(gate: str, seen: str, expected: str, next_step: str) -> Verdict:
+    return failed(gate, FailureClass.PERMISSION, seen=seen, expected=expected, next_step=next_step, final=True)

@@ -1,0 +1,120 @@
+"""What every verb has in hand: its task, its environment, and clients made when first used."""
+
+import functools
+import importlib.metadata
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from steps import __version__
+from steps.clients.clock import Clock
+from steps.clients.clock import of as clock_of
+from steps.clients.environment import Environment
+from steps.clients.fleet import Fleet
+from steps.clients.kube import Kube
+from steps.clients.redact import Redactor
+from steps.clients.store import Store
+from steps.contract import quarantine
+from steps.contract.canonical import canonical
+from steps.contract.evidence import Diagnosis, Evidence
+from steps.contract.task import Task
+from steps.contract.verdict import Verdict
+from steps.errors import BadTask
+
+T = TypeVar("T")
+
+
+class Context:
+    """One attempt of one task. Clients are lazy: a verb pays only for what it uses."""
+
+    def __init__(self, task: Task, environment: Environment, shard: int = 0, inputs: Mapping[str, str] | None = None) -> None:
+        self.task = task
+        self.environment = environment
+        self.shard = shard
+        self.inputs = dict(inputs or {})
+        self.store = Store(environment.store)
+        self.fleet = Fleet(environment.fleet)
+        self._started = time.time()
+
+    @functools.cached_property
+    def clock(self) -> Clock:
+        """The target's clock."""
+        return clock_of(self.environment)
+
+    @functools.cached_property
+    def kube(self) -> Kube:
+        """The target cluster, through the kubeconfig that this run wrote or that the spec names."""
+        return Kube.from_file(self.kubeconfig())
+
+    def kubeconfig(self) -> Path:
+        """Path of the target's kubeconfig: the run's own if the rke2 stage wrote one, else the one given as a secret."""
+        written = self.environment.store / f"runs/{self.environment.run}/secrets/kubeconfig"
+        return written if written.exists() else self.environment.secrets / "kubeconfig"
+
+    def arguments(self, kind: type[T]) -> T:
+        """The task's arguments as the verb's own type. Raises BadTask naming the field."""
+        try:
+            return msgspec.convert(self.task.arguments, kind)
+        except msgspec.ValidationError as error:
+            raise BadTask(f"arguments of task {self.task.stage}.{self.task.name}: {error}") from error
+
+    def quarantined(self) -> dict[str, str]:
+        """Nodes set aside by earlier stages of this run, with their reasons."""
+        prefix = f"runs/{self.environment.run}/quarantine"
+        entries = (self.store.read(key) for key in self.store.keys(prefix))
+        return {entry.node: entry.reason for data in entries if data for entry in quarantine.decode(data)}
+
+    def expected_nodes(self, select: str) -> tuple[str, ...]:
+        """Names of the nodes that a selector takes and nobody has set aside, in plan order."""
+        aside = self.quarantined()
+        return tuple(host.name for host in self.fleet.hosts(select) if host.name not in aside)
+
+    def record(
+        self,
+        verdict: Verdict | None = None,
+        *,
+        observation: Any = None,
+        changes: Iterable[str] = (),
+        reused: str = "",
+        error: str = "",
+        diagnosis: Iterable[Diagnosis] = (),
+    ) -> Evidence:
+        """Store what this attempt did, without secrets, and return the stored record."""
+        record = Evidence(
+            run=self.environment.run,
+            stage=self.task.stage,
+            task=self.task.name,
+            verb=self.task.verb.value,
+            shard=self.shard,
+            attempt=1,
+            input_digest=self.task.input_digest,
+            engine=self.environment.engine,
+            started=self._started,
+            finished=time.time(),
+            verdict=verdict,
+            observation=observation,
+            changes=tuple(changes),
+            reused=reused,
+            error=error,
+            tools=_tools(),
+            diagnosis=tuple(diagnosis),
+        )
+        return self.store.write_evidence(record, lambda numbered: self.redactor.data(canonical(numbered)))
+
+    @functools.cached_property
+    def redactor(self) -> Redactor:
+        """Knows the run's secrets."""
+        return Redactor([self.environment.secrets, self.environment.store / f"runs/{self.environment.run}/secrets"])
+
+    def output(self, name: str, value: str) -> None:
+        """Write an output parameter of this attempt."""
+        self.environment.out.mkdir(parents=True, exist_ok=True)
+        (self.environment.out / name).write_text(value)
+
+
+@functools.cache
+def _tools() -> dict[str, str]:
+    return {"bringup": __version__, "ansible-core": importlib.metadata.version("ansible-core")}

@@ -1,0 +1,115 @@
+"""Verb play: runs a playbook on one shard's hosts (or on a selection), judges what each host showed, and stores it."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from steps.clients import ansible
+from steps.contract.exit import ExitCode
+from steps.contract.fleet import Host
+from steps.contract.play import HostKeys, HostStatus, Jump, PlayHost, PlayRequest, PlayResult
+from steps.verbs import gating, target
+from steps.verbs.context import Context
+
+
+class Ssh(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How hosts are reached: paths are names below the secrets folder."""
+
+    user: str = "root"
+    port: int = 22
+    key: str = ""
+    known_hosts: str = ""
+    host_keys: HostKeys = HostKeys.STRICT
+    jump: Jump | None = None
+    sudo_password: str = ""
+
+
+class Arguments(Struct, frozen=True, kw_only=True):
+    """`fanned`: the hosts are those of this shard; else all that `select` takes. `gate` judges the observations that the hosts
+    returned; without one the outcome itself is the verdict's data. `kubeconfig_from` names the fact that carries the new
+    cluster's kubeconfig, which goes to the run's secrets and nowhere else."""
+
+    playbook: str
+    ssh: Ssh
+    gate: str
+    select: str = "all"
+    fanned: bool = False
+    variables: dict[str, Any] = {}
+    forks: int = 50
+    kubeconfig_from: str = ""
+
+
+def run(context: Context) -> ExitCode:
+    """Play, judge, store. Ends with 0 once the record is written, whatever the hosts said: the judge decides."""
+    wanted = context.arguments(Arguments)
+    hosts = _hosts(context, wanted)
+    names = tuple(host.name for host in hosts)
+    gate = gating.find(wanted.gate)
+    if not hosts:
+        context.record(gate.decide(_observe(gate, ()), gate.expect(context.task.expectations, ())))
+        return ExitCode.OK
+    result = ansible.play(_request(context, wanted, hosts))
+    if wanted.kubeconfig_from:
+        result = _keep_kubeconfig(context, wanted.kubeconfig_from, result)
+    seen = _observe(gate, result.hosts)
+    verdict = gate.decide(seen, gate.expect(context.task.expectations, names))
+    changed = [f"{outcome.host}: {outcome.changed} changes" for outcome in result.hosts if outcome.changed]
+    context.record(verdict, observation=seen, changes=changed, error=result.message)
+    context.output("verdict", verdict.status.value)
+    return ExitCode.OK
+
+
+def _hosts(context: Context, wanted: Arguments) -> tuple[Host, ...]:
+    aside = context.quarantined()
+    hosts = context.fleet.shard(context.shard) if wanted.fanned else context.fleet.hosts(wanted.select)
+    return tuple(host for host in hosts if host.name not in aside)
+
+
+def _request(context: Context, wanted: Arguments, hosts: tuple[Host, ...]) -> PlayRequest:
+    secrets, ssh = context.environment.secrets, wanted.ssh
+    path = {name: str(secrets / name) if name else "" for name in (ssh.key, ssh.known_hosts, ssh.sudo_password)}
+    jump = (
+        msgspec.structs.replace(ssh.jump, key_path=str(secrets / ssh.jump.key_path)) if ssh.jump and ssh.jump.key_path else ssh.jump
+    )
+    return PlayRequest(
+        playbook=wanted.playbook,
+        hosts=tuple(
+            PlayHost(
+                name=host.name,
+                address=host.address,
+                port=int(host.variables.get("ssh_port", ssh.port)),
+                user=host.variables.get("ssh_user", ssh.user),
+                key_path=path[ssh.key],
+                jump=jump,
+                groups=(host.group, host.role),
+                variables=dict(host.variables),
+            )
+            for host in hosts
+        ),
+        variables=wanted.variables,
+        secret_variables={"ansible_become_password": path[ssh.sudo_password]} if ssh.sudo_password else {},
+        known_hosts=path[ssh.known_hosts],
+        host_keys=ssh.host_keys,
+        forks=wanted.forks,
+        timeout_seconds=context.task.deadline_seconds,
+    )
+
+
+def _observe(gate: gating.Gate, outcomes: Any) -> Any:
+    """Host outcomes as the gate's observation: its module of probes turns them, which is pure."""
+    return gating.reader(gate.id)(tuple(outcomes))
+
+
+def _keep_kubeconfig(context: Context, fact: str, result: PlayResult) -> PlayResult:
+    """Move the kubeconfig out of the facts into the run's secrets, and pin the identity of the new cluster."""
+    kept, outcomes = "", []
+    for outcome in result.hosts:
+        facts = dict(outcome.facts)
+        text = facts.pop(fact, "")
+        kept = kept or (str(text) if outcome.status is HostStatus.OK else "")
+        outcomes.append(msgspec.structs.replace(outcome, facts=facts))
+    if kept:
+        context.store.replace(f"runs/{context.environment.run}/secrets/kubeconfig", kept.encode(), mode=0o600)
+        target.claim(context)
+    return msgspec.structs.replace(result, hosts=tuple(outcomes))

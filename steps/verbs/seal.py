@@ -1,0 +1,57 @@
+"""Verb seal: lists the digest of every file of the run, signs the list when a key is given, and frees the target."""
+
+import time
+
+from msgspec import Struct
+
+from steps.clients import signature
+from steps.contract import run as contract
+from steps.contract import seal
+from steps.contract.canonical import canonical, digest_bytes
+from steps.contract.exit import ExitCode
+from steps.errors import StepError
+from steps.verbs import target
+from steps.verbs.context import Context
+
+
+class Arguments(Struct, frozen=True, kw_only=True):
+    """`key` is the name of a signing key below the secrets folder; empty means the seal is not signed."""
+
+    key: str = ""
+
+
+def run(context: Context) -> ExitCode:
+    """Seal the run. A resumed run is sealed again: the seal is derived from the files, hence replaceable."""
+    wanted = context.arguments(Arguments)
+    _free_target(context)
+    name = context.environment.run
+    header = context.store.read(contract.header_key(name))
+    prefix = f"runs/{name}/"
+    keys = [key.removeprefix(prefix) for key in context.store.keys(f"runs/{name}")]
+    sealed = seal.Seal(
+        run=name,
+        plan=contract.decode_header(header).plan if header else "",
+        status=context.inputs.get("status", "unknown"),
+        sealed=time.time(),
+        files=tuple(_sealed(context, prefix, key) for key in keys if seal.is_sealed(key)),
+    )
+    data = canonical(sealed)
+    context.store.replace(prefix + seal.FILE, data)
+    if wanted.key:
+        context.store.replace(prefix + seal.SIGNATURE, signature.sign(data, context.environment.secrets / wanted.key))
+    return ExitCode.OK
+
+
+def _sealed(context: Context, prefix: str, key: str) -> seal.Sealed:
+    data = context.store.path(prefix + key).read_bytes()
+    return seal.Sealed(key=key, sha256=digest_bytes(data), size=len(data))
+
+
+def _free_target(context: Context) -> None:
+    """Give the lease back; a target that cannot be reached (or never came to be) frees itself when the lease runs out."""
+    if not context.kubeconfig().exists():
+        return
+    try:
+        target.release(context)
+    except StepError as error:
+        context.record(error=f"the target's lease was not given back: {error}")

@@ -1,0 +1,64 @@
+"""Observes and judges until the gate passes, fails for good, or its deadline comes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from steps import timeouts
+from steps.clients.clock import Clock
+from steps.contract.verdict import Status, Verdict
+
+Look = Callable[[], tuple[Any, Verdict]]
+"""One observation and what the gate says of it."""
+
+
+class Watched(Struct, frozen=True, kw_only=True):
+    """The last look, and how long it took to get there (seconds of the target's clock)."""
+
+    observation: Any
+    verdict: Verdict
+    waited: float
+
+
+def until_decided(look: Look, clock: Clock, deadline_seconds: float, stable_seconds: float = 0.0) -> Watched:
+    """Look until a pass held for `stable_seconds`, a final fail was seen twice, or the deadline came.
+
+    The look at the deadline counts: what it says is the verdict, so a slow pass is a pass and an unfinished one is none.
+    """
+    start = clock.now()
+    deadline, pause = start + deadline_seconds, timeouts.POLL_FIRST
+    pass_since = fail_since = -1.0
+    while True:
+        observation, verdict = look()
+        now = clock.now()
+        pass_since = _since(pass_since, verdict.is_pass, now)
+        fail_since = _since(fail_since, verdict.final and not verdict.is_pass, now)
+        stable = verdict.is_pass and now - pass_since >= stable_seconds
+        settled = fail_since >= 0 and now - fail_since >= timeouts.FAIL_CONFIRM
+        if stable or settled or now >= deadline:
+            return Watched(observation=observation, verdict=_at_end(verdict, stable, now - start), waited=now - start)
+        clock.pause(_next_pause(pause, verdict, now, pass_since, stable_seconds), deadline)
+        pause = min(pause * timeouts.POLL_FACTOR, timeouts.POLL_MAX)
+
+
+def _since(since: float, holds: bool, now: float) -> float:
+    if not holds:
+        return -1.0
+    return since if since >= 0 else now
+
+
+def _next_pause(pause: float, verdict: Verdict, now: float, pass_since: float, stable_seconds: float) -> float:
+    if verdict.is_pass:
+        return min(pause, max(stable_seconds - (now - pass_since), 0.1))
+    return min(pause, timeouts.FAIL_CONFIRM) if verdict.final else pause
+
+
+def _at_end(verdict: Verdict, stable: bool, waited: float) -> Verdict:
+    if verdict.is_pass and not stable:
+        reason = f"passed only at the deadline and not for long enough to be stable: {verdict.reason}"
+        return msgspec.structs.replace(verdict, status=Status.INCONCLUSIVE, reason=reason)
+    if verdict.status is Status.INCONCLUSIVE:
+        return msgspec.structs.replace(verdict, reason=f"still so after {waited:.0f} s: {verdict.reason}")
+    return verdict
