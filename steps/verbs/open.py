@@ -33,8 +33,17 @@ def run(context: Context) -> ExitCode:
     counted = sum(len(hosts) for hosts in shards.values())
     if counted != index.hosts:
         raise BadTask(f"fleet holds {counted} hosts, its index says {index.hosts}", hint="render again")
-    header = contract.Header(run=context.environment.run, engine=context.environment.engine, **msgspec.structs.asdict(wanted))
-    _create(context, header)
+    header = contract.Header(
+        simulated=bool(context.environment.simulator),
+        run=context.environment.run,
+        engine=context.environment.engine,
+        **msgspec.structs.asdict(wanted),
+    )
+    _keep(context, contract.header_key(header.run), canonical(header))
+    _keep(context, contract.hosts_key(header.run), canonical([host for hosts in shards.values() for host in hosts]))
+    summary = context.environment.tasks / contract.PLAN_FILE
+    if summary.exists():
+        _keep(context, contract.plan_key(header.run), summary.read_bytes())
     agents = [number for number, hosts in shards.items() if any(host.role != "server" for host in hosts)]
     context.record(observation={"hosts": counted, "shards": len(shards)}, changes=[f"created run {header.run}"])
     context.output("shards", msgspec.json.encode(list(shards)).decode())
@@ -42,10 +51,9 @@ def run(context: Context) -> ExitCode:
     return ExitCode.OK
 
 
-def _create(context: Context, header: contract.Header) -> None:
-    data = canonical(header)
+def _keep(context: Context, key: str, data: bytes) -> None:
     try:
-        context.store.write(contract.header_key(header.run), data)
+        context.store.write(key, data)
     except AlreadyWritten:
-        if context.store.read(contract.header_key(header.run)) != data:
-            raise BadTask(f"run {header.run} exists with another plan", hint="choose another run name") from None
+        if context.store.read(key) != data:
+            raise BadTask(f"run {context.environment.run} exists with another plan", hint="choose another run name") from None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from workflows.catalog import Release
 from workflows.spec.cluster import ClusterSpec
+from workflows.spec.fields import StageName
 from workflows.spec.machines import Machine
 
 
@@ -24,6 +25,6 @@ class Site:
             return sum(machine.gpu for machine in self.machines)
         return sum(machine.role == select for machine in self.machines)
 
-    def needed(self, stage: str, select: str) -> int:
+    def needed(self, stage: StageName, select: str) -> int:
         """The quorum of a stage over the machines that a selector takes."""
-        return self.spec.quorum.share(stage).needed(self.count(select))  # type: ignore[arg-type]  # stage ids are the literal's words
+        return self.spec.quorum.share(stage).needed(self.count(select))

@@ -73,7 +73,7 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Approval:
-    """A person's decision after this stage and before the next: `approvers` maps names to SSH public keys (may be empty)."""
+    """A person's decision before a stage starts: `approvers` maps names to SSH public keys (may be empty)."""
 
     approvers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     timeout_seconds: int = 86400
@@ -83,7 +83,9 @@ Builder = Callable[..., Stage | None]
 """`build(site: Site) -> Stage | None` of a stage module; None when the spec leaves the stage out."""
 
 
-def task(stage: str, name: str, verb: Verb, *, deadline: int, arguments: Object | None = None, expectations: Object | None = None) -> Task:
+def task(
+    stage: str, name: str, verb: Verb, *, deadline: int, arguments: Object | None = None, expectations: Object | None = None
+) -> Task:
     """A task of a stage. `deadline` is in seconds."""
     return Task(
         stage=stage, name=name, verb=verb, arguments=arguments or {}, expectations=expectations or {}, deadline_seconds=deadline

@@ -1,0 +1,43 @@
+"""Report → one self-contained HTML file: no scripts, no references to anything outside; readable on paper."""
+
+from importlib import resources
+
+import jinja2
+
+from steps.report import model
+from steps.report.timeline import stamp
+
+_TONES = ("pass", "fail", "inconclusive")
+
+
+def html(report: model.Report) -> str:
+    """The page. Everything from outside is escaped."""
+    whole = max(report.finished - report.started, 0.001)
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    template = environment.from_string(resources.files("steps.report").joinpath("report.html.j2").read_text())
+    return template.render(
+        r=report,
+        gates=_node_gates(report),
+        stamp=stamp,
+        span=span,
+        tone=lambda status: status if status in _TONES else "skipped",
+        left=lambda stage: f"{100 * (stage.started - report.started) / whole:.2f}",
+        width=lambda stage: f"{100 * (stage.finished - stage.started) / whole:.2f}",
+    )
+
+
+def span(seconds: float) -> str:
+    """`0.8 s`, `42 s`, `3 min 05 s`, `2 h 10 min`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _node_gates(report: model.Report) -> list[str]:
+    """Gates that judge nodes, in running order."""
+    judged = {gate for node in report.nodes for gate in node.gates}
+    planned = [gate.gate for stage in report.stages for gate in stage.gates if gate.gate in judged]
+    return [*planned, *sorted(judged - set(planned))]

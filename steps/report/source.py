@@ -1,0 +1,60 @@
+"""Reads from the store all that a report of one run is made of."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from steps.clients.store import Store
+from steps.contract import evidence, fleet, quarantine, run
+from steps.contract.canonical import digest_bytes
+from steps.errors import BadTask
+
+
+class Record(Struct, frozen=True):
+    """One stored record with its key below `runs/RUN/` and the digest of its bytes."""
+
+    key: str
+    sha256: str
+    evidence: evidence.Evidence
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """One run as stored. `plan` is the summary that was rendered with the tasks; empty where there was none."""
+
+    header: run.Header
+    target_uid: str
+    plan: dict[str, Any]
+    hosts: tuple[fleet.Host, ...]
+    records: tuple[Record, ...]
+    quarantine: tuple[quarantine.Entry, ...]
+
+
+def read(store: Store, name: str) -> Source:
+    """Everything the store has of a run. Raises BadTask when there is no such run."""
+    header = store.read(run.header_key(name))
+    if header is None:
+        raise BadTask(f"the store has no run {name}", hint="the run did not get as far as its first task, or the name is wrong")
+    target = store.read(run.target_key(name))
+    prefix = f"runs/{name}/"
+    records = []
+    for key in store.keys(f"runs/{name}/evidence"):
+        data = store.path(key).read_bytes()
+        records.append(Record(key.removeprefix(prefix), digest_bytes(data), evidence.decode(data)))
+    aside = (store.read(key) for key in store.keys(f"runs/{name}/quarantine"))
+    return Source(
+        header=run.decode_header(header),
+        target_uid=str(msgspec.json.decode(target).get("uid", "")) if target else "",
+        plan=_json(store.read(run.plan_key(name))),
+        hosts=_hosts(store.read(run.hosts_key(name))),
+        records=tuple(sorted(records, key=lambda record: (record.evidence.started, record.key))),
+        quarantine=tuple(entry for data in aside if data for entry in quarantine.decode(data)),
+    )
+
+
+def _json(data: bytes | None) -> dict[str, Any]:
+    return dict(msgspec.json.decode(data)) if data else {}
+
+
+def _hosts(data: bytes | None) -> tuple[fleet.Host, ...]:
+    return fleet.decode_hosts(data) if data else ()

@@ -1,0 +1,19 @@
+"""Verb report: turns the run's evidence into its acceptance report: HTML, JSON, JUnit and text."""
+
+from steps.contract.canonical import canonical
+from steps.contract.exit import ExitCode
+from steps.report import html, junit, source, text
+from steps.report.build import build
+from steps.verbs.context import Context
+
+
+def run(context: Context) -> ExitCode:
+    """Write the four files; a report is derived from evidence, hence replaceable when a run is resumed."""
+    name = context.environment.run
+    report = build(source.read(context.store, name), context.inputs.get("status", ""))
+    prefix = f"runs/{name}/report"
+    context.store.replace(f"{prefix}/report.json", canonical(report))
+    context.store.replace(f"{prefix}/report.html", html.html(report).encode())
+    context.store.replace(f"{prefix}/junit.xml", junit.junit(report))
+    context.store.replace(f"{prefix}/report.txt", text.text(report).encode())
+    return ExitCode.OK

@@ -1,0 +1,28 @@
+"""What a command's SPEC argument may be: a file, or the name of an example."""
+
+from pathlib import Path
+
+from workflows import examples
+from workflows.spec import ClusterSpec, load
+
+
+class NoSpec(ValueError):
+    """Neither a file nor an example."""
+
+    hint = "give the path of a spec, or write one with `bringup init`"
+
+
+def find(source: str) -> Path:
+    """The file of a spec argument. Raises NoSpec naming the examples."""
+    path = Path(source)
+    if path.exists():
+        return path
+    if source in examples.names():
+        return examples.path(source)
+    raise NoSpec(f"{source!r} is neither a file nor an example ({', '.join(examples.names())})")
+
+
+def read(source: str) -> tuple[Path, ClusterSpec]:
+    """The file and the loaded spec. Raises NoSpec or SpecErrors."""
+    path = find(source)
+    return path, load(path)

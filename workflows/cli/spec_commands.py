@@ -1,0 +1,142 @@
+"""Commands about a spec before anything runs: init, validate, plan, render, schema, stages."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steps.contract.exit import ExitCode
+from workflows.cli import output, sources
+from workflows.cli.output import Format
+
+Spec = Annotated[str, typer.Argument(help="Spec file, or the name of an example.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
+Only = Annotated[list[str] | None, typer.Option("--only", help="Only this stage; repeat for more.")]
+Until = Annotated[str, typer.Option("--until", help="Up to and with this stage.")]
+EXISTS_HINT = "choose another name, or --force to write over it"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (init, validate, plan, render, schema, stages):
+        app.command()(command)
+
+
+def init(
+    path: Annotated[Path, typer.Argument(help="File to write.")] = Path("cluster.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+) -> int:
+    """Write a commented starter spec."""
+    from workflows.spec.starter import starter
+
+    if path.exists() and not force:
+        raise typer.BadParameter(f"{path} exists; {EXISTS_HINT}")
+    path.write_text(starter())
+    output.lines([f"wrote {path}; edit the host names, then: bringup validate {path}"])
+    return ExitCode.OK
+
+
+def validate(spec: Spec = "cluster.yaml", form: Output = Format.TABLE) -> int:
+    """Check a spec: every error at once, then the compatibility rules."""
+    from workflows import catalog
+    from workflows.catalog import compat
+
+    path, loaded = sources.read(spec)
+    issues = compat.check(loaded, catalog.load())
+    errors = [issue for issue in issues if issue.severity == "error"]
+    if form is not Format.TABLE:
+        rows = [
+            {"rule": one.rule, "severity": one.severity, "path": one.path, "problem": one.problem, "fix": one.fix} for one in issues
+        ]
+        output.data({"spec": str(path), "valid": not errors, "issues": rows}, form)
+    else:
+        output.lines(f"{issue.block()}\n" for issue in issues)
+        output.lines([f"{path}: {'not usable' if errors else 'valid'}, {len(errors)} errors, {len(issues) - len(errors)} warnings"])
+    return ExitCode.USAGE if errors else ExitCode.OK
+
+
+def plan(
+    spec: Spec = "cluster.yaml",
+    form: Annotated[str, typer.Option("--output", "-o", help="table, tree, json or yaml.")] = "table",
+    only: Only = None,
+    until: Until = "",
+    against: Annotated[str, typer.Option("--against", help="Another spec: print only what differs from its plan.")] = "",
+) -> int:
+    """Show what a run would do: stages, changes, nodes, releases, gates, rollback."""
+    from workflows.plan import diff, show
+    from workflows.plan.compiler import compile_plan
+
+    loaded = sources.read(spec)[1]
+    made = compile_plan(loaded, only=only or (), until=until)
+    if against:
+        changes = diff.differences(compile_plan(sources.read(against)[1], only=only or (), until=until), made)
+        output.lines(changes or ["no difference"])
+    elif form == "tree":
+        output.lines(show.tree(made))
+    elif form == "table":
+        identity = f"{made.name}, owner {made.owner}, revision {made.revision}, target {made.target_uid or 'not known yet'}"
+        output.lines([f"plan {made.digest}", identity, ""])
+        output.table(("stage", "changes", "where", "gates", "rollback"), show.rows(made))
+    elif form in ("json", "yaml"):
+        output.data(show.to_data(made), Format(form))
+    else:
+        raise typer.BadParameter(f"{form!r} is no form of output; use table, tree, json or yaml")
+    return ExitCode.OK
+
+
+def render(
+    spec: Spec = "cluster.yaml",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the files; default: all to the terminal.")] = None,
+    pipeline: Annotated[str, typer.Option("--pipeline", help="bringup, factory, stack or image.")] = "bringup",
+    image: Annotated[str, typer.Option("--image", help="The step image.")] = "",
+    namespace: Annotated[str, typer.Option("--namespace", help="Namespace of Argo Workflows in home.")] = "bringup",
+    only: Only = None,
+    until: Until = "",
+) -> int:
+    """Render the workflow, its RBAC and its ConfigMaps as YAML, and lint them."""
+    from workflows.cli.compiling import PIPELINES, rendered
+    from workflows.plan.compiler import compile_plan
+    from workflows.render.steps import Settings
+
+    if pipeline not in PIPELINES:
+        raise typer.BadParameter(f"{pipeline!r} is no pipeline; use {', '.join(PIPELINES)}")
+    defaults = Settings()
+    settings = Settings(namespace=namespace, image=image or defaults.image)
+    made = compile_plan(sources.read(spec)[1], only=only or (), until=until)
+    files = rendered(made, PIPELINES[pipeline], settings).files()
+    if out is None:
+        output.lines("---\n" + text.removeprefix("---\n") for text in files.values())
+        return ExitCode.OK
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (out / name).write_text(text)
+    output.lines([f"wrote {', '.join(sorted(files))} to {out}"])
+    return ExitCode.OK
+
+
+def schema() -> int:
+    """Print the JSON Schema of cluster.yaml for editors."""
+    from workflows.spec.schema import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+    return ExitCode.OK
+
+
+def stages(form: Output = Format.TABLE) -> int:
+    """List the stages in running order with the files that make them."""
+    from workflows.stages import ORDER
+
+    parts = (
+        "workflows/stages/{}.py",
+        "steps/gates/{}.py",
+        "steps/probes/{}.py",
+        "workflows/rehearsal/simulator/{}.py",
+        "tests/gates/{}/",
+    )
+    rows = [(name, *(part.format(name) for part in parts)) for name in ORDER]
+    if form is Format.TABLE:
+        output.table(("stage", "stage data", "gates", "probes", "simulator", "gate cases"), rows)
+    else:
+        output.data([{"stage": row[0], "files": list(row[1:])} for row in rows], form)
+    return ExitCode.OK

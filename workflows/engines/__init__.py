@@ -1,0 +1,1 @@
+"""What executes a rendered workflow: `local` (embedded) or `argo`."""

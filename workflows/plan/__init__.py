@@ -1,0 +1,1 @@
+"""Spec and catalog resolved into a plan: pure, and the same input gives the same bytes."""

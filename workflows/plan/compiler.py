@@ -1,0 +1,131 @@
+"""Spec → plan: resolve the catalog, build each stage, attach approvals, and give everything its digest."""
+
+import dataclasses
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from steps.contract.canonical import digest
+from steps.contract.task import Task, Verb
+from workflows import catalog as catalogs
+from workflows.plan import fleet
+from workflows.plan.model import Plan
+from workflows.spec import compat
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.machines import expand_groups
+from workflows.stages import ORDER
+from workflows.stages.access import secret_files
+from workflows.stages.site import Site
+from workflows.stages.stage import Approval, Stage
+
+RUN = "run"
+"""The stage name of the tasks that belong to the run as a whole."""
+
+
+class PlanError(ValueError):
+    """The spec cannot be planned; the message says why and what to do."""
+
+
+def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, only: Sequence[str] = (), until: str = "") -> Plan:
+    """The plan of a spec; pure. `only` and `until` narrow the stages. Raises PlanError for a stage that the spec leaves out."""
+    known = catalog or catalogs.load()
+    releases = catalogs.resolve(spec, known)
+    machines = expand_groups(spec.hosts, spec.accelerator.per_node if spec.accelerator else 0)
+    site = Site(spec=spec, machines=machines, releases={release.id: release for release in releases})
+    stages = _with_approvals(_narrowed(_stages(site), only, until), spec)
+    hosts = fleet.hosts(machines)
+    used = {name for stage in stages for name in stage.releases}
+    planned = tuple(release for release in releases if release.id in used)
+    parts = {
+        "cluster": [spec.name, spec.owner, spec.revision, spec.target.uid or ""],
+        "stages": [_plain(stage) for stage in stages],
+        "hosts": msgspec.to_builtins(hosts),
+        "releases": [_plain(release) for release in planned],
+    }
+    whole = digest(parts)
+    return Plan(
+        name=spec.name,
+        owner=spec.owner,
+        revision=spec.revision,
+        target_uid=spec.target.uid or "",
+        stages=stages,
+        hosts=hosts,
+        releases=planned,
+        issues=compat.check(spec, known),
+        secrets=secret_files(spec),
+        digest=whole,
+        open_task=_open_task(spec, whole),
+        confirm_tasks=_confirm_tasks(stages),
+        end_tasks=_END_TASKS,
+    )
+
+
+def _stages(site: Site) -> tuple[Stage, ...]:
+    wanted = site.spec.stages
+    built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in ORDER if wanted is None or name in wanted)
+    return tuple(stage for stage in built if stage is not None)
+
+
+def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str) -> tuple[Stage, ...]:
+    present = [stage.id for stage in stages]
+    for name in (*only, *([until] if until else [])):
+        if name not in ORDER:
+            raise PlanError(f"{name!r} is no stage; stages are {', '.join(ORDER)}")
+        if name not in present:
+            raise PlanError(f"stage {name} is not in this plan; the spec has {', '.join(present)}")
+    if only:
+        return tuple(stage for stage in stages if stage.id in only)
+    return stages[: present.index(until) + 1] if until else stages
+
+
+def _with_approvals(stages: tuple[Stage, ...], spec: ClusterSpec) -> tuple[Stage, ...]:
+    """Attach each approval to the stage that waits for it; one before a stage that is not planned has nothing to hold."""
+    waiting: dict[str, Any] = {approval.before: approval for approval in spec.approvals}
+    return tuple(
+        dataclasses.replace(stage, approval=_approval(waiting[stage.id])) if stage.id in waiting else stage for stage in stages
+    )
+
+
+def _approval(approval: Any) -> Approval:
+    keys = {who.name: (who.key,) for who in approval.approvers if who.key}
+    return Approval(approvers=keys, timeout_seconds=int(approval.timeout.total_seconds()))
+
+
+def _open_task(spec: ClusterSpec, plan: str) -> Task:
+    header = {
+        "plan": plan,
+        "cluster": spec.name,
+        "owner": spec.owner,
+        "revision": spec.revision,
+        "target_uid": spec.target.uid or "",
+    }
+    return Task(stage=RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=120)
+
+
+def _confirm_tasks(stages: tuple[Stage, ...]) -> dict[str, Task]:
+    """One for each approval; what is approved is the evidence of the stage before it."""
+    tasks = {}
+    for before, stage in zip((RUN, *(stage.id for stage in stages)), stages, strict=False):
+        if stage.approval is not None:
+            keys = {name: list(values) for name, values in stage.approval.approvers.items()}
+            arguments = {"approved": before, "approvers": keys}
+            tasks[stage.id] = Task(stage=stage.id, name="confirm", verb=Verb.CONFIRM, arguments=arguments, deadline_seconds=120)
+    return tasks
+
+
+_END_TASKS = (
+    Task(stage=RUN, name="report", verb=Verb.REPORT, deadline_seconds=300),
+    Task(stage=RUN, name="seal", verb=Verb.SEAL, deadline_seconds=300),
+)
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value, enc_hook=_encode)
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return dict(value)

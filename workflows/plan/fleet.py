@@ -1,0 +1,50 @@
+"""Machines → the fleet's shard files: at most 50 hosts a shard, servers and agents never in one shard."""
+
+import gzip
+from collections.abc import Iterable
+from itertools import groupby
+
+from steps.contract import fleet
+from steps.contract.canonical import canonical
+from workflows.spec.machines import Machine
+
+
+def hosts(machines: Iterable[Machine]) -> tuple[fleet.Host, ...]:
+    """Expected hosts, servers first, else in the order of the spec."""
+    ordered = sorted(machines, key=lambda machine: machine.role != "server")
+    return tuple(
+        fleet.Host(
+            name=machine.name,
+            address=machine.address,
+            group=machine.group,
+            role=machine.role,
+            gpus=machine.gpus,
+            rack=machine.rack,
+            variables=_variables(machine),
+        )
+        for machine in ordered
+    )
+
+
+def shards(every: Iterable[fleet.Host]) -> tuple[tuple[fleet.Host, ...], ...]:
+    """Hosts cut into shards of at most SHARD_SIZE, one role each, in order."""
+    cut: list[tuple[fleet.Host, ...]] = []
+    for _, members in groupby(every, key=lambda host: host.role):
+        group = tuple(members)
+        cut += [group[start : start + fleet.SHARD_SIZE] for start in range(0, len(group), fleet.SHARD_SIZE)]
+    return tuple(cut)
+
+
+def files(plan: str, every: tuple[fleet.Host, ...]) -> dict[str, bytes]:
+    """The fleet folder: `index.json` and one gzip file a shard. `plan` is the plan's digest."""
+    cut = shards(every)
+    index = fleet.Index(plan=plan, hosts=len(every), shards=len(cut))
+    # mtime 0: the same hosts give the same bytes
+    packed = {fleet.shard_file(number): gzip.compress(canonical(list(members)), mtime=0) for number, members in enumerate(cut)}
+    return {fleet.INDEX: canonical(index), **packed}
+
+
+def _variables(machine: Machine) -> dict[str, str]:
+    """What plays and the simulated hosts may ask of one machine, by name; empty values are left out."""
+    named = {"leaf": machine.leaf, "scalable_unit": machine.scalable_unit}
+    return {key: value for key, value in named.items() if value}

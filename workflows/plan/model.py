@@ -1,0 +1,45 @@
+"""The plan: stages in order with their tasks and digests, the fleet, and the releases; frozen data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from steps.contract import fleet, task
+from workflows.catalog import Release
+from workflows.spec.compat import Issue
+from workflows.stages.access import SecretFile
+from workflows.stages.stage import Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything a run is told. `tasks` are those of the stages and of the run itself (`run.open`, `run.report`, `run.seal`)."""
+
+    name: str
+    owner: str
+    revision: str
+    target_uid: str
+    stages: tuple[Stage, ...]
+    hosts: tuple[fleet.Host, ...]
+    releases: tuple[Release, ...]
+    issues: tuple[Issue, ...]
+    secrets: tuple[SecretFile, ...]
+    digest: str
+    open_task: task.Task
+    confirm_tasks: Mapping[str, task.Task]
+    """By the stage that waits for the approval."""
+    end_tasks: tuple[task.Task, ...]
+
+    @cached_property
+    def tasks(self) -> tuple[task.Task, ...]:
+        """All tasks in running order."""
+        inner: list[task.Task] = []
+        for stage in self.stages:
+            inner += [self.confirm_tasks[stage.id]] if stage.approval else []
+            inner += [step.task for step in stage.steps]
+        return (self.open_task, *inner, *self.end_tasks)
+
+    @cached_property
+    def task_files(self) -> dict[str, bytes]:
+        """The tasks folder: file name → bytes. Raises TaskError for a task above 8 kB."""
+        return {task.file_name(one.stage, one.name): task.encode(one) for one in self.tasks}

@@ -1,0 +1,87 @@
+"""Starts and stops the two processes of a simulated cluster: the emulated API server and the simulator."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
+
+START_SECONDS = 60.0
+"""A process that has not said that it serves by then will not: on an idle machine it takes under a second."""
+STOP_SECONDS = 10.0
+LOOK_SECONDS = 0.02
+
+
+class DidNotStart(RuntimeError):
+    """A process of the simulated cluster ended, or never served; the message holds the end of its log."""
+
+
+@dataclass(frozen=True)
+class SimulatedCluster:
+    """A running simulated cluster: its admin kubeconfig, and the control API of its simulator."""
+
+    kubeconfig: Path
+    url: str
+    token: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes steps use the simulated clock and the simulated hosts."""
+        return {SIMULATOR: self.url, SIMULATOR_TOKEN: self.token}
+
+
+@contextmanager
+def simulated_cluster(folder: Path, fleet: Path, options: Sequence[str] = ()) -> Iterator[SimulatedCluster]:
+    """Run a simulated cluster while the context lasts. `fleet` is a JSON list of hosts; `options` go to the simulator.
+
+    Both processes end with this one, however it ends (`--with-parent`).
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    kubeconfig, control = folder / "kubeconfig", folder / "control.json"
+    parent = ["--with-parent", str(os.getpid())]
+    with _process("apiserver", ["--kubeconfig-out", str(kubeconfig), *parent], kubeconfig, folder):
+        arguments = ["--kubeconfig", str(kubeconfig), "--hosts", str(fleet), "--control-out", str(control), *parent, *options]
+        with _process("simulator", arguments, control, folder):
+            where = json.loads(control.read_text())
+            yield SimulatedCluster(kubeconfig, where["url"], where["token"])
+
+
+@contextmanager
+def _process(name: str, arguments: Sequence[str], ready: Path, folder: Path) -> Iterator[None]:
+    ready.unlink(missing_ok=True)
+    log = folder / f"{name}.log"
+    with log.open("wb") as output:
+        process = _start(name, arguments, output)
+        try:
+            _await(name, process, ready, log)
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _start(name: str, arguments: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", f"workflows.rehearsal.{name}", *arguments]
+    # its own session: Ctrl-C goes to the engine, which still needs the cluster to cancel cleanly
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+
+
+def _await(name: str, process: subprocess.Popen[bytes], ready: Path, log: Path) -> None:
+    end = time.monotonic() + START_SECONDS
+    while not ready.exists():
+        if process.poll() is not None or time.monotonic() > end:
+            tail = log.read_text(errors="replace")[-2000:]
+            how = "did not serve in time" if process.returncode is None else f"ended with {process.returncode}"
+            raise DidNotStart(f"the {name} of the simulated cluster {how}:\n{tail}")
+        time.sleep(LOOK_SECONDS)

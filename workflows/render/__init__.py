@@ -1,0 +1,1 @@
+"""Turn a plan into manifests and check them (compile side)."""

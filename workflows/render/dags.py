@@ -1,0 +1,54 @@
+"""Stage → Hera DAG template, and the run's own templates: approvals and the exit handler."""
+
+from hera.workflows import DAG, Container, Parameter, Suspend, Task
+from hera.workflows import models as m
+
+from steps.contract import approval
+from workflows.render import names, steps
+from workflows.stages.stage import Stage, Step, When
+
+_ENDED = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted")
+SHARD_LISTS = ("shards", "agents")
+"""What `open` hands out and stages take in."""
+
+
+def stage(one: Stage, settings: steps.Settings) -> DAG:
+    """The DAG of one stage. Its judge is its only leaf, so the judge alone decides the stage's phase."""
+    templates = {step.name: steps.step_container(step, settings) for step in one.steps}
+    with DAG(
+        name=names.dashed(one.id),
+        inputs=[Parameter(name=name) for name in SHARD_LISTS],
+        fail_fast=False,
+    ) as dag:
+        for step in one.steps:
+            _task(step, templates[step.name])
+    return dag
+
+
+def _task(step: Step, template: Container) -> None:
+    fanned = {
+        "with_param": f"{{{{inputs.parameters.{step.fan_out}}}}}",
+        "arguments": [Parameter(name="shard", value="{{item}}")],
+    }
+    extra = fanned if step.fan_out else {}
+    Task(name=names.dashed(step.name), template=str(template.name), depends=_depends(step) or None, **extra)
+
+
+def _depends(step: Step) -> str:
+    after = [names.dashed(name) for name in step.after]
+    if step.when is When.PASSED:
+        return " && ".join(f"{name}.Succeeded" for name in after)
+    return " && ".join("(" + " || ".join(f"{name}.{how}" for how in _ENDED) + ")" for name in after)
+
+
+def approve(one: Stage) -> Suspend:
+    """The approval before a stage: its parameters default to no approval, so a time-out is none (hera_argo §2.4)."""
+    assert one.approval is not None
+    return Suspend(
+        name=f"approve-{names.dashed(one.id)}",
+        duration=str(one.approval.timeout_seconds),
+        outputs=[
+            Parameter(name=name, value_from=m.ValueFrom(supplied=m.SuppliedValueFrom(), default=default))
+            for name, default in approval.PARAMETERS.items()
+        ],
+    )

@@ -1,0 +1,95 @@
+"""The house profile of the linter: what our own manifests keep beyond the grammar (design §4): each breach one sentence."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from steps.contract import approval, paths, task
+from steps.contract.exit import RETRY_EXPRESSION
+
+Object = dict[str, Any]
+COMMAND = ["python", "-m", "steps"]
+VERBS = {verb.value for verb in task.Verb}
+SAFE_DEFAULTS = {"verdict": "inconclusive", "shards": "[]", "agents": "[]", **approval.PARAMETERS}
+"""Every output parameter that a manifest of ours may have, with the default that lets nothing pass."""
+
+_OUTPUT_OF = re.compile(r"\{\{=?\s*tasks\.([A-Za-z0-9_-]+)\.outputs\.")
+_ALLOWED_ABSOLUTE = f"{paths.ROOT}/"
+
+
+def breaches(template: Object) -> tuple[str, ...]:
+    """Every breach of the house profile in a WorkflowTemplate or Workflow, with its place."""
+    spec = template.get("spec", {})
+    found = [*_exit_handler(spec)]
+    for number, one in enumerate(spec.get("templates", ())):
+        where = f"spec.templates[{number}] ({one.get('name')})"
+        found += [f"{where}: {problem}" for problem in _template(one)]
+    return tuple(found)
+
+
+def _exit_handler(spec: Object) -> Iterator[str]:
+    if not spec.get("onExit"):
+        yield "spec.onExit: a run of ours ends with report and seal; name their template"
+    if not (spec.get("synchronization") or {}).get("mutexes"):
+        yield "spec.synchronization.mutexes: two runs must not change one cluster at a time; add a workflow-level mutex"
+
+
+def _template(one: Object) -> Iterator[str]:
+    if "container" in one:
+        yield from _container(one)
+    if "suspend" in one:
+        yield from _suspend(one)
+    if "dag" in one:
+        yield from _dag(one)
+    if "script" in one:
+        yield "a script has no place in a manifest of ours; use `python -m steps VERB`"
+    yield from _outputs(one)
+
+
+def _container(one: Object) -> Iterator[str]:
+    container = one["container"]
+    arguments = [str(argument) for argument in container.get("args") or ()]
+    if container.get("command") != COMMAND:
+        yield f"command {container.get('command')} must be {COMMAND}"
+    elif not arguments or arguments[0] not in VERBS:
+        yield f"{arguments[:1]} is no verb; verbs are {', '.join(sorted(VERBS))}"
+    for text in (*arguments, *(str(entry.get("value", "")) for entry in container.get("env") or ())):
+        if text.startswith("/") and not text.startswith(_ALLOWED_ABSOLUTE):
+            yield f"path {text} must start with {_ALLOWED_ABSOLUTE}: an engine may put the folders elsewhere"
+    for mount in container.get("volumeMounts") or ():
+        if not str(mount.get("mountPath", "")).startswith(_ALLOWED_ABSOLUTE):
+            yield f"mount {mount.get('mountPath')} must lie below {_ALLOWED_ABSOLUTE}"
+    if RETRY_EXPRESSION not in str((one.get("retryStrategy") or {}).get("expression", "")):
+        yield f"retryStrategy.expression must hold `{RETRY_EXPRESSION}`: the exit code decides the retry"
+    if not one.get("activeDeadlineSeconds"):
+        yield "activeDeadlineSeconds is missing: a pod that hangs must end"
+
+
+def _suspend(one: Object) -> Iterator[str]:
+    given = {str(entry.get("name")): entry.get("valueFrom") or {} for entry in (one.get("outputs") or {}).get("parameters") or ()}
+    for name, default in approval.PARAMETERS.items():
+        source = given.get(name, {})
+        if "supplied" not in source or source.get("default") != default:
+            yield f"approval output {name} must be supplied with default {default}: a time-out must approve nothing"
+    if not one["suspend"].get("duration"):
+        yield "suspend.duration is missing: a forgotten approval must end"
+
+
+def _dag(one: Object) -> Iterator[str]:
+    tasks = {str(entry.get("name")): entry for entry in one["dag"].get("tasks") or ()}
+    for name, entry in tasks.items():
+        for read in _OUTPUT_OF.findall(str(entry)):
+            if tasks.get(read, {}).get("when"):
+                yield f"task {name} reads an output of {read}, which has `when` and may leave none; use `depends` instead"
+
+
+def _outputs(one: Object) -> Iterator[str]:
+    for entry in (one.get("outputs") or {}).get("parameters") or ():
+        name, source = str(entry.get("name")), entry.get("valueFrom") or {}
+        if name not in SAFE_DEFAULTS:
+            yield f"output {name} is not among {', '.join(SAFE_DEFAULTS)}: outputs are enums, shard numbers and digests only"
+        elif source.get("default") != SAFE_DEFAULTS[name]:
+            yield f"output {name} must have default {SAFE_DEFAULTS[name]}: a missing file must let nothing pass"
+        path = str(source.get("path", _ALLOWED_ABSOLUTE))
+        if not path.startswith(_ALLOWED_ABSOLUTE):
+            yield f"output {name} is read from {path}, which must lie below {_ALLOWED_ABSOLUTE}"

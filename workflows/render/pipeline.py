@@ -1,0 +1,92 @@
+"""The frame of every pipeline: open, then stages one after another with their approvals, then report and seal on exit."""
+
+from collections.abc import Iterable
+
+from hera.workflows import DAG, Parameter, Task, WorkflowTemplate
+from hera.workflows import models as m
+
+from steps.contract import approval
+from workflows.plan.model import Plan
+from workflows.render import dags, names, steps
+from workflows.stages.stage import Stage
+
+FINISH = "finish"
+
+
+def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Settings) -> WorkflowTemplate:
+    """The WorkflowTemplate of one pipeline over the stages it names. One run at a time for each cluster (mutex)."""
+    ordered = tuple(stages)
+    template = WorkflowTemplate(
+        name=f"{kind}-{names.short(plan.digest)}",
+        namespace=settings.namespace,
+        labels={"bringup/pipeline": kind, "bringup/cluster": plan.name},
+        annotations={"bringup/plan": plan.digest, "bringup/owner": plan.owner, "bringup/revision": plan.revision},
+        entrypoint=kind,
+        on_exit=FINISH,
+        arguments=[Parameter(name="reuse", value="none")],
+        service_account_name=steps.account("open"),
+        automount_service_account_token=False,
+        synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"target-{plan.name}")]),
+        pod_gc=m.PodGC(strategy="OnPodSuccess"),
+        security_context=m.PodSecurityContext(run_as_non_root=True, run_as_user=steps.USER, fs_group=steps.USER),
+        volumes=steps.volumes(plan.digest, settings, _secrets(plan)),
+    )
+    with template:  # Hera adds every template that is made in here
+        steps.container(plan.open_task, settings)
+        for stage in ordered:
+            if stage.approval is not None:
+                dags.approve(stage)
+                steps.container(plan.confirm_tasks[stage.id], settings, inputs=tuple(approval.PARAMETERS))
+            dags.stage(stage, settings)
+        _finish(plan, settings)
+        _main(kind, ordered)
+    return template
+
+
+def _main(kind: str, stages: tuple[Stage, ...]) -> None:
+    shards = [Parameter(name=name, value=f"{{{{tasks.open.outputs.parameters.{name}}}}}") for name in dags.SHARD_LISTS]
+    with DAG(name=kind):
+        Task(name="open", template=names.template("run", "open"))
+        before = "open"
+        for stage in stages:
+            name = names.dashed(stage.id)
+            if stage.approval is not None:
+                before = _approval(name, before)
+            Task(name=name, template=name, depends=f"{before}.Succeeded", arguments=shards)
+            before = name
+
+
+def _approval(stage: str, before: str) -> str:
+    """The wait for a person before a stage, and the check of the answer, on which the stage depends."""
+    approve, confirm = f"approve-{stage}", f"confirm-{stage}"
+    answer = [Parameter(name=name, value=f"{{{{tasks.{approve}.outputs.parameters.{name}}}}}") for name in approval.PARAMETERS]
+    Task(name=approve, template=approve, depends=f"{before}.Succeeded")
+    Task(name=confirm, template=f"{stage}-confirm", depends=f"{approve}.Succeeded", arguments=answer)
+    return confirm
+
+
+def _finish(plan: Plan, settings: steps.Settings) -> None:
+    """The exit handler: report, then seal, whatever happened; both are best effort there (hera_argo §2.5)."""
+    report, seal = plan.end_tasks
+    steps.container(report, settings, inputs=("status",))
+    steps.container(seal, settings, inputs=("status",))
+    status = [Parameter(name="status", value="{{workflow.status}}")]
+    with DAG(name=FINISH, fail_fast=False):
+        Task(name="report", template=names.template("run", "report"), arguments=status)
+        ended = "report.Succeeded || report.Failed || report.Errored"
+        Task(name="seal", template=names.template("run", "seal"), depends=ended, arguments=status)
+
+
+def _secrets(plan: Plan) -> tuple[m.VolumeProjection, ...]:
+    """The secret files: keys of Kubernetes Secrets as the spec names them, all others from one Secret made at submit."""
+    named: dict[str, list[tuple[str, str]]] = {}
+    for file in plan.secrets:
+        named.setdefault(file.secret or f"bringup-secrets-{names.short(plan.digest)}", []).append(
+            (file.key or file.name, file.name)
+        )
+    return tuple(
+        m.VolumeProjection(
+            secret=m.SecretProjection(name=secret, items=[m.KeyToPath(key=key, path=path) for key, path in items], optional=True)
+        )
+        for secret, items in sorted(named.items())
+    )

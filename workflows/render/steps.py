@@ -1,0 +1,122 @@
+"""Task → Hera Container template: one command, the five folders, retries by exit code, a deadline, little privilege."""
+
+from dataclasses import dataclass
+
+from hera.workflows import Container, Env, Parameter
+from hera.workflows import models as m
+
+from steps.contract import paths, task
+from steps.contract.exit import RETRY_EXPRESSION
+from workflows.render import names
+from workflows.stages.stage import Step
+
+RETRY_LIMIT = 3
+RETRY_FIRST, RETRY_FACTOR, RETRY_MOST = "10s", 2, "5m"
+DEADLINE_MARGIN = 900
+"""Seconds beyond the task's own deadline (image pull, start, diagnosis, clean-up) after which the engine ends the pod."""
+USER = 8737
+"""The user id of Argo's own non-root executor image; any id but 0 will do."""
+
+OUTPUTS = {
+    "open": {"shards": "[]", "agents": "[]"},
+    "wait": {"verdict": "inconclusive"},
+    "job": {"verdict": "inconclusive"},
+    "play": {"verdict": "inconclusive"},
+    "judge": {"verdict": "inconclusive"},
+    "confirm": {"verdict": "inconclusive"},
+}
+"""Output parameters by verb with their fail-closed defaults (design §4): enums and lists of shard numbers only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What an installation chooses: namespace of home, the step image, the store's volume claim."""
+
+    namespace: str = "bringup"
+    image: str = "bringup-steps:0.1.0"
+    store_claim: str = "bringup-store"
+
+
+def container(one: task.Task, settings: Settings, *, inputs: tuple[str, ...] = (), fanned: bool = False) -> Container:
+    """The template of one task. `inputs` are workflow inputs handed on by `--input`; `fanned` adds the shard."""
+    parameters = [Parameter(name="shard")] if fanned else []
+    parameters += [Parameter(name=name) for name in inputs]
+    arguments = [one.verb.value, "--task", f"{paths.ROOT}/tasks/{task.file_name(one.stage, one.name)}"]
+    arguments += ["--shard", "{{inputs.parameters.shard}}"] if fanned else []
+    for name in inputs:
+        arguments += ["--input", f"{name}={{{{inputs.parameters.{name}}}}}"]
+    return Container(
+        name=names.template(one.stage, one.name),
+        image=settings.image,
+        image_pull_policy="IfNotPresent",
+        command=["python", "-m", "steps"],
+        args=arguments,
+        inputs=parameters or None,
+        outputs=[_output(name, default) for name, default in OUTPUTS.get(one.verb.value, {}).items()] or None,
+        env=_environment(),
+        volume_mounts=_mounts(),
+        active_deadline_seconds=one.deadline_seconds + DEADLINE_MARGIN,
+        retry_strategy=retry(),
+        service_account_name=account(one.verb.value),
+        resources=m.ResourceRequirements(
+            requests={"cpu": m.Quantity(root="100m"), "memory": m.Quantity(root="256Mi")},
+            limits={"memory": m.Quantity(root="1Gi")},
+        ),
+        security_context=m.SecurityContext(
+            allow_privilege_escalation=False,
+            capabilities=m.Capabilities(drop=["ALL"]),
+        ),
+    )
+
+
+def step_container(step: Step, settings: Settings) -> Container:
+    """The template of one task of a stage."""
+    return container(step.task, settings, fanned=bool(step.fan_out))
+
+
+def account(verb: str) -> str:
+    """ServiceAccount in home of all pods of one verb."""
+    return f"bringup-{verb}"
+
+
+def retry() -> m.RetryStrategy:
+    """Again on exit code 75 and on a lost pod (which is an Error, never a Failure: hera_argo §2.5); a few times, ever later."""
+    return m.RetryStrategy(
+        limit=m.IntOrString(root=RETRY_LIMIT),
+        retry_policy="Always",
+        expression=f"{RETRY_EXPRESSION} || lastRetry.status == 'Error'",
+        backoff=m.Backoff(duration=RETRY_FIRST, factor=m.IntOrString(root=RETRY_FACTOR), max_duration=RETRY_MOST),
+    )
+
+
+def volumes(plan: str, settings: Settings, secrets: tuple[m.VolumeProjection, ...]) -> list[m.Volume]:
+    """The five folders: tasks and fleet of this plan, the store, a scratch folder, and the named secrets."""
+    short = names.short(plan)
+    return [
+        m.Volume(name="tasks", config_map=m.ConfigMapVolumeSource(name=f"bringup-tasks-{short}")),
+        m.Volume(name="fleet", config_map=m.ConfigMapVolumeSource(name=f"bringup-fleet-{short}")),
+        m.Volume(name="secrets", projected=m.ProjectedVolumeSource(sources=list(secrets), default_mode=0o400)),
+        m.Volume(name="store", persistent_volume_claim=m.PersistentVolumeClaimVolumeSource(claim_name=settings.store_claim)),
+        m.Volume(name="out", empty_dir=m.EmptyDirVolumeSource()),
+    ]
+
+
+def _output(name: str, default: str) -> Parameter:
+    return Parameter(name=name, value_from=m.ValueFrom(path=f"{paths.ROOT}/out/{name}", default=default))
+
+
+def _environment() -> list[Env]:
+    fixed = [Env(name=name, value=value) for name, value in paths.ENVIRONMENT.items()]
+    return [
+        *fixed,
+        Env(name=paths.RUN, value="{{workflow.name}}"),
+        Env(name=paths.REUSE, value="{{workflow.parameters.reuse}}"),
+    ]
+
+
+def _mounts() -> list[m.VolumeMount]:
+    read_only = {"tasks", "fleet", "secrets"}
+    return [
+        m.VolumeMount(name=folder, mount_path=f"{paths.ROOT}/{folder}", read_only=True if folder in read_only else None)
+        for folder in paths.FOLDERS
+    ]

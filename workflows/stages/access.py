@@ -1,0 +1,64 @@
+"""How the tasks of a plan reach hosts: the SSH arguments of a play, and the secret files that they name."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.fields import SecretRef
+
+SSH_KEY = "ssh_key"
+KNOWN_HOSTS = "known_hosts"
+SUDO_PASSWORD = "sudo_password"
+KUBECONFIG = "kubeconfig"
+JOIN_TOKEN = "join_token"
+"""Names of files below the secrets folder; a spec's own secrets keep their names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretFile:
+    """One file below the secrets folder and where its content comes from: a path, a Kubernetes Secret's key, or a variable."""
+
+    name: str
+    path: str = ""
+    secret: str = ""
+    key: str = ""
+    variable: str = ""
+
+
+def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
+    """The `ssh` argument of the verb `play`: user, port, host-key policy, and names of secret files, never their content."""
+    ssh = spec.ssh
+    arguments: dict[str, Any] = {"user": ssh.user, "port": ssh.port, "host_keys": ssh.host_key_policy.replace("_", "-")}
+    arguments |= {"key": SSH_KEY} if ssh.key else {}
+    arguments |= {"known_hosts": KNOWN_HOSTS} if ssh.known_hosts else {}
+    arguments |= {"sudo_password": SUDO_PASSWORD} if ssh.sudo_password else {}
+    if ssh.jump_host:
+        arguments["jump"] = _jump(ssh.jump_host, key=SSH_KEY if ssh.key else "")
+    return arguments
+
+
+def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
+    """Every secret file that the tasks of this spec may ask for, by name."""
+    references: dict[str, SecretRef | None] = {
+        SSH_KEY: spec.ssh.key,
+        SUDO_PASSWORD: spec.ssh.sudo_password,
+        KUBECONFIG: spec.target.kubeconfig,
+        JOIN_TOKEN: spec.rke2.join_token if spec.rke2 else None,
+        **spec.secrets,
+    }
+    found = [_file(name, reference) for name, reference in references.items() if reference is not None]
+    if spec.ssh.known_hosts:
+        found.append(SecretFile(name=KNOWN_HOSTS, path=spec.ssh.known_hosts))
+    return tuple(sorted(found, key=lambda file: file.name))
+
+
+def _file(name: str, reference: SecretRef) -> SecretFile:
+    if reference.secret is not None:
+        return SecretFile(name=name, secret=reference.secret.name, key=reference.secret.key)
+    return SecretFile(name=name, path=reference.file or "", variable=reference.env or "")
+
+
+def _jump(text: str, *, key: str) -> dict[str, Any]:
+    user, _, place = text.rpartition("@")
+    address, _, port = place.partition(":")
+    return {"address": address, "user": user or "root", "port": int(port or 22), "key_path": key}

@@ -1,0 +1,295 @@
+"""Builders of the Kubernetes objects that several stages share: releases, namespaces, check Jobs, and the judge's step.
+
+Everything is plain data and deterministic: the same site gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from steps.contract.task import Verb
+from workflows.catalog import Release
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.fields import StageName
+from workflows.spec.governance import ArgoCd
+from workflows.stages.site import Site
+from workflows.stages.stage import Object, Rule, Step, When, task
+
+CHECK_NAMESPACE = "bringup-check"
+CHECK_LABEL = "bringup/check"
+STAGE_LABEL = "bringup/stage"
+TINY_IMAGE = "docker.io/library/busybox:1.37.0"
+"""Image of checks that need no tool but a shell."""
+
+COUNT, NODES = "@count", "@nodes"
+"""Markers that verb `job` replaces by the number and the list of the nodes under test."""
+
+_PRIVILEGED = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")}
+
+
+# ---- releases ------------------------------------------------------------------------------------------------------------------
+
+
+def namespace(name: str, *, privileged: bool = False) -> Object:
+    """A Namespace; `privileged` lifts pod security for workloads that touch the host."""
+    labels = {"labels": dict(_PRIVILEGED)} if privileged else {}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **labels}}
+
+
+def releases(site: Site, stage: str) -> tuple[Release, ...]:
+    """The charts of a stage, in catalog order (upstream manifests are no releases)."""
+    return tuple(release for release in site.releases.values() if release.stage == stage and release.chart)
+
+
+def release_objects(site: Site, chosen: Iterable[Release]) -> list[Object]:
+    """What applies releases: their namespaces, then one object of their owner for each."""
+    chosen = tuple(chosen)
+    spaces = {release.namespace: False for release in chosen}
+    spaces |= {release.namespace: True for release in chosen if release.privileged}
+    return [namespace(name, privileged=flag) for name, flag in spaces.items()] + [owned(release, site.spec) for release in chosen]
+
+
+def owned(release: Release, spec: ClusterSpec) -> Object:
+    """The object by which the release's one owner installs it (design §6)."""
+    return helm_chart(release) if spec.delivery.argo_cd is None else application(release, spec.delivery.argo_cd)
+
+
+def helm_chart(release: Release) -> Object:
+    """A HelmChart for RKE2's helm-controller. Its defaults would try 1000 times and then uninstall (gpu_stack §0.5)."""
+    spec: Object = {
+        "chart": release.chart,
+        "version": release.version,
+        "targetNamespace": release.namespace,
+        "createNamespace": True,
+        "backOffLimit": 3,
+        "failurePolicy": "abort",
+        "timeout": f"{release.timeout_seconds}s",
+    }
+    if release.repo:
+        spec["repo"] = release.repo
+    if release.values:
+        spec["valuesContent"] = values_text(release.values)
+    return {
+        "apiVersion": "helm.cattle.io/v1",
+        "kind": "HelmChart",
+        "metadata": {"name": release.release_name, "namespace": "kube-system"},
+        "spec": spec,
+    }
+
+
+def application(release: Release, delivery: ArgoCd) -> Object:
+    """An Argo CD Application: the pinned chart from its repository, its values from Git at a fixed revision."""
+    repo, chart = (release.repo, release.chart) if release.repo else tuple(release.chart.removeprefix("oci://").rsplit("/", 1))
+    values = f"$values/{delivery.path}/{release.release_name}/values.yaml"
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {"name": release.release_name, "namespace": delivery.namespace},
+        "spec": {
+            "project": delivery.project,
+            "destination": {"server": "https://kubernetes.default.svc", "namespace": release.namespace},
+            "sources": [
+                {
+                    "repoURL": repo,
+                    "chart": chart,
+                    "targetRevision": release.version,
+                    "helm": {"releaseName": release.release_name, "valueFiles": [values]},
+                },
+                {"repoURL": delivery.repo, "targetRevision": delivery.revision, "ref": "values"},
+            ],
+            "syncPolicy": {
+                "automated": {"prune": True, "selfHeal": True},
+                "syncOptions": ["CreateNamespace=true", "ServerSideApply=true"],
+                "retry": {"limit": 3, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "3m"}},
+            },
+        },
+    }
+
+
+def values_text(values: Mapping[str, Any]) -> str:
+    """Helm values as YAML text, keys sorted, so that the same values are the same text."""
+    return yaml.safe_dump(_plain(values), sort_keys=True, default_flow_style=False, width=120)
+
+
+def _plain(value: Any) -> Any:
+    """Built-in maps and lists in place of any other mapping or sequence type."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def expected(site: Site, release: Release, *, workloads: int = 1) -> Object:
+    """What the chart gate expects of a release: `steps.contract.charts.Release` as plain data."""
+    argo = site.spec.delivery.argo_cd
+    crds_only = release.rollout == "crds_only"
+    found: Object = {
+        "name": release.release_name,
+        "namespace": release.namespace,
+        "version": release.version,
+        "workloads": 0 if crds_only else workloads,
+        "spare": spare(site, release.stage),
+    }
+    return found if argo is None else found | {"owner": "argo_cd", "home": argo.namespace, "revision": argo.revision}
+
+
+def spare(site: Site, stage: StageName) -> int:
+    """How many nodes a DaemonSet may be short of: those that the stage's quorum lets go, which still count as desired there."""
+    members = "gpu" if site.count("gpu") else "all"
+    return site.count(members) - site.needed(stage, members)
+
+
+# ---- checks --------------------------------------------------------------------------------------------------------------------
+
+
+def check_namespace() -> Object:
+    """The namespace of all check objects; it is kept."""
+    return namespace(CHECK_NAMESPACE, privileged=True)
+
+
+def check_metadata(stage: str, check: str) -> Object:
+    """Name, namespace and labels of a check's object."""
+    return {"name": check, "namespace": CHECK_NAMESPACE, "labels": check_labels(stage, check)}
+
+
+def check_labels(stage: str, check: str) -> dict[str, str]:
+    """Labels by which a check's pods are found."""
+    return {CHECK_LABEL: check, STAGE_LABEL: stage.replace("_", "-")}
+
+
+def container(image: str, script: str, *, name: str = "check", **fields: Any) -> Object:
+    """A container that runs a shell script; what it writes to /dev/termination-log is its report."""
+    return {"name": name, "image": image, "command": ["/bin/sh", "-c", script], **fields}
+
+
+def node_name() -> Object:
+    """The environment variable NODE_NAME with the pod's node."""
+    return {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+
+
+def single_job(stage: str, check: str, pod: Object, *, seconds: int, annotations: Mapping[str, str] | None = None) -> Object:
+    """A Job of one pod that is tried once and removed by itself some time after it ended."""
+    return _job(stage, check, pod, {"backoffLimit": 0}, seconds, annotations)
+
+
+def per_node_job(stage: str, check: str, pod: Object, *, seconds: int, annotations: Mapping[str, str] | None = None) -> Object:
+    """An indexed Job with one pod on each node under test: anti-affine to each other, pinned to the list of nodes.
+
+    A node whose pod fails does not stop the others (`backoffLimitPerIndex`, Kubernetes 1.33).
+    """
+    own = {"labelSelector": {"matchLabels": {CHECK_LABEL: check}}, "topologyKey": "kubernetes.io/hostname"}
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": NODES}]}]
+    affinity = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [own]},
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+    }
+    shape = {"completionMode": "Indexed", "completions": COUNT, "parallelism": COUNT, "backoffLimitPerIndex": 0}
+    return _job(stage, check, {"affinity": affinity, "tolerations": [{"operator": "Exists"}], **pod}, shape, seconds, annotations)
+
+
+def _job(stage: str, check: str, pod: Object, shape: Object, seconds: int, annotations: Mapping[str, str] | None = None) -> Object:
+    template: Object = {"labels": check_labels(stage, check)}
+    if annotations:
+        template["annotations"] = dict(annotations)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": check_metadata(stage, check),
+        "spec": {
+            **shape,
+            "activeDeadlineSeconds": seconds,
+            "ttlSecondsAfterFinished": 3600,
+            "template": {
+                "metadata": template,
+                "spec": {
+                    "restartPolicy": "Never",
+                    "automountServiceAccountToken": False,
+                    "terminationGracePeriodSeconds": 5,
+                    **pod,
+                },
+            },
+        },
+    }
+
+
+# ---- steps ---------------------------------------------------------------------------------------------------------------------
+
+
+def judge(site: Site, stage: StageName, gates: Mapping[str, str], *, members: str = "gpu", cordon: bool = True) -> Step:
+    """The step that decides the stage. `gates` maps task names to gate ids, in running order."""
+    return Step(
+        task=task(
+            stage,
+            "judge",
+            Verb.JUDGE,
+            deadline=600,
+            arguments={
+                "checks": [{"task": name, "gate": gate} for name, gate in gates.items()],
+                "needed": site.needed(stage, members),
+                "members": members,
+                "cordon": cordon,
+            },
+        ),
+        after=tuple(gates),
+        when=When.ANYHOW,
+        rules=(Rule(groups=("",), resources=("nodes",), verbs=("get", "patch")), *CLAIM) if cordon else (),
+    )
+
+
+CLAIM = (
+    Rule(groups=("",), resources=("namespaces",), verbs=("get",)),
+    Rule(groups=("coordination.k8s.io",), resources=("leases",), verbs=("get", "create", "patch"), namespaces=("kube-system",)),
+)
+"""Rights to recognize the target and to hold its lease, which every writing task needs."""
+
+DIAGNOSE = (Rule(groups=("",), resources=("pods", "pods/log", "events"), verbs=("get", "list")),)
+"""Rights to read what a record shows beside a verdict that is no pass."""
+
+
+def release_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
+    """Rights to apply releases. Whoever may create HelmCharts in kube-system is cluster-admin in effect (design §10)."""
+    argo = site.spec.delivery.argo_cd
+    verbs = ("get", "create", "patch")
+    owner = (
+        Rule(groups=("helm.cattle.io",), resources=("helmcharts",), verbs=verbs, namespaces=("kube-system",))
+        if argo is None
+        else Rule(groups=("argoproj.io",), resources=("applications",), verbs=verbs, namespaces=(argo.namespace,))
+    )
+    return (Rule(groups=("",), resources=("namespaces",), verbs=verbs), owner, *CLAIM, *gate_rules(site, chosen))
+
+
+def gate_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
+    """Rights to read what the chart gate compares. Release Secrets hold values: only those of the releases' namespaces."""
+    spaces = tuple(dict.fromkeys(release.namespace for release in chosen))
+    argo = site.spec.delivery.argo_cd
+    owner = (
+        (
+            Rule(
+                groups=("helm.cattle.io",),
+                resources=("helmcharts", "helmchartconfigs"),
+                verbs=("get",),
+                namespaces=("kube-system",),
+            ),
+            Rule(groups=("batch",), resources=("jobs",), verbs=("get",), namespaces=("kube-system",)),
+            Rule(groups=("",), resources=("secrets",), verbs=("list",), namespaces=spaces),
+        )
+        if argo is None
+        else (Rule(groups=("argoproj.io",), resources=("applications",), verbs=("get",), namespaces=(argo.namespace,)),)
+    )
+    kinds = ("deployments", "statefulsets", "daemonsets")
+    return (*owner, Rule(groups=("apps",), resources=kinds, verbs=("list",), namespaces=spaces), *DIAGNOSE)
+
+
+def check_rules(*more: Rule) -> tuple[Rule, ...]:
+    """Rights to run a check: Jobs and pods in its namespace, and whatever else its objects need."""
+    space = (CHECK_NAMESPACE,)
+    return (
+        *CLAIM,
+        Rule(groups=("",), resources=("namespaces",), verbs=("get", "create", "patch")),
+        Rule(groups=("batch",), resources=("jobs",), verbs=("create", "delete"), namespaces=space),
+        Rule(groups=("",), resources=("pods",), verbs=("list", "deletecollection"), namespaces=space),
+        *DIAGNOSE,
+        *more,
+    )
