@@ -102,6 +102,10 @@ class Kube:
                 return tuple(found)
             query["continue"] = page.metadata.continue_
 
+    def text(self, path: str) -> str | None:
+        """The body of a GET that is no JSON (`/readyz?verbose`), also of a 500, which says there what is not ready; None on 404."""
+        return self._http.text(path)
+
     def log(self, namespace: str, pod: str, container: str = "", tail: int = 200) -> str:
         """The last lines of a pod's log; empty when there is none yet."""
         query = {"tailLines": str(tail)} | ({"container": container} if container else {})

@@ -69,6 +69,16 @@ class Http:
                 return self._once(method, path, query, data, content_type)
         raise AssertionError("tenacity re-raises the last error")
 
+    def text(self, path: str) -> str | None:
+        """One GET without retries whose body is text whatever the status; None on 404. Raises Unreachable or Refused."""
+        try:
+            answer = self._pool.request("GET", self._server + path)
+        except urllib3.exceptions.HTTPError as error:
+            raise Unreachable(f"GET {path}: {_cause(error)}", hint=f"is {self._server} up and reachable from here?") from error
+        if answer.status in (401, 403):
+            raise _error(f"GET {path}", answer)
+        return None if answer.status == 404 else answer.data.decode(errors="replace")
+
     def _once(self, method: str, path: str, query: dict[str, str] | None, data: bytes | None, content_type: str) -> bytes:
         url = self._server + path
         headers = {**self._pool.headers, "Content-Type": content_type} if data is not None else None

@@ -6,11 +6,12 @@ from steps.contract.verdict import Verdict
 
 
 class Check(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One task whose records count, in running order. `shards` is how many records it must have left."""
+    """One task whose records count, in running order. `select` says whose check it is (`all`, `gpu`, `server`, `agent`); empty:
+    the required nodes and the members. `optional`: the task may leave no record."""
 
     task: str
     gate: str
-    shards: int = 1
+    select: str = ""
     optional: bool = False
 
 
@@ -29,10 +30,12 @@ class Observation(Struct, frozen=True, kw_only=True):
 
 
 class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`members` are the nodes of which `needed` must pass every gate that judges nodes; `required` must pass one and all."""
+    """`members` are the nodes of which `needed` must pass every gate that judges nodes; `required` must pass one and all.
+    `about` holds the names behind every `select` of the checks."""
 
     gate: str
     checks: tuple[Check, ...]
     members: tuple[str, ...]
     needed: int
     required: tuple[str, ...] = ()
+    about: dict[str, tuple[str, ...]] = {}

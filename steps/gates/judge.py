@@ -67,7 +67,8 @@ def _note_absent(
     if not any(verdict.nodes for verdict in verdicts):
         return
     judged = {row.node for verdict in verdicts for row in verdict.nodes}
-    for name in (*want.required, *want.members):
+    names = want.about[check.select] if check.select else (*want.required, *want.members)
+    for name in names:
         if name in judged or (name in nodes and nodes[name].status is not Status.PASS):
             continue
         reason = seen.aside.get(name)
@@ -86,7 +87,7 @@ def _short(nodes: dict[str, NodeVerdict], verdicts: tuple[Verdict, ...], check: 
         return None
     bad = [row for row in nodes.values() if row.status not in (Status.PASS, Status.SKIPPED)]
     required = [row for row in bad if row.node in want.required]
-    good = sum(name in nodes and nodes[name].status is Status.PASS for name in want.members)
+    good = sum(name not in nodes or nodes[name].status is Status.PASS for name in want.members)  # no check was about the others yet
     if not required and good >= want.needed:
         return None
     fresh = {row.node for verdict in verdicts for row in verdict.nodes if row.status not in (Status.PASS, Status.SKIPPED)}

@@ -28,6 +28,9 @@ class KubeReader(Protocol):
     def list(self, path: str, kind: type[T], labels: str = "", fields: str = "") -> tuple[T, ...] | None:
         """All objects of a collection (paged by 500), decoded into `kind`; None when the API does not serve it."""
 
+    def text(self, path: str) -> str | None:
+        """The body of a GET that is no JSON (`/readyz?verbose`), also of a 500, which says there what is not ready; None on 404."""
+
     def log(self, namespace: str, pod: str, container: str = "", tail: int = 200) -> str:
         """The last lines of a pod's log; empty when there is none yet."""
 

@@ -15,8 +15,7 @@ def text(report: model.Report) -> str:
     for stage in report.stages:
         gates = ", ".join(_gate(gate) for gate in stage.gates)
         lines.append(f"{stage.id:<{width}}  {stage.status:<12}  {span(stage.finished - stage.started):>8}  {gates}")
-    for entry in report.quarantine:
-        lines.append(f"quarantined {entry.node} in {entry.stage}: {entry.reason}")
+    lines += [f"quarantined {entry.node} in {entry.stage}: {entry.reason}" for entry in report.quarantine]
     for stage in report.stages:
         if stage.status in ("fail", "inconclusive"):
             lines += ["", f"{stage.id} ({stage.failure_class or 'no class'}): {stage.reason}"]

@@ -15,9 +15,11 @@ from steps.verbs.context import Context
 
 class Arguments(Struct, frozen=True, kw_only=True):
     """`objects` are applied in order; `gate` is the stage's control-plane gate, which reuse must pass again; `reuse` comes from
-    the workflow and names an earlier run, or `none`."""
+    the workflow and names an earlier run, or `none`. `node_labels` are set on every expected node that `select` takes, after the
+    objects and by force: operators write defaults (`nvidia.com/mig.config=all-disabled`) which this run takes over."""
 
-    objects: tuple[dict[str, Any], ...]
+    objects: tuple[dict[str, Any], ...] = ()
+    node_labels: dict[str, str] = {}
     gate: str = ""
     select: str = "all"
     gate_expectations: dict[str, Any] = {}
@@ -38,6 +40,7 @@ def run(context: Context) -> ExitCode:
         except ApiError as error:
             context.record(_refusal(context, manifest, error), changes=changes, error=str(error))
             return ExitCode.GATE_FAILED
+    changes += _label_nodes(context, wanted)
     context.record(passed(_gate_id(context), f"{len(changes)} objects applied"), changes=changes)
     return ExitCode.OK
 
@@ -53,6 +56,34 @@ def _apply(context: Context, manifest: dict[str, Any]) -> str:
     if before is None:
         return f"created {name}"
     return f"{'unchanged' if before.metadata.resource_version == after['resourceVersion'] else 'changed'} {name}"
+
+
+class LabelledMeta(Struct, frozen=True):
+    """Name and labels of a node."""
+
+    name: str = ""
+    labels: dict[str, str] = {}
+
+
+class LabelledNode(Struct, frozen=True):
+    """A node for its labels."""
+
+    metadata: LabelledMeta = LabelledMeta()
+
+
+def _label_nodes(context: Context, wanted: Arguments) -> list[str]:
+    """Label the expected nodes that exist and lack a label; nodes are never created here."""
+    if not wanted.node_labels:
+        return []
+    expected = set(context.expected_nodes(wanted.select))
+    found = [node.metadata for node in context.kube.list("/api/v1/nodes", LabelledNode) or () if node.metadata.name in expected]
+    lacking = [node.name for node in found if wanted.node_labels.items() - node.labels.items()]
+    for name in lacking:
+        meta = {"name": name, "labels": wanted.node_labels}
+        context.kube.apply({"apiVersion": "v1", "kind": "Node", "metadata": meta}, force=True)
+    text = " ".join(f"{key}={value}" for key, value in sorted(wanted.node_labels.items()))
+    word = "changed" if lacking else "unchanged"
+    return [f"{word} labels of nodes: {text} ({len(lacking)} of {len(found)} nodes)"]
 
 
 def _refusal(context: Context, manifest: dict[str, Any], error: ApiError) -> Verdict:

@@ -25,6 +25,7 @@ from steps.contract.verdict import Verdict
 from steps.errors import BadTask
 
 T = TypeVar("T")
+KUBECONFIG = "kubeconfig"
 
 
 class Context:
@@ -51,8 +52,18 @@ class Context:
 
     def kubeconfig(self) -> Path:
         """Path of the target's kubeconfig: the run's own if the rke2 stage wrote one, else the one given as a secret."""
-        written = self.environment.store / f"runs/{self.environment.run}/secrets/kubeconfig"
-        return written if written.exists() else self.environment.secrets / "kubeconfig"
+        written = self.run_secrets / KUBECONFIG
+        return written if written.exists() else self.environment.secrets / KUBECONFIG
+
+    @property
+    def run_secrets(self) -> Path:
+        """Where secrets that were made at run time lie (0600); never part of evidence or digests."""
+        return self.environment.store / f"runs/{self.environment.run}/secrets"
+
+    def keep_secret(self, name: str, text: str) -> None:
+        """Keep a secret of this run; it is redacted from everything stored from now on."""
+        self.store.replace(f"runs/{self.environment.run}/secrets/{name}", text.encode(), mode=0o600)
+        self.__dict__.pop("redactor", None)
 
     def arguments(self, kind: type[T]) -> T:
         """The task's arguments as the verb's own type. Raises BadTask naming the field."""
@@ -107,7 +118,7 @@ class Context:
     @functools.cached_property
     def redactor(self) -> Redactor:
         """Knows the run's secrets."""
-        return Redactor([self.environment.secrets, self.environment.store / f"runs/{self.environment.run}/secrets"])
+        return Redactor([self.environment.secrets, self.run_secrets])
 
     def output(self, name: str, value: str) -> None:
         """Write an output parameter of this attempt."""

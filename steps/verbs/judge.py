@@ -36,15 +36,15 @@ def run(context: Context) -> ExitCode:
     """Judge, set aside, store."""
     wanted = context.arguments(Arguments)
     aside = context.quarantined()
-    everyone = {
-        select: tuple(host.name for host in context.fleet.hosts(select)) for select in (wanted.members, wanted.required) if select
-    }
+    selections = {wanted.members, wanted.required, *(check.select for check in wanted.checks)} - {""}
+    everyone = {select: tuple(host.name for host in context.fleet.hosts(select)) for select in selections}
     want = judging.Expectation(
         gate=f"{context.task.stage}/judge",
         checks=wanted.checks,
         members=everyone[wanted.members],
         needed=wanted.needed,
         required=tuple(name for name in everyone.get(wanted.required, ()) if name not in everyone[wanted.members]),
+        about=everyone,
     )
     seen = judging.Observation(results=tuple(_result(context, check) for check in wanted.checks), aside=aside)
     verdict = gate.judge(seen, want)

@@ -6,11 +6,12 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients import ansible
+from steps.clients.fleet import selected
 from steps.contract.exit import ExitCode
 from steps.contract.fleet import Host
 from steps.contract.play import HostKeys, HostStatus, Jump, PlayHost, PlayRequest, PlayResult
 from steps.verbs import gating, target
-from steps.verbs.context import Context
+from steps.verbs.context import KUBECONFIG, Context
 
 
 class Ssh(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,7 +29,8 @@ class Ssh(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Arguments(Struct, frozen=True, kw_only=True):
     """`fanned`: the hosts are those of this shard; else all that `select` takes. `gate` judges the observations that the hosts
     returned; without one the outcome itself is the verdict's data. `kubeconfig_from` names the fact that carries the new
-    cluster's kubeconfig, which goes to the run's secrets and nowhere else."""
+    cluster's kubeconfig, which goes to the run's secrets and nowhere else, like every fact in `keep` (fact → secret file).
+    `secret_variables` are variables of the play whose values lie in secret files: the run's own win over the secrets folder."""
 
     playbook: str
     ssh: Ssh
@@ -38,6 +40,8 @@ class Arguments(Struct, frozen=True, kw_only=True):
     variables: dict[str, Any] = {}
     forks: int = 50
     kubeconfig_from: str = ""
+    keep: dict[str, str] = {}
+    secret_variables: dict[str, str] = {}
 
 
 def run(context: Context) -> ExitCode:
@@ -50,8 +54,7 @@ def run(context: Context) -> ExitCode:
         context.record(gate.decide(_observe(gate, ()), gate.expect(context.task.expectations, ())))
         return ExitCode.OK
     result = ansible.play(_request(context, wanted, hosts))
-    if wanted.kubeconfig_from:
-        result = _keep_kubeconfig(context, wanted.kubeconfig_from, result)
+    result = _keep_secrets(context, wanted, result)
     seen = _observe(gate, result.hosts)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, names))
     changed = [f"{outcome.host}: {outcome.changed} changes" for outcome in result.hosts if outcome.changed]
@@ -63,7 +66,7 @@ def run(context: Context) -> ExitCode:
 def _hosts(context: Context, wanted: Arguments) -> tuple[Host, ...]:
     aside = context.quarantined()
     hosts = context.fleet.shard(context.shard) if wanted.fanned else context.fleet.hosts(wanted.select)
-    return tuple(host for host in hosts if host.name not in aside)
+    return tuple(host for host in hosts if host.name not in aside and selected(host, wanted.select))
 
 
 def _request(context: Context, wanted: Arguments, hosts: tuple[Host, ...]) -> PlayRequest:
@@ -88,7 +91,7 @@ def _request(context: Context, wanted: Arguments, hosts: tuple[Host, ...]) -> Pl
             for host in hosts
         ),
         variables=wanted.variables,
-        secret_variables={"ansible_become_password": path[ssh.sudo_password]} if ssh.sudo_password else {},
+        secret_variables=_secret_variables(context, wanted),
         known_hosts=path[ssh.known_hosts],
         host_keys=ssh.host_keys,
         forks=wanted.forks,
@@ -101,15 +104,32 @@ def _observe(gate: gating.Gate, outcomes: Any) -> Any:
     return gating.reader(gate.id)(tuple(outcomes))
 
 
-def _keep_kubeconfig(context: Context, fact: str, result: PlayResult) -> PlayResult:
-    """Move the kubeconfig out of the facts into the run's secrets, and pin the identity of the new cluster."""
-    kept, outcomes = "", []
+def _secret_variables(context: Context, wanted: Arguments) -> dict[str, str]:
+    """Variable → file for all that exist; the sudo password is Ansible's own variable."""
+    named = dict(wanted.secret_variables)
+    if wanted.ssh.sudo_password:
+        named["ansible_become_password"] = wanted.ssh.sudo_password
+    folders = (context.run_secrets, context.environment.secrets)
+    found = {
+        variable: next((folder / name for folder in folders if (folder / name).exists()), None) for variable, name in named.items()
+    }
+    return {variable: str(path) for variable, path in found.items() if path is not None}
+
+
+def _keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> PlayResult:
+    """Move secret facts into the run's secrets, out of what is recorded; a new kubeconfig pins the identity of the new cluster."""
+    keep = {**wanted.keep, **({wanted.kubeconfig_from: KUBECONFIG} if wanted.kubeconfig_from else {})}
+    kept: dict[str, str] = {}
+    outcomes = []
     for outcome in result.hosts:
         facts = dict(outcome.facts)
-        text = facts.pop(fact, "")
-        kept = kept or (str(text) if outcome.status is HostStatus.OK else "")
+        for fact, name in keep.items():
+            text = str(facts.pop(fact, ""))
+            if text and outcome.status is HostStatus.OK:
+                kept.setdefault(name, text)
         outcomes.append(msgspec.structs.replace(outcome, facts=facts))
-    if kept:
-        context.store.replace(f"runs/{context.environment.run}/secrets/kubeconfig", kept.encode(), mode=0o600)
+    for name, text in kept.items():
+        context.keep_secret(name, text)
+    if KUBECONFIG in kept:
         target.claim(context)
     return msgspec.structs.replace(result, hosts=tuple(outcomes))

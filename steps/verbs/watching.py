@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.clock import Clock
-from steps.contract.verdict import Status, Verdict
+from steps.contract.verdict import FailureClass, Status, Verdict, inconclusive
+from steps.errors import Temporary
 
 Look = Callable[[], tuple[Any, Verdict]]
 """One observation and what the gate says of it."""
@@ -31,7 +32,7 @@ def until_decided(look: Look, clock: Clock, deadline_seconds: float, stable_seco
     deadline, pause = start + deadline_seconds, timeouts.POLL_FIRST
     pass_since = fail_since = -1.0
     while True:
-        observation, verdict = look()
+        observation, verdict = _look(look, clock.now() >= deadline)
         now = clock.now()
         pass_since = _since(pass_since, verdict.is_pass, now)
         fail_since = _since(fail_since, verdict.final and not verdict.is_pass, now)
@@ -41,6 +42,23 @@ def until_decided(look: Look, clock: Clock, deadline_seconds: float, stable_seco
             return Watched(observation=observation, verdict=_at_end(verdict, stable, now - start), waited=now - start)
         clock.pause(_next_pause(pause, verdict, now, pass_since, stable_seconds), deadline)
         pause = min(pause * timeouts.POLL_FACTOR, timeouts.POLL_MAX)
+
+
+def _look(look: Look, last: bool) -> tuple[Any, Verdict]:
+    """One look. An API server that is away for a moment is no end: the GPU toolkit restarts RKE2 (gpu_stack §0.7)."""
+    try:
+        return look()
+    except Temporary as error:
+        if last:
+            raise
+        verdict = inconclusive(
+            "api",
+            seen=f"the API server does not answer: {error}",
+            expected="an answer",
+            next_step="wait",
+            failure_class=FailureClass.RUNTIME,
+        )
+        return None, verdict
 
 
 def _since(since: float, holds: bool, now: float) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from workflows.engines.folders import RunFolder
-from workflows.plan import fleet
+from workflows.plan import files, fleet
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
 from workflows.stages.access import SecretFile
@@ -27,7 +27,7 @@ def write(
     Raises SecretMissing before anything is written.
     """
     contents = {} if simulated else {file.name: _secret(file, spec_folder, environ) for file in plan.secrets}
-    for name, data in plan.task_files.items():
+    for name, data in files.tasks_folder(plan).items():
         _file(folder.inputs / "tasks" / name, data)
     for name, data in fleet.files(plan.digest, plan.hosts).items():
         _file(folder.inputs / "fleet" / name, data)

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from hera.workflows import WorkflowTemplate
 
-from workflows.plan import fleet
+from workflows.plan import files, fleet
 from workflows.plan.model import Plan
 from workflows.render import closed, names, rbac
 from workflows.render.steps import Settings
@@ -73,7 +73,7 @@ def to_yaml(*objects: Object) -> str:
 
 def _config_maps(plan: Plan, settings: Settings) -> tuple[Object, ...]:
     short = names.short(plan.digest)
-    tasks = {name: data.decode() for name, data in plan.task_files.items()}
+    tasks = {name: data.decode() for name, data in files.tasks_folder(plan).items()}
     packed = fleet.files(plan.digest, plan.hosts)
     binary = {name: base64.b64encode(data).decode() for name, data in packed.items()}
     return (

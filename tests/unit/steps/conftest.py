@@ -1,0 +1,73 @@
+"""A step's folders and a way to run one task as engines do: `python -m steps VERB --task FILE` in a process of its own."""
+
+import gzip
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from steps.clients.store import Store
+from steps.contract import fleet, paths
+from steps.contract.evidence import Evidence
+from steps.contract.task import Task, encode, file_name
+
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass
+class Desk:
+    """The five folders of a run called `r1`, with a fleet of one server and three GPU nodes."""
+
+    root: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for folder in paths.FOLDERS:
+            (self.root / folder).mkdir(parents=True)
+            self.environment[paths.variable(folder)] = str(self.root / folder)
+        self.environment |= {paths.RUN: "r1", paths.ENGINE: "local"}
+        self.hosts([host("sv1", role="server"), *(host(f"gpu{number}", gpus=8) for number in (1, 2, 3))])
+
+    @property
+    def store(self) -> Store:
+        return Store(self.root / "store")
+
+    def hosts(self, every: list[fleet.Host], plan: str = "sha256:p") -> None:
+        shards = [[one for one in every if one.role == role] for role in ("server", "agent")]
+        for number, members in enumerate(shards):
+            data = gzip.compress(msgspec.json.encode(members), mtime=0)
+            (self.root / "fleet" / fleet.shard_file(number)).write_bytes(data)
+        index = fleet.Index(plan=plan, hosts=len(every), shards=len(shards))
+        (self.root / "fleet" / fleet.INDEX).write_bytes(msgspec.json.encode(index))
+
+    def run(self, task: Task, *extra: str) -> subprocess.CompletedProcess[str]:
+        name = file_name(task.stage, task.name)
+        (self.root / "tasks" / name).write_bytes(encode(task))
+        command = [sys.executable, "-m", "steps", task.verb.value, "--task", name, *extra]
+        environment = {**os.environ, **self.environment, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60, cwd=self.root)
+
+    def output(self, name: str) -> str:
+        return (self.root / "out" / name).read_text()
+
+    def record(self, stage: str, task: str) -> Evidence:
+        return self.store.records("r1", stage, task)[0]
+
+
+def host(name: str, *, role: str = "agent", gpus: int = 0) -> fleet.Host:
+    return fleet.Host(name=name, address=name, group="g", role=role, gpus=gpus)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.fixture
+def make_host() -> Callable[..., fleet.Host]:
+    return host

@@ -1,0 +1,99 @@
+"""The judge counts what is there against what was expected, applies the quorum, and names who is set aside."""
+
+from steps.contract.judging import Check, Expectation, Observation, Result
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, of_nodes, passed
+from steps.gates.judge import judge, set_aside
+
+CHECKS = (
+    Check(task="control", gate="g/control"),
+    Check(task="nodes", gate="g/nodes"),
+    Check(task="functional", gate="g/functional"),
+)
+NODES = tuple(f"n{number:02d}" for number in range(1, 17))
+
+
+def rows(*bad: str, names: tuple[str, ...] = NODES) -> Verdict:
+    made = [
+        NodeVerdict(
+            node=name, status=Status.FAIL, seen="7 GPUs", expected="8", next_step="look", failure_class=FailureClass.HARDWARE
+        )
+        if name in bad
+        else NodeVerdict(node=name, status=Status.PASS)
+        for name in names
+    ]
+    return of_nodes("g/nodes", made, what="8 GPUs")
+
+
+def run(control: Verdict | None, nodes: Verdict | None, functional: Verdict | None, **wanted: object) -> Verdict:
+    given = {"control": control, "nodes": nodes, "functional": functional}
+    results = tuple(Result(task=task, verdicts=(verdict,)) for task, verdict in given.items() if verdict is not None)
+    expectation = {"gate": "g/judge", "checks": CHECKS, "members": NODES, "needed": 15, **wanted}
+    return judge(Observation(results=results), Expectation(**expectation))  # type: ignore[arg-type]
+
+
+GOOD = passed("g/control", "fine")
+WORKS = passed("g/functional", "fine")
+
+
+def test_all_pass() -> None:
+    verdict = run(GOOD, rows(), WORKS)
+    assert verdict.is_pass
+    assert not set_aside(verdict)
+
+
+def test_one_of_sixteen_is_set_aside_by_name() -> None:
+    verdict = run(GOOD, rows("n03"), WORKS)
+    assert verdict.is_pass
+    assert "n03: 7 GPUs" in verdict.reason
+    assert [row.node for row in set_aside(verdict)] == ["n03"]
+
+
+def test_two_of_sixteen_break_the_quorum_and_name_gate_and_node() -> None:
+    verdict = run(GOOD, rows("n03", "n07"), WORKS)
+    assert (verdict.status, verdict.gate, verdict.failure_class) == (Status.FAIL, "g/nodes", FailureClass.HARDWARE)
+    assert verdict.reason.startswith("14 of 16 nodes pass, 15 needed; n03: 7 GPUs; expected 8; next: look")
+    assert not set_aside(verdict)
+
+
+def test_a_failed_control_plane_gate_is_the_reason_even_when_later_records_are_missing() -> None:
+    broken = failed("g/control", FailureClass.HEALTH, seen="not ready", expected="ready", next_step="look")
+    verdict = run(broken, None, None)
+    assert (verdict.status, verdict.gate) == (Status.FAIL, "g/control")
+
+
+def test_a_missing_record_is_no_pass() -> None:
+    assert run(GOOD, None, WORKS).status is Status.INCONCLUSIVE
+    assert run(GOOD, rows(), None).status is Status.INCONCLUSIVE
+
+
+def test_a_node_without_a_verdict_is_missing() -> None:
+    verdict = run(GOOD, rows(names=NODES[:14]), WORKS)
+    assert verdict.status is Status.INCONCLUSIVE
+    assert "n15" in verdict.reason
+
+
+def test_a_required_node_breaks_the_stage_whatever_the_quorum() -> None:
+    verdict = run(GOOD, rows("sv1", names=("sv1", *NODES)), WORKS, required=("sv1",))
+    assert verdict.status is Status.FAIL
+    assert verdict.reason.startswith("sv1 must pass")
+
+
+def test_nodes_lost_in_different_gates_add_up() -> None:
+    later = rows("n09")
+    functional = Verdict(gate="g/functional", status=later.status, reason=later.reason, nodes=later.nodes)
+    assert run(GOOD, rows("n03"), functional).status is Status.FAIL
+
+
+def test_a_functional_gate_over_the_nodes_left_needs_only_them() -> None:
+    left = rows(names=tuple(name for name in NODES if name != "n03"))
+    functional = Verdict(gate="g/functional", status=left.status, reason=left.reason, nodes=left.nodes)
+    assert run(GOOD, rows("n03"), functional).is_pass
+
+
+def test_checks_of_one_selection_do_not_miss_the_others() -> None:
+    servers, agents = rows(names=("sv1",)), rows()
+    checks = (Check(task="servers", gate="g/servers", select="server"), Check(task="agents", gate="g/agents", select="agent"))
+    seen = Observation(results=(Result(task="servers", verdicts=(servers,)), Result(task="agents", verdicts=(agents,))))
+    about = {"server": ("sv1",), "agent": NODES}
+    want = Expectation(gate="g/judge", checks=checks, members=NODES, needed=16, required=("sv1",), about=about)
+    assert judge(seen, want).is_pass
