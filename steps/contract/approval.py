@@ -10,6 +10,9 @@ HOLD, PASS, REJECT = "hold", "pass", "reject"
 """The three values of the parameter `decision`; a time-out or a bare resume leaves `hold`, which is no approval."""
 
 NOBODY = "none"
+REHEARSAL = "rehearsal"
+"""The approver's name where a rehearsal opened the approval itself; valid in no other run."""
+
 PARAMETERS = {"decision": HOLD, "approver": NOBODY, "evidence": NOBODY}
 """Output parameters of an approval node with their fail-closed defaults."""
 

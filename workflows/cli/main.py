@@ -3,13 +3,20 @@
 import os
 import sys
 import traceback
+from typing import cast
 
-import click
 import typer
 
+from steps import __version__
 from steps.contract.exit import ExitCode
 from workflows.cli import output
+from workflows.cli.report_commands import register as register_report
+from workflows.cli.run_commands import register as register_run
 from workflows.cli.spec_commands import register as register_spec
+from workflows.cli.tool_commands import register as register_tools
+
+_UsageError = cast(type[typer.BadParameter], typer.BadParameter.__bases__[0])
+"""typer exports BadParameter alone; its base covers unknown commands, options and missing arguments as well."""
 
 INTERRUPTED = 130
 """What shells expect of a program ended by Ctrl-C."""
@@ -19,22 +26,24 @@ def application() -> typer.Typer:
     """All commands; modules are imported here, heavy ones inside the commands."""
     app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.callback()(_options)
-    register_spec(app)
+    for register in (register_spec, register_run, register_report, register_tools):
+        register(app)
     return app
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"bringup {__version__}")
+        raise typer.Exit
 
 
 def _options(
     context: typer.Context,
     debug: bool = typer.Option(False, "--debug", help="Show a traceback with an error."),
-    version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
+    _: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True, callback=_version),
 ) -> None:
     """Turn racked Linux machines into an accepted GPU/HPC platform, and rehearse it first."""
     context.obj = {"debug": debug}
-    if version:
-        from steps import __version__
-
-        print(f"bringup {__version__}")
-        raise typer.Exit
 
 
 def main() -> None:
@@ -46,14 +55,10 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
     try:
         return int(application()(args=arguments, standalone_mode=False, prog_name="bringup") or 0)
-    except click.UsageError as problem:
-        usage = problem.ctx.get_usage() if problem.ctx else ""
-        output.error(problem.format_message(), usage)
+    except _UsageError as problem:
+        output.error(problem.format_message(), f"bringup {arguments[0]} --help" if arguments else "bringup --help")
         return ExitCode.USAGE
-    except click.ClickException as problem:
-        output.error(problem.format_message())
-        return ExitCode.USAGE
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         output.error("interrupted")
         return INTERRUPTED
     except BrokenPipeError:

@@ -40,10 +40,9 @@ def init(
 def validate(spec: Spec = "cluster.yaml", form: Output = Format.TABLE) -> int:
     """Check a spec: every error at once, then the compatibility rules."""
     from workflows import catalog
-    from workflows.catalog import compat
 
     path, loaded = sources.read(spec)
-    issues = compat.check(loaded, catalog.load())
+    issues = catalog.check(loaded, catalog.load())
     errors = [issue for issue in issues if issue.severity == "error"]
     if form is not Format.TABLE:
         rows = [

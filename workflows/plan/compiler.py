@@ -12,7 +12,6 @@ from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
 from workflows.plan import fleet
 from workflows.plan.model import Plan
-from workflows.spec import compat
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.machines import expand_groups
 from workflows.stages import ORDER
@@ -29,8 +28,12 @@ class PlanError(ValueError):
 
 
 def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, only: Sequence[str] = (), until: str = "") -> Plan:
-    """The plan of a spec; pure. `only` and `until` narrow the stages. Raises PlanError for a stage that the spec leaves out."""
+    """The plan of a spec; pure. `only` and `until` narrow the stages.
+
+    Raises PlanError for a stage that the spec leaves out, SpecErrors for a breach of a compatibility rule.
+    """
     known = catalog or catalogs.load()
+    issues = catalogs.require(spec, known)
     releases = catalogs.resolve(spec, known)
     machines = expand_groups(spec.hosts, spec.accelerator.per_node if spec.accelerator else 0)
     site = Site(spec=spec, machines=machines, releases={release.id: release for release in releases})
@@ -50,10 +53,11 @@ def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, onl
         owner=spec.owner,
         revision=spec.revision,
         target_uid=spec.target.uid or "",
+        accelerator=spec.accelerator.product.lower() if spec.accelerator else "",
         stages=stages,
         hosts=hosts,
         releases=planned,
-        issues=compat.check(spec, known),
+        issues=issues,
         secrets=secret_files(spec),
         digest=whole,
         open_task=_open_task(spec, whole),
@@ -89,7 +93,7 @@ def _with_approvals(stages: tuple[Stage, ...], spec: ClusterSpec) -> tuple[Stage
 
 
 def _approval(approval: Any) -> Approval:
-    keys = {who.name: (who.key,) for who in approval.approvers if who.key}
+    keys = {who.name: (who.key,) if who.key else () for who in approval.approvers}
     return Approval(approvers=keys, timeout_seconds=int(approval.timeout.total_seconds()))
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from steps.contract import fleet, task
 from workflows.catalog import Release
-from workflows.spec.compat import Issue
+from workflows.spec import Issue
 from workflows.stages.access import SecretFile
 from workflows.stages.stage import Stage
 
@@ -19,6 +19,8 @@ class Plan:
     owner: str
     revision: str
     target_uid: str
+    accelerator: str
+    """GPU product in lower case, for the machines of a rehearsal; empty without GPUs."""
     stages: tuple[Stage, ...]
     hosts: tuple[fleet.Host, ...]
     releases: tuple[Release, ...]

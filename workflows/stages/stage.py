@@ -73,7 +73,7 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Approval:
-    """A person's decision before a stage starts: `approvers` maps names to SSH public keys (may be empty)."""
+    """A person's decision before a stage starts: `approvers` maps names to SSH public keys (none where a name will do)."""
 
     approvers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     timeout_seconds: int = 86400

@@ -55,7 +55,9 @@ def test_no_drawer_for_everything() -> None:
 
 def test_tests_patch_nothing_of_ours_and_never_sleep() -> None:
     forbidden = re.compile(r"mock\.patch|monkeypatch\.setattr|\btime\.sleep\(|asyncio\.sleep\([^0]")
-    found = [f"{_relative(path)}: {match}" for path in TESTS if path != Path(__file__) for match in forbidden.findall(path.read_text())]
+    found = [
+        f"{_relative(path)}: {match}" for path in TESTS if path != Path(__file__) for match in forbidden.findall(path.read_text())
+    ]
     assert not found
 
 
@@ -75,7 +77,9 @@ def test_a_stage_has_one_basename_everywhere(stage: str) -> None:
 
 def test_each_room_has_a_readme() -> None:
     rooms = {path.parent for path in CODE if path.name != "__init__.py" or path.parent.parent == ROOT}
-    lacking = [_relative(room) for room in sorted(rooms) if not ((room / "README.md").exists() or (room.parent / "README.md").exists())]
+    lacking = [
+        _relative(room) for room in sorted(rooms) if not ((room / "README.md").exists() or (room.parent / "README.md").exists())
+    ]
     assert not lacking
 
 

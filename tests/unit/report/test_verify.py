@@ -1,0 +1,65 @@
+"""The seal shows any changed, missing or added byte, offline."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from steps.clients.environment import Environment
+from steps.clients.store import Store
+from steps.contract.task import Task, Verb
+from steps.errors import BadTask
+from steps.report import verify
+from steps.verbs import report, seal
+from steps.verbs.context import Context
+
+
+def _sealed(store: Store, tmp_path: Path, key: str = "") -> Path:
+    secrets = tmp_path / "secret-files"
+    secrets.mkdir(exist_ok=True)
+    here = Environment(
+        tasks=tmp_path, fleet=tmp_path, secrets=secrets, store=store.root, out=tmp_path / "out", run="r1", engine="local"
+    )
+    report.run(Context(Task(stage="run", name="report", verb=Verb.REPORT), here))
+    arguments = {"key": key} if key else {}
+    seal.run(Context(Task(stage="run", name="seal", verb=Verb.SEAL, arguments=arguments), here, inputs={"status": "Failed"}))
+    return store.root / "runs" / "r1"
+
+
+def test_an_untouched_run_verifies_and_a_second_seal_too(store: Store, tmp_path: Path) -> None:
+    folder = _sealed(store, tmp_path)
+    assert verify.problems(folder) == ()
+    assert verify.problems(_sealed(store, tmp_path)) == ()
+
+
+def test_every_single_changed_byte_is_named(store: Store, tmp_path: Path) -> None:
+    folder = _sealed(store, tmp_path)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "seal.json"):
+        before = path.read_bytes()
+        path.write_bytes(bytes([before[0] ^ 1]) + before[1:])
+        assert verify.problems(folder) == (f"{path.relative_to(folder).as_posix()}: changed since it was sealed",)
+        path.write_bytes(before)
+
+
+def test_missing_and_added_files_are_named(store: Store, tmp_path: Path) -> None:
+    folder = _sealed(store, tmp_path)
+    (folder / "report/report.html").unlink()
+    (folder / "evidence/extra.json").write_text("{}")
+    assert set(verify.problems(folder)) == {"report/report.html: missing", "evidence/extra.json: not in the seal"}
+
+
+def test_a_signed_seal_verifies_for_its_signer_only(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "secret-files").mkdir()
+    for name in ("seal_key", "other"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "secret-files" / name], check=True)
+    public = {name: (tmp_path / "secret-files" / f"{name}.pub").read_text() for name in ("seal_key", "other")}
+    folder = _sealed(store, tmp_path, key="seal_key")
+    assert verify.problems(folder, ("site", public["seal_key"])) == ()
+    assert "seal.json.sig" in verify.problems(folder, ("site", public["other"]))[0]
+    (folder / "seal.json.sig").unlink()
+    assert "not signed" in verify.problems(folder, ("site", public["seal_key"]))[0]
+
+
+def test_a_folder_without_a_seal_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(BadTask, match=r"no seal\.json"):
+        verify.problems(tmp_path)

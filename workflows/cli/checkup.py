@@ -1,0 +1,61 @@
+"""What each kind of use needs on a machine, and whether it is there."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import util
+from pathlib import Path
+
+REHEARSAL, RUN, HOSTS = "rehearsal", "run on real hosts", "host tests"
+_OLDEST_PYTHON = (3, 11)
+_PACKAGES = ("hera", "kubernetes", "ansible_runner", "yaml", "tenacity", "aiohttp")
+_PROGRAMS = {
+    RUN: {"ssh": "apt-get install openssh-client", "ssh-keygen": "apt-get install openssh-client"},
+    HOSTS: {
+        "mmdebstrap": "apt-get install mmdebstrap",
+        "ip": "apt-get install iproute2",
+        "unshare": "apt-get install util-linux",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Need:
+    """One thing that one kind of use needs."""
+
+    use: str
+    need: str
+    there: bool
+    install: str = ""
+
+
+def every(environ: Mapping[str, str]) -> list[Need]:
+    """All needs, the rehearsal's first."""
+    return [*_rehearsal(environ), *_programs(environ), *_kernel()]
+
+
+def _rehearsal(environ: Mapping[str, str]) -> Iterator[Need]:
+    wanted = ".".join(map(str, _OLDEST_PYTHON))
+    yield Need(REHEARSAL, f"Python {wanted} or newer", sys.version_info[:2] >= _OLDEST_PYTHON, "uv python install 3.11")
+    yield Need(REHEARSAL, "Linux with pidfd (5.3 or newer)", hasattr(os, "pidfd_open"), "run on Linux, or in a Linux machine")
+    for package in _PACKAGES:
+        yield Need(REHEARSAL, f"Python package {package}", util.find_spec(package) is not None, "uv sync")
+    home = Path(environ.get("BRINGUP_HOME") or environ.get("HOME", "/"))
+    yield Need(REHEARSAL, f"{home} is writable", os.access(home, os.W_OK), "set BRINGUP_HOME to a folder on a local disk")
+
+
+def _programs(environ: Mapping[str, str]) -> Iterator[Need]:
+    path = environ.get("PATH", os.defpath)
+    for use, programs in _PROGRAMS.items():
+        for program, install in programs.items():
+            found = shutil.which(program, path=path) or shutil.which(program, path="/usr/sbin:/sbin")
+            yield Need(use, program, found is not None, install)
+
+
+def _kernel() -> Iterator[Need]:
+    yield Need(HOSTS, "root", os.geteuid() == 0, "run tests/run as root; the host tier makes network namespaces")
+    filesystems = Path("/proc/filesystems")
+    overlay = filesystems.exists() and "overlay" in filesystems.read_text().split()
+    yield Need(HOSTS, "overlayfs", overlay, "modprobe overlay")

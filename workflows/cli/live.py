@@ -1,0 +1,117 @@
+"""Live progress of a run: a table in a terminal, plain lines elsewhere; fed by the engine's news and the store's records."""
+
+import time
+from dataclasses import dataclass, field
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.table import Table
+
+from steps.clients.store import Store
+from steps.contract.evidence import Evidence
+from workflows.engines.local.result import News, NodeNews, NodeStatus
+from workflows.plan.model import Plan
+from workflows.render import names
+from workflows.stages.stage import Stage
+
+_STYLES = {"pass": "green", "fail": "red", "inconclusive": "yellow", "running": "cyan", "waiting": "magenta"}
+
+
+@dataclass
+class _Row:
+    """What the view knows of one stage."""
+
+    stage: Stage
+    status: str = ""
+    task: str = ""
+    nodes: str = ""
+    started: float = 0.0
+    finished: float = 0.0
+    reason: str = ""
+
+
+@dataclass
+class Progress:
+    """The state of the view: pure bookkeeping of news; `lines` are what a plain terminal prints for the last news."""
+
+    plan: Plan
+    run: str
+    store: Store
+    rows: dict[str, _Row] = field(default_factory=dict)
+    templates: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for stage in self.plan.stages:
+            self.rows[stage.id] = _Row(stage)
+            self.templates[f"approve-{names.dashed(stage.id)}"] = (stage.id, "approval")
+            self.templates[names.template(stage.id, "confirm")] = (stage.id, "confirm")
+            for step in stage.steps:
+                self.templates[names.template(stage.id, step.name)] = (stage.id, step.name)
+
+    def take(self, node: NodeStatus) -> list[str]:
+        """Take one node's news; returns the plain lines it gives."""
+        if node.template not in self.templates or node.type not in ("Pod", "Suspend"):
+            return []
+        stage, task = self.templates[node.template]
+        row = self.rows[stage]
+        row.started = row.started or node.started
+        if node.finished is None:
+            row.task = task
+            row.status = "waiting" if node.type == "Suspend" else "running"
+            return [f"{stage}: waits for an approval (bringup approve {self.run} --as NAME)"] if node.type == "Suspend" else []
+        row.finished = node.finished
+        return self._ended(row, stage, task)
+
+    def _ended(self, row: _Row, stage: str, task: str) -> list[str]:
+        records = self.store.records(self.run, stage, task) if task != "approval" else ()
+        verdicts = [record.verdict for record in records if record.verdict]
+        judged = [verdict for verdict in verdicts if verdict.nodes]
+        if judged:
+            row.nodes = f"{sum(verdict.passed_nodes for verdict in judged)}/{sum(len(verdict.nodes) for verdict in judged)}"
+        if task == "judge" and verdicts:
+            row.status, row.reason = verdicts[0].status.value, verdicts[0].reason
+            return [f"{stage}: {row.status}: {row.reason} ({row.finished - row.started:.1f} s)"]
+        return [self._line(stage, task, records)] if records else []
+
+    def _line(self, stage: str, task: str, records: tuple[Evidence, ...]) -> str:
+        verdict = records[-1].verdict
+        said = f"{verdict.status.value}: {verdict.reason}" if verdict else "recorded"
+        return f"{stage}: {task} {said}"
+
+    def table(self, now: float) -> RenderableType:
+        """The table of all stages."""
+        grid = Table("stage", "status", "task", "nodes", "elapsed", box=None, pad_edge=False, header_style="bold")
+        for row in self.rows.values():
+            end = row.finished if row.status in ("pass", "fail", "inconclusive") else now
+            elapsed = f"{max(0.0, end - row.started):.1f} s" if row.started else ""
+            grid.add_row(row.stage.id, row.status or "·", row.task, row.nodes, elapsed, style=_STYLES.get(row.status, "dim"))
+        return grid
+
+
+class View:
+    """Shows the progress; give `observe` to the engine. Use as a context manager."""
+
+    def __init__(self, progress: Progress, console: Console) -> None:
+        self._progress = progress
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=8, get_renderable=self._render) if console.is_terminal else None
+
+    def __enter__(self) -> "View":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def observe(self, news: News) -> None:
+        """Take a piece of the engine's news."""
+        if isinstance(news, NodeNews):
+            lines = self._progress.take(news.node)
+            if not self._live:
+                for line in lines:
+                    self._console.print(line, markup=False)
+
+    def _render(self) -> RenderableType:
+        return self._progress.table(time.time())

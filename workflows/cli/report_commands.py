@@ -1,0 +1,111 @@
+"""Commands about finished runs: report, verify, timeline, faults."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from steps.clients.store import Store
+from steps.contract.exit import ExitCode
+from steps.report import html, junit, public, source, text, timeline, verify
+from steps.report import model as report_model
+from steps.report.build import build
+from workflows.cli import output
+from workflows.cli.output import Format
+from workflows.engines.folders import Home
+
+Run = Annotated[str, typer.Argument(help="Name of a run; the newest where none is given.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(report)
+    app.command(name="verify")(check)
+    app.command(name="timeline")(incident)
+    app.command()(faults)
+
+
+def report(
+    run: Run = "",
+    form: Annotated[str, typer.Option("--output", "-o", help="table, json, yaml, html or junit.")] = "table",
+    for_public: Annotated[bool, typer.Option("--public", help="Leave out hosts, addresses, paths and topology.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Write to this file instead of the terminal.")] = None,
+) -> int:
+    """Print the acceptance report of a run from its evidence."""
+    made = _report(run)
+    content = _in_form(public.public(made) if for_public else made, form)
+    if out is None:
+        output.lines([content.rstrip("\n")])
+    else:
+        out.write_text(content)
+        output.lines([f"wrote {out}"])
+    return ExitCode.OK
+
+
+def check(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run: STORE/runs/RUN.")],
+    signer: Annotated[str, typer.Option("--signer", help="NAME=PUBLIC-KEY-FILE whose signature the seal must carry.")] = "",
+) -> int:
+    """Prove offline that nothing of a run was changed since it was sealed."""
+    who = _signer(signer)
+    found = verify.problems(folder, who)
+    output.lines(found)
+    signed = f" and signed by {who[0]}" if who else ""
+    output.lines([f"{folder}: {len(found)} problems" if found else f"{folder}: unchanged since it was sealed{signed}"])
+    return ExitCode.GATE_FAILED if found else ExitCode.OK
+
+
+def incident(run: Run = "", form: Output = Format.TABLE) -> int:
+    """Print all that happened in a run in its order: a draft of the post-incident note."""
+    made = _report(run)
+    if form is Format.TABLE:
+        output.lines([timeline.note(made).rstrip()])
+    else:
+        output.data(msgspec.to_builtins(timeline.timeline(made)), form)
+    return ExitCode.OK
+
+
+def faults(form: Output = Format.TABLE) -> int:
+    """List the faults that a rehearsal can have, and which gate must catch each."""
+    from workflows.rehearsal.faults import registry
+
+    every = registry.faults()
+    if form is Format.TABLE:
+        output.table(("fault", "caught by", "what it does"), [(one.name, one.gate, one.summary) for one in every])
+    else:
+        names = ("name", "stage", "gate", "node", "summary", "caught_by", "false_green")
+        output.data([{name: getattr(one, name) for name in names} for one in every], form)
+    return ExitCode.OK
+
+
+def _report(run: str) -> report_model.Report:
+    home = Home.of_environment()
+    return build(source.read(Store(home.store), home.find(run).name))
+
+
+def _in_form(made: report_model.Report, form: str) -> str:
+    if form in ("json", "yaml"):
+        import yaml
+
+        plain = msgspec.to_builtins(made)
+        return msgspec.json.format(msgspec.json.encode(made)).decode() if form == "json" else yaml.safe_dump(plain, sort_keys=False)
+    writers: dict[str, Callable[[report_model.Report], str]] = {
+        "table": text.text,
+        "html": html.html,
+        "junit": lambda one: junit.junit(one).decode(),
+    }
+    if form not in writers:
+        raise typer.BadParameter(f"{form!r} is no form of a report; use table, json, yaml, html or junit")
+    return writers[form](made)
+
+
+def _signer(text_: str) -> tuple[str, str] | None:
+    if not text_:
+        return None
+    name, _, file = text_.partition("=")
+    if not file or not Path(file).exists():
+        raise typer.BadParameter(f"--signer {text_!r}: write NAME=FILE with an SSH public key")
+    return name, Path(file).read_text()

@@ -1,0 +1,66 @@
+"""Commands around the pipeline: exec, simulate, doctor."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steps.contract.exit import ExitCode
+from workflows.cli import output, sources
+from workflows.cli.output import Format
+
+Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(name="exec")(execute)
+    app.command()(simulate)
+    app.command()(doctor)
+
+
+def execute(
+    manifest: Annotated[Path, typer.Argument(help="A Workflow manifest of the portable subset.")],
+    record: Annotated[Path, typer.Option("--record", help="Write the node record in the conformance format to this file.")],
+    actions: Annotated[Path | None, typer.Option("--actions", help="Operator actions to play (conformance corpus).")] = None,
+) -> int:
+    """Run any Workflow manifest of the portable subset on the embedded engine."""
+    from workflows.engines.local.execute import execute_manifest
+
+    return execute_manifest(manifest, record, actions)
+
+
+def simulate(
+    spec: Annotated[str, typer.Argument(help="Spec file, or the name of an example.")],
+    kubeconfig_out: Annotated[Path, typer.Option("--kubeconfig-out", help="Where to write the kubeconfig (mode 0600).")],
+    fault: Annotated[list[str] | None, typer.Option("--fault", help="Disturb: NAME or NAME:NODE,….")] = None,
+    speed: Annotated[float, typer.Option("--speed", help="Simulated seconds a second.")] = 60.0,
+    hold: Annotated[bool, typer.Option("--bare", help="Do not bring RKE2 up: only an empty API server.")] = False,
+) -> int:
+    """Serve the simulated cluster alone, so that kubectl and other tools can look at it. Ctrl-C ends it."""
+    from workflows.plan.compiler import compile_plan
+    from workflows.rehearsal import serve
+
+    plan = compile_plan(sources.read(spec)[1])
+    with serve.serving(plan, kubeconfig_out, faults=fault or (), speed=speed, bare=hold) as where:
+        output.lines(
+            [f"simulated cluster of {plan.name} at {where}; kubectl --kubeconfig {kubeconfig_out} get nodes; Ctrl-C ends it"]
+        )
+        serve.until_interrupted()
+    return ExitCode.OK
+
+
+def doctor(form: Output = Format.TABLE) -> int:
+    """Tell what is missing on this machine for each kind of use, and how to install it."""
+    from workflows.cli import checkup
+
+    found = checkup.every(os.environ)
+    if form is not Format.TABLE:
+        output.data([{"for": one.use, "needs": one.need, "there": one.there, "install": one.install} for one in found], form)
+    else:
+        output.table(
+            ("for", "needs", "", "how to get it"),
+            [(one.use, one.need, "ok" if one.there else "missing", one.install) for one in found],
+        )
+    return ExitCode.OK if all(one.there for one in found if one.use == checkup.REHEARSAL) else ExitCode.USAGE
