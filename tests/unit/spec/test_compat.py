@@ -1,0 +1,334 @@
+"""Every rule P01–P15 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
+
+import json
+from typing import Any
+
+import pytest
+
+from workflows import catalog, spec
+from workflows.spec import compat
+
+BASE: dict[str, Any] = {
+    "apiVersion": "bringup/v1",
+    "kind": "Cluster",
+    "name": "compat",
+    "owner": "o",
+    "revision": "1",
+    "hosts": {"sv": {"role": "server", "ranges": "sv1"}, "gpu": {"role": "agent", "ranges": "gpu[1-2]", "gpu": True}},
+    "os": {"distribution": "sles", "version": "15.7"},
+    "accelerator": {"product": "H200"},
+    "fabric": {"kind": "infiniband"},
+    "scheduler": {"gang": "volcano"},
+    "slurm": {"kind": "slinky"},
+    "validation": {"nccl": {"inter_node_floor_gb_s": 300}},
+}
+KUEUE = {"gang": "none", "quota": "kueue", "queues": [{"name": "q", "namespace": "a", "gpus": 8}]}
+DIGEST = "sha256:" + "0" * 64
+AIRGAP = {"registry": "r.example.org", "charts": "oci://r.example.org/charts"}
+SUNK = {
+    "kind": "sunk",
+    "repo": "oci://r.example.org/sunk",
+    "version": "7.3.0",
+    "license": {"env": "SUNK_LICENSE"},
+}
+
+
+def load(**sections: Any) -> spec.ClusterSpec:
+    written = {key: value for key, value in (BASE | sections).items() if value is not None}
+    return spec.load(json.dumps(written) + "\n")
+
+
+def pinned(component: str, version: str) -> dict[str, Any]:
+    return {component: {"version": version}}
+
+
+def valued(component: str, **values: Any) -> dict[str, Any]:
+    return {component: {"values": values}}
+
+
+def found(rule: str, **sections: Any) -> list[tuple[str, str]]:
+    issues = catalog.check(load(**sections), catalog.load())
+    return [(issue.severity, issue.path) for issue in issues if issue.rule == rule]
+
+
+def test_the_base_has_no_issue_at_all() -> None:
+    assert catalog.check(load(), catalog.load()) == ()
+
+
+REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
+    ("P01", {"rke2": {"version": "v1.32.9+rke2r1"}}, ("error", "rke2.version")),
+    ("P01", {"rke2": {"version": "v1.37.0+rke2r1"}}, ("error", "rke2.version")),
+    ("P02", {"rke2": {"version": "v1.36.3+rke2r1"}}, ("warning", "rke2.version")),
+    ("P02", {"os": {"distribution": "ubuntu"}}, ("warning", "os.distribution")),
+    (
+        "P03",
+        {"sharing": {"mode": "dra"}, "rke2": {"version": "v1.34.1+rke2r1"}},
+        ("error", "rke2.version"),
+    ),
+    (
+        "P03",
+        {"sharing": {"mode": "dra"}, "accelerator": {"product": "H200", "driver": "host", "driver_version": "535.309.01"}},
+        ("error", "accelerator.driver_version"),
+    ),
+    (
+        "P04",
+        {
+            "sharing": {"mode": "dra"},
+            "accelerator": {"product": "H200", "operator_mode": "gpu_cluster"},
+            "overrides": pinned("gpu_operator", "v26.3.3"),
+        },
+        ("error", "overrides.gpu_operator.version"),
+    ),
+    (
+        "P04",
+        {
+            "sharing": {"mode": "dra"},
+            "accelerator": {"product": "H200", "operator_mode": "gpu_cluster"},
+            "overrides": valued("gpu_operator", clusterPolicy={"deployCR": True}),
+        },
+        ("error", "overrides.gpu_operator.values.clusterPolicy.deployCR"),
+    ),
+    (
+        "P04",
+        {"sharing": {"mode": "dra"}, "overrides": pinned("gpu_operator", "v26.7.0")},
+        ("warning", "overrides.gpu_operator.version"),
+    ),
+    (
+        "P05",
+        {
+            "accelerator": {"product": "H200", "driver": "host", "driver_version": "580.126.20"},
+            "overrides": valued("gpu_operator", driver={"enabled": True}),
+        },
+        ("error", "overrides.gpu_operator.values.driver.enabled"),
+    ),
+    (
+        "P05",
+        {"overrides": valued("gpu_operator", driver={"enabled": False})},
+        ("error", "overrides.gpu_operator.values.driver.enabled"),
+    ),
+    ("P06", {"accelerator": {"product": "H200", "driver_version": "550.54.15"}}, ("error", "accelerator.driver_version")),
+    (
+        "P06",
+        {"accelerator": {"product": "H200", "driver": "host", "driver_version": "570.133.20"}},
+        ("warning", "accelerator.driver_version"),
+    ),
+    (
+        "P06",
+        {
+            "accelerator": {"product": "B200", "driver": "host", "driver_version": "570.124.06"},
+            "validation": {"nccl": {"inter_node_floor_gb_s": 300, "intra_node_floor_gb_s": 700}},
+        },
+        ("error", "accelerator.driver_version"),
+    ),
+    (
+        "P06",
+        {
+            "accelerator": {"product": "H200", "driver": "host", "driver_version": "570.133.20"},
+            "sharing": {"mode": "mig", "profile": "1g.18gb", "strategy": "mixed"},
+        },
+        ("error", "accelerator.driver_version"),
+    ),
+    (
+        "P06",
+        {"accelerator": {"product": "H200", "driver_version": "535.309.01"}, "sharing": {"mode": "mig", "profile": "1g.18gb"}},
+        ("warning", "accelerator.driver_version"),
+    ),
+    ("P07", {"overrides": valued("network_operator", nfd={"enabled": True})}, ("error", "overrides")),
+    ("P07", {"overrides": valued("gpu_operator", nfd={"enabled": False})}, ("error", "overrides")),
+    ("P07", {"overrides": valued("gpu_operator", devicePlugin={"enabled": False})}, ("error", "overrides")),
+    (
+        "P07",
+        {"sharing": {"mode": "dra"}, "overrides": valued("gpu_operator", devicePlugin={"enabled": True})},
+        ("error", "overrides"),
+    ),
+    (
+        "P07",
+        {"slurm": SUNK, "overrides": {"sunk_slurm": {"values": {"nvidia-device-plugin": {"enabled": True}}}}},
+        ("error", "overrides"),
+    ),
+    (
+        "P07",
+        {"fabric": {"kind": "infiniband", "multus": "operator"}, "rke2": {"cni": ["multus", "canal"]}},
+        ("error", "fabric.multus"),
+    ),
+    ("P07", {"fabric": {"kind": "infiniband", "multus": "rke2"}}, ("error", "fabric.multus")),
+    ("P08", {"rke2": {"version": "v1.36.3+rke2r1"}}, ("error", "rke2.version")),
+    ("P08", {"rke2": {"version": "v1.36.3+rke2r1"}, "scheduler": {"gang": "kai"}}, ("error", "rke2.version")),
+    ("P08", {"scheduler": KUEUE, "overrides": pinned("kueue", "0.14.4")}, ("error", "overrides.kueue.version")),
+    (
+        "P08",
+        {
+            "rke2": {"version": "v1.36.3+rke2r1"},
+            "scheduler": None,
+            "delivery": {"mode": "argo_cd", "argo_cd": {"repo": "https://g.example.org/a", "revision": "v1", "project": "p"}},
+        },
+        ("error", "delivery.argo_cd.version"),
+    ),
+    (
+        "P08",
+        {
+            "delivery": {
+                "mode": "argo_cd",
+                "argo_cd": {"repo": "https://g.example.org/a", "revision": "v1", "project": "p", "version": "2.14"},
+            }
+        },
+        ("warning", "delivery.argo_cd.version"),
+    ),
+    ("P09", {"sharing": {"mode": "mig", "profile": "1g.10gb"}}, ("error", "sharing.profile")),
+    (
+        "P09",
+        {
+            "accelerator": {"product": "L40S"},
+            "sharing": {"mode": "mig", "profile": "1g.10gb"},
+            "validation": {"nccl": {"inter_node_floor_gb_s": 20, "intra_node_floor_gb_s": 20}},
+        },
+        ("error", "sharing.mode"),
+    ),
+    (
+        "P10",
+        {
+            "sharing": {"mode": "mig", "profile": "1g.18gb"},
+            "scheduler": KUEUE | {"flavor": {"node_labels": {"nvidia.com/gpu.product": "NVIDIA-H200"}}},
+        },
+        ("error", "scheduler.flavor.node_labels"),
+    ),
+    (
+        "P10",
+        {
+            "sharing": {"mode": "time_slicing", "replicas": 4},
+            "scheduler": KUEUE | {"flavor": {"covered_resources": ["nvidia.com/gpu"]}},
+        },
+        ("error", "scheduler.flavor.covered_resources"),
+    ),
+    ("P10", {"sharing": {"mode": "dra"}, "scheduler": KUEUE}, ("warning", "scheduler.quota")),
+    ("P10", {"scheduler": KUEUE | {"gang": "volcano"}}, ("warning", "scheduler.quota")),
+    (
+        "P11",
+        {"rke2": {"version": "v1.33.4+rke2r1"}, "overrides": valued("gpu_operator", cdi={"nriPluginEnabled": True})},
+        ("error", "overrides.gpu_operator.values.cdi.nriPluginEnabled"),
+    ),
+    (
+        "P12",
+        {"slurm": SUNK, "overrides": valued("gpu_operator", daemonsets={"tolerations": []})},
+        ("error", "overrides.gpu_operator.values.daemonsets.tolerations"),
+    ),
+    ("P12", {"slurm": {"kind": "slinky", "version": "1.1.0"}}, ("warning", "slurm.version")),
+    (
+        "P13",
+        {"delivery": {"mode": "argo_cd", "argo_cd": {"repo": "https://g.example.org/a", "revision": "HEAD", "project": "p"}}},
+        ("error", "delivery.argo_cd.revision"),
+    ),
+    ("P13", {"validation": BASE["validation"] | {"image": "r.example.org:5000/nccl"}}, ("error", "validation.image")),
+    ("P13", {"validation": BASE["validation"] | {"image": "r.example.org/nccl:latest"}}, ("error", "validation.image")),
+    (
+        "P13",
+        {"overrides": valued("slurm", controller={"slurmctld": {"image": {"tag": "latest"}}})},
+        ("error", "overrides.slurm.values.controller.slurmctld.image.tag"),
+    ),
+    ("P14", {"overrides": pinned("gpu_operator", "v26.3.1")}, ("error", "overrides.gpu_operator.version")),
+    ("P14", {"overrides": pinned("gpu_operator", "v25.10.1")}, ("warning", "overrides.gpu_operator.version")),
+    ("P15", {"airgap": AIRGAP, "rke2": {"registry_mirror": "r.example.org"}}, ("error", "airgap.digests.gpu_operator")),
+    ("P15", {"airgap": AIRGAP}, ("error", "rke2.registry_mirror")),
+    ("P15", {"airgap": AIRGAP}, ("warning", "stages")),
+]
+
+ACCEPTED: list[tuple[str, dict[str, Any]]] = [
+    ("P01", {"rke2": {"version": "v1.33.13+rke2r2"}}),
+    ("P02", {"rke2": {"version": "v1.35.7+rke2r1"}}),
+    ("P02", {"fabric": None, "os": {"distribution": "ubuntu"}}),
+    ("P03", {"sharing": {"mode": "dra"}, "rke2": {"version": "v1.34.2+rke2r1"}}),
+    ("P04", {"sharing": {"mode": "dra"}}),
+    ("P04", {"sharing": {"mode": "dra"}, "accelerator": {"product": "H200", "operator_mode": "gpu_cluster"}}),
+    ("P05", {"accelerator": {"product": "H200", "driver": "host", "driver_version": "580.126.20"}}),
+    ("P06", {"accelerator": {"product": "H200", "driver_version": "595.91.07"}}),
+    ("P07", {"fabric": {"kind": "infiniband", "multus": "rke2"}, "rke2": {"cni": ["multus", "canal"]}}),
+    ("P07", {"sharing": {"mode": "dra"}}),
+    ("P07", {"slurm": SUNK}),
+    ("P08", {"scheduler": KUEUE}),
+    ("P09", {"sharing": {"mode": "mig", "profile": "1g.18gb"}}),
+    (
+        "P10",
+        {
+            "sharing": {"mode": "mig", "profile": "1g.18gb"},
+            "scheduler": KUEUE | {"flavor": {"node_labels": {"nvidia.com/gpu.product": "NVIDIA-H200-MIG-1g.18gb"}}},
+        },
+    ),
+    ("P10", {"sharing": {"mode": "time_slicing", "replicas": 4}, "scheduler": KUEUE}),
+    ("P11", {"rke2": {"version": "v1.33.5+rke2r1"}, "overrides": valued("gpu_operator", cdi={"nriPluginEnabled": True})}),
+    ("P12", {"slurm": SUNK}),
+    ("P13", {"validation": BASE["validation"] | {"image": f"r.example.org/nccl@{DIGEST}"}}),
+    ("P14", {"overrides": pinned("gpu_operator", "v26.3.3")}),
+    (
+        "P15",
+        {
+            "slurm": None,
+            "validation": None,
+            "stages": ["os_prep", "rke2", "base_services"],
+            "approvals": None,
+            "rke2": {"registry_mirror": "r.example.org"},
+            "airgap": AIRGAP
+            | {"digests": dict.fromkeys(("cert_manager", "local_path_provisioner", "prometheus_operator_crds"), DIGEST)},
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("rule", "sections", "expected"), REFUSED)
+def test_a_rule_finds(rule: str, sections: dict[str, Any], expected: tuple[str, str]) -> None:
+    assert expected in found(rule, **sections)
+
+
+@pytest.mark.parametrize(("rule", "sections"), ACCEPTED)
+def test_a_rule_passes(rule: str, sections: dict[str, Any]) -> None:
+    assert found(rule, **sections) == []
+
+
+def test_every_rule_of_the_reference_is_there_and_tested_both_ways() -> None:
+    wanted = {f"P{number:02d}" for number in range(1, 16)}
+    assert set(compat.RULES) == wanted
+    assert {rule for rule, *_ in REFUSED} == wanted
+    assert {rule for rule, _ in ACCEPTED} == wanted
+
+
+def test_every_rule_says_what_it_wants_and_where_it_is_from() -> None:
+    for one in compat.RULES.values():
+        assert one.sentence.endswith(".")
+        assert one.source == f"gpu_stack §9 {one.id}"
+        assert all("/" in gate and gate.split("/")[0] in spec.STAGES for gate in one.later)
+
+
+@pytest.mark.parametrize("rule", ["P01", "P03", "P05", "P10", "P12", "P14"])
+def test_rules_that_only_the_cluster_can_settle_name_their_gate(rule: str) -> None:
+    assert compat.RULES[rule].later
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "allowed"),
+    [
+        ("v26.3.1", "v26.3.3", True),
+        ("v26.3.3", "v26.7.0", True),
+        ("v25.10.1", "v26.3.3", True),
+        ("v25.10.1", "v26.7.0", False),
+        ("v26.7.0", "v26.3.3", False),
+    ],
+)
+def test_the_gpu_operator_moves_one_major_at_a_time(installed: str, wanted: str, allowed: bool) -> None:
+    assert compat.releases.upgrade_allowed(installed, wanted) is allowed
+
+
+def test_errors_stop_a_plan_and_warnings_do_not() -> None:
+    known = catalog.load()
+    assert [issue.rule for issue in catalog.require(load(os={"distribution": "ubuntu"}), known)] == ["P02"]
+    with pytest.raises(spec.SpecErrors, match=r"P09: H200 has no profile 1g\.10gb \(gpu_stack §9 P09\)"):
+        catalog.require(load(sharing={"mode": "mig", "profile": "1g.10gb"}), known)
+
+
+def test_an_issue_prints_rule_fix_source_and_later_gates() -> None:
+    (one,) = [issue for issue in catalog.check(load(os={"distribution": "ubuntu"}), catalog.load()) if issue.rule == "P02"]
+    assert one.block().splitlines() == [
+        "warning P02 os.distribution",
+        "  NVIDIA documents the Network Operator with RKE2 on SLES only, not on ubuntu",
+        "  fix    rely on this run's own network gates, or use SLES",
+        "  source gpu_stack §9 P02",
+        "  later  network_operator/nodes",
+    ]

@@ -1,0 +1,45 @@
+"""The compatibility rules over a spec and the releases that the catalog makes of it."""
+
+from __future__ import annotations
+
+from workflows.catalog.loader import Catalog
+from workflows.catalog.model import Release
+from workflows.catalog.resolve import resolve
+from workflows.spec import ClusterSpec, Issue, SpecErrors, compat
+
+
+def check(spec: ClusterSpec, catalog: Catalog) -> tuple[Issue, ...]:
+    """Return every issue of a spec, errors first.
+
+    Raises:
+        SpecErrors: the releases themselves cannot be resolved.
+    """
+    return compat.check(spec, map(_planned, resolve(spec, catalog)))
+
+
+def require(spec: ClusterSpec, catalog: Catalog) -> tuple[Issue, ...]:
+    """Return the warnings of a spec.
+
+    Raises:
+        SpecErrors: at least one rule finds an error; it carries all of them.
+    """
+    issues = check(spec, catalog)
+    errors = [issue.as_error() for issue in issues if issue.severity == "error"]
+    if errors:
+        raise SpecErrors(spec.name, errors)
+    return issues
+
+
+def _planned(release: Release) -> compat.PlannedRelease:
+    supported = release.kubernetes
+    return compat.PlannedRelease(
+        id=release.id,
+        version=release.version,
+        digest=release.digest,
+        from_manifest=bool(release.manifest),
+        least=supported.least if supported else "",
+        most=(supported.most or "") if supported else "",
+        strict=supported.strict if supported else True,
+        provides=release.provides,
+        values=release.values,
+    )

@@ -1,0 +1,87 @@
+"""A spec's facts in the catalog's dimensions, and the matching of criteria against them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from workflows.spec import ClusterSpec
+from workflows.spec.products import kubernetes
+
+Facts = Mapping[str, str]
+
+
+def facts(spec: ClusterSpec) -> Facts:
+    """Return the value of each dimension for a spec; `none` where a section is absent."""
+    gpu, fabric = spec.accelerator, spec.fabric
+    minor = kubernetes(spec.rke2.version)[1]
+    return {
+        "accelerator": gpu.product if gpu else "none",
+        "gpu": "yes" if gpu else "no",
+        "gpu_driver": gpu.driver if gpu else "none",
+        "driver_version": "given" if gpu and gpu.driver_version else "chart",
+        "operator_mode": gpu.operator_mode if gpu else "none",
+        "fabric": fabric.kind,
+        "fabric_mode": fabric.mode if fabric.kind != "none" else "none",
+        "fabric_driver": fabric.driver if fabric.kind != "none" else "none",
+        "multus": multus_owner(spec),
+        "sharing": spec.sharing.mode,
+        "gang": spec.scheduler.gang,
+        "quota": spec.scheduler.quota,
+        "slurm": spec.slurm.kind,
+        "slurm_accounting": "yes" if spec.slurm.accounting else "no",
+        "slurm_login": "yes" if spec.slurm.login.replicas else "no",
+        "storage": spec.base_services.storage.provisioner,
+        "cert_manager": "yes" if spec.base_services.cert_manager else "no",
+        "monitoring_crds": "yes" if spec.base_services.monitoring_crds else "no",
+        "ha": "yes" if len(spec.servers) > 1 else "no",
+        "delivery": spec.delivery.mode,
+        "airgap": "yes" if spec.airgap else "no",
+        "os": spec.os.distribution,
+        "kubernetes": f"1.{minor}",
+        "profile": spec.rke2.profile,
+        "site": spec.site or "none",
+    }
+
+
+DIMENSIONS = (
+    "accelerator",
+    "gpu",
+    "gpu_driver",
+    "driver_version",
+    "operator_mode",
+    "fabric",
+    "fabric_mode",
+    "fabric_driver",
+    "multus",
+    "sharing",
+    "gang",
+    "quota",
+    "slurm",
+    "slurm_accounting",
+    "slurm_login",
+    "storage",
+    "cert_manager",
+    "monitoring_crds",
+    "ha",
+    "delivery",
+    "airgap",
+    "os",
+    "kubernetes",
+    "profile",
+    "site",
+)
+"""The dimensions that criteria may name; any other is an error in the catalog."""
+
+
+def multus_owner(spec: ClusterSpec) -> str:
+    """Return who installs Multus: `rke2`, `operator` or `none` (`gpu_stack §2.1`: exactly one)."""
+    if spec.fabric.kind != "none" and spec.fabric.multus is not None:
+        return spec.fabric.multus
+    if "multus" in spec.rke2.cni:
+        return "rke2"
+    return "operator" if spec.fabric.has_network else "none"
+
+
+def matches(criteria: Mapping[str, tuple[str, ...]], known: Facts) -> bool:
+    """Tell whether every dimension of the criteria accepts the spec's fact."""
+    return all(known[dimension] in accepted for dimension, accepted in criteria.items())

@@ -1,0 +1,135 @@
+"""Catalog files → a frozen `Catalog`, checked as a whole: names that must exist, criteria that must be known, no cycles."""
+
+from __future__ import annotations
+
+import graphlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from workflows.catalog.criteria import DIMENSIONS
+from workflows.catalog.model import Component, Criteria, Overlay
+from workflows.spec.errors import SpecError, SpecErrors
+from workflows.spec.fields import Section, SnakeId
+from workflows.spec.loading import load_as, read
+
+HERE = Path(__file__).parent
+
+
+class CatalogFile(Section):
+    """`components.yaml`."""
+
+    components: Mapping[SnakeId, Component]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Components, overlays, values files and object files by name."""
+
+    components: Mapping[str, Component]
+    overlays: Mapping[str, Overlay]
+    values: Mapping[str, Mapping[str, Any]]
+    objects: Mapping[str, Mapping[str, Any]]
+
+    def order(self) -> tuple[str, ...]:
+        """Return the component ids so that each stands after what it needs; ties as in the file."""
+        sorter = graphlib.TopologicalSorter({name: component.needs for name, component in self.components.items()})
+        sorter.prepare()
+        position = {name: index for index, name in enumerate(self.components)}
+        ordered: list[str] = []
+        while sorter.is_active():
+            ready = sorted(sorter.get_ready(), key=position.__getitem__)
+            ordered.extend(ready)
+            sorter.done(*ready)
+        return tuple(ordered)
+
+
+def load(*more: Path) -> Catalog:
+    """Load the catalog of the package, and over it folders of a site with the same layout.
+
+    A folder may hold `components.yaml`, `overlays/`, `values/` and `objects/`; what has a known name replaces it.
+
+    Raises:
+        SpecErrors: a file is wrong, or the files do not fit together.
+    """
+    return _read((HERE, *more)) if more else _packaged()
+
+
+@cache
+def _packaged() -> Catalog:
+    return _read((HERE,))
+
+
+def _read(folders: Iterable[Path]) -> Catalog:
+    components: dict[str, Component] = {}
+    overlays: dict[str, Overlay] = {}
+    values: dict[str, Mapping[str, Any]] = {}
+    objects: dict[str, Mapping[str, Any]] = {}
+    for folder in folders:
+        listed = folder / "components.yaml"
+        if listed.exists():
+            components.update(load_as(CatalogFile, listed).components)
+        overlays.update({file.stem: load_as(Overlay, file) for file in _yaml(folder / "overlays")})
+        values.update({file.name: _mapping(file) for file in _yaml(folder / "values")})
+        objects.update({file.name: _mapping(file) for file in _yaml(folder / "objects")})
+    catalog = Catalog(components, overlays, values, objects)
+    errors = list(_faults(catalog))
+    if errors:
+        raise SpecErrors("catalog", errors)
+    return catalog
+
+
+def _yaml(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.yaml"))
+
+
+def _mapping(file: Path) -> Mapping[str, Any]:
+    data = read(file)[1].data
+    return data if isinstance(data, dict) else {}
+
+
+def _faults(catalog: Catalog) -> Iterator[SpecError]:
+    for name, component in catalog.components.items():
+        path = f"components.{name}"
+        yield from _criteria_faults(f"{path}.when", component.when)
+        for needed in component.needs:
+            if needed not in catalog.components:
+                yield SpecError(f"{path}.needs", f"{needed} is no component", "name a component")
+        if component.values and component.values not in catalog.values:
+            yield SpecError(f"{path}.values", f"values/{component.values} does not exist", "add the file")
+        for part in component.objects:
+            yield from _criteria_faults(f"{path}.objects", part.when)
+            if part.file not in catalog.objects:
+                yield SpecError(f"{path}.objects", f"objects/{part.file} does not exist", "add the file")
+    yield from _overlay_faults(catalog)
+    yield from _cycles(catalog)
+
+
+def _overlay_faults(catalog: Catalog) -> Iterator[SpecError]:
+    for name, overlay in catalog.overlays.items():
+        yield from _criteria_faults(f"overlays.{name}.criteria", overlay.criteria)
+        if overlay.base is not None and overlay.base not in catalog.overlays:
+            yield SpecError(f"overlays.{name}.base", f"{overlay.base} is no overlay", "name an overlay")
+        for component in overlay.components:
+            if component not in catalog.components:
+                yield SpecError(f"overlays.{name}.components", f"{component} is no component", "name a component")
+
+
+def _criteria_faults(path: str, criteria: Criteria) -> Iterator[SpecError]:
+    for dimension in criteria:
+        if dimension not in DIMENSIONS:
+            yield SpecError(f"{path}.{dimension}", "this is no dimension", f"choose from {', '.join(DIMENSIONS)}")
+
+
+def _cycles(catalog: Catalog) -> Iterator[SpecError]:
+    graphs: dict[str, dict[str, tuple[str, ...]]] = {
+        "components": {name: component.needs for name, component in catalog.components.items()},
+        "overlays": {name: (overlay.base,) if overlay.base else () for name, overlay in catalog.overlays.items()},
+    }
+    for what, graph in graphs.items():
+        try:
+            graphlib.TopologicalSorter(graph).prepare()
+        except graphlib.CycleError as error:
+            yield SpecError(what, f"these need each other in a circle: {' → '.join(error.args[1])}", "remove one of the needs")

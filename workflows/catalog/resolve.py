@@ -1,0 +1,189 @@
+"""Spec + catalog → the planned releases, each with its values, their provenance, and nothing left empty.
+
+Layers, lowest first: the component's values file, overlays from general to specific, the spec's overrides. References are
+filled after the overlays and before the overrides, so a user's own values are taken as they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.catalog import criteria, merging, templating
+from workflows.catalog.loader import Catalog
+from workflows.catalog.model import Component, Layer, Overlay, OverlayPart, Release
+from workflows.catalog.scope import scope
+from workflows.spec import ClusterSpec, SpecError, SpecErrors
+from workflows.spec.fields import is_floating
+from workflows.spec.governance import Override
+
+_NEVER_EMPTY = ("source", "version", "namespace", "rollout", "health", "rollback")
+_NO_OVERRIDE = Override()
+
+
+def resolve(spec: ClusterSpec, catalog: Catalog) -> tuple[Release, ...]:
+    """Return the releases that a spec plans, in the order of stages, each after those it needs.
+
+    Raises:
+        SpecErrors: a release lacks source, version, namespace, rollout, health or rollback; a version floats; an override
+            names no planned component; a value refers to nothing.
+    """
+    facts = criteria.facts(spec)
+    work = _Work(spec, catalog, facts, tuple(_applied(catalog, facts)), scope(spec))
+    planned = tuple(name for name in catalog.order() if work.plans(name))
+    releases, errors = [], list(_idle_overrides(spec, planned))
+    for name in planned:
+        try:
+            release = work.release(name, planned)
+        except templating.BadReference as bad:
+            errors.append(SpecError(f"catalog.{name}.values", str(bad), "set it in the spec, or correct the catalog"))
+            continue
+        errors.extend(_gaps(release))
+        releases.append(release)
+    if errors:
+        raise SpecErrors(f"releases of {spec.name}", errors)
+    stages = spec.enabled_stages()
+    return tuple(sorted(releases, key=lambda release: stages.index(release.stage)))
+
+
+def _idle_overrides(spec: ClusterSpec, planned: tuple[str, ...]) -> Iterator[SpecError]:
+    for name in spec.overrides:
+        if name not in planned:
+            yield SpecError(f"overrides.{name}", "this spec plans no such component", f"choose from {', '.join(planned)}")
+
+
+def _gaps(release: Release) -> Iterator[SpecError]:
+    path = f"catalog.{release.id}"
+    for field in _NEVER_EMPTY:
+        if not getattr(release, field):
+            yield SpecError(f"{path}.{field}", f"the release has no {field}", f"give {field} in the catalog or the spec")
+    if release.version and is_floating(release.version):
+        problem = "a floating version means different things at different times (P13)"
+        yield SpecError(f"{path}.version", problem, "pin one exact version", release.version)
+
+
+def _applied(catalog: Catalog, facts: criteria.Facts) -> list[tuple[str, Overlay]]:
+    """Return the overlays that match, bases first, then by number of criteria, then by name."""
+    chosen = []
+    for name, overlay in catalog.overlays.items():
+        lineage = list(_lineage(overlay, catalog))
+        if all(criteria.matches(one.criteria, facts) for one in lineage):
+            chosen.append((len(lineage), sum(len(one.criteria) for one in lineage), name))
+    return [(name, catalog.overlays[name]) for *_, name in sorted(chosen)]
+
+
+def _lineage(overlay: Overlay, catalog: Catalog) -> Iterator[Overlay]:
+    yield overlay
+    while overlay.base is not None:
+        overlay = catalog.overlays[overlay.base]
+        yield overlay
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What every release of one spec is made from."""
+
+    spec: ClusterSpec
+    catalog: Catalog
+    facts: criteria.Facts
+    applied: tuple[tuple[str, Overlay], ...]
+    scope: Mapping[str, Any]
+
+    def parts(self, name: str) -> list[tuple[str, OverlayPart]]:
+        """The overlays' changes to a component, lowest first."""
+        return [(origin, overlay.components[name]) for origin, overlay in self.applied if name in overlay.components]
+
+    def plans(self, name: str) -> bool:
+        """Whether the component is planned: its own criteria, unless an overlay decides, and its stage runs."""
+        component = self.catalog.components[name]
+        wanted = criteria.matches(component.when, self.facts)
+        for _, part in self.parts(name):
+            wanted = wanted if part.enabled is None else part.enabled
+        return wanted and component.stage in self.spec.enabled_stages()
+
+    def release(self, name: str, planned: tuple[str, ...]) -> Release:
+        component = self.catalog.components[name]
+        override = self.spec.overrides.get(name, _NO_OVERRIDE)
+        version = self.coordinate(name, "version", override.version)
+        inner = {**self.scope, "release": {"version": version, "namespace": component.namespace or ""}}
+        values, layers = self.values(name, override, inner)
+        chart, repo = self.address(component.chart, self.coordinate(name, "repo", override.repo), override)
+        manifest = (component.manifest or "").replace("{version}", version)
+        return Release(
+            id=name,
+            component=name,
+            stage=component.stage,
+            source=manifest or (f"{repo} {chart}" if repo else chart if chart.startswith("oci://") else ""),
+            chart=chart,
+            repo=repo,
+            manifest=manifest,
+            version=version,
+            digest=self.digest(name, override),
+            namespace=component.namespace or "",
+            privileged=component.privileged,
+            release_name=component.release_name or name.replace("_", "-"),
+            values=values,
+            objects=tuple(self.objects(component, inner)),
+            rollout=component.rollout or "",
+            health=component.health or "",
+            rollback=component.rollback or "",
+            gates=component.gates,
+            needs=tuple(needed for needed in component.needs if needed in planned),
+            crds=component.crds,
+            provides=tuple(_provided(component, values)),
+            kubernetes=component.kubernetes,
+            timeout_seconds=int(component.timeout.total_seconds()),
+            provenance=layers,
+        )
+
+    def coordinate(self, name: str, which: str, override: str | None) -> str:
+        """Return version or repo: the override's, else the spec's own field, else the last overlay's, else the catalog's."""
+        component = self.catalog.components[name]
+        path = dict(component.from_spec).get("version" if which == "version" else "repo")
+        given = _optional(path, self.scope)
+        overlaid = [getattr(part, which) for _, part in self.parts(name) if getattr(part, which)]
+        return override or given or (overlaid[-1] if overlaid else "") or getattr(component, which) or ""
+
+    def address(self, chart: str, repo: str, override: Override) -> tuple[str, str]:
+        """Return chart and repo as HelmChart wants them: an OCI chart's whole address stands in chart (`gpu_stack §5`)."""
+        if chart and self.spec.airgap is not None and override.repo is None:
+            repo = self.spec.airgap.charts
+        return (f"{repo.rstrip('/')}/{chart}", "") if chart and repo.startswith("oci://") else (chart, repo)
+
+    def digest(self, name: str, override: Override) -> str:
+        mirrored = self.spec.airgap.digests.get(name) if self.spec.airgap else None
+        return override.digest or mirrored or self.catalog.components[name].digest or ""
+
+    def values(self, name: str, override: Override, inner: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Layer, ...]]:
+        """Return the merged values and the layers that made them."""
+        component = self.catalog.components[name]
+        stack = [(f"values/{component.values}", self.catalog.values[component.values])] if component.values else []
+        stack += [(f"overlay {origin}", part.values) for origin, part in self.parts(name)]
+        merged: dict[str, Any] = {}
+        layers = []
+        for origin, part in stack:
+            filled = templating.fill(part, inner, self.facts) or {}
+            merged = merging.merge(merged, filled)
+            layers.append(Layer(origin, tuple(merging.leaves(filled))))
+        if override.values:
+            merged = merging.merge(merged, override.values)
+            layers.append(Layer(f"spec overrides.{name}", tuple(merging.leaves(override.values))))
+        return merged, tuple(layers)
+
+    def objects(self, component: Component, inner: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Yield the objects applied after the release."""
+        for part in component.objects:
+            if criteria.matches(part.when, self.facts):
+                yield from templating.fill(self.catalog.objects[part.file]["objects"], inner, self.facts)
+
+
+def _optional(path: str | None, values: Mapping[str, Any]) -> str:
+    return (merging.value_at(values, path) or "") if path else ""
+
+
+def _provided(component: Component, values: Mapping[str, Any]) -> Iterator[str]:
+    for provision in component.provides:
+        value = merging.value_at(values, provision.where) if provision.where else None
+        if provision.default if value is None else bool(value):
+            yield provision.capability

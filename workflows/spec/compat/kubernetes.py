@@ -1,0 +1,112 @@
+"""Rules about the Kubernetes version: P01, P02, P03, P08, P11, P12 (`gpu_stack §9`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from workflows.spec.compat.registry import Finding, Platform, outside, rule
+from workflows.spec.products import has_containerd_2_1, numbers
+
+LEAST, MOST = (1, 33, 0), (1, 36)
+DRA_LEAST = (1, 34, 2)
+DRA_DRIVER = (580,)
+SUNK_LOCK = "sunk.coreweave.com/lock"
+
+_ARGO_CD = {"3.4": ((1, 32), (1, 35)), "3.5": ((1, 33), (1, 36))}
+"""Kubernetes minors that each Argo CD minor is tested with (`gpu_stack §6.1`)."""
+
+
+@rule("P01", "error", later=("rke2/nodes",))
+def kubernetes_range(platform: Platform) -> Iterator[Finding]:
+    """Kubernetes is 1.33 to 1.36, the same on every node."""
+    running = platform.kubernetes
+    if running < LEAST or running[:2] > MOST:
+        problem = f"{platform.spec.rke2.version} lies outside 1.33 to 1.36, which the GPU stack is validated on"
+        yield Finding("rke2.version", problem, "use v1.35.7+rke2r1 (default) or v1.34.10+rke2r1 (safest)")
+    yield from outside(platform, "gpu_operator")
+
+
+@rule("P02", "warning", later=("network_operator/nodes",))
+def network_operator_range(platform: Platform) -> Iterator[Finding]:
+    """The Network Operator is documented up to Kubernetes 1.35, and for RKE2 on SLES only."""
+    yield from outside(platform, "network_operator")
+    if "network_operator" in platform.releases and platform.spec.os.distribution != "sles":
+        problem = f"NVIDIA documents the Network Operator with RKE2 on SLES only, not on {platform.spec.os.distribution}"
+        yield Finding("os.distribution", problem, "rely on this run's own network gates, or use SLES")
+
+
+def _uses_dra(platform: Platform) -> bool:
+    gpu = platform.spec.accelerator
+    return gpu is not None and (platform.spec.sharing.mode == "dra" or gpu.operator_mode == "gpu_cluster")
+
+
+@rule("P03", "error", later=("sharing/control", "sharing/nodes"))
+def dra_needs(platform: Platform) -> Iterator[Finding]:
+    """DRA needs Kubernetes 1.34.2, driver 580 and containerd 2.0."""
+    gpu = platform.spec.accelerator
+    if gpu is None or not _uses_dra(platform):
+        return
+    if platform.kubernetes < DRA_LEAST:
+        problem = f"DRA needs Kubernetes 1.34.2, {platform.spec.rke2.version} is older"
+        yield Finding("rke2.version", problem, "use v1.35.7+rke2r1, or another sharing mode")
+    if gpu.driver_version is not None and numbers(gpu.driver_version) < DRA_DRIVER:
+        problem = f"DRA needs driver 580 or later, the spec says {gpu.driver_version}"
+        yield Finding("accelerator.driver_version", problem, 'write driver_version: "580.126.20" or later')
+
+
+@rule("P08", "error", later=("gang/control",))
+def schedulers_range(platform: Platform) -> Iterator[Finding]:
+    """Scheduler, quota and Argo CD support the Kubernetes version."""
+    yield from outside(platform, "volcano", "kai_scheduler", "kueue", "cert_manager")
+    kueue = platform.releases.get("kueue")
+    if kueue is not None and numbers(kueue.version) < (0, 15):
+        problem = f"the queues are written as v1beta2, which Kueue {kueue.version} does not serve"
+        yield Finding("overrides.kueue.version", problem, "use Kueue 0.15.0 or later")
+    yield from _argo_cd_range(platform)
+
+
+def _argo_cd_range(platform: Platform) -> Iterator[Finding]:
+    argo_cd = platform.spec.delivery.argo_cd
+    if argo_cd is None:
+        return
+    known = _ARGO_CD.get(".".join(argo_cd.version.split(".")[:2]))
+    running = platform.kubernetes[:2]
+    if known is None:
+        problem = f"no tested Kubernetes versions are known for Argo CD {argo_cd.version}"
+        yield Finding("delivery.argo_cd.version", problem, "use 3.4 or 3.5", "warning")
+    elif not known[0] <= running <= known[1]:
+        low, high = (".".join(map(str, end)) for end in known)
+        problem = f"Argo CD {argo_cd.version} is tested with Kubernetes {low} to {high}"
+        yield Finding("delivery.argo_cd.version", problem, "use 3.5 for Kubernetes 1.36, 3.4 for 1.32")
+
+
+@rule("P11", "error", later=("rke2/nodes",))
+def nri_needs_containerd(platform: Platform) -> Iterator[Finding]:
+    """NRI needs containerd 2.1."""
+    operator = platform.releases.get("gpu_operator")
+    if operator is not None and operator.value("cdi.nriPluginEnabled") and not has_containerd_2_1(platform.spec.rke2.version):
+        problem = f"{platform.spec.rke2.version} ships a containerd before 2.1, which has no NRI for the GPU Operator"
+        yield Finding("overrides.gpu_operator.values.cdi.nriPluginEnabled", problem, "use v1.34.1+rke2r1 or later, or remove it")
+
+
+@rule("P12", "error", later=("slurm/control", "slurm/nodes"))
+def slurm_needs(platform: Platform) -> Iterator[Finding]:
+    """DaemonSets tolerate SUNK's lock; Slinky is 1.2.1 or later on Kubernetes 1.29."""
+    yield from outside(platform, "slurm_operator_crds", "slurm_operator", "slurm", "sunk", "sunk_slurm")
+    yield from _lock_is_tolerated(platform)
+    operator = platform.releases.get("slurm_operator")
+    if operator is not None and numbers(operator.version) < (1, 2, 1):
+        problem = f"a rolling update of Slinky {operator.version} can drain a node set to zero (fixed in 1.2.1)"
+        yield Finding("slurm.version", problem, "use 1.2.1 or later", "warning")
+
+
+def _lock_is_tolerated(platform: Platform) -> Iterator[Finding]:
+    operator = platform.releases.get("gpu_operator")
+    if platform.spec.slurm.kind != "sunk" or operator is None:
+        return
+    for path in ("daemonsets.tolerations", "node-feature-discovery.worker.tolerations"):
+        keys = {one.get("key") for one in operator.value(path) or () if isinstance(one, Mapping)}
+        if SUNK_LOCK not in keys:
+            problem = f"SUNK's lock taint would evict these DaemonSets: {path} lacks the toleration {SUNK_LOCK}"
+            fix = f"add {{key: {SUNK_LOCK}, operator: Exists, effect: NoExecute}}"
+            yield Finding(f"overrides.gpu_operator.values.{path}", problem, fix)

@@ -1,0 +1,123 @@
+"""Rules about releases as such: P07, P13, P14, P15 (`gpu_stack §9`)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from workflows.spec.compat.registry import Finding, Platform, rule
+from workflows.spec.fields import is_floating
+from workflows.spec.products import numbers
+
+_SUPPORTED_LEAST = (26, 3)
+_RDMA_REGRESSION = ((26, 3, 0), (26, 3, 2))
+"""GPU Operator releases that inject every RDMA device into GPU pods (`gpu_stack §1.1`, #2525)."""
+
+
+@rule("P07", "error", later=("gpu_operator/control", "network_operator/control"))
+def exactly_one(platform: Platform) -> Iterator[Finding]:
+    """One NFD, one Multus, one device plugin."""
+    if "gpu_operator" not in platform.releases:
+        return
+    finders = _providers(platform, "nfd")
+    if len(finders) != 1:
+        problem = f"{', '.join(finders) or 'nobody'} would install node feature discovery; there must be one"
+        yield Finding("overrides", problem, "keep gpu_operator nfd.enabled: true and network_operator nfd.enabled: false")
+    plugins = _providers(platform, "device_plugin")
+    if len(plugins) > 1:
+        problem = f"{', '.join(plugins)} would advertise the same GPUs twice"
+        yield Finding("overrides", problem, "keep one device plugin")
+    elif not plugins and platform.spec.sharing.mode != "dra":
+        yield Finding("overrides", "nobody would advertise the GPUs", "keep gpu_operator devicePlugin.enabled: true")
+    yield from _one_multus(platform)
+
+
+def _providers(platform: Platform, capability: str) -> list[str]:
+    return [release.id for release in platform.releases.values() if capability in release.provides]
+
+
+def _one_multus(platform: Platform) -> Iterator[Finding]:
+    fabric, bundled = platform.spec.fabric, "multus" in platform.spec.rke2.cni
+    if fabric.kind == "none" or fabric.multus is None:
+        return
+    if fabric.multus == "operator" and bundled:
+        yield Finding(
+            "fabric.multus", "RKE2's cni list and the Network Operator would both install Multus", "leave fabric.multus out"
+        )
+    if fabric.multus == "rke2" and not bundled:
+        yield Finding("fabric.multus", "RKE2 does not install Multus: its cni list has none", "write cni: [multus, canal]")
+
+
+@rule("P13", "error")
+def no_floating_versions(platform: Platform) -> Iterator[Finding]:
+    """No version floats."""
+    argo_cd = platform.spec.delivery.argo_cd
+    if argo_cd is not None and is_floating(argo_cd.revision):
+        problem = f"revision {argo_cd.revision} means different things at different times"
+        yield Finding("delivery.argo_cd.revision", problem, "write a tag or a commit")
+    for release in platform.releases.values():
+        if is_floating(release.version):
+            yield Finding(f"overrides.{release.id}.version", f"version {release.version} floats", "write one exact version")
+    for name, override in platform.spec.overrides.items():
+        for path, value in _tags(override.values, f"overrides.{name}.values"):
+            yield Finding(path, f"image tag {value} floats", "write one exact tag")
+    if _floating_image(platform.spec.validation.image):
+        problem = f"image {platform.spec.validation.image} has no tag that stays"
+        yield Finding("validation.image", problem, "write the image with its tag or digest")
+
+
+def _tags(values: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        here = f"{path}.{key}"
+        if isinstance(value, Mapping):
+            yield from _tags(value, here)
+        elif key in ("tag", "version", "image_tag_version") and isinstance(value, str) and is_floating(value):
+            yield here, value
+
+
+def _floating_image(image: str) -> bool:
+    if "@sha256:" in image:
+        return False
+    _, colon, tag = image.rpartition("/")[2].partition(":")
+    return not colon or is_floating(tag)
+
+
+@rule("P14", "error", later=("gpu_operator/control",))
+def operator_line(platform: Platform) -> Iterator[Finding]:
+    """The GPU Operator moves within its major or to the next."""
+    operator = platform.releases.get("gpu_operator")
+    if operator is None:
+        return
+    version, path = numbers(operator.version), "overrides.gpu_operator.version"
+    if version < _SUPPORTED_LEAST:
+        yield Finding(path, f"GPU Operator {operator.version} is past its end of support", "use v26.3.3", "warning")
+    if "network_operator" in platform.releases and _RDMA_REGRESSION[0] <= version <= _RDMA_REGRESSION[1]:
+        problem = f"GPU Operator {operator.version} injects every RDMA device into GPU pods"
+        yield Finding(path, problem, "use v26.3.3")
+
+
+_MAJORS: tuple[tuple[int, ...], ...] = ((24, 9), (25, 3), (25, 10), (26, 3), (26, 7))
+"""GPU Operator majors (YY.MM) in order; an upgrade may go one further (`gpu_stack §1.1`)."""
+
+
+def upgrade_allowed(installed: str, wanted: str) -> bool:
+    """Tell whether the GPU Operator may go from one version to another: same major, or the next (P14's run-time half)."""
+    old, new = numbers(installed)[:2], numbers(wanted)[:2]
+    return old == new or (old, new) in itertools.pairwise(_MAJORS)
+
+
+@rule("P15", "error", later=("base_services/control",))
+def pinned_by_digest(platform: Platform) -> Iterator[Finding]:
+    """Behind an air gap every chart has a digest and every image a mirror."""
+    airgap = platform.spec.airgap
+    if airgap is None:
+        return
+    if platform.spec.rke2.registry_mirror is None:
+        yield Finding("rke2.registry_mirror", "the nodes would pull from registries they cannot reach", f"write {airgap.registry}")
+    for release in platform.releases.values():
+        if release.from_manifest:
+            problem = f"{release.id} is a manifest on the internet, which this site cannot reach"
+            yield Finding("stages", problem, f"put it on the servers and leave {release.id} out, or mirror it", "warning")
+        elif not release.digest:
+            yield Finding(f"airgap.digests.{release.id}", f"chart {release.id} {release.version} has no digest", "write sha256:…")

@@ -1,0 +1,104 @@
+"""What is wrong with a spec, as data: where, which value, why, and what to write instead.
+
+Two kinds. A `SpecError` is found while reading one file (shape, types, names, ranges) and always refuses it.
+An `Issue` is found by a compatibility rule over a whole, well-formed spec (`gpu_stack §9`) and is an error or a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+USAGE_EXIT_CODE = 64
+"""Exit code of a bad spec (design §4: 64 bad task, spec or usage)."""
+
+Severity = Literal["error", "warning"]
+
+_LONGEST_VALUE = 80
+
+
+@dataclass(frozen=True, slots=True)
+class SpecError:
+    """One thing wrong with a spec file.
+
+    `path` is dotted with list indices (`hosts.gpu.ranges[0]`), `value` is already shortened and free of secrets,
+    `line` is 1-based, 0 where unknown.
+    """
+
+    path: str
+    problem: str
+    fix: str
+    value: str = ""
+    line: int = 0
+
+    def block(self, source: str) -> str:
+        """Return the error as a few lines for a terminal."""
+        where = f"{source}:{self.line}" if self.line else source
+        rows = [f"{where}: {self.path}" if self.path else where]
+        if self.value:
+            rows.append(f"  value  {self.value}")
+        rows.append(f"  error  {self.problem}")
+        if self.fix:
+            rows.append(f"  fix    {self.fix}")
+        return "\n".join(rows)
+
+
+class SpecErrors(Exception):
+    """Every error found in one spec; `str()` prints one block per error. `exit_code` is 64."""
+
+    exit_code = USAGE_EXIT_CODE
+
+    def __init__(self, source: str, errors: Iterable[SpecError]) -> None:
+        self.source = source
+        self.errors = tuple(sorted(errors, key=lambda error: (error.line, error.path)))
+        super().__init__(source, self.errors)
+
+    def __str__(self) -> str:
+        count = len(self.errors)
+        head = f"{self.source} has {count} error{'' if count == 1 else 's'}"
+        return "\n\n".join([head, *(error.block(self.source) for error in self.errors)])
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One finding of a compatibility rule; `checked_later` names the gates that check what a spec cannot show."""
+
+    rule: str
+    severity: Severity
+    path: str
+    problem: str
+    fix: str
+    source: str
+    checked_later: tuple[str, ...] = ()
+
+    def as_error(self, line: int = 0) -> SpecError:
+        """Return the issue as a spec error, its rule named in the sentence."""
+        return SpecError(path=self.path, problem=f"{self.rule}: {self.problem} ({self.source})", fix=self.fix, line=line)
+
+    def block(self) -> str:
+        """Return the issue as a few lines for a terminal."""
+        rows = [f"{self.severity} {self.rule} {self.path}", f"  {self.problem}", f"  fix    {self.fix}", f"  source {self.source}"]
+        if self.checked_later:
+            rows.append(f"  later  {', '.join(self.checked_later)}")
+        return "\n".join(rows)
+
+
+def shown(value: object) -> str:
+    """Return a value as it is printed in an error: one line, at most 80 characters."""
+    text = " ".join((f'"{value}"' if isinstance(value, str) else _plain(value)).split())
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
+
+
+def _plain(value: object) -> str:
+    match value:
+        case None:
+            return "(empty)"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "{" + ", ".join(f"{key}: …" for key in list(value)[:6]) + "}"
+        case list() | tuple():
+            return f"a list of {len(value)}"
+        case _:
+            return str(value)

@@ -1,0 +1,217 @@
+"""Who decides and how much may fail: delivery, quorum, approvals, overrides of the catalog, air gap."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, WithJsonSchema, model_validator
+
+from workflows.spec.access import Registry
+from workflows.spec.fields import (
+    Argument,
+    ChartVersion,
+    Digest,
+    DnsLabel,
+    Duration,
+    Listed,
+    SecretRef,
+    Section,
+    SnakeId,
+    StageName,
+    Url,
+    problem,
+)
+
+
+class ArgoCd(Section):
+    """Where Argo CD finds the rendered applications."""
+
+    repo: Url = Field(description="Git repository of the applications.", examples=["https://git.example.org/platform.git"])
+    path: Argument = Field(default="apps", description="Folder in it.", examples=["apps"])
+    revision: Argument = Field(description="Tag or commit; a branch or HEAD is refused (P13).", examples=["v1.4.0"])
+    project: DnsLabel = Field(description="AppProject; not default.", examples=["platform"])
+    namespace: DnsLabel = Field(default="argocd", description="Namespace of Argo CD.", examples=["argocd"])
+    version: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$")] = Field(
+        default="3.4", description="Argo CD version, in quotes.", examples=["3.4"]
+    )
+
+    @model_validator(mode="after")
+    def _own_project(self) -> "ArgoCd":
+        if self.project == "default":
+            raise problem("the project default lets an application deploy anywhere", "create an AppProject and name it")
+        return self
+
+
+class Delivery(Section):
+    """Who installs charts: one owner per release (design §6)."""
+
+    mode: Literal["helm_controller", "argo_cd"] = Field(
+        default="helm_controller", description="RKE2's helm-controller, or Argo CD.", examples=["helm_controller"]
+    )
+    argo_cd: ArgoCd | None = Field(default=None, description="Argo CD's inputs (argo_cd).")
+
+    @model_validator(mode="after")
+    def _inputs_fit_mode(self) -> "Delivery":
+        if self.mode == "argo_cd" and self.argo_cd is None:
+            raise problem("mode argo_cd needs its repository", "add argo_cd: {repo: URL, revision: TAG, project: NAME}")
+        if self.mode == "helm_controller" and self.argo_cd is not None:
+            raise problem("argo_cd is given, but the mode is helm_controller", "write mode: argo_cd, or remove argo_cd")
+        return self
+
+
+_SHARE = re.compile(r"(?:(all)|([1-9]\d{0,5})|([1-9]\d{0,5})/([1-9]\d{0,5})|(\d{1,3}(?:\.\d{1,2})?)%)\Z")
+
+
+class Share(Section):
+    """How many nodes must pass: `all`, a count `15`, a fraction `15/16`, or `93.75%`."""
+
+    text: str = Field(description="As written.", examples=["15/16"])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, data: Any) -> Any:
+        text = str(data) if isinstance(data, int) and not isinstance(data, bool) else data
+        match = _SHARE.match(text) if isinstance(text, str) else None
+        if match is None or not cls._sensible(match):
+            raise problem("not a quorum", "write all, a count as in 15, a fraction as in 15/16, or a percentage as in 95%")
+        return {"text": text}
+
+    @staticmethod
+    def _sensible(match: re.Match[str]) -> bool:
+        if match[3]:
+            return int(match[3]) <= int(match[4])
+        return not match[5] or 0 < float(match[5]) <= 100
+
+    def needed(self, total: int) -> int:
+        """Return how many of `total` nodes must pass; fractions and percentages round up, a count is at most `total`."""
+        match = _SHARE.match(self.text)
+        if match is None or match[1]:
+            return total
+        if match[2]:
+            return min(int(match[2]), total)
+        if match[3]:
+            return -(-total * int(match[3]) // int(match[4]))
+        return math.ceil(round(total * float(match[5]) / 100, 6))
+
+
+ShareField = Annotated[
+    Share,
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^(all|[0-9]+|[0-9]+/[0-9]+|[0-9.]+%)$"}]}
+    ),
+]
+
+
+class Quorum(Section):
+    """How many nodes must pass each stage; the rest are quarantined. Servers must always all pass."""
+
+    default: ShareField = Field(default=Share.model_validate("all"), description="For stages not named.", examples=["all", "95%"])
+    stages: Mapping[StageName, ShareField] = Field(default={}, description="By stage.", examples=[{"validation": "15/16"}])
+
+    def share(self, stage: StageName) -> Share:
+        """Return the share that holds for a stage."""
+        return self.stages.get(stage, self.default)
+
+
+class Approver(Section):
+    """Someone who may approve: a name, with an SSH public key where the approval must be signed."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._+-]{0,99}$")] = Field(
+        description="Name or mail address.", examples=["ada@example.org"]
+    )
+    key: (
+        Annotated[
+            str,
+            StringConstraints(
+                pattern=r"^(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-ssh-ed25519@openssh\.com) [A-Za-z0-9+/=]{40,2000}$"
+            ),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="SSH public key.",
+        examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000"],
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, data: Any) -> Any:
+        if not isinstance(data, str):
+            return data
+        parts = data.split()
+        if len(parts) == 1:
+            return {"name": data}
+        if len(parts) != 3:
+            raise problem(
+                "not an approver", "write a name, or a public key line with its comment: ssh-ed25519 AAAA… ada@example.org"
+            )
+        return {"name": parts[2], "key": " ".join(parts[:2])}
+
+
+class Announce(Section):
+    """How approvers hear of a waiting approval: exactly one of a command and a webhook."""
+
+    command: Annotated[tuple[Argument, ...], Listed] = Field(
+        default=(), description="Command and arguments; no shell.", examples=[["/usr/local/bin/notify", "gpu-platform"]]
+    )
+    webhook: SecretRef | None = Field(default=None, description="Where the URL to POST to lies (such URLs are secrets).")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> "Announce":
+        if bool(self.command) == (self.webhook is not None):
+            raise problem("an announcement goes one way", "keep one of command and webhook")
+        return self
+
+
+class Approval(Section):
+    """A point where the run waits for a person."""
+
+    before: StageName = Field(description="Stage that waits.", examples=["validation"])
+    approvers: Annotated[
+        tuple[Approver, ...],
+        Listed,
+        Field(min_length=1),
+        WithJsonSchema({"type": "array", "minItems": 1, "items": {"type": "string"}}),
+    ] = Field(
+        description="Who may approve: names, or SSH public key lines whose signature is then required.",
+        examples=[["ada@example.org"]],
+    )
+    timeout: Duration = Field(
+        default="24h", validate_default=True, description="How long it waits; then the run stops, never approved.", examples=["24h"]
+    )
+    announce: Announce | None = Field(default=None, description="How approvers are told.")
+
+    @property
+    def signed(self) -> bool:
+        """Whether an approval must be signed, because every approver has a key."""
+        return all(approver.key for approver in self.approvers)
+
+    @model_validator(mode="after")
+    def _keys_for_all_or_none(self) -> "Approval":
+        keyed = [approver.key is not None for approver in self.approvers]
+        if any(keyed) and not all(keyed):
+            raise problem("some approvers have a key and some have none", "give every approver a key, or none")
+        return self
+
+
+class Override(Section):
+    """What differs from the catalog for one component."""
+
+    version: ChartVersion | None = Field(default=None, description="Exact chart version.", examples=["v26.3.3"])
+    repo: Url | None = Field(default=None, description="Chart repository.", examples=["oci://registry.example.org/charts"])
+    digest: Digest | None = Field(default=None, description="Digest of the chart.", examples=["sha256:" + "0" * 64])
+    values: Mapping[str, Any] = Field(
+        default={}, description="Helm values, merged over the catalog's.", examples=[{"dcgm": {"enabled": True}}]
+    )
+
+
+class Airgap(Section):
+    """A site without internet."""
+
+    registry: Registry = Field(description="Registry that holds every image.", examples=["registry.example.org:5000"])
+    charts: Url = Field(description="Repository that holds every chart.", examples=["oci://registry.example.org:5000/charts"])
+    ca: SecretRef | None = Field(default=None, description="CA certificate of the registry.")
+    digests: Mapping[SnakeId, Digest] = Field(
+        default={}, description="Chart digest by component.", examples=[{"gpu_operator": "sha256:" + "0" * 64}]
+    )

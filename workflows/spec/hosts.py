@@ -1,0 +1,157 @@
+"""Hosts: named groups of machines as ranges, how their addresses and places in the fabric follow from their names."""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
+
+from workflows.spec import ranges
+from workflows.spec.fields import LabelKey, LabelValue, Listed, OneOrMore, Section, SnakeId, Taint, as_tuple, problem
+
+PLACEHOLDER = re.compile(r"\{(host|index|[1-9]|block:([1-9][0-9]{0,4}))\}")
+"""What a pattern may hold: `{host}`, `{index}` (from 0), `{1}`… the numbers in the name, `{block:8}` the block of 8 (from 1)."""
+
+
+def check_range(text: Any) -> Any:
+    """Refuse a range that cannot be expanded; return it unchanged."""
+    if isinstance(text, str) and text != text.lower():
+        raise problem("node names are lower-case in Kubernetes", f"write {text.lower()}")
+    try:
+        ranges.expand(text)
+    except ranges.BadRange as error:
+        raise problem(error.problem, error.fix) from error
+    return text
+
+
+def _check_pattern(text: str) -> str:
+    rest = PLACEHOLDER.sub("", text)
+    if "{" in rest or "}" in rest:
+        raise problem("the pattern has an unknown placeholder", "use {host}, {index}, {1}, {2} or {block:8}")
+    return text
+
+
+def _check_address(text: str) -> str:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError as error:
+        raise problem("not an IP address", "write one as in 10.10.0.11") from error
+    return text
+
+
+def _check_cidr(text: str) -> str:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError as error:
+        raise problem("not a network", "write its first address and prefix, as in 10.42.0.0/16") from error
+    return text
+
+
+RangeText = Annotated[str, StringConstraints(min_length=1, max_length=4000), AfterValidator(check_range)]
+"""One range text, as in `gpu[001-016]`."""
+Pattern = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_check_pattern)]
+IpAddress = Annotated[str, AfterValidator(_check_address)]
+Cidr = Annotated[str, AfterValidator(_check_cidr)]
+Address = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?$")]
+"""A host name or IP address."""
+
+
+class Addresses(Section):
+    """How the addresses of a group follow from its host names: at most one of the four; none means the names resolve by DNS."""
+
+    dns_suffix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,200}[a-z0-9])?$")] | None = Field(
+        default=None, description="Appended to each name with a dot.", examples=["cluster.example.org"]
+    )
+    start: IpAddress | None = Field(
+        default=None, description="The first host's address; the others count up in order.", examples=["10.10.1.1"]
+    )
+    pattern: Pattern | None = Field(
+        default=None,
+        description="An address with {1}, {2}… for the numbers in a host's name (without padding) or {index} from 0.",
+        examples=["10.20.{1}.{2}"],
+    )
+    map: Mapping[str, Address] | None = Field(
+        default=None, description="Address by host name, for every host of the group.", examples=[{"gpu001": "10.10.1.1"}]
+    )
+
+    @model_validator(mode="after")
+    def _at_most_one(self) -> "Addresses":
+        if sum(way is not None for way in (self.dns_suffix, self.start, self.pattern, self.map)) > 1:
+            raise problem("addresses are given in more than one way", "keep one of dns_suffix, start, pattern and map")
+        return self
+
+
+class Topology(Section):
+    """Where each host stands, by pattern over its name and its order in the group."""
+
+    rack: Pattern | None = Field(
+        default=None, description="Rack name pattern; {1} is the first number in the name as printed.", examples=["rack{1}"]
+    )
+    leaf: Pattern | None = Field(
+        default=None, description="Leaf switch pattern; {block:8} numbers blocks of 8 hosts from 1.", examples=["leaf{block:8}"]
+    )
+    scalable_unit: Pattern | None = Field(default=None, description="Scalable unit pattern.", examples=["su{block:32}"])
+
+
+class HostOverride(Section):
+    """What differs on one host."""
+
+    address: Address | None = Field(default=None, description="Its address.", examples=["10.10.1.99"])
+    rack: str | None = Field(default=None, description="Its rack.", examples=["rack07"])
+    leaf: str | None = Field(default=None, description="Its leaf switch.", examples=["leaf03"])
+    scalable_unit: str | None = Field(default=None, description="Its scalable unit.", examples=["su02"])
+    gpus: Annotated[int, Field(ge=0, le=16)] | None = Field(default=None, description="GPUs it has, where fewer.", examples=[7])
+    labels: Mapping[LabelKey, LabelValue] = Field(default={}, description="Node labels added.", examples=[{"site/zone": "b"}])
+
+
+class HostGroup(Section):
+    """One group of like machines."""
+
+    role: Literal["server", "agent"] = Field(description="server runs the RKE2 control plane, agent runs work.", examples=["agent"])
+    ranges: Annotated[tuple[RangeText, ...], Field(min_length=1), OneOrMore] = Field(
+        description="Host names as one range or a list: gpu[001-016], rack[01-04]-node[01-16], a[1-3],b7.",
+        examples=["gpu[001-016]"],
+    )
+    gpu: bool = Field(default=False, description="Whether these machines have the accelerator.", examples=[True])
+    addresses: Addresses = Field(default=Addresses(), description="How addresses follow from names; default: DNS.")
+    topology: Topology = Field(default=Topology(), description="Rack, leaf and scalable unit of each host.")
+    labels: Mapping[LabelKey, LabelValue] = Field(
+        default={}, description="Node labels set at registration.", examples=[{"site/pool": "train"}]
+    )
+    taints: Annotated[tuple[Taint, ...], Listed] = Field(
+        default=(), description="Node taints set at registration.", examples=[["nvidia.com/gpu=present:NoSchedule"]]
+    )
+    overrides: Mapping[str, HostOverride] = Field(default={}, description="What differs, by host name.")
+
+    @model_validator(mode="after")
+    def _overrides_name_members(self) -> "HostGroup":
+        if not self.overrides and not self.addresses.map:
+            return self
+        members = set(self.names())
+        for name in self.overrides:
+            if name not in members:
+                raise problem(f"override {name} is no host of this group", "name a host that ranges holds")
+        if self.addresses.map is not None and set(self.addresses.map) != members:
+            different = ", ".join(sorted(members ^ set(self.addresses.map))[:3])
+            raise problem(f"addresses.map and ranges differ: {different}", "give every host of the group one address, and no other")
+        return self
+
+    def names(self) -> tuple[str, ...]:
+        """Return the group's host names in order."""
+        return tuple(name for text in self.ranges for name in ranges.expand(text))
+
+
+def _few_enough(groups: Any) -> Any:
+    """Refuse a fleet that is too large before any of it is expanded; one range that is too large is refused at its own place."""
+    if isinstance(groups, dict):
+        written = [group.get("ranges") for group in groups.values() if isinstance(group, dict)]
+        texts = [text for one in written for text in as_tuple(one) or () if isinstance(text, str)]
+        sizes = [ranges.size(text) for text in texts]
+        if sum(size for size in sizes if size <= ranges.MOST_HOSTS) > ranges.MOST_HOSTS:
+            raise problem(f"more than {ranges.MOST_HOSTS} hosts", "split the fleet into several clusters")
+    return groups
+
+
+Hosts = Annotated[Mapping[SnakeId, HostGroup], Field(min_length=1), BeforeValidator(_few_enough)]
+"""Groups by name."""

@@ -1,0 +1,119 @@
+"""Text or file → a frozen spec, or every error at once.
+
+The order: size and YAML (`document`), secrets written out (`secrecy`), the schema (pydantic), then rules between sections
+(`structure`), which run over every section that is itself sound, so that one typo hides nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from workflows.spec import secrecy, structure
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.document import LARGEST_BYTES, BadDocument, Document, parse
+from workflows.spec.errors import SpecError, SpecErrors
+from workflows.spec.problems import line_of, translate
+
+MOST_ERRORS = 50
+"""More errors than this are cut, with a sentence that says so."""
+
+_FILLER = {
+    "apiVersion": "bringup/v1",
+    "kind": "Cluster",
+    "name": "x",
+    "owner": "x",
+    "revision": "x",
+    "hosts": {"x": {"role": "server", "ranges": "x"}},
+}
+"""Stands in for required sections that are broken, so that the others can still be checked against each other."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def load(source: Path | str) -> ClusterSpec:
+    """Load `cluster.yaml` from a path, or from text (a `str` with a line break in it).
+
+    Raises:
+        SpecErrors: everything wrong with it (exit code 64).
+    """
+    name, document = read(source)
+    errors, spec = _validate(ClusterSpec, document)
+    sound = spec if spec is not None else _sound_sections(document, errors)
+    if sound is not None:
+        found = structure.check(sound, {_top(error.path) for error in errors})
+        errors.extend(replace(error, line=line_of(error.path, document)) for error in found)
+    if errors or spec is None:
+        raise SpecErrors(name, _cut(errors))
+    return spec
+
+
+def load_as(model: type[Model], source: Path | str) -> Model:
+    """Load one of the other specs (`factory.yaml`, `stack.yaml`, `image.yaml`) with the same errors."""
+    name, document = read(source)
+    errors, spec = _validate(model, document)
+    if errors or spec is None:
+        raise SpecErrors(name, _cut(errors))
+    return spec
+
+
+def read(source: Path | str) -> tuple[str, Document]:
+    """Return the name that errors use and the parsed document."""
+    name, text = _text(source)
+    try:
+        document = parse(text)
+    except BadDocument as bad:
+        raise SpecErrors(name, _cut(bad.errors)) from bad
+    if not isinstance(document.data, dict):
+        raise SpecErrors(name, [SpecError("", "the file holds no keys", "start it with apiVersion: bringup/v1")])
+    return name, document
+
+
+def _text(source: Path | str) -> tuple[str, str]:
+    if isinstance(source, str) and "\n" in source:
+        return "spec", source
+    path = Path(source)
+    name = path.name or "spec"
+    try:
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_BYTES + 1)
+        return name, raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecErrors(name, [SpecError("", "the file is not UTF-8 text", "save it as UTF-8")]) from error
+    except OSError as error:
+        reason = error.strerror or "unreadable"
+        raise SpecErrors(name, [SpecError("", f"cannot read {source}: {reason}", "give the path of a spec file")]) from error
+
+
+def _validate(model: type[Model], document: Document) -> tuple[list[SpecError], Model | None]:
+    errors = secrecy.literals(document.data, document.lines)
+    try:
+        return errors, model.model_validate(document.data)
+    except ValidationError as error:
+        known = {found.path for found in errors}
+        return [*errors, *(one for one in translate(model, error, document) if one.path not in known)], None
+
+
+def _sound_sections(document: Document, errors: list[SpecError]) -> ClusterSpec | None:
+    """Return a spec of the sections without errors; the others have their defaults or a filler (rules over them are left out)."""
+    bad = {_top(error.path) for error in errors}
+    data = document.data if isinstance(document.data, dict) else {}
+    good = {key: value for key, value in data.items() if key not in bad}
+    try:
+        return ClusterSpec.model_validate(_FILLER | good)
+    except ValidationError:
+        return None
+
+
+def _top(path: str) -> str:
+    return path.split(".", 1)[0].split("[", 1)[0]
+
+
+def _cut(errors: list[SpecError]) -> list[SpecError]:
+    if len(errors) <= MOST_ERRORS:
+        return errors
+    more = len(errors) - MOST_ERRORS
+    return [*errors[:MOST_ERRORS], SpecError("", f"and {more} more errors", "fix these first", line=1 << 30)]

@@ -1,0 +1,200 @@
+"""The specs of the other three pipelines: `factory.yaml`, `stack.yaml`, `image.yaml`.
+
+Small on purpose: each names its target, its sources, where results go and when it runs; what is built stands in those
+sources (`spack.yaml`, an image recipe), not here.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from workflows.spec.access import Os, Rke2, Ssh
+from workflows.spec.fields import (
+    AbsolutePath,
+    Argument,
+    ChartVersion,
+    ClusterName,
+    DnsLabel,
+    Duration,
+    Listed,
+    SecretRef,
+    Section,
+    SnakeId,
+    Text,
+    Url,
+    is_floating,
+    problem,
+)
+from workflows.spec.hosts import Hosts
+from workflows.spec.loading import load_as
+from workflows.spec.services import Storage
+
+Cron = Annotated[str, StringConstraints(pattern=r"^(\S+ ){4}\S+$", max_length=100)]
+
+
+def _stays_below(path: str) -> str:
+    if path.startswith("/") or ".." in path.split("/"):
+        raise problem("the path leads out of the spec's folder", "give a path below it, without ..")
+    return path
+
+
+RelativePath = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(_stays_below)]
+"""A path below the spec's folder."""
+
+
+class Schedule(Section):
+    """When a pipeline runs by itself."""
+
+    cron: Cron = Field(description="Five cron fields.", examples=["0 2 * * 6"])
+    timezone: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]+(/[A-Za-z_+-]+)*$")] = Field(
+        default="UTC", description="Time zone.", examples=["Europe/Berlin"]
+    )
+
+
+class Publish(Section):
+    """Where results go, and how many are kept for rollback."""
+
+    root: AbsolutePath = Field(description="Folder on shared storage.", examples=["/srv/bringup/stacks"])
+    keep: Annotated[int, Field(ge=2, le=100)] = Field(
+        default=3, description="Results kept; at least 2, so that one can go back.", examples=[3]
+    )
+    signing_key: SecretRef | None = Field(default=None, description="Key that signs results.")
+
+
+class Pipeline(Section):
+    """What the three specs share."""
+
+    api_version: Literal["bringup/v1"] = Field(alias="apiVersion", description="Version of this format.", examples=["bringup/v1"])
+    name: ClusterName = Field(description="Name.", examples=["nightly"])
+    owner: Text = Field(description="Person or team that answers for it.", examples=["hpc-software@example.org"])
+    revision: Text = Field(description="Your revision of this file.", examples=["2026-11-21.1"])
+    schedule: Schedule | None = Field(default=None, description="When it runs by itself; default: only when asked.")
+
+
+class Charts(Section):
+    """Chart versions of the factory's services."""
+
+    argo_workflows: ChartVersion = Field(
+        default="1.0.18", description="Argo Workflows chart (app 4.0.6; gpu_stack §6.1).", examples=["1.0.18"]
+    )
+
+
+class Registry(Section):
+    """The factory's own container registry."""
+
+    size_gib: Annotated[int, Field(ge=1, le=100_000)] = Field(default=200, description="Size of its volume in GiB.", examples=[200])
+    node_port: Annotated[int, Field(ge=30000, le=32767)] = Field(default=30500, description="Port on every node.", examples=[30500])
+
+
+class FactorySpec(Pipeline):
+    """`factory.yaml`: a disposable Kubernetes for builds; rebuilt from this file, so nothing on it is precious."""
+
+    kind: Literal["Factory"] = Field(description="What the file describes.", examples=["Factory"])
+    hosts: Hosts = Field(description="Groups of machines; three to five are enough.")
+    ssh: Ssh = Field(default=Ssh(), description="SSH to the machines.")
+    os: Os = Field(default=Os(), description="The operating system that the machines run.")
+    rke2: Rke2 = Field(default=Rke2(), description="RKE2.")
+    storage: Storage = Field(default=Storage(), description="Storage class for build volumes.")
+    registry: Registry = Field(default=Registry(), description="Container registry.")
+    charts: Charts = Field(default=Charts(), description="Chart versions.")
+    wipe: bool = Field(default=True, description="Whether a rebuild removes the old cluster first.", examples=[True])
+
+    @model_validator(mode="after")
+    def _servers(self) -> "FactorySpec":
+        servers = sum(len(group.names()) for group in self.hosts.values() if group.role == "server")
+        if servers not in (1, 3, 5):
+            raise problem(f"{servers} servers cannot hold an etcd majority well", "give 1, 3 or 5 hosts the role server")
+        if servers > 1 and self.rke2.registration_address is None:
+            raise problem("several servers need one address in front of them", "add rke2.registration_address")
+        if any(group.gpu for group in self.hosts.values()):
+            raise problem("a factory has no accelerators", "remove gpu: true; accelerators belong to cluster.yaml")
+        return self
+
+
+class Repository(Section):
+    """A Git repository at one commit or tag."""
+
+    url: Url = Field(description="Repository.", examples=["https://github.com/spack/spack.git"])
+    revision: Argument = Field(description="Tag or commit; branches are refused.", examples=["v1.1.0"])
+
+    @model_validator(mode="after")
+    def _fixed(self) -> "Repository":
+        if is_floating(self.revision) or self.revision.startswith("develop"):
+            raise problem(f"revision {self.revision} means different things at different times", "write a tag or a commit")
+        return self
+
+
+class StackTest(Section):
+    """A command that must succeed in the finished view."""
+
+    name: SnakeId = Field(description="Name.", examples=["mpi_hello"])
+    command: Annotated[tuple[Argument, ...], Listed, Field(min_length=1)] = Field(
+        description="Command and arguments; no shell.", examples=[["mpirun", "-n", "2", "hello"]]
+    )
+    timeout: Duration = Field(default="10m", validate_default=True, description="Longest time.", examples=["10m"])
+
+
+class StackSpec(Pipeline):
+    """`stack.yaml`: a Spack environment built by hash, cached, tested and promoted at once."""
+
+    kind: Literal["Stack"] = Field(description="What the file describes.", examples=["Stack"])
+    environment: RelativePath = Field(description="The spack.yaml.", examples=["spack.yaml"])
+    lock: RelativePath | None = Field(
+        default=None, description="The spack.lock; default: concretized in the run.", examples=["spack.lock"]
+    )
+    spack: Repository = Field(description="Spack itself.")
+    target: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{2,30}$")] = Field(
+        default="x86_64_v3", description="CPU target.", examples=["zen4"]
+    )
+    builder: Argument = Field(description="Builder image with its tag.", examples=["registry.example.org/builder:2026.11"])
+    parallel: Annotated[int, Field(ge=1, le=500)] = Field(default=8, description="Packages built at once.", examples=[16])
+    jobs: Annotated[int, Field(ge=1, le=256)] = Field(default=8, description="Make jobs for each package.", examples=[16])
+    cache: Url | AbsolutePath = Field(description="Build cache: a folder or an OCI registry.", examples=["/srv/bringup/buildcache"])
+    tests: Annotated[tuple[StackTest, ...], Listed] = Field(default=(), description="Tests of the view before it is promoted.")
+    publish: Publish = Field(description="Where the view goes.")
+
+
+class Boot(Section):
+    """The real PXE boot test."""
+
+    firmware: Annotated[tuple[Literal["bios", "uefi"], ...], Listed, Field(min_length=1)] = Field(
+        default=("bios", "uefi"), description="Firmware that must boot it.", examples=[["uefi"]]
+    )
+    memory_mib: Annotated[int, Field(ge=512, le=65536)] = Field(
+        default=3072, description="Memory of the test machine in MiB.", examples=[3072]
+    )
+    timeout: Duration = Field(
+        default="5m", validate_default=True, description="Longest boot (spack_pxe §3: 35–70 s idle).", examples=["5m"]
+    )
+
+
+class ImageSpec(Pipeline):
+    """`image.yaml`: a node image from a recipe, tested in a container and by a real PXE boot, published at once."""
+
+    kind: Literal["Image"] = Field(description="What the file describes.", examples=["Image"])
+    recipe: RelativePath = Field(description="The image recipe.", examples=["recipes/compute.yaml"])
+    distribution: Literal["debian", "ubuntu"] = Field(default="debian", description="Distribution.", examples=["debian"])
+    release: DnsLabel = Field(default="bookworm", description="Release.", examples=["bookworm"])
+    mirror: Url | None = Field(
+        default=None, description="Package mirror; default: the builder's.", examples=["https://deb.example.org/debian"]
+    )
+    lock: RelativePath | None = Field(default=None, description="Package lock (name=version sha256).", examples=["compute.lock"])
+    compression: Literal["zstd", "lz4", "xz"] = Field(default="zstd", description="Of the squashfs.", examples=["zstd"])
+    boot: Boot = Field(default=Boot(), description="The PXE boot test.")
+    publish: Publish = Field(description="Where image, kernel and initrd go.")
+
+
+def load_factory(source: Path | str) -> FactorySpec:
+    """Load `factory.yaml`; raises `SpecErrors` with every error."""
+    return load_as(FactorySpec, source)
+
+
+def load_stack(source: Path | str) -> StackSpec:
+    """Load `stack.yaml`; raises `SpecErrors` with every error."""
+    return load_as(StackSpec, source)
+
+
+def load_image(source: Path | str) -> ImageSpec:
+    """Load `image.yaml`; raises `SpecErrors` with every error."""
+    return load_as(ImageSpec, source)

@@ -1,0 +1,96 @@
+"""Facts of the accelerators and releases that rules and gates need, as one table each with its source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One accelerator.
+
+    `label` is GFD's `nvidia.com/gpu.product` of whole GPUs, `mig` maps MIG profile → instances per GPU (`gpu_stack §3.2`),
+    floors are for 8 GPUs in one node (GB/s, `§8.2`) and per port (Gbit/s, `§2.3`), None where no verified number exists.
+    """
+
+    name: str
+    label: str
+    nvswitch: bool
+    mig: Mapping[str, int] = field(default_factory=dict)
+    intra_node_floor_gb_s: float | None = None
+    ib_write_bw_floor_gbit_s: float | None = None
+    least_driver: tuple[int, ...] = (535,)
+
+
+def _mig(smallest: str, *others: str) -> dict[str, int]:
+    counts = {"1": 4, "2": 3, "3": 2, "4": 1, "7": 1}
+    return {smallest: 7, **{profile: counts[profile[0]] for profile in others}}
+
+
+PRODUCTS: Mapping[str, Product] = {
+    product.name: product
+    for product in (
+        Product("A100-40GB", "NVIDIA-A100-SXM4-40GB", True, _mig("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")),
+        Product(
+            "A100-80GB",
+            "NVIDIA-A100-SXM4-80GB",
+            True,
+            _mig("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
+            228.0,
+            180.0,
+        ),
+        Product(
+            "H100",
+            "NVIDIA-H100-80GB-HBM3",
+            True,
+            _mig("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
+            460.0,
+            380.0,
+        ),
+        Product("H100-NVL", "NVIDIA-H100-NVL", False, _mig("1g.12gb", "1g.24gb", "2g.24gb", "3g.47gb", "7g.94gb")),
+        Product("H200", "NVIDIA-H200", True, _mig("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"), 431.0, 360.0),
+        Product(
+            "B200",
+            "NVIDIA-B200",
+            True,
+            _mig("1g.23gb", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
+            least_driver=(570, 133, 20),
+        ),
+        Product(
+            "GB200", "NVIDIA-GB200", True, _mig("1g.23gb", "1g.47gb", "2g.47gb", "3g.93gb", "7g.186gb"), least_driver=(570, 133, 20)
+        ),
+        Product(
+            "B300", "NVIDIA-B300-SXM6-AC", True, _mig("1g.34gb", "1g.67gb", "2g.67gb", "3g.135gb", "7g.269gb"), least_driver=(580,)
+        ),
+        Product("L40S", "NVIDIA-L40S", False),
+    )
+}
+"""Accelerators by the name a spec uses. Not verified: the labels of H100-NVL, B200, GB200, B300; a spec can override them."""
+
+DRIVER_BRANCHES = (535, 580, 595, 610)
+"""Driver branches that GPU Operator 26.x carries (`gpu_stack §9 P06`)."""
+
+_RKE2 = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?:-(alpha|beta|rc)(\d+))?\+rke2r(\d+)\Z")
+
+CONTAINERD_2_1 = {33: (1, 33, 5), 34: (1, 34, 1)}
+"""First patch of a minor that ships containerd 2.1; every release from 1.35 does (`gpu_stack §3.3, §9 P11`)."""
+
+
+def kubernetes(version: str) -> tuple[int, int, int]:
+    """Return the Kubernetes version of an RKE2 version: `v1.35.7+rke2r1` → (1, 35, 7); (0, 0, 0) where unreadable."""
+    match = _RKE2.match(version)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
+
+
+def has_containerd_2_1(version: str) -> bool:
+    """Tell whether an RKE2 release ships containerd 2.1 or later, which NRI needs."""
+    release = kubernetes(version)
+    return release >= CONTAINERD_2_1.get(release[1], (1, 35, 0))
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version for comparison: `v26.3.3` → (26, 3, 3), `595.91.07` → (595, 91, 7)."""
+    match = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    return tuple(int(part) for part in match[1].split(".")) if match else ()

@@ -1,0 +1,82 @@
+"""What bringup does not do, as data: the keys by which people ask for it, and one fixed sentence each.
+
+The README quotes these sentences; a spec that uses such a key is refused with the sentence instead of "unknown key".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfScope:
+    """A topic that is out of scope, the spec keys that ask for it, and the sentence that refuses it."""
+
+    topic: str
+    keys: tuple[str, ...]
+    sentence: str
+
+
+OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
+    OutOfScope(
+        "cluster autoscaling",
+        ("autoscaling", "autoscaler", "cluster_autoscaler", "karpenter", "keda", "scale_to_zero"),
+        "Cluster autoscaling is out of scope: bringup accepts a fixed list of racked machines.",
+    ),
+    OutOfScope(
+        "inference serving",
+        ("inference", "serving", "inference_serving", "kserve", "triton", "dynamo", "nim", "vllm"),
+        "Inference serving is out of scope: bringup hands over an accepted platform, what is served on it is deployed afterwards.",
+    ),
+    OutOfScope(
+        "managed clouds",
+        (
+            "eks",
+            "gke",
+            "aks",
+            "oke",
+            "cloud",
+            "cloud_provider",
+            "managed",
+            "managed_kubernetes",
+            "aws",
+            "gcp",
+            "azure",
+            "terraform",
+        ),
+        "Managed clouds (EKS, GKE, AKS) are out of scope: bringup starts from Linux machines it reaches over SSH.",
+    ),
+    OutOfScope(
+        "bare-metal power and firmware",
+        ("bmc", "ipmi", "redfish", "firmware", "bios", "power"),
+        "Firmware and power control are out of scope: bringup starts from machines that have booted their operating system.",
+    ),
+    OutOfScope(
+        "other Kubernetes distributions",
+        ("k3s", "kubeadm", "k0s", "openshift", "talos"),
+        "Kubernetes distributions other than RKE2 are out of scope: every gate is written against RKE2's own signals.",
+    ),
+    OutOfScope(
+        "other accelerators",
+        ("amd", "rocm", "gaudi", "intel", "tpu"),
+        "Accelerators other than NVIDIA's are out of scope: the gates read the NVIDIA operators and tools.",
+    ),
+    OutOfScope(
+        "upgrades of a cluster in service",
+        ("upgrade", "rolling_upgrade", "migrate", "migration"),
+        "Upgrading a cluster in service is out of scope: bringup brings up and accepts, it does not migrate running workloads.",
+    ),
+    OutOfScope(
+        "storage systems",
+        ("ceph", "rook", "lustre", "weka", "beegfs", "vast"),
+        "Installing storage systems is out of scope: bringup uses a storage class that exists, or a local path provisioner.",
+    ),
+)
+"""Every topic that is refused by name."""
+
+_BY_KEY = {key: entry for entry in OUT_OF_SCOPE for key in entry.keys}
+
+
+def find(key: str) -> OutOfScope | None:
+    """Return the out-of-scope topic that a spec key asks for, if any."""
+    return _BY_KEY.get(key.lower().replace("-", "_"))

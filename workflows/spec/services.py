@@ -1,0 +1,162 @@
+"""What runs on the platform: base services, Slurm on Kubernetes, and the validation that accepts it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from workflows.spec.fields import (
+    AbsolutePath,
+    Argument,
+    ChartVersion,
+    DnsLabel,
+    Duration,
+    Listed,
+    OneOrMore,
+    SecretRef,
+    Section,
+    SnakeId,
+    Url,
+    problem,
+)
+from workflows.spec.hosts import Address
+
+Size = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}[KMG]?$")]
+"""A message size as nccl-tests takes it: `8G`."""
+
+
+class Storage(Section):
+    """The default storage class."""
+
+    provisioner: Literal["local_path", "existing", "none"] = Field(
+        default="local_path",
+        description="local_path installs one; existing names one that is there; none: no storage class.",
+        examples=["local_path"],
+    )
+    storage_class: DnsLabel = Field(default="local-path", description="Name of the storage class.", examples=["local-path"])
+    path: AbsolutePath = Field(
+        default="/var/lib/bringup/volumes", description="Folder on each node (local_path).", examples=["/srv/volumes"]
+    )
+
+
+class BaseServices(Section):
+    """Services that later stages need."""
+
+    storage: Storage = Field(default=Storage(), description="Default storage class.")
+    cert_manager: bool = Field(default=True, description="Install cert-manager.", examples=[True])
+    monitoring_crds: bool = Field(
+        default=True, description="Install the Prometheus Operator's CRDs, so that monitors can be created.", examples=[True]
+    )
+
+
+class Partition(Section):
+    """One Slurm partition."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,30}$")] = Field(description="Name.", examples=["train"])
+    groups: Annotated[tuple[SnakeId, ...], Field(min_length=1), OneOrMore] = Field(
+        description="Host groups in it.", examples=[["gpu"]]
+    )
+    default: bool = Field(default=False, description="Whether jobs go there by default.", examples=[True])
+    max_time: Annotated[str, StringConstraints(pattern=r"^(UNLIMITED|([0-9]+-)?[0-9]{1,3}:[0-9]{2}:[0-9]{2})$")] = Field(
+        default="UNLIMITED", description="Longest job, as Slurm writes it.", examples=["7-00:00:00"]
+    )
+
+
+class Login(Section):
+    """Slurm login pods."""
+
+    replicas: Annotated[int, Field(ge=0, le=16)] = Field(default=1, description="Login pods; 0: none.", examples=[1])
+    authorized_keys: Annotated[tuple[Argument, ...], Listed] = Field(
+        default=(), description="SSH public keys that may log in as root.", examples=[["ssh-ed25519 AAAA… admin@example.org"]]
+    )
+    service: Literal["ClusterIP", "NodePort", "LoadBalancer"] = Field(
+        default="ClusterIP", description="How login is reached.", examples=["ClusterIP"]
+    )
+
+
+class Accounting(Section):
+    """Slurm accounting against a MariaDB that exists."""
+
+    host: Address = Field(description="Database host.", examples=["mariadb.slurm.svc"])
+    port: Annotated[int, Field(ge=1, le=65535)] = Field(default=3306, description="Database port.", examples=[3306])
+    database: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")] = Field(
+        default="slurm_acct_db", description="Database name.", examples=["slurm_acct_db"]
+    )
+    user: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,32}$")] = Field(
+        default="slurm", description="Database user.", examples=["slurm"]
+    )
+    password: SecretRef = Field(description="Where the password lies.")
+
+
+class Slurm(Section):
+    """Slurm on Kubernetes."""
+
+    kind: Literal["none", "slinky", "sunk"] = Field(default="none", description="Which operator.", examples=["slinky"])
+    partitions: Annotated[tuple[Partition, ...], Listed] = Field(
+        default=(), description="Partitions; default: one, all, with every GPU group."
+    )
+    login: Login = Field(default=Login(), description="Login pods.")
+    accounting: Accounting | None = Field(default=None, description="Accounting database; default: no accounting.")
+    repo: Url | None = Field(
+        default=None, description="Chart repository (sunk: required).", examples=["oci://registry.example.org/sunk"]
+    )
+    version: ChartVersion | None = Field(
+        default=None, description="Chart version (sunk: required); slinky: the catalog's.", examples=["7.3.0"]
+    )
+    license: SecretRef | None = Field(default=None, description="Where the SUNK licence lies (sunk: required).")
+
+    @model_validator(mode="after")
+    def _sunk_inputs(self) -> "Slurm":
+        if self.kind == "sunk":
+            missing = [name for name in ("repo", "version", "license") if getattr(self, name) is None]
+            if missing:
+                raise problem(
+                    f"sunk is licensed software; it needs {', '.join(missing)}",
+                    "add repo, version and license, or use kind: slinky",
+                )
+        elif self.repo is not None or self.license is not None:
+            raise problem("repo and license belong to kind: sunk", "remove them, or use kind: sunk")
+        return self
+
+    @model_validator(mode="after")
+    def _one_default(self) -> "Slurm":
+        names = [partition.name for partition in self.partitions]
+        if len(set(names)) != len(names):
+            raise problem("two partitions have the same name", "name each partition once")
+        if sum(partition.default for partition in self.partitions) > 1:
+            raise problem("two partitions are the default", "mark one partition default: true")
+        return self
+
+
+class Nccl(Section):
+    """NCCL all-reduce. Floors hold for the largest size, never the average (`gpu_stack §0.10`)."""
+
+    sizes: Annotated[tuple[Size, ...], Listed, Field(min_length=1)] = Field(
+        default=("1G", "8G"), description="Message sizes, smallest to largest.", examples=[["1G", "8G"]]
+    )
+    intra_node_floor_gb_s: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
+        default=None,
+        description="Least bus bandwidth inside a node in GB/s; default: the product's published floor.",
+        examples=[431],
+    )
+    inter_node_floor_gb_s: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
+        default=None, description="Least bus bandwidth between nodes in GB/s: 0.9 × your site's baseline.", examples=[350]
+    )
+
+
+class Validation(Section):
+    """The last stage: what the platform must show to be accepted."""
+
+    image: Argument = Field(
+        default="ghcr.io/coreweave/nccl-tests:12.8.1-devel-ubuntu22.04-nccl2.26.2-1-0708d2e",
+        description="Image with nccl-tests, perftest and MPI.",
+        examples=["registry.example.org/nccl-tests:2.19.6"],
+    )
+    nccl: Nccl = Field(default=Nccl(), description="NCCL bandwidth.")
+    ib_write_bw_floor_gbit_s: Annotated[float, Field(gt=0, le=1600)] | None = Field(
+        default=None, description="Least ib_write_bw per port in Gbit/s; default: the product's published floor.", examples=[360]
+    )
+    dcgm_level: Annotated[int, Field(ge=1, le=4)] = Field(
+        default=2, description="dcgmi diag level; 3 takes about 15 minutes a node.", examples=[2]
+    )
+    runs: Annotated[int, Field(ge=1, le=20)] = Field(default=3, description="Repetitions of each bandwidth test.", examples=[3])
+    timeout: Duration = Field(default="45m", validate_default=True, description="Time for each test.", examples=["45m"])

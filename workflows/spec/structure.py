@@ -1,0 +1,237 @@
+"""Rules between the sections of one spec: names that must exist, counts that must fit, choices that exclude each other.
+
+Each rule is a small pure function that names the sections it reads; it is left out where one of them is broken already.
+Rules over versions and products are in `compat`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.errors import SpecError
+from workflows.spec.fields import STAGES, StageName
+
+Findings = Iterator[SpecError]
+
+_GPU_STAGES = frozenset({"gpu_operator", "network_operator", "sharing", "gang", "slurm", "validation"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule and the sections it reads."""
+
+    needs: frozenset[str]
+    find: Callable[[ClusterSpec], Findings]
+
+
+RULES: list[Rule] = []
+
+
+def _rule(*needs: str) -> Callable[[Callable[[ClusterSpec], Findings]], Callable[[ClusterSpec], Findings]]:
+    def register(find: Callable[[ClusterSpec], Findings]) -> Callable[[ClusterSpec], Findings]:
+        RULES.append(Rule(frozenset(needs), find))
+        return find
+
+    return register
+
+
+def check(spec: ClusterSpec, broken: set[str]) -> list[SpecError]:
+    """Return what the rules find in the sections that are not broken."""
+    return [found for rule in RULES if not rule.needs & broken for found in rule.find(spec)]
+
+
+@_rule("hosts")
+def _host_names_are_unique(spec: ClusterSpec) -> Findings:
+    seen: dict[str, str] = {}
+    for name, group in spec.hosts.items():
+        for host in group.names():
+            first = seen.setdefault(host, name)
+            if first != name:
+                yield SpecError(f"hosts.{name}.ranges", f"{host} stands in group {first} too", "name each host in one group", host)
+                break
+
+
+@_rule("hosts")
+def _addresses_are_unique(spec: ClusterSpec) -> Findings:
+    counted = Counter(machine.address for machine in spec.machines)
+    reported: set[str] = set()
+    for machine in spec.machines:
+        if counted[machine.address] > 1 and machine.group not in reported:
+            reported.add(machine.group)
+            path = f"hosts.{machine.group}.addresses"
+            yield SpecError(path, "two hosts have this address", "give every host its own address", machine.address)
+
+
+@_rule("hosts")
+def _addresses_are_addresses(spec: ClusterSpec) -> Findings:
+    for name, group in spec.hosts.items():
+        if group.addresses.pattern is None:
+            continue
+        for machine in spec.machines:
+            if machine.group == name and not _is_address(machine.address):
+                fix = "keep every number in 0..255, or use start"
+                yield SpecError(
+                    f"hosts.{name}.addresses.pattern", f"the pattern gives {machine.name} no IP address", fix, machine.address
+                )
+                break
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+@_rule("hosts")
+def _servers_can_hold_etcd(spec: ClusterSpec) -> Findings:
+    count = len(spec.servers)
+    if count not in (1, 3, 5):
+        yield SpecError("hosts", f"{count} servers cannot hold an etcd majority well", "give 1, 3 or 5 hosts the role server")
+
+
+@_rule("hosts", "rke2")
+def _high_availability_has_one_address(spec: ClusterSpec) -> Findings:
+    if len(spec.servers) > 1 and spec.rke2.registration_address is None:
+        problem = "several servers need one address in front of them"
+        yield SpecError("rke2.registration_address", problem, "add registration_address: the virtual IP or DNS name of the servers")
+
+
+@_rule("rke2")
+def _one_primary_cni(spec: ClusterSpec) -> Findings:
+    cni = spec.rke2.cni
+    primary = [name for name in cni if name != "multus"]
+    if len(primary) != 1:
+        yield SpecError(
+            "rke2.cni", "exactly one CNI besides multus carries the pod network", "write canal, or [multus, canal]", ", ".join(cni)
+        )
+    elif "multus" in cni and cni[0] != "multus":
+        yield SpecError("rke2.cni", "multus must stand first", f"write [multus, {primary[0]}]", ", ".join(cni))
+
+
+@_rule("hosts", "rke2")
+def _pod_network_is_large_enough(spec: ClusterSpec) -> Findings:
+    pods, services = ipaddress.ip_network(spec.rke2.cluster_cidr), ipaddress.ip_network(spec.rke2.service_cidr)
+    if pods.version == services.version and pods.overlaps(services):
+        yield SpecError("rke2.service_cidr", "overlaps cluster_cidr", "give the two networks apart", spec.rke2.service_cidr)
+    nodes = len(spec.machines)
+    if pods.version == 4 and nodes > 1 << max(24 - pods.prefixlen, 0):
+        prefix = 24 - (nodes - 1).bit_length()
+        problem = f"{nodes} nodes need a /24 each, more than this network holds"
+        yield SpecError("rke2.cluster_cidr", problem, f"use a /{prefix} or larger", spec.rke2.cluster_cidr)
+
+
+@_rule("hosts", "accelerator")
+def _accelerator_has_machines(spec: ClusterSpec) -> Findings:
+    groups = [name for name, group in spec.hosts.items() if group.gpu]
+    if spec.accelerator is not None and not groups:
+        yield SpecError("accelerator", "no host group has gpu: true", "mark the groups with GPUs gpu: true, or remove accelerator")
+    if spec.accelerator is None:
+        for name in groups:
+            yield SpecError(f"hosts.{name}.gpu", "the spec names no accelerator", "add accelerator: {product: H200, per_node: 8}")
+
+
+@_rule("accelerator", "sharing", "fabric")
+def _parts_need_the_accelerator(spec: ClusterSpec) -> Findings:
+    if spec.accelerator is None and spec.sharing.mode != "none":
+        yield SpecError("sharing.mode", "there is no accelerator to share", "add accelerator, or remove sharing", spec.sharing.mode)
+    if spec.accelerator is None and spec.fabric.kind != "none":
+        problem = "the Network Operator finds its nodes by the GPU Operator's node features, and there is no accelerator"
+        yield SpecError("fabric.kind", problem, "add accelerator, or remove fabric", spec.fabric.kind)
+
+
+@_rule("accelerator", "sharing")
+def _gpu_cluster_shares_by_dra(spec: ClusterSpec) -> Findings:
+    mode = spec.accelerator.operator_mode if spec.accelerator else "cluster_policy"
+    if mode == "gpu_cluster" and spec.sharing.mode != "dra":
+        problem = "operator_mode gpu_cluster allocates GPUs by DRA only"
+        yield SpecError("sharing.mode", problem, "write sharing: {mode: dra}, or operator_mode: cluster_policy", spec.sharing.mode)
+
+
+@_rule("hosts", "slurm")
+def _partitions_name_groups(spec: ClusterSpec) -> Findings:
+    for index, partition in enumerate(spec.slurm.partitions):
+        for group in partition.groups:
+            if group not in spec.hosts:
+                known = ", ".join(spec.hosts)
+                yield SpecError(f"slurm.partitions[{index}].groups", "no host group of this name", f"choose from {known}", group)
+
+
+@_rule("slurm", "base_services")
+def _slurm_has_its_base(spec: ClusterSpec) -> Findings:
+    base, kind = spec.base_services, spec.slurm.kind
+    if kind != "none" and base.storage.provisioner == "none":
+        problem = "the Slurm controller keeps its state on a volume"
+        yield SpecError("base_services.storage.provisioner", problem, "use local_path or existing", base.storage.provisioner)
+    if kind == "sunk" and not base.cert_manager:
+        yield SpecError("base_services.cert_manager", "SUNK needs cert-manager", "write cert_manager: true", "false")
+
+
+@_rule("accelerator", "fabric", "sharing", "scheduler", "slurm", "stages")
+def _named_stages_have_work(spec: ClusterSpec) -> Findings:
+    enabled = spec.enabled_stages()
+    for index, stage in enumerate(spec.stages or ()):
+        if stage not in enabled:
+            yield SpecError(
+                f"stages[{index}]", "this file gives the stage no work", "describe its section, or remove it here", stage
+            )
+
+
+@_rule("accelerator", "fabric", "sharing", "scheduler", "slurm", "stages", "approvals")
+def _approvals_stand_before_stages(spec: ClusterSpec) -> Findings:
+    enabled, seen = spec.enabled_stages(), set()
+    for index, approval in enumerate(spec.approvals):
+        path = f"approvals[{index}].before"
+        if approval.before not in enabled:
+            yield SpecError(path, "this stage does not run", f"choose from {', '.join(enabled)}", approval.before)
+        if approval.before in seen:
+            yield SpecError(path, "two approvals before one stage", "list all approvers in one", approval.before)
+        seen.add(approval.before)
+
+
+@_rule("hosts", "accelerator", "quorum")
+def _quorum_can_be_met(spec: ClusterSpec) -> Findings:
+    for stage in STAGES:
+        share = spec.quorum.stages.get(stage)
+        if share is not None and share.text.isdigit() and int(share.text) > expected(spec, stage):
+            problem = f"only {expected(spec, stage)} nodes take part in {stage}"
+            yield SpecError(f"quorum.stages.{stage}", problem, "lower the count, or write a fraction as in 15/16", share.text)
+    largest = len(spec.machines)
+    if spec.quorum.default.text.isdigit() and int(spec.quorum.default.text) > largest:
+        yield SpecError("quorum.default", f"the spec has only {largest} nodes", "lower the count", spec.quorum.default.text)
+
+
+def expected(spec: ClusterSpec, stage: StageName) -> int:
+    """Return how many nodes take part in a stage: GPU machines in GPU stages, else all."""
+    gpus = len(spec.gpu_machines)
+    return gpus if stage in _GPU_STAGES and gpus else len(spec.machines)
+
+
+@_rule("hosts", "accelerator", "fabric", "sharing", "scheduler", "slurm", "stages", "validation")
+def _floors_are_known(spec: ClusterSpec) -> Findings:
+    accelerator, nccl = spec.accelerator, spec.validation.nccl
+    if accelerator is None or "validation" not in spec.enabled_stages():
+        return
+    if accelerator.per_node > 1 and nccl.intra_node_floor_gb_s is None and accelerator.facts.intra_node_floor_gb_s is None:
+        problem = f"there is no published bandwidth floor for {accelerator.product}"
+        yield SpecError("validation.nccl.intra_node_floor_gb_s", problem, "give 0.9 × your site's measured baseline in GB/s")
+    if spec.fabric.kind != "none" and len(spec.gpu_machines) > 1 and nccl.inter_node_floor_gb_s is None:
+        problem = "bandwidth between nodes depends on the site, so it has no default"
+        yield SpecError(
+            "validation.nccl.inter_node_floor_gb_s", problem, "give 0.9 × your site's measured baseline in GB/s, as in 350"
+        )
+
+
+@_rule("fabric", "accelerator", "validation")
+def _port_floor_is_possible(spec: ClusterSpec) -> Findings:
+    floor = spec.validation.ib_write_bw_floor_gbit_s
+    if spec.fabric.kind != "none" and floor is not None and floor > spec.fabric.rate_gbit:
+        fix = f"give a floor below {spec.fabric.rate_gbit}"
+        yield SpecError(
+            "validation.ib_write_bw_floor_gbit_s", f"above the port rate of {spec.fabric.rate_gbit} Gbit/s", fix, str(floor)
+        )
