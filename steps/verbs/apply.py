@@ -9,7 +9,7 @@ from steps.clients.kube_http import ApiError
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.probes.reader import Scope
-from steps.verbs import gating, target
+from steps.verbs import gating, reuse, target
 from steps.verbs.context import Context
 
 
@@ -29,9 +29,9 @@ def run(context: Context) -> ExitCode:
     """Apply what differs; the record says for each object whether it was created, changed or left as it is."""
     wanted = context.arguments(Arguments)
     target.claim(context)
-    earlier = _reusable(context, wanted)
-    if earlier:
-        context.record(passed(_gate_id(context), f"unchanged since run {earlier}, and its gate passes now"), reused=earlier)
+    earlier = reuse.earlier(context)
+    if earlier is not None and wanted.gate and _still_holds(context, wanted):
+        context.record(passed(_gate_id(context), f"unchanged since run {earlier.run}, and its gate passes now"), reused=earlier.run)
         return ExitCode.OK
     changes: list[str] = []
     for manifest in wanted.objects:
@@ -103,17 +103,9 @@ def _refusal(context: Context, manifest: dict[str, Any], error: ApiError) -> Ver
     )
 
 
-def _reusable(context: Context, wanted: Arguments) -> str:
-    """The earlier run whose records hold for this task, or nothing: same input, a judge that passed, and a gate that passes now."""
-    run = context.environment.reuse
-    if not run or run == "none" or not wanted.gate:
-        return ""
-    mine = context.store.records(run, context.task.stage, context.task.name)
-    judged = context.store.records(run, context.task.stage, "judge")
-    same = any(record.input_digest == context.task.input_digest for record in mine)
-    if not same or not judged or not all(record.verdict and record.verdict.is_pass for record in judged):
-        return ""
+def _still_holds(context: Context, wanted: Arguments) -> bool:
+    """Whether the stage's control-plane gate passes right now: what an earlier run proved may be gone."""
     gate, nodes = gating.find(wanted.gate), context.expected_nodes(wanted.select)
     scope = Scope(nodes=nodes, arguments=msgspec.to_builtins(wanted), now=context.clock.now())
     seen = gating.probe(wanted.gate)(context.kube, scope)
-    return run if gate.decide(seen, gate.expect(wanted.gate_expectations, nodes)).is_pass else ""
+    return gate.decide(seen, gate.expect(wanted.gate_expectations, nodes)).is_pass

@@ -1,6 +1,6 @@
 """Stage os_prep: what a prepared machine shows, and what the gate expects of it.
 
-The observation is read on the node itself, after the change, by a second call of `playbooks/library/node_profile.py` in check mode.
+The node is observed by `playbooks/library/node_profile.py` on itself; where that changed something, by a second call after it.
 """
 
 from enum import StrEnum

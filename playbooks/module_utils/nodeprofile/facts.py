@@ -1,0 +1,125 @@
+"""What the machine is, read without changing anything; missing knowledge is left out, never guessed."""
+
+from __future__ import annotations
+
+import glob
+import os
+import platform
+import re
+import resource
+import shutil
+import socket
+import time
+from typing import Optional
+
+from ansible.module_utils.nodeprofile import services
+from ansible.module_utils.nodeprofile.files import MIB, existing
+from ansible.module_utils.nodeprofile.item import Node, read_text
+from ansible.module_utils.nodeprofile.kernel import is_loaded
+
+NVIDIA = "0x10de"
+GPU_CLASSES = ("0x0300", "0x0302")
+BRIDGE_CLASS = "0x0680"
+
+
+def os_release() -> dict:
+    """/etc/os-release as a dict."""
+    pairs = [line.partition("=") for line in read_text("/etc/os-release").splitlines() if "=" in line]
+    return {key: value.strip("\"'") for key, _, value in pairs}
+
+
+def gather(node: Node, paths: list) -> dict:
+    """The facts of `steps/contract/stages/os_prep.py`."""
+    release = os_release()
+    memory = _fields("/proc/meminfo")
+    gpus, switches = _nvidia_devices()
+    return {
+        "os_id": release.get("ID", ""),
+        "os_version": release.get("VERSION_ID", ""),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "python": platform.python_version(),
+        "init": "systemd" if services.has_systemd() else "none",
+        "hostname": socket.gethostname(),
+        "machine_id": read_text("/etc/machine-id").strip(),
+        "boot_id": read_text("/proc/sys/kernel/random/boot_id").strip(),
+        "product": read_text("/sys/class/dmi/id/product_name").strip(),
+        "cpus": os.cpu_count() or 0,
+        "memory_mib": memory.get("MemTotal", 0) // 1024,
+        "swap_mib": _swap_mib(),
+        "memlock": _memlock(),
+        "gpus": gpus,
+        "nvswitches": switches,
+        "nouveau_loaded": is_loaded("nouveau"),
+        "reboot_required": os.path.exists("/run/reboot-required"),
+        "clock": _clock(node),
+        "disks": [_disk(path) for path in paths],
+        **_driver(node),
+    }
+
+
+def _fields(path: str) -> dict:
+    rows = [line.split() for line in read_text(path).splitlines()]
+    return {row[0].rstrip(":"): int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
+
+
+def _swap_mib() -> int:
+    rows = [line.split() for line in read_text("/proc/swaps").splitlines()[1:]]
+    return sum(int(row[2]) for row in rows) // 1024
+
+
+def _memlock() -> str:
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    return "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
+
+
+def _disk(path: str) -> dict:
+    usage = shutil.disk_usage(existing(path))
+    return {"path": path, "free_mib": usage.free // MIB, "total_mib": usage.total // MIB}
+
+
+def _nvidia_devices() -> tuple:
+    """GPUs and NVSwitches on the PCI bus, driver or not."""
+    classes = [
+        read_text(folder + "/class").strip()[:6]
+        for folder in glob.glob("/sys/bus/pci/devices/*")
+        if read_text(folder + "/vendor").strip() == NVIDIA
+    ]
+    return sum(kind in GPU_CLASSES for kind in classes), sum(kind == BRIDGE_CLASS for kind in classes)
+
+
+def _driver(node: Node) -> dict:
+    """Driver and fabric manager (gpu_stack §9 P05)."""
+    found = re.search(r"Module\s+(\d[\d.]+)", read_text("/proc/driver/nvidia/version"))
+    if not found:
+        return {}
+    manager = re.search(r"(\d[\d.]+)", node.run("nv-fabricmanager", "--version")[1])
+    active = services.has_systemd() and services.unit(node, "nvidia-fabricmanager")["ActiveState"] == "active"
+    fabric = re.findall(r"^\s+Fabric\s*\n\s+State\s*:\s*(.+?)\s*$", node.run("nvidia-smi", "-q")[1], re.MULTILINE)
+    return {
+        "nvidia_driver": found.group(1),
+        "fabric_manager": manager.group(1) if manager else "",
+        "fabric_manager_active": active,
+        "fabric_states": sorted(set(fabric)),
+    }
+
+
+def _clock(node: Node) -> dict:
+    clock = {"epoch": time.time(), "service": services.running_time_service()}
+    clock.update(_chrony(node) or _timedatectl(node) or {})
+    return clock
+
+
+def _chrony(node: Node) -> Optional[dict]:
+    """`chronyc -c tracking`: field 4 is the offset of the system time in seconds, the last one the leap status."""
+    code, output, _ = node.run("chronyc", "-c", "-n", "tracking")
+    fields = output.strip().split(",")
+    if code != 0 or len(fields) < 14:
+        return None
+    good = fields[13] != "Not synchronised"
+    return {"synchronized": good, "offset_seconds": float(fields[4])} if good else {"synchronized": False}
+
+
+def _timedatectl(node: Node) -> Optional[dict]:
+    code, output, _ = node.run("timedatectl", "show", "--property=NTPSynchronized", "--value")
+    return {"synchronized": output.strip() == "yes"} if code == 0 else None

@@ -1,0 +1,106 @@
+"""One item of a node profile: read, change if it differs, read again; whatever goes wrong stays with this item."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from typing import Any, Callable
+
+OK = "ok"
+CHANGED = "changed"
+DIFFERS = "differs"
+FAILED = "failed"
+UNAVAILABLE = "unavailable"
+
+Item = dict
+"""name, status, and where they say something: want, before, after, why."""
+
+
+class Unavailable(Exception):
+    """This machine has no such thing: a module that its kernel lacks, a service without an init."""
+
+
+class CannotChange(Exception):
+    """The change was tried and refused; the text is the tool's own, cut to what a person reads."""
+
+
+class Node:
+    """The machine, as the parts see it: commands, files, and whether they may change anything."""
+
+    def __init__(self, module: Any) -> None:
+        self.check_mode: bool = module.check_mode
+        self.diffs: list = []
+        self.reloads: list = []
+        self._module = module
+
+    def run(self, *command: str, **environment: str) -> tuple:
+        """Exit code, standard output and standard error of a command; never through a shell. 127 where there is no such tool."""
+        if shutil.which(command[0], path=_PATH) is None:
+            return 127, "", "%s: no such command" % command[0]
+        settings = dict(environment, LC_ALL="C", PATH=_PATH)
+        return self._module.run_command(list(command), environ_update=settings, handle_exceptions=True)
+
+    def must(self, *command: str, **environment: str) -> str:
+        """Standard output of a command that has to succeed; else CannotChange with the end of what it said."""
+        code, output, error = self.run(*command, **environment)
+        if code != 0:
+            said = (error.strip() or output.strip())[-400:]
+            raise CannotChange("%s ended with %d: %s" % (" ".join(command[:2]), code, said))
+        return output
+
+    def write(self, path: str, content: str, mode: int) -> None:
+        """Replace a file in one step; its folder is made if need be."""
+        folder = os.path.dirname(path)
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        handle, fresh = tempfile.mkstemp(dir=folder, prefix=".bringup-")
+        with os.fdopen(handle, "w") as out:
+            out.write(content)
+        os.chmod(fresh, mode)
+        os.replace(fresh, path)
+
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def read_text(path: str) -> str:
+    """Content of a file, empty if there is none."""
+    try:
+        with open(path, errors="replace") as source:
+            return source.read()
+    except FileNotFoundError:
+        return ""
+
+
+def item(name: str, status: str, **words: str) -> Item:
+    """An item; empty words are left out."""
+    return dict({"name": name, "status": status}, **{key: value for key, value in words.items() if value})
+
+
+def settle(node: Node, name: str, want: str, read: Callable[[], str], change: Callable[[], None]) -> Item:
+    """Bring one item to `want`: a second run finds it there and changes nothing."""
+    before = ""
+    try:
+        before = read()
+        if before == want:
+            return item(name, OK, want=want, after=before)
+        if node.check_mode:
+            return item(name, DIFFERS, want=want, before=before, after=before)
+        change()
+        after = read()
+    except Unavailable as reason:
+        return item(name, UNAVAILABLE, want=want, before=before, why=str(reason))
+    except (OSError, ValueError, CannotChange) as reason:
+        return item(name, FAILED, want=want, before=before, why=str(reason))
+    if after == want:
+        return item(name, CHANGED, want=want, before=before, after=after)
+    return item(
+        name, FAILED, want=want, before=before, after=after, why="changed, but it reads the same as before or another value"
+    )
+
+
+def measured(name: str, good: bool, want: str, seen: str, why: str) -> Item:
+    """An item that no profile can change, such as the size of a disk."""
+    if good:
+        return item(name, OK, want=want, after=seen)
+    return item(name, FAILED, want=want, before=seen, after=seen, why=why)

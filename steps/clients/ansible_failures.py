@@ -1,0 +1,64 @@
+"""What SSH and Ansible say when a host fails, read as a failure kind; pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from steps.contract.play import FailureKind
+
+MESSAGE_LIMIT = 800
+
+_UNREACHABLE = (
+    (FailureKind.HOST_KEY, r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED|No \S+ host key is known"),
+    (FailureKind.SSH_AUTH, r"Permission denied|Too many authentication failures|UNPROTECTED PRIVATE KEY|invalid format"),
+    (FailureKind.READ_ONLY, r"Read-only file system"),
+    (FailureKind.DISK_FULL, r"No space left on device"),
+)
+"""Checked in this order where Ansible says unreachable; a failed login also says `Failed to connect to the host via ssh`."""
+
+_FAILED = (
+    (FailureKind.PYTHON_MISSING, r"interpreter \S+ was not found|python\S*: (not found|No such file)|No python interpreters found"),
+    (FailureKind.PYTHON_MISSING, r"requires a minimum of Python"),
+    (FailureKind.SUDO, r"sudo: .*(password is required|not found|no tty)|(Missing|Incorrect) sudo password|not in the sudoers"),
+    (FailureKind.SUDO, r"is not allowed to (execute|run sudo)|needs sudo without a password|waiting for become success"),
+    (FailureKind.READ_ONLY, r"Read-only file system"),
+    (FailureKind.DISK_FULL, r"No space left|not enough free space|don't have enough free space|Disk quota exceeded"),
+    (FailureKind.PACKAGE_LOCK, r"[Cc]ould not get lock|[Uu]nable to (acquire|lock)|management is locked|transaction lock"),
+    (FailureKind.CLOCK, r"not valid yet|not yet valid|[Cc]lock skew"),
+    (FailureKind.TIMEOUT, r"Timed out after \d+ second|Timeout exceeded"),
+)
+"""Checked in this order where a task failed (ssh_ansible.md: a missing Python is a failed task, not an unreachable host)."""
+
+
+def of_unreachable(message: str) -> FailureKind:
+    """Why a host could not be reached; `network` where SSH got no answer."""
+    return _first(_UNREACHABLE, message, FailureKind.NETWORK)
+
+
+def of_failed(message: str) -> FailureKind:
+    """Why a task failed."""
+    return _first(_FAILED, message, FailureKind.TASK_FAILED)
+
+
+def message(result: Mapping[str, Any]) -> str:
+    """The sentence that a person needs of an Ansible result: its `msg`, and what the tools printed where msg says nothing."""
+    said = _text(result.get("msg"))
+    items = result.get("results")
+    if isinstance(items, list):
+        failed = [entry for entry in items if isinstance(entry, dict) and (entry.get("failed") or entry.get("unreachable"))]
+        said = message(failed[0]) if failed else said
+    # a crashed module's own words come last in what it printed; msg then only says that it failed
+    printed = next((text for key in ("stderr", "module_stderr", "module_stdout") if (text := _text(result.get(key)))), "")
+    if printed and printed not in said:
+        said = f"{said}: {printed[-MESSAGE_LIMIT:]}" if said else printed
+    return said[:MESSAGE_LIMIT] if len(said) <= MESSAGE_LIMIT else said[: MESSAGE_LIMIT // 2] + " … " + said[-MESSAGE_LIMIT // 2 :]
+
+
+def _first(table: tuple[tuple[FailureKind, str], ...], said: str, default: FailureKind) -> FailureKind:
+    return next((kind for kind, pattern in table if re.search(pattern, said)), default)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return "; ".join(str(entry) for entry in value)
+    return "" if value is None else " ".join(str(value).split())

@@ -1,0 +1,216 @@
+"""The private folder of one play: inventory, SSH configuration, keys and variables, for nobody else to read."""
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+import steps
+from steps.contract.play import HostKeys, Jump, PlayHost, PlayRequest
+from steps.errors import BadTask
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:_-]{0,252}")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+_PATH = re.compile(r"/[A-Za-z0-9._/+@-]{0,1000}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
+_PLAYBOOK = re.compile(r"[a-z][a-z0-9_]{0,60}")
+_CONTROL = re.compile(r"ansible_")
+_TEMPLATE = re.compile(r"\{[{%#]")
+
+LONGEST_SOCKET_FOLDER = 60
+"""A UNIX socket's path has 107 bytes; SSH adds up to 41 to ours while a master connection comes up."""
+
+COMMON = """Host *
+  UserKnownHostsFile {known}
+  GlobalKnownHostsFile /dev/null
+  StrictHostKeyChecking {check}
+  LogLevel ERROR
+  BatchMode yes
+  ConnectTimeout 10
+  ServerAliveInterval 5
+  ServerAliveCountMax 3
+"""
+"""Holds for jump hosts too. ServerAlive ends a dead connection after 15 s, also one that a master holds (ssh_ansible.md)."""
+
+
+class Workspace(Struct, frozen=True):
+    """The folder and what is in it."""
+
+    folder: Path
+    playbook: Path
+    configuration: Path
+    inventory: Path
+    variables: Path
+    sockets: Path
+
+
+def playbook_path(name: str) -> Path:
+    """The playbook of a name: `playbooks/` lies beside the package `steps`, in a checkout as in site-packages."""
+    if not _PLAYBOOK.fullmatch(name):
+        raise BadTask(f"{name!r} is no name of a playbook")
+    path = Path(steps.__file__).resolve().parent.parent / "playbooks" / f"{name}.yml"
+    if not path.is_file():
+        raise BadTask(f"there is no playbook {name}", hint=f"playbooks lie in {path.parent}")
+    return path
+
+
+@contextmanager
+def workspace(request: PlayRequest) -> Iterator[Workspace]:
+    """Make the folder (0700) and remove it. Raises BadTask for values that Ansible or SSH would read as more than a value."""
+    playbook = playbook_path(request.playbook)
+    check(request)
+    folder = Path(tempfile.mkdtemp(prefix="bringup-"))
+    if len(str(folder)) > LONGEST_SOCKET_FOLDER:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="bringup-", dir="/tmp"))
+    try:
+        yield _fill(folder, playbook, request)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def check(request: PlayRequest) -> None:
+    """Refuse what is no plain value: it would become an SSH option, a template, or a second inventory line."""
+    names = [host.name for host in request.hosts]
+    if not names or len(set(names)) != len(names):
+        raise BadTask("a play needs hosts, each with a name of its own")
+    for host in request.hosts:
+        _match(_NAME, host.name, "host name")
+        _match(_PATH, host.python, f"python of {host.name}")
+        _check_access(host.name, host)
+        if host.jump is not None:
+            _check_access(f"{host.name}'s jump host", host.jump)
+        _check_variables(host.variables)
+    for name in request.secret_variables:
+        _match(_VARIABLE, name, "variable")
+    for path in (request.known_hosts, *request.secret_variables.values()):
+        if path:
+            _match(_PATH, path, "path")
+    _check_variables(request.variables)
+    if request.host_keys is HostKeys.STRICT and not Path(request.known_hosts or "/nowhere").is_file():
+        raise BadTask(
+            f"host keys are to be verified, but there is no file {request.known_hosts or '(none named)'}",
+            hint="give a known_hosts file made with ssh-keyscan over a trusted way, or allow host_keys: accept-new",
+        )
+
+
+def _check_access(what: str, access: PlayHost | Jump) -> None:
+    _match(_ADDRESS, access.address, f"address of {what}")
+    _match(_USER, access.user, f"user of {what}")
+    if not 0 < access.port < 65536:
+        raise BadTask(f"port of {what}: {access.port}")
+    if access.key_path:
+        _match(_PATH, access.key_path, f"key of {what}")
+
+
+def _check_variables(variables: dict[str, Any]) -> None:
+    for name in variables:
+        _match(_VARIABLE, name, "variable")
+        if _CONTROL.match(name):
+            raise BadTask(f"variable {name} would steer Ansible itself", hint="say how hosts are reached in the host's own fields")
+    if _TEMPLATE.search(json.dumps(variables)):
+        raise BadTask("a variable holds a template: Ansible would run it on the controller", hint="give the value itself")
+
+
+def _match(pattern: re.Pattern[str], value: str, what: str) -> None:
+    if not pattern.fullmatch(value):
+        raise BadTask(f"{what}: {value!r} is not usable")
+
+
+def _fill(folder: Path, playbook: Path, request: PlayRequest) -> Workspace:
+    keys = {path: _copy_key(folder, number, path) for number, path in enumerate(sorted(_key_paths(request)))}
+    space = Workspace(
+        folder, playbook, folder / "ssh_config", folder / "inventory" / "hosts.json", folder / "variables.json", folder / "ssh"
+    )
+    space.sockets.mkdir()
+    space.inventory.parent.mkdir()
+    space.configuration.write_text(_configuration(request, keys, folder))
+    space.inventory.write_text(json.dumps(_inventory(request, space.configuration)))
+    secrets = {name: _read(path).decode().strip() for name, path in request.secret_variables.items()}
+    if any(_TEMPLATE.search(secret) for secret in secrets.values()):
+        raise BadTask("a secret holds {{, {% or {#, which Ansible would read as a template", hint="choose another value")
+    _write(space.variables, json.dumps({**request.variables, **secrets}).encode())
+    return space
+
+
+def _key_paths(request: PlayRequest) -> set[str]:
+    jumps = {host.jump.key_path for host in request.hosts if host.jump is not None}
+    return ({host.key_path for host in request.hosts} | jumps) - {""}
+
+
+def _copy_key(folder: Path, number: int, path: str) -> Path:
+    """SSH refuses a key that its group may read, as a mounted Secret is; the copy is ours alone. It also ends with a newline."""
+    copy = folder / f"key{number}"
+    _write(copy, _read(path).rstrip() + b"\n")
+    return copy
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BadTask(f"secret {path}: {error.strerror}", hint="name the secret in the spec, and mount it") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(data)
+
+
+def _configuration(request: PlayRequest, keys: dict[str, Path], folder: Path) -> str:
+    """An SSH configuration of our own: jump hosts get the same options and key checks as the hosts behind them."""
+    known = request.known_hosts if request.host_keys is HostKeys.STRICT else str(folder / "known_hosts")
+    check = {HostKeys.STRICT: "yes", HostKeys.ACCEPT_NEW: "accept-new", HostKeys.OFF: "no"}[request.host_keys]
+    if request.host_keys is HostKeys.ACCEPT_NEW and request.known_hosts and Path(request.known_hosts).is_file():
+        known = f"{folder / 'known_hosts'} {request.known_hosts}"
+    jumps = sorted(
+        {host.jump for host in request.hosts if host.jump is not None}, key=lambda jump: (jump.address, jump.port, jump.user)
+    )
+    aliases = {jump: f"bringup-jump-{number}" for number, jump in enumerate(jumps)}
+    sections = [_section(aliases[jump], jump, keys) for jump in jumps]
+    for host in request.hosts:
+        through = [f"  ProxyJump {aliases[host.jump]}"] if host.jump is not None else []
+        sections.append("\n".join([_section(host.name, host, keys), *through]))
+    sections.append(COMMON.format(known=known, check=check))
+    return "\n".join(sections)
+
+
+def _section(alias: str, access: PlayHost | Jump, keys: dict[str, Path]) -> str:
+    lines = [f"Host {alias}", f"  HostName {access.address}", f"  Port {access.port}", f"  User {access.user}"]
+    if access.key_path:
+        lines += [f"  IdentityFile {keys[access.key_path]}", "  IdentitiesOnly yes"]
+    return "\n".join(lines)
+
+
+def _inventory(request: PlayRequest, configuration: Path) -> dict[str, Any]:
+    groups = sorted({group for host in request.hosts for group in host.groups if group})
+    return {
+        "all": {
+            "hosts": {host.name: _variables(host) for host in request.hosts},
+            "vars": {"ansible_ssh_common_args": f"-F {configuration}", "ansible_connection": "ssh"},
+            "children": {
+                f"group_{re.sub(r'[^A-Za-z0-9_]', '_', group)}": {
+                    "hosts": {host.name: None for host in request.hosts if group in host.groups}
+                }
+                for group in groups
+            },
+        }
+    }
+
+
+def _variables(host: PlayHost) -> dict[str, Any]:
+    return {
+        **host.variables,
+        "bringup_address": host.address,
+        "ansible_user": host.user,
+        "ansible_port": host.port,
+        "ansible_python_interpreter": host.python,
+        "ansible_become": host.user != "root",
+    }

@@ -1,0 +1,129 @@
+"""What a machine must be, whatever the profile changed: system, driver, clock, swap and disks of one node."""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from steps.contract.stages.os_prep import Clock, Expectation, Facts
+from steps.contract.verdict import FailureClass
+from steps.gates.finding import Finding, fail, unknown
+
+
+def findings(facts: Facts, skew: float | None, want: Expectation) -> Iterator[Finding]:
+    """Everything about one machine that is not as expected."""
+    yield from _system(facts, want)
+    yield from _driver(facts, want)
+    yield from _clock(facts.clock, skew, want)
+    yield from _disks(facts, want)
+    if want.swap_off and facts.swap_mib:
+        yield fail(
+            FailureClass.RUNTIME, f"{facts.swap_mib} MiB of swap are on", "no swap", "swapoff --all, and see what turns it on"
+        )
+
+
+def _system(facts: Facts, want: Expectation) -> Iterator[Finding]:
+    system = f"{facts.os_id} {facts.os_version}"
+    if want.systems and not any(fnmatchcase(system, pattern) for pattern in want.systems):
+        yield fail(FailureClass.INPUT, system, f"one of {', '.join(want.systems)}", "reinstall the node with a supported system")
+    if _version(facts.python) < _version(want.python_min):
+        yield fail(
+            FailureClass.DEPENDENCY,
+            f"Python {facts.python}",
+            f"Python {want.python_min} or newer",
+            "install a newer python3 and name its path",
+        )
+
+
+def _driver(facts: Facts, want: Expectation) -> Iterator[Finding]:
+    """gpu_stack §9 P05: a host driver and the GPU Operator's exclude each other on every node; nouveau excludes both."""
+    if facts.nouveau_loaded:
+        yield fail(
+            FailureClass.DEPENDENCY, "nouveau is loaded", "nouveau not loaded", "reboot the node: nouveau is blacklisted by now"
+        )
+    if want.driver_on_host is None or not (facts.gpus or facts.nvidia_driver):
+        return
+    if want.driver_on_host and not facts.nvidia_driver:
+        yield fail(
+            FailureClass.DEPENDENCY,
+            f"{facts.gpus} GPUs and no NVIDIA driver on the host",
+            "a driver on the host, as driver.enabled is false",
+            "install the driver on the node, or let the GPU Operator bring it",
+        )
+    elif not want.driver_on_host and facts.nvidia_driver:
+        yield fail(
+            FailureClass.INPUT,
+            f"NVIDIA driver {facts.nvidia_driver} on the host",
+            "none, as driver.enabled is true",
+            "remove the driver from the node, or set driver.enabled to false",
+        )
+    elif want.driver_on_host and facts.nvswitches:
+        yield from _fabric(facts)
+
+
+def _fabric(facts: Facts) -> Iterator[Finding]:
+    """NVSwitch machines need a fabric manager of exactly the driver's version; without it CUDA does not start."""
+    if not facts.fabric_manager_active:
+        yield fail(
+            FailureClass.DEPENDENCY,
+            f"{facts.nvswitches} NVSwitches and no active fabric manager",
+            "nvidia-fabricmanager active",
+            "install and enable nvidia-fabricmanager of the driver's version",
+        )
+    elif facts.fabric_manager != facts.nvidia_driver:
+        yield fail(
+            FailureClass.DEPENDENCY,
+            f"fabric manager {facts.fabric_manager or 'of unknown version'}",
+            f"{facts.nvidia_driver}, as the driver",
+            "install the fabric manager of the driver's version",
+        )
+    elif set(facts.fabric_states) - {"Completed"}:
+        yield fail(
+            FailureClass.HARDWARE,
+            f"fabric state {', '.join(facts.fabric_states)}",
+            "Completed",
+            "read the fabric manager's log for NVLink errors",
+        )
+
+
+def _clock(clock: Clock, skew: float | None, want: Expectation) -> Iterator[Finding]:
+    limit = want.clock_offset_seconds
+    worst = max((abs(value) for value in (clock.offset_seconds, skew) if value is not None), default=None)
+    expected = f"at most {limit} s"
+    if worst is None:
+        yield unknown(
+            FailureClass.HEALTH,
+            "an offset of the clock that nothing measures",
+            expected,
+            "give the node a time service that knows its offset",
+        )
+    elif worst > limit:
+        yield fail(
+            FailureClass.DEPENDENCY, f"the clock is off by {worst:.3f} s", expected, "give the node a time server that it can reach"
+        )
+    if want.clock_synchronized and clock.synchronized is not True:
+        said = "does not say" if clock.synchronized is None else "says no"
+        finding = f"whether the clock is synchronized, {clock.service or 'no time service'} {said}"
+        advice = "give the node a time server that it can reach"
+        if clock.synchronized is None:
+            yield unknown(FailureClass.HEALTH, finding, "a synchronized clock", advice)
+        else:
+            yield fail(FailureClass.DEPENDENCY, finding, "a synchronized clock", advice)
+
+
+def _disks(facts: Facts, want: Expectation) -> Iterator[Finding]:
+    free = {disk.path: disk.free_mib for disk in facts.disks}
+    for path, least in sorted(want.disk_free_mib.items()):
+        if path not in free:
+            yield unknown(
+                FailureClass.HEALTH, f"{path} was not measured", f"{least} MiB free", "add the path to the profile's disks"
+            )
+        elif free[path] < least:
+            yield fail(
+                FailureClass.DEPENDENCY,
+                f"{free[path]} MiB free in {path}",
+                f"{least} MiB free",
+                "make space, or mount a larger disk",
+            )
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())

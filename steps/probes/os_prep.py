@@ -1,0 +1,47 @@
+"""What a play of os_prep showed → the observation of its gate. The reading itself is `playbooks/library/node_profile.py`."""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.play import HostOutcome
+from steps.contract.stages.os_prep import Facts, Item, NodeObservation, Observation
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """The `observation` that node_profile returns."""
+
+    items: tuple[Item, ...]
+    facts: Facts
+
+
+def from_play(outcomes: Iterable[HostOutcome]) -> Observation:
+    """One node observation for each host; what a node says and nobody can read is told as its message."""
+    return Observation(nodes=tuple(_node(outcome) for outcome in outcomes))
+
+
+def _node(outcome: HostOutcome) -> NodeObservation:
+    bare = NodeObservation(
+        node=outcome.host,
+        outcome=outcome.status,
+        kind=outcome.kind,
+        task=outcome.task,
+        message=outcome.message,
+        changed=outcome.changed,
+    )
+    if not outcome.facts:
+        return bare
+    try:
+        shown = msgspec.convert(outcome.facts, Shown)
+    except msgspec.ValidationError as error:
+        return msgspec.structs.replace(bare, message=bare.message or f"its observation cannot be read: {error}")
+    return msgspec.structs.replace(bare, items=shown.items, facts=shown.facts, skew_seconds=_skew(shown.facts, outcome))
+
+
+def _skew(facts: Facts, outcome: HostOutcome) -> float | None:
+    """The node read its clock between two readings of ours: only what lies outside of them is certainly a difference."""
+    if not outcome.facts_from or not outcome.facts_to:
+        return None
+    now = facts.clock.epoch
+    return max(0.0, now - outcome.facts_to) - max(0.0, outcome.facts_from - now)

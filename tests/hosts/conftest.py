@@ -1,0 +1,32 @@
+"""Fresh SSH hosts for each test; where this machine cannot make them, the reason by name."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from hostlab import lab, needs
+
+Up = Callable[..., lab.Lab]
+
+
+@pytest.fixture(scope="session")
+def able() -> None:
+    """Skip the tier where it cannot run; where it must run, that is a failure."""
+    reasons = needs.missing()
+    if reasons and os.environ.get("CI") == "true":
+        pytest.fail("hosts tier: " + "; ".join(reasons), pytrace=False)
+    if reasons:
+        pytest.skip("hosts tier: " + "; ".join(reasons))
+
+
+@pytest.fixture
+def up(able: None) -> Iterator[Up]:
+    """Makes hosts, and removes them after the test."""
+    lab.down()
+    yield lab.up
+    lab.down()

@@ -1,0 +1,165 @@
+"""The Debian root that all hosts share read-only: built once from the mirror that apt is configured with, kept by content key."""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+PACKAGES = (
+    "openssh-server",
+    "python3",
+    "python3-apt",
+    "sudo",
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "libpam-systemd",
+    "iproute2",
+    "iputils-ping",
+    "kmod",
+    "procps",
+    "ca-certificates",
+    "util-linux-extra",
+)
+"""What a machine has after its installer: enough for SSH and Python, and the two inits."""
+
+OFFERED = ("chrony", "conntrack", "curl", "ethtool", "open-iscsi", "nfs-common", "pciutils", "socat")
+"""Packages that the hosts can install with apt, from a repository inside the root: they have no way to the mirror."""
+
+MASKED = (
+    "systemd-udevd.service",
+    "systemd-udev-trigger.service",
+    "systemd-udevd-kernel.socket",
+    "systemd-udevd-control.socket",
+    "systemd-networkd.service",
+    "systemd-resolved.service",
+    "systemd-timesyncd.service",
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "e2scrub_all.timer",
+    "fstrim.timer",
+    "getty.target",
+    "console-getty.service",
+    "getty@tty1.service",
+    "sys-kernel-debug.mount",
+    "sys-kernel-tracing.mount",
+    "dev-hugepages.mount",
+    "sys-kernel-config.mount",
+    "sys-fs-fuse-connections.mount",
+    "systemd-modules-load.service",
+    "kmod-static-nodes.service",
+    "modprobe@.service",
+    "iscsid.socket",
+    "iscsid.service",
+    "open-iscsi.service",
+)
+"""Units of systemd that would touch this machine's devices or kernel, or only cost time."""
+
+SSHD = """MaxStartups 200:30:400
+UseDNS no
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+AuthorizedKeysFile /etc/ssh/authorized_keys
+HostKey /etc/ssh/ssh_host_ed25519_key
+"""
+
+FILES = {
+    "etc/ssh/sshd_config.d/hosts.conf": SSHD,
+    "etc/sudoers.d/admin": "admin ALL=(ALL) NOPASSWD: ALL\n",
+    "etc/apt/sources.list": "deb [trusted=yes] file:///srv/packages ./\n",
+    "etc/fstab": "/dev/vda2 none swap sw 0 0\n",
+    "etc/machine-id": "",
+    # services start when an init starts them, never from a package's script
+    "usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
+    "etc/dpkg/dpkg.cfg.d/hosts": "force-unsafe-io\npath-exclude=/usr/share/doc/*\npath-exclude=/usr/share/man/*\n",
+}
+
+CUSTOMIZE = """set -e
+root=$1
+chroot "$root" useradd --create-home --shell /bin/bash admin
+chroot "$root" useradd --create-home --shell /bin/bash guest
+chroot "$root" apt-get install --yes --download-only --no-install-recommends OFFERED
+mkdir -p "$root/srv/packages"
+mv "$root"/var/cache/apt/archives/*.deb "$root/srv/packages/"
+rm -f "$root"/etc/ssh/ssh_host_* "$root"/etc/apt/sources.list.d/*
+sed -i 's/^session *required *pam_limits/session optional pam_limits/' "$root/etc/pam.d/sshd"
+""".replace("OFFERED", " ".join(OFFERED))
+"""Run by mmdebstrap in the new root. pam_limits is optional since a machine may lack the capability to raise limits."""
+
+BUILD_SECONDS = 900
+
+
+def cache_folder() -> Path:
+    """`$BRINGUP_CACHE`, else `~/.cache/bringup`."""
+    return Path(os.environ.get("BRINGUP_CACHE") or Path.home() / ".cache" / "bringup")
+
+
+def root() -> Path:
+    """The root folder, built now if this machine has none with the same content key (about half a minute)."""
+    sources = _sources()
+    key = hashlib.sha256(json.dumps([sources, PACKAGES, OFFERED, MASKED, FILES, CUSTOMIZE]).encode()).hexdigest()[:16]
+    kept = cache_folder() / "hosts" / key
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with (kept.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            _build(kept, sources)
+    return kept
+
+
+def _sources() -> list[str]:
+    """apt's own sources of this distribution, as one-line entries."""
+    wanted = "$(ORIGIN)|deb $(REPO_URI) $(RELEASE) $(COMPONENT)"
+    command = ["apt-get", "indextargets", "--format", wanted, "Created-By: Packages"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    found = sorted({line.partition("|")[2] for line in listed if line.startswith("Debian|")})
+    if not found:
+        raise RuntimeError("apt knows no Debian mirror: run `python tests/hosts/hosts.py install`, which refreshes its lists")
+    return found
+
+
+def _build(kept: Path, sources: list[str]) -> None:
+    fresh = kept.with_suffix(".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    suite = min((line.split()[2] for line in sources), key=len)
+    customize = kept.with_suffix(".sh")
+    customize.write_text(CUSTOMIZE)
+    command = ["mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
+    command += [f'--customize-hook=sh {customize} "$1"', suite, str(fresh), "-"]
+    log = kept.with_suffix(".log")
+    with log.open("w") as output:
+        done = subprocess.run(command, input="\n".join(sources), text=True, stdout=output, stderr=output, timeout=BUILD_SECONDS)
+    if done.returncode != 0:
+        raise RuntimeError(f"mmdebstrap ended with {done.returncode}: see {log}")
+    _finish(fresh)
+    fresh.rename(kept)
+
+
+def _finish(fresh: Path) -> None:
+    for name, content in FILES.items():
+        path = fresh / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    (fresh / "usr/sbin/policy-rc.d").chmod(0o755)
+    (fresh / "etc/sudoers.d/admin").chmod(0o440)
+    units = fresh / "etc/systemd/system"
+    for unit in MASKED:
+        link = units / unit
+        link.unlink(missing_ok=True)
+        link.symlink_to("/dev/null")
+    _index(fresh / "srv/packages")
+    subprocess.run(["chroot", str(fresh), "apt-get", "update"], check=True, stdout=subprocess.DEVNULL)
+
+
+def _index(folder: Path) -> None:
+    """Write the `Packages` file that makes a folder of packages an apt repository."""
+    entries = []
+    for path in sorted(folder.glob("*.deb")):
+        control = subprocess.run(["dpkg-deb", "--field", str(path)], capture_output=True, text=True, check=True).stdout.strip()
+        data = path.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        entries.append(f"{control}\nFilename: ./{path.name}\nSize: {len(data)}\nSHA256: {digest}\n")
+    (folder / "Packages").write_text("\n".join(entries))

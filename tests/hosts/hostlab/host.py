@@ -1,0 +1,107 @@
+"""One host: its folder, its namespaces, its process 1, and what a test may do to it."""
+
+import os
+import socket
+import subprocess
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from hostlab import network
+
+ENTER = Path(__file__).with_name("enter.sh")
+NAMESPACES = ["--mount", "--pid", "--uts", "--ipc", "--cgroup"]
+BOOT = 'while unshare "$@"; [ $? = 129 ]; do :; done'
+"""Process 1 of a PID namespace that calls reboot is ended by SIGHUP: boot the host again."""
+
+ANSWER_SECONDS = 40.0
+"""systemd hosts need 0.3 s each on two cores; 100 of them were seen to need 24 s."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host of the lab. `folder` holds its overlay and its log."""
+
+    name: str
+    address: str
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        """What process 1 printed."""
+        return self.folder / "log"
+
+    def run(self, *command: str) -> str:
+        """Run a command inside the host, past SSH, and return what it printed."""
+        enter = ["nsenter", "--target", str(self._init()), "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd=/"]
+        return subprocess.run([*enter, *command], capture_output=True, text=True, check=True).stdout
+
+    def read_only(self) -> None:
+        """Fault: the root file system turns read-only, as after a disk error."""
+        self.run("mount", "-o", "remount,ro", "/")
+
+    def unplug(self) -> None:
+        """Fault: the network cable is out."""
+        network.link(self.name, "down")
+
+    def plug(self) -> None:
+        """The cable is in again."""
+        network.link(self.name, "up")
+
+    def _init(self) -> int:
+        """Process 1 of the host, as this machine numbers it."""
+        for pid in network.processes(self.name):
+            numbers = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("NSpid:"))
+            if numbers.split()[2:] == ["1"]:
+                return pid
+        raise RuntimeError(f"{self.name} has no process 1: see {self.log}")
+
+
+def prepare(host: Host, authorized_keys: str) -> str:
+    """Write the host's own files into its overlay; returns its public host key."""
+    for part in ("upper/etc/ssh", "work", "root"):
+        (host.folder / part).mkdir(parents=True)
+    etc = host.folder / "upper/etc"
+    (etc / "hostname").write_text("unnamed\n")
+    (etc / "hosts").write_text("127.0.0.1 localhost\n")
+    (etc / "machine-id").write_text(uuid.uuid4().hex + "\n")
+    (etc / "ssh/authorized_keys").write_text(authorized_keys)
+    key = etc / "ssh/ssh_host_ed25519_key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", host.name, "-f", str(key)], check=True)
+    return " ".join(key.with_suffix(".pub").read_text().split()[:2])
+
+
+def start(host: Host, lower: Path, init: str, cgroup: Path | None) -> None:
+    """Start the host's process 1; `cgroup` is the leaf it joins first."""
+    join = f"echo $$ > {cgroup}/cgroup.procs; " if cgroup else ""
+    script = join + 'exec ip netns exec "$0" sh -c "$BOOT" sh "$@"'
+    command = [
+        "setsid",
+        "--fork",
+        "sh",
+        "-c",
+        script,
+        network.namespace(host.name),
+        *NAMESPACES,
+        "--fork",
+        "--kill-child",
+        "sh",
+        str(ENTER),
+    ]
+    environment = os.environ | {"LOWER": str(lower), "FOLDER": str(host.folder), "INIT": init, "BOOT": BOOT}
+    with host.log.open("ab") as log:
+        subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True)
+
+
+def answers(host: Host, until: float) -> bool:
+    """Wait until the host's SSH server greets; False at `until` (monotonic seconds)."""
+    while time.monotonic() < until:
+        try:
+            with socket.create_connection((host.address, 22), 1) as connection:
+                connection.settimeout(3)
+                if connection.recv(4) == b"SSH-":
+                    return True
+        except OSError:
+            time.sleep(0.02)
+    return False

@@ -1,0 +1,69 @@
+"""What this machine must have to run SSH hosts; every lack is a sentence with its remedy."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+PACKAGES = {
+    "mmdebstrap": "mmdebstrap",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "ip": "iproute2",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+    "setsid": "util-linux",
+    "dpkg-deb": "dpkg",
+}
+"""Tools and the Debian package that brings each."""
+
+INSTALL_SECONDS = 600
+PROBE_SECONDS = 20
+
+
+def install() -> None:
+    """Install the lacking packages with apt-get; the package lists are refreshed first. Needs root on Debian."""
+    lacking = sorted({package for tool, package in PACKAGES.items() if shutil.which(tool) is None})
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    commands = [["apt-get", "update"]]
+    if lacking:
+        commands.append(["apt-get", "install", "--yes", "--no-install-recommends", *lacking])
+    for command in commands:
+        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, timeout=INSTALL_SECONDS)
+
+
+def missing() -> tuple[str, ...]:
+    """Why the tier cannot run here, by name; empty if it can."""
+    if not Path("/proc/self/ns/net").exists():
+        return ("not Linux: the hosts are network namespaces",)
+    if os.geteuid() != 0:
+        return ("not root: run as root",)
+    tools = [f"{tool} is missing: apt-get install {package}" for tool, package in PACKAGES.items() if shutil.which(tool) is None]
+    if tools:
+        return tuple(tools)
+    return tuple(reason for reason in (_namespaces(), _overlay()) if reason)
+
+
+def _namespaces() -> str:
+    command = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--fork", "ip", "link", "add", "type", "veth"]
+    return _tried(
+        command, "namespaces: this root may not make network namespaces and veth pairs; run on a machine or VM of your own"
+    )
+
+
+def _overlay() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        script = (
+            'mount -t tmpfs tmpfs "$1" && cd "$1" && mkdir l u w m && mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w m'
+        )
+        return _tried(
+            ["unshare", "--mount", "sh", "-c", script, "sh", folder],
+            "overlayfs: the kernel cannot mount it; modprobe overlay",
+        )
+
+
+def _tried(command: list[str], lack: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+    return "" if done.returncode == 0 else f"{lack} ({done.stderr.strip()})"

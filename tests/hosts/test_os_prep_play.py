@@ -1,0 +1,263 @@
+"""The real playbook os_prep on real SSH hosts, through the Ansible client: what changes, what does not, and what breaks."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hostlab.host import Host
+from hostlab.lab import Init, Lab
+
+from steps.clients import ansible
+from steps.contract.play import FailureKind, HostStatus, Jump, PlayEvent, PlayHost, PlayRequest, PlayResult, PlayStatus
+from steps.contract.stages.os_prep import Expectation, ItemStatus
+from steps.contract.verdict import FailureClass, Status, Verdict
+from steps.gates import os_prep as gate
+from steps.probes import os_prep as probe
+
+VARIABLES = {"os_prep_disks": [{"path": "/var/lib/rancher", "free_mib": 100}]}
+NO_TIME = ("time service",)
+"""What no host in namespaces can have: the clock is the whole machine's."""
+
+CHANGE = "Bring the node to its profile"
+
+
+def reached(lab: Lab, host: Host, **words: Any) -> PlayHost:
+    return PlayHost(**{"name": host.name, "address": host.address, "key_path": str(lab.key), **words})
+
+
+def request(lab: Lab, *hosts: PlayHost, **words: Any) -> PlayRequest:
+    chosen = hosts or tuple(reached(lab, host) for host in lab.hosts)
+    return PlayRequest(
+        **{"playbook": "os_prep", "hosts": chosen, "variables": VARIABLES, "known_hosts": str(lab.known_hosts), **words}
+    )
+
+
+def judged(result: PlayResult, **words: Any) -> Verdict:
+    names = tuple(outcome.host for outcome in result.hosts)
+    want = Expectation(**{"nodes": names, "items": ("package chrony", "sysctl *"), "tolerate": NO_TIME, **words})
+    return gate.nodes(probe.from_play(result.hosts), want)
+
+
+def items(result: PlayResult, status: ItemStatus) -> dict[str, list[str]]:
+    nodes = probe.from_play(result.hosts).nodes
+    return {node.node: [item.name for item in node.items if item.status is status] for node in nodes}
+
+
+def test_bare_hosts_are_changed_once(up: Any, tmp_path: Path) -> None:
+    lab = up(3)
+    events = tmp_path / "events.jsonl"
+
+    looked = ansible.play(request(lab, check=True))
+    assert judged(looked).failure_class is FailureClass.COMPARISON
+    assert all("package socat" in names for names in items(looked, ItemStatus.DIFFERS).values())
+    assert lab.hosts[0].run("cat", "/etc/hostname") == "unnamed\n"
+
+    first = ansible.play(request(lab), events_file=events)
+    assert first.status is PlayStatus.OK, first
+    assert [outcome.changed > 0 for outcome in first.hosts] == [True] * 3
+    verdict = judged(first)
+    assert verdict.is_pass, verdict.reason
+
+    again = ansible.play(request(lab))
+    assert [(outcome.status, outcome.changed) for outcome in again.hosts] == [(HostStatus.OK, 0)] * 3
+    assert items(again, ItemStatus.DIFFERS) == {host.name: [] for host in lab.hosts}
+    assert judged(again).is_pass
+
+    host = lab.hosts[1]
+    assert host.run("hostname") == "n001\n"
+    assert host.run("dpkg-query", "--show", "--showformat=${Status}", "socat") == "install ok installed"
+    assert host.run("sysctl", "-n", "vm.max_map_count") == "262144\n"
+    assert "vm.max_map_count = 262144" in host.run("cat", "/etc/sysctl.d/90-bringup.conf")
+    assert "# bringup: /dev/vda2" in host.run("cat", "/etc/fstab")
+    assert Path("/proc/sys/kernel/hostname").read_text() != "n001\n"
+
+    lines = [msgspec.json.decode(line, type=PlayEvent) for line in events.read_bytes().splitlines()]
+    assert [line.host for line in lines if line.event == "runner_on_ok" and line.task == CHANGE and line.changed].count("n002") == 1
+    assert not left_behind()
+
+
+def test_drift_is_seen_and_repaired(up: Any) -> None:
+    lab = up(3)
+    ansible.play(request(lab))
+    lab.hosts[2].run("sysctl", "-w", "vm.overcommit_memory=0")
+    lab.hosts[2].run("sh", "-c", "echo tampered > /etc/security/limits.d/90-bringup.conf")
+
+    looked = ansible.play(request(lab, check=True))
+    verdict = judged(looked)
+    assert (verdict.status, verdict.failure_class) == (Status.FAIL, FailureClass.COMPARISON)
+    assert [row.node for row in verdict.nodes if row.status is not Status.PASS] == ["n002"]
+    assert items(looked, ItemStatus.DIFFERS)["n002"] == [
+        "file /etc/security/limits.d/90-bringup.conf",
+        "sysctl vm.overcommit_memory",
+    ]
+
+    repaired = ansible.play(request(lab))
+    assert [outcome.changed for outcome in repaired.hosts] == [0, 0, 1]
+    assert judged(repaired).is_pass
+
+
+def test_each_broken_host_is_classified_and_named_while_the_others_go_on(up: Any) -> None:
+    lab = up(9)
+    good, sudoer, read_only, unplugged, imposter, locked_out, no_python, no_sudo, full = lab.hosts
+    read_only.read_only()
+    unplugged.unplug()
+    locked_out.run("sh", "-c", ": > /etc/ssh/authorized_keys")
+    full.run("mount", "-t", "tmpfs", "-o", "nr_inodes=1", "tmpfs", "/etc/sysctl.d")
+    known = lab.known_hosts.read_text().splitlines()
+    lab.known_hosts.write_text("".join(_swapped(line, imposter, known[0].split()[2]) for line in known))
+
+    result = ansible.play(
+        request(
+            lab,
+            reached(lab, good),
+            reached(lab, sudoer, user="admin"),
+            *(reached(lab, host) for host in (read_only, unplugged, imposter, locked_out)),
+            reached(lab, no_python, python="/usr/bin/python9"),
+            reached(lab, no_sudo, user="guest"),
+            reached(lab, full),
+        )
+    )
+
+    assert [(outcome.host, outcome.status, outcome.kind) for outcome in result.hosts] == [
+        (good.name, HostStatus.OK, None),
+        (sudoer.name, HostStatus.OK, None),
+        (read_only.name, HostStatus.FAILED, FailureKind.READ_ONLY),
+        (unplugged.name, HostStatus.UNREACHABLE, FailureKind.NETWORK),
+        (imposter.name, HostStatus.UNREACHABLE, FailureKind.HOST_KEY),
+        (locked_out.name, HostStatus.UNREACHABLE, FailureKind.SSH_AUTH),
+        (no_python.name, HostStatus.FAILED, FailureKind.PYTHON_MISSING),
+        (no_sudo.name, HostStatus.FAILED, FailureKind.SUDO),
+        (full.name, HostStatus.FAILED, FailureKind.DISK_FULL),
+    ]
+    assert result.status is PlayStatus.FAILED
+    verdict = judged(result)
+    assert [row.status for row in verdict.nodes] == [Status.PASS, Status.PASS, *[Status.FAIL] * 7]
+    assert "n002: failed, read_only" in verdict.reason
+    assert items(result, ItemStatus.DIFFERS)[full.name] == ["file /etc/sysctl.d/90-bringup.conf"], "its other items were changed"
+
+
+def _swapped(line: str, host: Host, key: str) -> str:
+    """Another host's key in place of this one's."""
+    address, kind, own = line.split()
+    return f"{address} {kind} {key if address == host.address else own}\n"
+
+
+def test_a_host_behind_a_jump_host(up: Any) -> None:
+    lab = up(3)
+    jump, hidden, _ = lab.hosts
+    hidden.run("ip", "route", "add", "blackhole", "10.77.255.254/32")
+
+    through = reached(lab, hidden, jump=Jump(address=jump.address, key_path=str(lab.key)))
+    result = ansible.play(request(lab, through))
+
+    assert result.hosts[0].status is HostStatus.OK, result.hosts[0]
+    assert not left_behind()
+
+
+def test_a_cable_pulled_during_the_play_does_not_hang_it(up: Any) -> None:
+    lab = up(3)
+
+    def pull(event: PlayEvent) -> None:
+        if event.event == "runner_on_ok" and event.host == "n001" and event.task.startswith("Validating"):
+            lab.hosts[1].unplug()
+
+    result = ansible.play(request(lab), on_event=pull)
+
+    assert [outcome.status for outcome in result.hosts] == [HostStatus.OK, HostStatus.UNREACHABLE, HostStatus.OK]
+    assert result.hosts[1].kind is FailureKind.NETWORK
+    assert result.finished - result.started < 60
+
+
+def test_a_play_that_takes_too_long_is_cut_off(up: Any) -> None:
+    lab = up(3)
+
+    result = ansible.play(request(lab, timeout_seconds=2))
+
+    assert result.status is PlayStatus.TIMEOUT
+    assert {(outcome.status, outcome.kind) for outcome in result.hosts} == {(HostStatus.CANCELLED, FailureKind.TIMEOUT)}
+    assert judged(result).status is Status.INCONCLUSIVE
+    assert not left_behind()
+
+
+CHILD = """
+import sys, msgspec
+from steps.clients import ansible
+from steps.contract.play import PlayRequest
+request = msgspec.json.decode(sys.stdin.buffer.read(), type=PlayRequest)
+result = ansible.play(request, on_event=lambda event: print(event.event, event.task, flush=True))
+print(msgspec.json.encode(result).decode(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_play_and_its_children(up: Any, number: signal.Signals) -> None:
+    lab = up(3)
+    environment = os.environ | {"PYTHONPATH": str(Path(ansible.__file__).parents[2])}
+    with subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(msgspec.json.encode(request(lab)))
+        child.stdin.close()
+        lines = iter(child.stdout)
+        next(line for line in lines if line.startswith(b"runner_on_start") and CHANGE.encode() in line)
+        child.send_signal(number)
+        began = time.monotonic()
+        result = msgspec.json.decode(list(lines)[-1], type=PlayResult)
+
+    assert child.returncode == 0
+    assert time.monotonic() - began < 10
+    assert (result.status, len(result.hosts)) == (PlayStatus.CANCELLED, 3)
+    assert not left_behind()
+
+
+def test_systemd_hosts_have_their_services_set(up: Any) -> None:
+    lab = up(3, Init.SYSTEMD)
+
+    first = ansible.play(request(lab))
+    again = ansible.play(request(lab))
+
+    assert judged(first).is_pass, judged(first).reason
+    assert [(outcome.status, outcome.changed) for outcome in again.hosts] == [(HostStatus.OK, 0)] * 3
+    assert lab.hosts[0].run("readlink", "/etc/systemd/system/swap.target") == "/dev/null\n"
+    assert json.loads(msgspec.json.encode(again.hosts[0].facts))["facts"]["init"] == "systemd"
+
+
+def test_a_node_that_asks_for_a_reboot_gets_one_if_allowed(up: Any) -> None:
+    lab = up(3, Init.SYSTEMD)
+    lab.hosts[1].run("touch", "/run/reboot-required")
+    booted = [host.run("cat", "/proc/sys/kernel/random/boot_id") for host in lab.hosts]
+    servers = {"os_prep_time_servers": ["192.0.2.123"]}
+
+    left = ansible.play(request(lab, variables=VARIABLES | servers))
+    assert any("ask for a reboot" in note for note in judged(left).notes)
+    done = ansible.play(request(lab, variables=VARIABLES | servers | {"os_prep_reboot": True, "os_prep_reboot_seconds": 60}))
+
+    assert [(outcome.status, outcome.changed) for outcome in done.hosts] == [
+        (HostStatus.OK, 0),
+        (HostStatus.OK, 1),
+        (HostStatus.OK, 0),
+    ]
+    again = [host.run("cat", "/proc/sys/kernel/random/boot_id") for host in lab.hosts]
+    assert [old == new for old, new in zip(booted, again, strict=True)] == [True, False, True]
+    assert judged(done).notes == ()
+    assert "server 192.0.2.123 iburst" in lab.hosts[0].run("cat", "/etc/chrony/chrony.conf")
+
+
+def left_behind() -> list[str]:
+    """Processes of a play that still run; the dead that nobody has collected yet do not count."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            environment, title = (process / "environ").read_bytes(), (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"BRINGUP_PLAY=" in environment or title.startswith(b"ssh: /tmp/bringup-"):
+            found.append(title.replace(b"\0", b" ").decode())
+    return found
