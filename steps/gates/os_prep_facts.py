@@ -24,6 +24,8 @@ def _system(facts: Facts, want: Expectation) -> Iterator[Finding]:
     system = f"{facts.os_id} {facts.os_version}"
     if want.systems and not any(fnmatchcase(system, pattern) for pattern in want.systems):
         yield fail(FailureClass.INPUT, system, f"one of {', '.join(want.systems)}", "reinstall the node with a supported system")
+    if not facts.kernel.startswith(want.kernel):
+        yield fail(FailureClass.INPUT, f"kernel {facts.kernel}", f"one that starts with {want.kernel}", "boot the expected kernel")
     if _version(facts.python) < _version(want.python_min):
         yield fail(
             FailureClass.DEPENDENCY,

@@ -66,6 +66,16 @@ class Os(Section):
     kernel: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?[A-Za-z0-9._+-]*$")] | None = Field(
         default=None, description="Expected start of `uname -r`; default: any.", examples=["6.8.0"]
     )
+    free_disk_gib: Mapping[AbsolutePath, Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
+        default={"/var/lib/rancher": 40},
+        description="Free space that folders need, in GiB; images of the GPU stack alone take 25.",
+        examples=[{"/var/lib/rancher": 200}],
+    )
+    tolerate: Annotated[tuple[Argument, ...], Listed] = Field(
+        default=(),
+        description="Items of the node profile (shell patterns) that these machines may lack.",
+        examples=[["time service"]],
+    )
     time_servers: Annotated[tuple[Address, ...], Listed] = Field(
         default=(), description="NTP servers; default: the distribution's.", examples=[["ntp.example.org"]]
     )

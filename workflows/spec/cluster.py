@@ -78,7 +78,7 @@ class ClusterSpec(Section):
         idle = {
             "gpu_operator": self.accelerator is None,
             "network_operator": self.fabric.kind == "none",
-            "sharing": self.accelerator is None or self.sharing.mode == "none",
+            "sharing": self.accelerator is None,  # mode none is shown as well: that GPUs are not shared
             "gang": self.scheduler.gang == "none" and self.scheduler.quota == "none",
             "slurm": self.slurm.kind == "none",
         }

@@ -1,11 +1,9 @@
-"""Builders of the Kubernetes objects that several stages share: releases, namespaces, check Jobs, and the judge's step.
-
-Everything is plain data and deterministic: the same site gives the same bytes.
-"""
+"""Builders of the Kubernetes objects that several stages share: the same site gives the same bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -23,7 +21,6 @@ CHECK_LABEL = "bringup/check"
 STAGE_LABEL = "bringup/stage"
 TINY_IMAGE = "docker.io/library/busybox:1.37.0"
 """Image of checks that need no tool but a shell."""
-
 COUNT, NODES = "@count", "@nodes"
 """Markers that verb `job` replaces by the number and the list of the nodes under test."""
 
@@ -162,6 +159,12 @@ def check_labels(stage: str, check: str) -> dict[str, str]:
 def container(image: str, script: str, *, name: str = "check", **fields: Any) -> Object:
     """A container that runs a shell script; what it writes to /dev/termination-log is its report."""
     return {"name": name, "image": image, "command": ["/bin/sh", "-c", script], **fields}
+
+
+def script(name: str) -> str:
+    """A shell script of `scripts/`, without its comments."""
+    lines = Path(__file__).with_name("scripts").joinpath(name).read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("# "))
 
 
 def node_name() -> Object:

@@ -105,7 +105,8 @@ class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `nodes` are all that must have a record. `items` are shell patterns, each of which must match at least one observed item.
     `tolerate` are patterns of items that may be `unavailable`. `systems` are `ID VERSION` patterns (`debian 12`, `ubuntu 2*`);
-    empty means any. `driver_on_host` is the opposite of the GPU Operator's `driver.enabled`; None where no GPU Operator is planned.
+    empty means any. `kernel` is the start of `uname -r`.
+    `driver_on_host` is the opposite of the GPU Operator's `driver.enabled`; None where no GPU Operator is planned.
     `same` are facts that must be equal on all nodes; differing others are noted only. Disk space is in MiB.
     """
 
@@ -113,6 +114,7 @@ class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     items: tuple[str, ...] = ()
     tolerate: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
+    kernel: str = ""
     python_min: str = "3.9"
     swap_off: bool = True
     clock_offset_seconds: float = 0.5

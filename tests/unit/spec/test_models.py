@@ -150,8 +150,8 @@ def test_an_approver_is_a_name_or_a_public_key_line() -> None:
             "anywhere",
         ),
         ({"approvals": [{"before": "rke2", "approvers": ["a"], "announce": {}}]}, "goes one way"),
-        ({"stages": ["os_prep", "sharing"], "approvals": None}, "gives the stage no work"),
-        ({"approvals": [{"before": "sharing", "approvers": ["a"]}]}, "does not run"),
+        ({"stages": ["os_prep", "slurm"], "slurm": None, "approvals": None}, "gives the stage no work"),
+        ({"slurm": None, "approvals": [{"before": "slurm", "approvers": ["a"]}]}, "does not run"),
         ({"rke2": {"cni": ["multus"], "registration_address": "x"}}, "exactly one CNI besides multus"),
         ({"rke2": {"cni": ["canal", "cilium"], "registration_address": "x"}}, "exactly one CNI besides multus"),
         ({"accelerator": None, "fabric": {"kind": "none"}}, "the spec names no accelerator"),
@@ -182,6 +182,7 @@ def test_stages_without_work_are_absent() -> None:
         "base_services",
         "gpu_operator",
         "network_operator",
+        "sharing",
         "validation",
     )
 

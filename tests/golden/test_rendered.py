@@ -1,0 +1,32 @@
+"""Golden files of what is rendered: a change of the manifest must be meant. `BRINGUP_REGENERATE=1` rewrites them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from workflows import bringup, examples, factory, image, stack
+from workflows.plan.compiler import compile_plan
+from workflows.render.bundle import render
+from workflows.spec import load
+
+HERE = Path(__file__).parent / "render"
+CASES = [
+    ("h200-16", "bringup", bringup.build),
+    ("three-hosts", "bringup", bringup.build),
+    ("dra", "bringup", bringup.build),
+    ("h200-16", "factory", factory.build),
+    ("h200-16", "stack", stack.build),
+    ("h200-16", "image", image.build),
+]
+
+
+@pytest.mark.parametrize(("example", "kind", "build"), CASES, ids=[f"{example}-{kind}" for example, kind, _ in CASES])
+@pytest.mark.parametrize("file", ["workflowtemplate.yaml", "workflow.yaml", "rbac.yaml", "target-rbac.yaml"])
+def test_rendered_files_are_as_committed(example: str, kind: str, build: object, file: str) -> None:
+    made = render(compile_plan(load(examples.path(example))), build).files()[file]  # type: ignore[arg-type]
+    golden = HERE / f"{example}-{kind}" / file
+    if os.environ.get("BRINGUP_REGENERATE") and os.environ.get("CI") != "true":
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(made)
+    assert golden.read_text() == made, "if the change is meant: BRINGUP_REGENERATE=1 uv run pytest tests/golden"

@@ -1,0 +1,72 @@
+"""The server as a process of its own: readiness, permissions, a clean end."""
+
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.rehearsal.apiserver.cluster_client import of_kubeconfig, until
+from workflows.rehearsal.apiserver import serve_in_thread
+
+ROOT = Path(__file__).parents[4]
+COMMAND = [sys.executable, "-m", "workflows.rehearsal.apiserver"]
+
+
+@pytest.fixture
+def started() -> Iterator[list[subprocess.Popen[bytes]]]:
+    processes: list[subprocess.Popen[bytes]] = []
+    yield processes
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_kubeconfig_appears_when_it_listens(tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> None:
+    file = tmp_path / "kubeconfig"
+    process = subprocess.Popen([*COMMAND, "--kubeconfig-out", str(file), "--kubernetes-version", "v1.34.4+rke2r1"], cwd=ROOT)
+    started.append(process)
+    until(file.exists)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["kubeconfig"]
+    cluster = of_kubeconfig(file.read_text(), real=False)
+    assert cluster.get("/version").body["gitVersion"] == "v1.34.4+rke2r1"
+    events = cluster.watch("/api/v1/namespaces", seconds=60)
+    assert next(events)["type"] == "ADDED"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 0
+    cluster.close()
+
+
+def test_it_ends_with_its_parent(tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> None:
+    parent = subprocess.Popen(["sleep", "60"])
+    started.append(parent)
+    file = tmp_path / "kubeconfig"
+    process = subprocess.Popen([*COMMAND, "--kubeconfig-out", str(file), "--with-parent", str(parent.pid)], cwd=ROOT)
+    started.append(process)
+    until(file.exists)
+    assert process.poll() is None
+    parent.kill()
+    parent.wait()
+    assert process.wait(timeout=10) == 0
+
+
+def test_address_beyond_loopback_is_refused(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "--kubeconfig-out", str(tmp_path / "k"), "--host", "0.0.0.0"], cwd=ROOT, capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert b"invalid choice" in done.stderr
+
+
+def test_two_servers_in_threads_are_apart_and_stop() -> None:
+    with serve_in_thread() as one, serve_in_thread() as two:
+        assert one.token != two.token
+        assert of_kubeconfig(one.kubeconfig, real=False).get("/readyz").status == 200
+    one.stop()
+    with serve_in_thread(port=int(one.url.rpartition(":")[2])) as again:
+        assert again.url == one.url
+        assert of_kubeconfig(again.kubeconfig, real=False).get("/readyz").status == 200

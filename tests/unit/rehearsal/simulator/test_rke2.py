@@ -1,0 +1,186 @@
+"""RKE2 as the probes see it, healthy and under each fault of the stage; and the fault registry."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from steps.clients.kube import Kube
+from steps.contract.stages.rke2 import ControlExpectation, FunctionalExpectation, Node, NodesExpectation
+from steps.contract.verdict import Status, Verdict
+from steps.gates import rke2 as gates
+from steps.probes import rke2
+from steps.probes.reader import Scope
+from tests.unit.rehearsal.simulator.harness import Make, User, conditions
+from workflows.rehearsal.faults import registry
+from workflows.rehearsal.simulator.kinds import NAMESPACES, NODES, Obj
+
+VERSION = "v1.34.10+rke2r2"
+
+
+def up(make: Make, *faults: str, agents: int = 3, servers: int = 3) -> User:
+    user = make(agents=agents, servers=servers, faults=[(name, ()) for name in faults])
+    user.play("rke2_server", rke2_version=VERSION)
+    user.play("rke2_agent", rke2_version=VERSION)
+    user.simulator.advance(400)
+    return user
+
+
+def nodes(user: User) -> dict[str, Node]:
+    scope = Scope(nodes=tuple(host.name for host in user.world.fleet), now=user.world.now)
+    return {node.name: node for node in rke2.nodes(Kube.from_file(user.kubeconfig), scope).nodes}
+
+
+def judge(user: User) -> dict[str, Verdict]:
+    """The verdicts of the stage's three gates on the API."""
+    kube, now = Kube.from_file(user.kubeconfig), user.world.now
+    every = tuple(host.name for host in user.world.fleet)
+    servers = tuple(host.name for host in user.world.fleet if host.role == "server")
+    dns(user)
+    control = ControlExpectation(nodes=servers, workloads=("Deployment rke2-coredns-rke2-coredns", "DaemonSet rke2-canal"))
+    scope = Scope(nodes=every, now=now)
+    return {
+        "rke2/control": gates.control(rke2.control(kube, Scope(nodes=servers, now=now)), control),
+        "rke2/nodes": gates.nodes(rke2.nodes(kube, scope), NodesExpectation(nodes=every, version=VERSION)),
+        "rke2/functional": gates.functional(rke2.functional(kube, scope), FunctionalExpectation(nodes=every)),
+    }
+
+
+def dns(user: User) -> dict[str, Obj]:
+    """Reports of the check, run in its namespace, by node."""
+    anti = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"bringup/check": "dns"}}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [anti]}}
+    count = len(user.world.fleet)
+    spec = {"completions": count, "parallelism": count, "completionMode": "Indexed", "backoffLimitPerIndex": 0}
+    user.api.create(NAMESPACES, {"metadata": {"name": "bringup-check"}})
+    user.job("dns", check="dns", spec=spec, pod={"affinity": affinity}, namespace="bringup-check")
+    user.simulator.advance(60)
+    states = [pod["status"]["containerStatuses"][0]["state"] for pod in user.pods("bringup-check", labels="bringup/check=dns")]
+    reports = [json.loads(state["terminated"]["message"]) for state in states if "terminated" in state]
+    return {report["node"]: report for report in reports}
+
+
+def test_a_healthy_cluster_as_the_probe_reads_it(make: Make) -> None:
+    user = up(make)
+    found = nodes(user)
+    assert len(found) == 6
+    assert {(node.ready, node.version, node.taints) for node in found.values()} == {("True", VERSION, ())}
+    assert all(user.world.now - node.seen < 60 for node in found.values())
+    assert found["gpu000"].address == "10.1.0.4"
+    assert conditions(user.node("cp02"))["EtcdIsVoter"] == "True"
+    static = {pod["metadata"]["name"]: conditions(pod)["Ready"] for pod in user.pods("kube-system", labels="tier=control-plane")}
+    assert static["etcd-cp01"] == static["kube-apiserver-cp02"] == "True"
+    assert all(report["reached"] and report["resolved"] and not report["error"] for report in dns(user).values())
+
+
+def test_all_gates_pass_on_a_healthy_cluster(make: Make) -> None:
+    assert {gate: verdict.status for gate, verdict in judge(up(make)).items() if not verdict.is_pass} == {}
+
+
+CAUGHT = [fault for fault in registry.faults() if fault.stage == "rke2" and fault.name != "join_refused"]
+
+
+@pytest.mark.parametrize("fault", CAUGHT, ids=lambda fault: fault.name)
+def test_each_fault_is_caught_by_its_gate_and_by_no_earlier_one(make: Make, fault: registry.Fault) -> None:
+    verdicts = judge(up(make, fault.name))
+    assert verdicts[fault.gate].status in (Status.FAIL, Status.INCONCLUSIVE), verdicts[fault.gate].reason
+    order = list(verdicts)
+    for earlier in order[: order.index(fault.gate)]:
+        assert verdicts[earlier].is_pass, verdicts[earlier].reason
+
+
+def test_labels_taints_and_cni_come_from_the_plays_variables(make: Make) -> None:
+    user = make(agents=1, servers=1)
+    cni = ["multus", "cilium"]
+    user.play("rke2_server", rke2_cni=cni, rke2_node_taints={"cp": ["CriticalAddonsOnly=true:NoExecute"]})
+    user.play("rke2_agent", rke2_cni=cni, rke2_node_labels={"gp": ["site=lab"]}, rke2_host_labels={"gpu000": ["rack=7"]})
+    user.simulator.advance(400)
+    labels = user.node("gpu000")["metadata"]["labels"]
+    assert (labels["site"], labels["rack"]) == ("lab", "7")
+    assert nodes(user)["cp00"].taints == ("CriticalAddonsOnly=true:NoExecute",)
+    assert nodes(user)["gpu000"].ready == "True"
+
+
+def test_a_node_that_is_deleted_registers_again(make: Make) -> None:
+    user = up(make, agents=1, servers=1)
+    user.delete(NODES, "gpu000", "")
+    user.simulator.advance(100)
+    assert nodes(user)["gpu000"].ready == "True"
+
+
+def test_join_refused_fails_the_play_and_registers_nothing(make: Make) -> None:
+    user = make(agents=3, faults=[("join_refused", ())])
+    user.play("rke2_server")
+    events = user.play("rke2_agent")
+    failed = [event["event_data"] for event in events if event["event"] == "runner_on_failed"]
+    assert [data["host"] for data in failed] == ["gpu000", "gpu001"]
+    assert "token CA hash" in failed[0]["res"]["msg"]
+    user.simulator.advance(400)
+    assert set(nodes(user)) == {"cp00", "gpu002"}
+
+
+def test_etcd_member_missing(make: Make) -> None:
+    user = up(make, "etcd_member_missing")
+    assert nodes(user)["cp00"].ready == "True"
+    assert conditions(user.node("cp00"))["EtcdIsVoter"] == "False"
+    (pod,) = [found for found in user.pods("kube-system", labels="component=etcd") if found["spec"]["nodeName"] == "cp00"]
+    assert conditions(pod)["Ready"] == "False"
+
+
+def test_coredns_not_ready(make: Make) -> None:
+    user = up(make, "coredns_not_ready")
+    found = user.pods("kube-system", labels="k8s-app=kube-dns")
+    assert {(pod["status"]["phase"], conditions(pod)["Ready"]) for pod in found} == {("Running", "False")}
+
+
+def test_node_not_ready_and_its_end(make: Make) -> None:
+    user = up(make, "node_not_ready")
+    found = nodes(user)
+    assert [name for name, node in found.items() if node.ready != "True"] == ["gpu000", "gpu001"]
+    assert "cni plugin not initialized" in found["gpu000"].message
+    user.world.set_faults([])
+    user.simulator.advance(60)
+    assert {node.ready for node in nodes(user).values()} == {"True"}
+
+
+def test_kubelet_version_skew(make: Make) -> None:
+    user = up(make, "kubelet_version_skew")
+    assert [node.version for node in nodes(user).values()] == [VERSION] * 3 + ["v1.34.9+rke2r1"] * 2 + [VERSION]
+
+
+def test_dns_broken(make: Make) -> None:
+    assert {(report["resolved"], report["error"][:6]) for report in dns(up(make, "dns_broken")).values()} == {("", "lookup")}
+
+
+def test_overlay_broken(make: Make) -> None:
+    reports = dns(up(make, "overlay_broken"))
+    assert [name for name, report in sorted(reports.items()) if not report["reached"]] == ["cp02", "gpu000", "gpu001"]
+
+
+def test_a_fault_that_comes_later_turns_a_ready_node(make: Make) -> None:
+    user = up(make, agents=2, servers=1)
+    user.world.set_faults([("node_not_ready", ("gpu001",))])
+    user.simulator.advance(30)
+    assert [name for name, node in nodes(user).items() if node.ready != "True"] == ["gpu001"]
+    assert nodes(user)["gpu001"].taints == ("node.kubernetes.io/not-ready:NoSchedule",)
+
+
+def test_every_fault_names_its_stage_and_a_gate_of_it() -> None:
+    names = [fault.name for fault in registry.faults()]
+    assert len(names) == len(set(names))
+    for fault in registry.faults():
+        assert fault.stage in registry.STAGES
+        assert fault.gate.startswith(f"{fault.stage}/")
+        assert fault.summary.endswith(".")
+        assert fault.caught_by.endswith(".")
+
+
+def test_an_unknown_fault_gets_a_proposal() -> None:
+    with pytest.raises(registry.UnknownFault, match="did you mean node_not_ready"):
+        registry.find("node_not_redy")
+
+
+def test_a_fault_without_a_victim_in_the_fleet_is_refused(make: Make) -> None:
+    with pytest.raises(registry.UnknownFault, match="needs agents:2"):
+        make(agents=0, faults=[("node_not_ready", ())])

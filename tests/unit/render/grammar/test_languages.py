@@ -1,0 +1,175 @@
+"""The three small languages and Go's way with text, as tables; what the controller does is from the conformance corpus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from workflows.render.grammar import depends, expr
+from workflows.render.grammar.expr_eval import ExprError, evaluate
+from workflows.render.grammar.gotext import display, fnv1a, json_text, number_text, seconds
+from workflows.render.grammar.tags import balanced, is_pure
+from workflows.render.grammar.when import WhenError, should_execute
+
+TRUE = [
+    "", "true", "10 == 10", "10 == 10.0", "10 > 9", "abc == abc", "'abc' == abc", "'a b' == \"a b\"", "'abc' in ('abc', 'def')",
+    "'abc' =~ '^a.c$'", "'abc' !~ '^b'", "true && (false || 10 >= 10)", "!false", "!(1 == 2)", "1 + 2 * 3 == 7", "2 ** 3 == 8",
+    "7 % 4 == 3", "-1 < 0", "0x10 == 16", "a + b == ab", "'node-1' == 'node-1'", "1 == 1 == true", "'9' > '10'", "'' == ''",
+]  # fmt: skip
+FALSE = ["false", "10 == '10'", "'10' > '9'", "abc != abc", "x == y", "!('abc' == 'abc')", "1 == 1 && 1 == 2", "true == 'true'"]
+ERRORS = [
+    ("1 + 1", "Expected boolean evaluation for '1 + 1'. Got 2"),
+    ("node-1 == node-1", "Value 'node' cannot be used with the modifier '-', it is not a number"),
+    ("a b == nope", "Cannot transition token types from VARIABLE [a] to VARIABLE [b]"),
+    ("a ==", "Unexpected end of expression"),
+    ("(a == b", "Unbalanced parenthesis"),
+    ("a == 'x", "Unclosed string literal"),
+    ("v1.2 == v1.2", "unexported field"),
+    ("a <> b", "Invalid token: '<>'"),
+    ("1.2.3 == 1", "Unable to parse numeric value"),
+    ("'a' > 1", "cannot be used with the comparator '>'"),
+    ("'a' in ('a')", "cannot be used with the comparator 'in'"),
+    ("a && b", "cannot be used with the logical operator '&&'"),
+    ("1 / 0 == 1", "no finite result"),
+    ("'x' =~ '(?=x)'", "outside of the executed subset"),
+    ("'2026-11-21' == '2026-11-21'", "reads as a date"),
+    ("$x == 1", "Invalid token"),
+]
+
+
+@pytest.mark.parametrize("text", TRUE)
+def test_when_holds(text: str) -> None:
+    assert should_execute(text)
+
+
+@pytest.mark.parametrize("text", FALSE)
+def test_when_does_not_hold(text: str) -> None:
+    assert not should_execute(text)
+
+
+@pytest.mark.parametrize(("text", "sentence"), ERRORS)
+def test_when_is_an_error(text: str, sentence: str) -> None:
+    with pytest.raises(WhenError) as caught:
+        should_execute(text)
+    assert sentence in str(caught.value)
+
+
+RESULTS = {"a": frozenset({"Succeeded"}), "b": frozenset({"Failed"}), "s": frozenset({"Skipped"}), "o": frozenset({"Omitted"})}
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("a", True), ("b", False), ("s", True), ("o", False), ("!b.Succeeded", True),
+        ("a.Succeeded || a.Succeeded && b.Succeeded", True), ("(a.Succeeded || a.Succeeded) && b.Succeeded", False),
+        ("!a.Failed && (b.Succeeded || b.Failed)", True), ("!!a", True),
+    ],
+)  # fmt: skip
+def test_depends(text: str, holds: bool) -> None:
+    assert depends.read(text).holds(RESULTS) is holds
+
+
+@pytest.mark.parametrize("text", ["", "a &&", "a b", "(a", "a)", "a.Done", "a & b", "a.Succeeded.", "&& a", "!"])
+def test_depends_does_not_parse(text: str) -> None:
+    with pytest.raises(depends.DependsError):
+        depends.read(text)
+
+
+SCOPE = {"workflow.parameters.n": "41", "workflow.parameters.dash-name": "dashed", "tasks.a.status": "Skipped", "tasks.a.v": None,
+         "obj": '{"a":{"b":"deep"},"l":[3,1,2]}', "lastRetry.exitCode": "75"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("asInt(workflow.parameters.n) + 1", 42),
+        ("asInt(workflow.parameters.n) / 2", 20.5),
+        ("asInt(workflow.parameters.n) > 40 ? 'big' : 'small'", "big"),
+        ("workflow.parameters['dash-name']", "dashed"),
+        ("toJson(map(fromJSON(obj).l, {# * 2}))", "[6,2,4]"),
+        ("len(filter(fromJSON(obj).l, {# > 1}))", 2),
+        ("jsonpath(obj, '$.a.b')", "deep"),
+        ("jsonpath(obj, '$.l[1]')", 1.0),
+        ("sprig.trim('  pad  ') + sprig.upper('x') + sprig.repeat(3, 'ab')", "padXababab"),
+        ("string(1.0) + string(10000000)", "110000000"),
+        ("tasks.a.status == 'Skipped' ? 'none' : tasks.a.v", "none"),
+        ("tasks.a.v ?? 'z'", "z"),
+        ("tasks.nosuch ?? 'z'", "z"),
+        ("tasks.a.v == nil", True),
+        ("asInt(lastRetry.exitCode) in [75, 76]", True),
+        ("not (1 == 2) and true or false", True),
+        ("!false && 1 < 2.5", True),
+        ("7 % 4 + 2 ** 3", 11.0),
+        ("-asFloat('1.5')", -1.5),
+        ("'abc' contains 'b' && 'abc' startsWith 'a' && 'abc' endsWith 'c'", True),
+        ("fromJSON(obj).l[-1] == 2", True),
+        ("fromJSON(obj).x == '2'", False),
+    ],
+)
+def test_expressions(text: str, value: Any) -> None:
+    found = evaluate(expr.read(text), SCOPE)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["asInt('abc')", "1 + 'a'", "'1' == 1", "nosuch.thing", "1 ? 2 : 3", "'a' && true", "1 / 0", "jsonpath(obj, '$.zz')",
+     "fromJSON('{')", "len(1)", "map('x', {#})", "filter([1], {#})", "-'a'", "!1", "5 % 2.5", "sprig.repeat('a', 'b')"],
+)  # fmt: skip
+def test_expressions_without_a_value(text: str) -> None:
+    with pytest.raises(ExprError):
+        evaluate(expr.read(text), SCOPE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "1 +", "a b", "now()", "a.b(1)", "map([1], 2)", "len(1, 2)", "'\\x41'", "a ?? b || c", "{a: 1}", "a | upper()", "(1", "[1",
+     "let x = 1; x", "1..3", "a ? b"],
+)  # fmt: skip
+def test_expressions_outside_of_the_subset(text: str) -> None:
+    with pytest.raises(expr.ExprSyntaxError):
+        expr.read(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.0, "1"),
+        (20.5, "20.5"),
+        (1e20, "100000000000000000000"),
+        (1e21, "1e+21"),
+        (1.5e-7, "1.5e-07"),
+        (-0.25, "-0.25"),
+        (0.0, "0"),
+    ],
+)
+def test_numbers(value: float, text: str) -> None:
+    assert number_text(value) == text
+
+
+def test_json_and_display() -> None:
+    assert json_text([1.5e-7, 1e21]) == "[1.5e-7,1e+21]"
+    assert json_text({"b": "<a>&", "a": [1, True, None, 2.0]}) == '{"a":[1,true,null,2],"b":"\\u003ca\\u003e\\u0026"}'
+    assert display([1.0, "a", True, None, {"k": "v"}]) == "[1 a true <nil> map[k:v]]"
+    assert fnv1a("a") == 0xE40C292C
+
+
+@pytest.mark.parametrize(("text", "value"), [("600", 600), ("1h30m", 5400), ("1.5s", 1.5), ("250ms", 0.25), (".5m", 30)])
+def test_durations(text: str, value: float) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5 m", "-5s", "1d", "5m3", "1.2.3s"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration"):
+        seconds(text)
+
+
+def test_tags() -> None:
+    assert is_pure("{{ a.b }}") == "a.b"
+    assert is_pure("{{a}}{{b}}") is None
+    assert is_pure("{{=a}}") is None
+    assert balanced('{{ foo }} {{.Names}} {{}} {{ "x" }} {# }}')
+    assert not balanced("{{a {{b}}")

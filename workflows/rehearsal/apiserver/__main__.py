@@ -1,0 +1,71 @@
+"""The emulated server as a process of its own: `python -m workflows.rehearsal.apiserver --kubeconfig-out FILE`."""
+
+import argparse
+import asyncio
+import gc
+import os
+import signal
+import sys
+from pathlib import Path
+
+from workflows.rehearsal.apiserver import kubeconfig
+from workflows.rehearsal.apiserver.server import LOOPBACK, Server
+
+_PARENT_POLL_S = 0.5
+_LOOPBACKS = (LOOPBACK, "localhost", "::1")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+async def _parent_gone(pid: int) -> None:
+    """Returns when the process is gone. Where it is our parent that also shows while it is a zombie."""
+    ours = os.getppid() == pid
+    while os.getppid() == pid if ours else _alive(pid):
+        await asyncio.sleep(_PARENT_POLL_S)
+
+
+async def run(arguments: argparse.Namespace) -> None:
+    """Serves until a signal comes or the parent is gone."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    server = Server(arguments.kubernetes_version)
+    try:
+        address = await server.start(arguments.host, arguments.port)
+    except OSError as error:
+        raise SystemExit(f"cannot listen on {arguments.host}:{arguments.port}: {error.strerror}") from error
+    kubeconfig.write(arguments.kubeconfig_out, address.kubeconfig)
+    parent = asyncio.create_task(_parent_gone(arguments.with_parent)) if arguments.with_parent else None
+    if parent:
+        parent.add_done_callback(lambda _: stop.set())
+    await stop.wait()
+    if parent:
+        parent.cancel()
+    await server.stop()
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m workflows.rehearsal.apiserver", description="Emulated Kubernetes API server.")
+    parser.add_argument("--kubeconfig-out", type=Path, required=True, help="written (0600) once the server listens")
+    parser.add_argument("--host", default=LOOPBACK, choices=_LOOPBACKS, help="plain HTTP, hence loopback only")
+    parser.add_argument("--port", type=int, default=0, help="0: any free port")
+    parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="exit when this process is gone")
+    parser.add_argument("--kubernetes-version", default="", help="gitVersion to report, for instance v1.34.4+rke2r1")
+    arguments = parser.parse_args()
+    gc.freeze()  # what is imported by now never becomes garbage
+    asyncio.run(run(arguments))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Named disturbances of the simulated cluster, as data; the simulator's roles give them effect."""

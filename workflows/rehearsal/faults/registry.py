@@ -1,0 +1,69 @@
+"""Faults by name: what each disturbs, and which gate must catch it."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import importlib.util
+
+from msgspec import Struct
+
+STAGES = ("os_prep", "rke2", "base_services", "gpu_operator", "network_operator", "sharing", "gang", "slurm", "validation")
+"""Stages in running order; the faults of each are the tuple `FAULTS` of the module of that name in this folder."""
+
+
+class Fault(Struct, frozen=True, kw_only=True):
+    """One named disturbance.
+
+    `gate` is the id of the gate that must not pass because of it; `summary` says what it does, `caught_by` in one sentence what the
+    gate sees. `node` selects the default victims (`Fleet.pick`: `gpus:2`, `servers:1`, …; empty: the whole cluster). `false_green`
+    names the fact of gpu_stack §0 that a naive gate would trip over, else empty.
+    """
+
+    name: str
+    stage: str
+    gate: str
+    summary: str
+    caught_by: str
+    node: str = ""
+    false_green: str = ""
+
+
+class UnknownFault(KeyError):
+    """No fault has this name; the message proposes the nearest ones."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@functools.cache
+def faults() -> tuple[Fault, ...]:
+    """All faults, in the order of their stages."""
+    found: list[Fault] = []
+    for stage in STAGES:
+        name = f"{__package__}.{stage}"
+        if importlib.util.find_spec(name) is not None:
+            found.extend(importlib.import_module(name).FAULTS)
+    return tuple(found)
+
+
+def find(name: str) -> Fault:
+    """The fault of a name. Raises UnknownFault with a proposal."""
+    by_name = {fault.name: fault for fault in faults()}
+    if name in by_name:
+        return by_name[name]
+    near = difflib.get_close_matches(name, by_name, n=3)
+    proposal = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(by_name)}"
+    raise UnknownFault(f"no fault {name!r}: {proposal}")
+
+
+class Active(Struct, frozen=True):
+    """A fault in force. `nodes` are its victims; empty means the whole cluster."""
+
+    fault: Fault
+    nodes: tuple[str, ...] = ()
+
+    def hits(self, node: str) -> bool:
+        """Whether a node suffers from it; an empty name asks for the cluster as a whole."""
+        return not node or not self.nodes or node in self.nodes

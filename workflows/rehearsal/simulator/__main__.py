@@ -1,0 +1,84 @@
+"""`python -m workflows.rehearsal.simulator`: one simulator process beside one API server."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from steps.contract.exit import ExitCode
+from workflows.rehearsal.faults import registry
+from workflows.rehearsal.simulator.build import build
+from workflows.rehearsal.simulator.engine import Simulator
+from workflows.rehearsal.simulator.server import Control, ControlServer
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until ended by SIGTERM or by the end of the parent. A wrong fault or role ends with 64 and one line."""
+    options = _parser().parse_args(arguments)
+    try:
+        simulator = _build(options)
+    except (registry.UnknownFault, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return ExitCode.USAGE
+    control = Control(simulator, speed=options.real_time)
+    token = secrets.token_urlsafe(32)
+    server = ControlServer(control, token, options.port)
+    _write_private(options.control_out, msgspec.json.encode({"url": server.url, "token": token}))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    server.serve(control, real_time=bool(options.real_time), parent=options.with_parent)
+    return 0
+
+
+def _build(options: argparse.Namespace) -> Simulator:
+    return build(
+        options.kubeconfig,
+        options.hosts,
+        seed=options.seed,
+        delay_scale=options.delay_scale,
+        jitter=options.jitter,
+        faults=[_fault(text) for text in options.fault],
+        roles_off=frozenset(filter(None, options.roles_off.split(","))),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m workflows.rehearsal.simulator", description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="the API server to play against")
+    parser.add_argument("--hosts", type=Path, required=True, help="fleet file: the machines to play")
+    parser.add_argument("--control-out", type=Path, required=True, help="gets url and token of the control API (mode 0600)")
+    parser.add_argument("--port", type=int, default=0, help="port of the control API; 0 takes a free one")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--delay-scale", type=float, default=1.0, help="factor on all delays; 0 for none")
+    parser.add_argument("--jitter", type=float, default=1.0, help="share of each delay's range that is used; 0 for its middle")
+    parser.add_argument("--fault", action="append", default=[], metavar="NAME[:NODE[,NODE…]]")
+    parser.add_argument("--roles-off", default="", metavar="ROLE,…", help="roles that a real controller plays")
+    parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
+    parser.add_argument(
+        "--real-time", type=float, default=0.0, metavar="SPEED", help="virtual time follows the wall's, so many times faster"
+    )
+    return parser
+
+
+def _fault(text: str) -> tuple[str, tuple[str, ...]]:
+    name, _, nodes = text.partition(":")
+    return name, tuple(filter(None, nodes.split(",")))
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    """Write whole or not at all: whoever waits for the file must never read half of it."""
+    partial = path.with_name(path.name + ".partial")
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    os.replace(partial, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

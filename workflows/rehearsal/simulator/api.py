@@ -1,0 +1,217 @@
+"""The thin API client of the simulator: JSON objects in and out, any Kubernetes API server on the other side."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+import urllib3
+from msgspec import Struct
+
+from steps.clients import kubeconfig
+from workflows.rehearsal.simulator.kinds import Kind, Obj, Ref
+
+AGENT = "bringup-simulator"
+"""User agent and field manager: the simulator's writes must not look like a step's."""
+
+PAGE = 500
+_DECODE = msgspec.json.Decoder(dict[str, Any])
+_AGAIN = urllib3.Retry(total=5, backoff_factor=0.05, status_forcelist={429, 503, 504}, allowed_methods=None, raise_on_status=False)
+"""The simulator must live through an API server that is told to be overloaded; a repeated create ends as AlreadyExists."""
+
+
+class ApiError(Exception):
+    """The API server refused a request. `status` is the HTTP status, `reason` Kubernetes' word for it."""
+
+    def __init__(self, message: str, status: int, reason: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class Meta(Struct, frozen=True, rename="camel"):
+    """What the cache needs to know of an object before it decodes the rest."""
+
+    name: str
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class Head(Struct, frozen=True):
+    """An object of which only the metadata is read."""
+
+    metadata: Meta
+
+
+class _ListMeta(Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(Struct, frozen=True):
+    metadata: _ListMeta
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+class _Status(Struct, frozen=True):
+    message: str = ""
+    reason: str = ""
+
+
+_PAGES = msgspec.json.Decoder(_Page)
+
+
+class Api:
+    """One API server, by keep-alive connections; safe for several threads."""
+
+    def __init__(self, access: kubeconfig.Access, connections: int = 4) -> None:
+        headers = {"Accept": "application/json", "User-Agent": AGENT}
+        if access.token:
+            headers["Authorization"] = f"Bearer {access.token}"
+        context = _context(access) if access.server.startswith("https:") else None
+        pool = urllib3.PoolManager(
+            1, headers=headers, maxsize=connections, block=True, retries=_AGAIN, ssl_context=context, timeout=60
+        )
+        self._pool = pool
+        self._server = access.server
+        self._headers = headers
+
+    @classmethod
+    def from_kubeconfig(cls, path: Path, connections: int = 4) -> Api:
+        """The server that a kubeconfig names."""
+        return cls(kubeconfig.load(path), connections)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.clear()
+
+    def send(
+        self, method: str, path: str, body: Any = None, *, query: dict[str, str] | None = None, content: str = "application/json"
+    ) -> bytes:
+        """The body of a successful answer. Raises ApiError for a refusal."""
+        url = self._server + path + (f"?{urlencode(query)}" if query else "")
+        data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        headers = self._headers if data is None else self._headers | {"Content-Type": content}
+        answer = self._pool.request(method, url, body=data, headers=headers)
+        if answer.status < 300:
+            return answer.data
+        raise _error(f"{method} {path}", answer.status, answer.data)
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> Obj | None:
+        """One object; None when it does not exist."""
+        try:
+            return _DECODE.decode(self.send("GET", kind.path(namespace, name)))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def list(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> tuple[msgspec.Raw, ...] | None:
+        """All objects of a collection, still encoded; None when the API does not serve it."""
+        query = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {}) | ({"fieldSelector": fields} if fields else {})
+        found: list[msgspec.Raw] = []
+        while True:
+            try:
+                page = _PAGES.decode(self.send("GET", kind.path(namespace), query=query))
+            except ApiError as error:
+                if error.status == 410 and "continue" in query:  # the pages' snapshot expired: start again
+                    found.clear()
+                    del query["continue"]
+                    continue
+                if error.status == 404:
+                    return None
+                raise
+            found.extend(page.items or ())
+            if not page.metadata.continue_:
+                return tuple(found)
+            query["continue"] = page.metadata.continue_
+
+    def revision(self) -> str:
+        """The server's newest resourceVersion, by the smallest possible LIST."""
+        return _PAGES.decode(self.send("GET", "/api/v1/namespaces", query={"limit": "1"})).metadata.resource_version
+
+    def create(self, kind: Kind, obj: Obj) -> Obj:
+        """Create; ApiError 409 AlreadyExists when the name is taken."""
+        body = {"apiVersion": kind.api_version, "kind": kind.kind} | obj
+        return _DECODE.decode(self.send("POST", kind.path(obj["metadata"].get("namespace", "")), body))
+
+    def merge(self, kind: Kind, at: Ref, patch: Obj, sub: str = "") -> Obj:
+        """JSON merge patch of an object or of its sub-resource (`status`)."""
+        data = self.send("PATCH", kind.path(at.namespace, at.name, sub), patch, content="application/merge-patch+json")
+        return _DECODE.decode(data)
+
+    def replace(self, kind: Kind, obj: Obj, sub: str = "") -> Obj:
+        """PUT of a whole object or of its sub-resource (`finalize`)."""
+        meta = obj["metadata"]
+        body = {"apiVersion": kind.api_version, "kind": kind.kind} | obj
+        return _DECODE.decode(self.send("PUT", kind.path(meta.get("namespace", ""), meta["name"], sub), body))
+
+    def apply(self, kind: Kind, obj: Obj) -> Obj:
+        """Server-side apply as the simulator, taking fields over from others."""
+        meta = obj["metadata"]
+        body = {"apiVersion": kind.api_version, "kind": kind.kind} | obj
+        path = kind.path(meta.get("namespace", ""), meta["name"])
+        query = {"fieldManager": AGENT, "force": "true"}
+        return _DECODE.decode(self.send("PATCH", path, body, query=query, content="application/apply-patch+yaml"))
+
+    def bind(self, pod: Ref, node: str) -> None:
+        """Bind a pod to a node, as schedulers do."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name, "namespace": pod.namespace}, "target": target}
+        self.send("POST", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding", body)
+
+    def delete(self, kind: Kind, at: Ref) -> bool:
+        """Delete at once, without grace; False when it was not there. What it owns is left to the garbage role."""
+        body = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+        try:
+            self.send("DELETE", kind.path(at.namespace, at.name), body)
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    def write_log(self, pod: Ref, container: str, text: str) -> bool:
+        """Give a container's log to the emulated server. False where there is no such end point, as on a real server.
+
+        A real API server fetches logs from the kubelet of the pod's node; the simulator serves no kubelet port, so logs of
+        simulated pods are empty there and checks must be judged by their termination messages.
+        """
+        try:
+            self.send("POST", f"/emulation/logs/{pod.namespace}/{pod.name}/{container}", text.encode(), content="text/plain")
+        except ApiError as error:
+            if error.status in (403, 404, 405):
+                return False
+            raise
+        return True
+
+
+def decode(raw: msgspec.Raw | bytes) -> Obj:
+    """An encoded object as plain data."""
+    return _DECODE.decode(raw)
+
+
+def _context(access: kubeconfig.Access) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=access.ca or None)
+    if access.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if access.certificate:
+        file = kubeconfig.client_certificate_file(access)
+        try:
+            context.load_cert_chain(file)
+        finally:
+            os.unlink(file)
+    return context
+
+
+def _error(what: str, status: int, data: bytes) -> ApiError:
+    try:
+        said = msgspec.json.decode(data, type=_Status)
+    except msgspec.MsgspecError:
+        said = _Status(message=data[:200].decode(errors="replace"))
+    return ApiError(f"{what}: {status} {said.reason}: {said.message}", status, said.reason)

@@ -1,0 +1,252 @@
+"""Base services: cert-manager, local-path-provisioner, the Prometheus Operator's CRDs, the check of storage and certificates."""
+
+from __future__ import annotations
+
+import functools
+
+from workflows.rehearsal.simulator import pods as podlib
+from workflows.rehearsal.simulator.charts import ChartError, Release, chart
+from workflows.rehearsal.simulator.kinds import (
+    CLAIMS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    STORAGE_CLASSES,
+    VOLUMES,
+    Kind,
+    Obj,
+    Ref,
+    custom,
+    ref,
+)
+from workflows.rehearsal.simulator.operands import runs
+from workflows.rehearsal.simulator.programs import Behaviour, Exit, Run, Stuck, check, pods
+from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.world import World
+
+ADMISSION = "admissionregistration.k8s.io"
+VALIDATING = Kind(ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False)
+MUTATING = Kind(ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False)
+SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+ISSUERS = custom("cert-manager.io", "Issuer")
+CERTIFICATES = custom("cert-manager.io", "Certificate")
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+PROVISIONER = "cluster.local/local-path-provisioner"
+CERT_MANAGER, WEBHOOK = "cert-manager", "cert-manager-webhook"
+FOREIGN_CLASS = "vendor-default"
+CA_BUNDLE = "c2ltdWxhdGVkIENB"
+
+
+# ---- charts ------------------------------------------------------------------------------------------------------------------
+
+
+@chart("prometheus-operator-crds")
+def prometheus_crds(_world: World, release: Release) -> None:
+    """CRDs only."""
+    release.crds("monitoring.coreos.com")
+
+
+@chart("cert-manager")
+def cert_manager(world: World, release: Release) -> None:
+    """Three Deployments, and webhooks that wait for their CA. They match no kind: nobody answers for them on a real API server."""
+    if world.fault("chart_repo_unreachable"):
+        raise ChartError(
+            'Error: looks like "https://charts.jetstack.io" is not a valid chart repository or cannot be reached: '
+            "dial tcp: lookup charts.jetstack.io: no such host"
+        )
+    if release.value("crds.enabled", False):
+        release.crds("cert-manager.io")
+    for name in (CERT_MANAGER, "cert-manager-cainjector", WEBHOOK):
+        release.deployment(name, {"app.kubernetes.io/name": name})
+    ports = [{"name": "https", "port": 443, "targetPort": 10250}]
+    release.put(SERVICES, {"metadata": {"name": WEBHOOK}, "spec": {"selector": {"app": WEBHOOK}, "ports": ports}})
+    for kind in (VALIDATING, MUTATING):
+        config = {"service": {"name": WEBHOOK, "namespace": release.namespace, "path": "/validate"}}
+        hook = {"name": "webhook.cert-manager.io", "admissionReviewVersions": ["v1"], "sideEffects": "None"}
+        made = world.read(kind, WEBHOOK)
+        if made is None:
+            body = {"metadata": {"name": WEBHOOK}, "webhooks": [hook | {"failurePolicy": "Ignore", "clientConfig": config}]}
+            release.put(kind, body)
+
+
+@chart("local-path-provisioner")
+def local_path(_world: World, release: Release) -> None:
+    """The provisioner and its storage class."""
+    release.deployment("local-path-provisioner")
+    if release.value("storageClass.create", True):
+        default = "true" if release.value("storageClass.defaultClass", False) else "false"
+        body = {
+            "metadata": {"name": release.value("storageClass.name", "local-path"), "annotations": {DEFAULT_CLASS: default}},
+            "provisioner": PROVISIONER,
+            "reclaimPolicy": release.value("storageClass.reclaimPolicy", "Delete"),
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }
+        release.put(STORAGE_CLASSES, body)
+
+
+@pods("app", WEBHOOK)
+def webhook(world: World, _pod: Obj, _node: str) -> Behaviour:
+    """The webhook's pod."""
+    if world.fault("cert_manager_webhook_crash"):
+        return Stuck(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=cert-manager-webhook")
+    return Run()
+
+
+# ---- roles -------------------------------------------------------------------------------------------------------------------
+
+
+class CertManager:
+    """Plays cainjector (CA bundles), the endpoint controller for its webhook, and the issuing controller."""
+
+    name = "cert_manager"
+    kinds = (VALIDATING, MUTATING, SLICES, ISSUERS, CERTIFICATES, SECRETS, PODS)
+
+    def reconcile(self, world: World, changed: Changed) -> None:
+        """Follow the webhook's pods, fill in CA bundles, issue certificates."""
+        if world.find(VALIDATING, WEBHOOK) is None:
+            return
+        if changed.everything or any(at.namespace == CERT_MANAGER for at in changed.refs(PODS)) or changed.refs(SLICES):
+            _endpoints(world)
+        if runs(world, CERT_MANAGER, "cert-manager-cainjector") and not world.fault("webhook_ca_missing"):
+            world.later("base_services/cainjector", 2, 10, functools.partial(_inject, world))
+        if not runs(world, CERT_MANAGER, CERT_MANAGER):
+            return
+        for issuer in world.objects(ISSUERS):
+            conditions = world.condition(issuer, "Ready", "True", "IsReady")
+            world.patch(ISSUERS, issuer, {"status": {"conditions": conditions}}, status=True)
+        for certificate in world.objects(CERTIFICATES):
+            _certificate(world, certificate)
+
+
+def _endpoints(world: World) -> None:
+    """The EndpointSlice of the webhook's service, as the endpoint controller would write it."""
+    mine = sorted(world.select(PODS, CERT_MANAGER, {"app": WEBHOOK}), key=lambda pod: str(pod["metadata"]["name"]))
+    endpoints = [
+        {
+            "addresses": [f"10.42.250.{number + 1}"],
+            "conditions": {"ready": podlib.ready(pod)},
+            "targetRef": {"kind": "Pod", "name": pod["metadata"]["name"]},
+        }
+        for number, pod in enumerate(mine)
+    ]
+    labels = {"kubernetes.io/service-name": WEBHOOK, "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
+    meta = {"name": f"{WEBHOOK}-simulated", "namespace": CERT_MANAGER, "labels": labels}
+    ports = [{"name": "https", "port": 10250, "protocol": "TCP"}]
+    world.ensure(SLICES, {"metadata": meta, "addressType": "IPv4", "endpoints": endpoints, "ports": ports})
+
+
+def _inject(world: World) -> None:
+    for kind in (VALIDATING, MUTATING):
+        found = world.find(kind, WEBHOOK)
+        if found is None or world.fault("webhook_ca_missing"):
+            continue
+        hooks = [hook | {"clientConfig": hook["clientConfig"] | {"caBundle": CA_BUNDLE}} for hook in found["webhooks"]]
+        world.patch(kind, found, {"webhooks": hooks})
+
+
+def _certificate(world: World, certificate: Obj) -> None:
+    at = ref(certificate)
+    if any(entry["type"] == "Ready" and entry["status"] == "True" for entry in certificate.get("status", {}).get("conditions", ())):
+        return
+    message = "Issuing certificate as Secret does not exist"
+    conditions = world.condition(certificate, "Ready", "False", "DoesNotExist", message)
+    world.patch(CERTIFICATES, certificate, {"status": {"conditions": conditions}}, status=True)
+    if not world.fault("certificate_not_issued"):
+        uid = certificate["metadata"]["uid"]
+        world.later(f"base_services/certificate/{at.namespace}/{at.name}/{uid}", 2, 8, functools.partial(_issue, world, at))
+
+
+def _issue(world: World, at: Ref) -> None:
+    certificate = world.find(CERTIFICATES, at.name, at.namespace)
+    if certificate is None or world.fault("certificate_not_issued"):
+        return
+    data = {"tls.crt": "c2ltdWxhdGVk", "tls.key": "c2ltdWxhdGVk", "ca.crt": "c2ltdWxhdGVk"}
+    meta = {"name": certificate["spec"]["secretName"], "namespace": at.namespace}
+    world.create(SECRETS, {"metadata": meta, "type": "kubernetes.io/tls", "data": data})
+    conditions = world.condition(certificate, "Ready", "True", "Ready", "Certificate is up to date and has not expired")
+    world.patch(CERTIFICATES, certificate, {"status": {"conditions": conditions}}, status=True)
+
+
+class LocalPath:
+    """Plays the provisioner and the volume binder: a claim binds once a pod that uses it has a node."""
+
+    name = "local_path"
+    kinds = (CLAIMS, VOLUMES, STORAGE_CLASSES, PODS)
+
+    def reconcile(self, world: World, changed: Changed) -> None:
+        """Bind what waits; keep the foreign class of the fault."""
+        if changed.everything:
+            _foreign_class(world)
+        if not runs(world, "local-path-storage", "local-path-provisioner") or not world.objects(CLAIMS):
+            return
+        users = _users(world)
+        for claim in world.objects(CLAIMS):
+            at = ref(claim)
+            if claim.get("status", {}).get("phase") == "Bound" or at not in users or not _mine(world, claim):
+                continue
+            key = f"base_services/claim/{at.namespace}/{at.name}/{claim['metadata']['uid']}"
+            world.later(key, 1, 4, functools.partial(_bind, world, at, users[at]))
+
+
+def _foreign_class(world: World) -> None:
+    if world.fault("two_default_storage_classes"):
+        meta = {"name": FOREIGN_CLASS, "annotations": {DEFAULT_CLASS: "true"}}
+        world.ensure(STORAGE_CLASSES, {"metadata": meta, "provisioner": "csi.vendor.example"})
+    elif world.find(STORAGE_CLASSES, FOREIGN_CLASS) is not None:
+        world.delete(STORAGE_CLASSES, Ref("", FOREIGN_CLASS))
+
+
+def _users(world: World) -> dict[Ref, str]:
+    """Node of the first placed pod of each claim."""
+    found: dict[Ref, str] = {}
+    for pod in world.objects(PODS):
+        for volume in pod["spec"].get("volumes") or ():
+            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            if name and podlib.node(pod):
+                found.setdefault(Ref(pod["metadata"]["namespace"], name), podlib.node(pod))
+    return found
+
+
+def _mine(world: World, claim: Obj) -> bool:
+    storage = world.find(STORAGE_CLASSES, claim["spec"].get("storageClassName", ""))
+    return storage is not None and storage["provisioner"] == PROVISIONER
+
+
+def _bind(world: World, at: Ref, node: str) -> None:
+    claim = world.find(CLAIMS, at.name, at.namespace)
+    if claim is None:
+        return
+    name, spec = f"pvc-{claim['metadata']['uid']}", claim["spec"]
+    volume = {
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": spec["resources"]["requests"],
+            "accessModes": spec["accessModes"],
+            "storageClassName": spec["storageClassName"],
+            "persistentVolumeReclaimPolicy": "Delete",
+            "claimRef": {"kind": "PersistentVolumeClaim", "namespace": at.namespace, "name": at.name},
+            "hostPath": {"path": f"/var/lib/bringup/volumes/{name}"},
+            "nodeAffinity": {
+                "required": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
+                    ]
+                }
+            },
+        },
+    }
+    world.create(VOLUMES, volume)
+    world.patch(CLAIMS, at, {"spec": {"volumeName": name}})
+    status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["resources"]["requests"]}
+    world.patch(CLAIMS, at, {"status": status}, status=True)
+
+
+@check("pvc")
+def pvc(world: World, pod: Obj, node: str) -> Behaviour:
+    """Writes the pod's uid in one container and reads it in the next; 8 s are enough for the volume to be bound."""
+    uid = pod["metadata"].get("uid", "")
+    read = "" if world.fault("storage_loses_writes") else uid
+    return Exit(message={"node": node, "wrote": uid, "read": read}, seconds=8)
+
+
+ROLES = (CertManager, LocalPath)

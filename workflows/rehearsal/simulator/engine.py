@@ -1,0 +1,132 @@
+"""The heart of the simulator: roles react until the cluster is at rest, then virtual time moves to the next event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from workflows.rehearsal.simulator.kinds import Kind, Ref
+from workflows.rehearsal.simulator.role import Changed, Role
+from workflows.rehearsal.simulator.world import World
+
+REST_BEFORE_JUMP = 120.0
+"""Virtual seconds of rest before time may jump: gates that want several spaced looks at a healthy cluster get them."""
+
+MAX_PASSES = 200
+"""More passes without rest mean two roles that undo each other's writes."""
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """The simulator's own part of a snapshot; the rest is in the API server. Pending events are derived again."""
+
+    now: float
+    seed: int
+    hosts: dict[str, dict[str, Any]]
+    faults: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class Simulator:
+    """Runs roles over a world. Not thread-safe: its server serializes the callers.
+
+    `may_jump` is false where a role is played by a real controller, which needs real time to act.
+    """
+
+    def __init__(self, world: World, roles: tuple[Role, ...], *, may_jump: bool = True) -> None:
+        self.world = world
+        self.roles = roles
+        self._may_jump = may_jump
+        self._waiting: dict[str, dict[Kind, set[Ref]]] = {role.name: {} for role in roles}
+        self._fresh = {role.name for role in roles}
+        self._moved = world.now
+
+    def settle(self) -> None:
+        """Let the roles react to what API users did, run what is due now, and repeat until nothing changes."""
+        self.world.sync()
+        self._rest()
+
+    def advance(self, seconds: float, deadline: float | None = None) -> float:
+        """Let virtual time pass, with the cluster living through it; returns the new time.
+
+        When the cluster has been at rest for a while and no event is due within `seconds`, nothing can change by itself before the
+        next one: time then moves on to that event or to `deadline`, whichever is first, so that a caller who waits for something
+        stuck needs few calls.
+        """
+        self.settle()
+        clock = self.world.clock
+        target = clock.now + max(0.0, seconds)
+        if deadline is not None and self._may_jump and clock.now - self._moved >= REST_BEFORE_JUMP:
+            target = max(target, min(deadline, clock.next_due() or deadline))
+        while self._step(target):
+            self._rest()
+        clock.jump(target)
+        return clock.now
+
+    def state(self) -> State:
+        """What a snapshot must hold besides the API server's data."""
+        world = self.world
+        faults = tuple((active.fault.name, active.nodes) for active in world.faults)
+        return State(now=world.now, seed=world.seed, hosts=world.hosts, faults=faults)
+
+    def restore(self, state: State) -> None:
+        """Go on from a snapshot: the API server holds its part already. Events are derived again by the roles."""
+        world = self.world
+        world.seed = state.seed
+        world.hosts = {name: state.hosts.get(name, {}) for name in world.hosts}
+        world.clock.restart(state.now)
+        self._moved = state.now
+        world.set_faults(state.faults)
+        world.forget()
+        self.settle()
+
+    def _step(self, until: float) -> bool:
+        ran = False
+        for action in self.world.clock.take(until):
+            action()
+            ran = True
+        self.world.flush()
+        self._moved = self.world.now if ran else self._moved
+        return ran
+
+    def _rest(self) -> None:
+        for _ in range(MAX_PASSES):
+            if not (self._react() or self._step(self.world.now)):
+                return
+            self._moved = self.world.now
+        busy = [name for name, refs in self._waiting.items() if refs]
+        raise RuntimeError(f"the simulated cluster does not come to rest: {', '.join(busy)} keep changing objects")
+
+    def _react(self) -> bool:
+        """One pass over all roles; true when any of them had something to look at."""
+        ran = False
+        for role in self.roles:
+            self._distribute()
+            refs = self._waiting[role.name]
+            everything = role.name in self._fresh
+            if not refs and not everything:
+                continue
+            self._waiting[role.name] = {}
+            self._fresh.discard(role.name)
+            role.reconcile(self.world, Changed(refs, everything))
+            self.world.flush()
+            ran = True
+        return ran
+
+    def _distribute(self) -> None:
+        if self.world.take_wake():
+            self._fresh.update(role.name for role in self.roles)
+        for kind, refs in self.world.take_dirty().items():
+            for role in self.roles:
+                if not role.kinds or kind in role.kinds:
+                    self._waiting[role.name].setdefault(kind, set()).update(refs)
+
+
+def encode(state: State) -> bytes:
+    """A snapshot's bytes."""
+    return msgspec.json.encode(state)
+
+
+def decode(data: bytes) -> State:
+    """Read a snapshot. Raises msgspec.ValidationError."""
+    return msgspec.json.decode(data, type=State)

@@ -1,0 +1,141 @@
+"""The simulated machines: the expected hosts of a run, and what hardware each of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.fleet import Host
+
+
+class Hardware(Struct, frozen=True, kw_only=True):
+    """What is built into a machine and what its image brings.
+
+    `product` is what GPU feature discovery writes (gpu_stack §1.5); memory of a GPU in MiB, of the machine in GiB; `nic_gbit` is
+    the line rate of one port. `pci_gpu` and `pci_nic` are PCI device ids.
+    """
+
+    product: str
+    family: str
+    machine: str
+    gpu_memory_mib: int
+    compute: str
+    mig_capable: bool
+    nics: int
+    nic_gbit: int
+    pci_nic: str = "1021"
+    driver: str = "580.126.20"
+    cuda: str = "13.0"
+    kernel: str = "6.8.0-60-generic"
+    os_id: str = "ubuntu"
+    os_version: str = "24.04"
+    os_image: str = "Ubuntu 24.04.3 LTS"
+    cpus: int = 192
+    memory_gib: int = 2048
+    nvswitches: int = 4
+
+
+_HGX = {
+    "a100": Hardware(
+        product="NVIDIA-A100-SXM4-80GB", family="ampere", machine="DGXA100", gpu_memory_mib=81920, compute="8.0", mig_capable=True,
+        nics=8, nic_gbit=200, pci_nic="101b", cpus=128, nvswitches=6,
+    ),
+    "h100": Hardware(
+        product="NVIDIA-H100-80GB-HBM3", family="hopper", machine="DGXH100", gpu_memory_mib=81559, compute="9.0", mig_capable=True,
+        nics=8, nic_gbit=400,
+    ),
+    "h200": Hardware(
+        product="NVIDIA-H200", family="hopper", machine="DGXH200", gpu_memory_mib=143771, compute="9.0", mig_capable=True,
+        nics=8, nic_gbit=400,
+    ),
+    "b200": Hardware(
+        product="NVIDIA-B200", family="blackwell", machine="DGXB200", gpu_memory_mib=183359, compute="10.0", mig_capable=True,
+        nics=8, nic_gbit=400, nvswitches=2, cpus=224,
+    ),
+    "l40s": Hardware(
+        product="NVIDIA-L40S", family="ada-lovelace", machine="PowerEdge-R760xa", gpu_memory_mib=46068, compute="8.9",
+        mig_capable=False, nics=2, nic_gbit=200, cpus=128, memory_gib=1024, nvswitches=0,
+    ),
+}  # fmt: skip
+_PLAIN = Hardware(
+    product="", family="", machine="PowerEdge-R660", gpu_memory_mib=0, compute="", mig_capable=False,
+    nics=1, nic_gbit=100, cpus=64, memory_gib=512, driver="", cuda="", nvswitches=0,
+)  # fmt: skip
+ACCELERATORS = tuple(_HGX)
+
+
+class Document(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fleet file: the hosts, and which accelerator those with GPUs carry (a host's variable `accelerator` wins)."""
+
+    hosts: tuple[Host, ...]
+    accelerator: str = "h200"
+
+
+class Fleet:
+    """All simulated hosts by name, in plan order."""
+
+    def __init__(self, hosts: Iterable[Host], accelerator: str = "h200") -> None:
+        self._hosts = {host.name: host for host in hosts}
+        self._names = list(self._hosts)
+        self._numbers = {name: number for number, name in enumerate(self._hosts)}
+        self._accelerator = accelerator
+
+    @classmethod
+    def from_file(cls, path: Path) -> Fleet:
+        """Read `{"hosts": […], "accelerator": "h100"}`, or a plain list of hosts."""
+        data = path.read_bytes()
+        if data.lstrip().startswith(b"["):
+            return cls(msgspec.json.decode(data, type=tuple[Host, ...]))
+        document = msgspec.json.decode(data, type=Document)
+        return cls(document.hosts, document.accelerator)
+
+    def __iter__(self) -> Iterator[Host]:
+        return iter(self._hosts.values())
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._hosts
+
+    def host(self, name: str) -> Host:
+        """The host of a name. KeyError when there is none."""
+        return self._hosts[name]
+
+    def hardware(self, name: str) -> Hardware:
+        """What a host has. KeyError for an accelerator that no profile describes."""
+        host = self._hosts[name]
+        if not host.gpus:
+            return _PLAIN
+        return _HGX[host.variables.get("accelerator", self._accelerator)]
+
+    def number(self, name: str) -> int:
+        """The host's place in the fleet, from 0: the base of its serial numbers and addresses."""
+        return self._numbers[name]
+
+    def after(self, name: str) -> Iterator[str]:
+        """The other hosts' names, beginning with the next one."""
+        start, names = self._numbers[name] + 1, self._names
+        yield from (names[number % len(names)] for number in range(start, start + len(names) - 1))
+
+    def pick(self, selector: str) -> tuple[str, ...]:
+        """Names that a fault's default node selector means: `GROUP:N` with the groups gpus, cpus, servers, agents and all.
+
+        An empty selector picks nothing: such a fault concerns the whole cluster.
+        """
+        if not selector:
+            return ()
+        group, _, count = selector.partition(":")
+        tests: dict[str, Any] = {
+            "all": lambda _: True,
+            "gpus": lambda host: host.gpus > 0,
+            "cpus": lambda host: host.gpus == 0,
+            "servers": lambda host: host.role == "server",
+            "agents": lambda host: host.role != "server",
+        }
+        names = [host.name for host in self if tests[group](host)]
+        return tuple(names[: int(count)] if count else names)

@@ -1,0 +1,186 @@
+"""RKE2's helm-controller: HelmChart to install Job to release Secret, with the failure paths of gpu_stack §5."""
+
+from __future__ import annotations
+
+import functools
+
+from steps.contract.canonical import digest
+from workflows.rehearsal.simulator import helm_release
+from workflows.rehearsal.simulator.charts import ChartError, Release, installer
+from workflows.rehearsal.simulator.kinds import HELM_CHART_CONFIGS, HELM_CHARTS, JOBS, SECRETS, Obj, Ref, ref
+from workflows.rehearsal.simulator.programs import Behaviour, Exit
+from workflows.rehearsal.simulator.programs import pods as program
+from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.world import World
+
+SYSTEM = "kube-system"
+CLAIMED = "helmcharts.cattle.io/managed-by"
+UNMANAGED = "helmcharts.helm.cattle.io/unmanaged"
+HASH = "helmcharts.helm.cattle.io/configHash"
+CHART_LABEL = "helmcharts.helm.cattle.io/chart"
+FINALIZER = "wrangler.cattle.io/on-helm-chart-remove"
+INSTALL_SECONDS = 12.0
+
+
+class HelmController:
+    """Plays the helm-controller inside RKE2: only `kube-system` counts; a chart without `chart` and `chartContent` is ignored."""
+
+    name = "helm_controller"
+    kinds = (HELM_CHARTS, HELM_CHART_CONFIGS, JOBS, SECRETS)
+
+    def reconcile(self, world: World, _changed: Changed) -> None:
+        """Look at every chart: there are few."""
+        for chart in list(world.select(HELM_CHARTS, SYSTEM)):
+            annotations = chart["metadata"].get("annotations") or {}
+            spec = chart.get("spec") or {}
+            if UNMANAGED in annotations or not (spec.get("chart") or spec.get("chartContent")):
+                continue
+            at = ref(chart)
+            if "deletionTimestamp" in chart["metadata"]:
+                self._remove(world, chart)
+            elif CLAIMED not in annotations:
+                world.later(f"helm/{at.name}/claim", 0.5, 3, functools.partial(_claim, world, at))
+            else:
+                self._install(world, chart)
+
+    def _install(self, world: World, chart: Obj) -> None:
+        at = ref(chart)
+        job = world.find(JOBS, f"helm-install-{at.name}", SYSTEM)
+        wanted = config_hash(world, chart)
+        if job is None:
+            world.later(f"helm/{at.name}/job/{wanted}", 0.5, 2, functools.partial(_create_job, world, at, "install"))
+        elif job["spec"]["template"]["metadata"].get("annotations", {}).get(HASH) != wanted:
+            world.delete(JOBS, job)  # a finished Job of older values must not pass for the new ones
+        elif job["spec"].get("suspend"):
+            world.later(f"helm/{at.name}/resume/{wanted}", 0.2, 1, functools.partial(_resume, world, ref(job)))
+        elif _has(job, "Failed"):
+            self._failed(world, chart, job)
+        else:
+            _status(world, chart, failed=None)
+
+    def _failed(self, world: World, chart: Obj, job: Obj) -> None:
+        """`abort` (and `retry`) leave the failed Job; the default, `reinstall`, uninstalls and starts again."""
+        name = chart["metadata"]["name"]
+        message = f"Job {job['metadata']['name']} failed: {_message(job)}"
+        _status(world, chart, failed=("Job failed", message))
+        world.event(HELM_CHARTS, chart, "JobFailed", message, warning=True)
+        if chart["spec"].get("failurePolicy", "reinstall") == "reinstall":
+            world.later(
+                f"helm/{name}/reinstall/{job['metadata']['uid']}", 30, 60, lambda: helm_release.reinstall(world, chart, ref(job))
+            )
+
+    def _remove(self, world: World, chart: Obj) -> None:
+        at = ref(chart)
+        if FINALIZER not in (chart["metadata"].get("finalizers") or ()):
+            return
+        job = world.find(JOBS, f"helm-delete-{at.name}", SYSTEM)
+        if job is None:
+            world.later(f"helm/{at.name}/delete", 0.5, 2, functools.partial(_create_job, world, at, "delete"))
+        elif job["spec"].get("suspend"):
+            world.later(f"helm/{at.name}/resume-delete", 0.2, 1, functools.partial(_resume, world, ref(job)))
+        elif _has(job, "Complete"):
+            for done in (f"helm-install-{at.name}", f"helm-delete-{at.name}"):
+                world.delete(JOBS, Ref(SYSTEM, done))
+            kept = [entry for entry in chart["metadata"]["finalizers"] if entry != FINALIZER]
+            world.patch(HELM_CHARTS, at, {"metadata": {"finalizers": kept}})
+
+
+def _claim(world: World, at: Ref) -> None:
+    chart = world.find(HELM_CHARTS, at.name, at.namespace)
+    if chart is not None:
+        finalizers = list(dict.fromkeys([*(chart["metadata"].get("finalizers") or ()), FINALIZER]))
+        world.patch(HELM_CHARTS, at, {"metadata": {"annotations": {CLAIMED: "helm-controller"}, "finalizers": finalizers}})
+
+
+def config_hash(world: World, chart: Obj) -> str:
+    """Digest of all that decides what Helm does: the chart's spec and its HelmChartConfig's."""
+    config = world.find(HELM_CHART_CONFIGS, chart["metadata"]["name"], SYSTEM)
+    return "SHA256=" + digest([chart["spec"], (config or {}).get("spec")]).removeprefix("sha256:").upper()
+
+
+def _create_job(world: World, at: Ref, action: str) -> None:
+    chart = world.find(HELM_CHARTS, at.name, at.namespace)
+    if chart is None:
+        return
+    spec = chart["spec"]
+    labels = {CHART_LABEL: at.name}
+    pod = {
+        "restartPolicy": "OnFailure",
+        "containers": [{"name": "helm", "image": spec.get("jobImage") or "rancher/klipper-helm:v0.9.8", "args": [action]}],
+        "tolerations": [{"operator": "Exists"}],
+    }
+    annotations = {HASH: config_hash(world, chart)}
+    body = {
+        "metadata": {
+            "name": f"helm-{action}-{at.name}",
+            "namespace": SYSTEM,
+            "labels": labels,
+            "ownerReferences": [HELM_CHARTS.owner(chart)],
+        },
+        "spec": {
+            "backoffLimit": spec.get("backOffLimit", 1000),
+            "suspend": True,
+            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod},
+        },
+    }
+    made = world.create(JOBS, body)
+    world.event(HELM_CHARTS, chart, "ApplyJob", f"Applying HelmChart using Job {SYSTEM}/{made['metadata']['name']}")
+    _status(world, chart, failed=None)
+
+
+def _resume(world: World, at: Ref) -> None:
+    world.patch(JOBS, at, {"spec": {"suspend": False}})
+
+
+def _status(world: World, chart: Obj, failed: tuple[str, str] | None) -> None:
+    """jobName and conditions, without transition times and without observedGeneration, as the controller writes them."""
+    name = f"helm-install-{chart['metadata']['name']}"
+    conditions = world.condition(
+        chart, "JobCreated", "True", "Job created", f"Applying HelmChart using Job {SYSTEM}/{name}", timed=False
+    )
+    reason, message = failed or ("", "")
+    conditions = world.condition(
+        {"status": {"conditions": conditions}}, "Failed", "True" if failed else "False", reason, message, timed=False
+    )
+    world.patch(HELM_CHARTS, chart, {"status": {"jobName": name, "conditions": conditions}}, status=True)
+
+
+def _has(job: Obj, kind: str) -> bool:
+    return any(entry["type"] == kind and entry["status"] == "True" for entry in job.get("status", {}).get("conditions") or ())
+
+
+def _message(job: Obj) -> str:
+    return next((entry.get("message", "") for entry in job["status"]["conditions"] if entry["type"] == "Failed"), "")
+
+
+@program(CHART_LABEL)
+def helm(world: World, pod: Obj, _node: str) -> Behaviour:
+    """The pod of an install or delete Job: Helm itself. Its work is done when it ends."""
+    name = pod["metadata"]["labels"][CHART_LABEL]
+    action = pod["spec"]["containers"][0]["args"][0]
+    chart = world.find(HELM_CHARTS, name, SYSTEM)
+    if chart is None:
+        return Exit(code=1, message=f"HelmChart {name} is gone")
+    work = helm_release.uninstall if action == "delete" else _upgrade
+    return Exit(seconds=INSTALL_SECONDS, log=_transcript(action, chart), effect=lambda: work(world, chart))
+
+
+def _transcript(action: str, chart: Obj) -> str:
+    spec, name = chart["spec"], chart["metadata"]["name"]
+    target = spec.get("targetNamespace") or SYSTEM
+    return f"+ helm_v3 {action} --namespace {target} {name} {spec.get('chart', '')} --version {spec.get('version', '')}\n"
+
+
+def _upgrade(world: World, chart: Obj) -> None:
+    """`helm upgrade --install`: run the chart's installer and record the release."""
+    release = Release(world, chart, helm_release.values(world, chart))
+    release.target(create=bool(chart["spec"].get("createNamespace")))
+    try:
+        installer(release)(world, release)
+    except ChartError:
+        helm_release.record(world, release, "failed")
+        raise
+    helm_release.record(world, release, "deployed")
+
+
+ROLES = (HelmController,)

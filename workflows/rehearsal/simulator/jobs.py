@@ -1,0 +1,256 @@
+"""The batch/v1 Job controller: pods per completion or index, suspension, retries, deadlines, clean-up, conditions."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+from workflows.rehearsal.simulator import clock, pods
+from workflows.rehearsal.simulator.kinds import JOBS, PODS, Obj, Ref, ref
+from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.world import World
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+NO_LIMIT = 2**31 - 1
+RETRY = 10.0
+RETRY_MAX = 360.0
+"""A failed pod is replaced after 10, 20, 40 … 360 s."""
+
+
+class Jobs:
+    """Plays the Job controller of kube-controller-manager."""
+
+    name = "jobs"
+    kinds = (JOBS, PODS)
+
+    def __init__(self) -> None:
+        self._owners: dict[Ref, str] = {}
+        self._pods: dict[str, dict[Ref, None]] = {}
+
+    def reconcile(self, world: World, changed: Changed) -> None:
+        """Look at each job that changed or whose pods did."""
+        wanted: dict[str, None] = {}
+        for at in [ref(pod) for pod in world.objects(PODS)] if changed.everything else changed.refs(PODS):
+            wanted[self._index(world, at)] = None
+        jobs = {job["metadata"]["uid"]: job for job in world.objects(JOBS)}
+        for at in changed.refs(JOBS):
+            job = world.find(JOBS, at.name, at.namespace)
+            if job is not None:
+                wanted[job["metadata"]["uid"]] = None
+        for uid, job in jobs.items():
+            if (changed.everything or uid in wanted) and "deletionTimestamp" not in job["metadata"]:
+                _Round(world, job, self._of(world, uid)).run()
+
+    def _index(self, world: World, at: Ref) -> str:
+        """Keep the index of pods by owner up to date; the owner's UID."""
+        pod = world.find(PODS, at.name, at.namespace)
+        if pod is None:
+            owner = self._owners.pop(at, "")
+            self._pods.get(owner, {}).pop(at, None)
+            return owner
+        owner = pods.owner_uid(pod)
+        self._owners[at] = owner
+        self._pods.setdefault(owner, {})[at] = None
+        return owner
+
+    def _of(self, world: World, uid: str) -> list[Obj]:
+        found = (world.find(PODS, at.name, at.namespace) for at in self._pods.get(uid, {}))
+        return [pod for pod in found if pod is not None]
+
+
+class _Round:
+    """One look at one job."""
+
+    def __init__(self, world: World, job: Obj, owned: list[Obj]) -> None:
+        self._world = world
+        self._job = job
+        self._spec: Obj = job["spec"]
+        self._at = ref(job)
+        self._status: Obj = job.get("status") or {}
+        alive = [pod for pod in owned if "deletionTimestamp" not in pod["metadata"]]
+        self._active = [pod for pod in alive if not pods.finished(pod)]
+        self._succeeded = [pod for pod in alive if pods.phase(pod) == "Succeeded"]
+        self._failed = [pod for pod in alive if pods.phase(pod) == "Failed"]
+        self._indexed = self._spec.get("completionMode") == "Indexed"
+        self._parallelism = int(self._spec.get("parallelism", 1))
+        completions = self._spec.get("completions")
+        self._completions = int(completions) if completions is not None else self._parallelism
+        self._per_index: int | None = self._spec.get("backoffLimitPerIndex")
+
+    def run(self) -> None:
+        """Take the job one step on."""
+        if self._ended("Complete") or self._ended("Failed"):
+            self._clean_up()
+        elif self._spec.get("suspend"):
+            self._suspend()
+        elif not self._status.get("startTime"):
+            self._write({"startTime": self._world.stamp(), "conditions": self._resumed()})
+        elif any(failure := self._failure()):
+            self._fail(*failure)
+        elif self._done() + len(self._given_up()) >= self._completions:
+            self._fail("FailedIndexes", "Job has failed indexes") if self._given_up() else self._complete()
+        else:
+            self._start_pods()
+            self._write({})
+
+    def _ended(self, kind: str) -> bool:
+        return any(entry["type"] == kind and entry["status"] == "True" for entry in self._status.get("conditions") or ())
+
+    def _failure(self) -> tuple[str, str]:
+        """Why the job has failed: reason and message, or empty strings."""
+        limit = int(self._spec.get("backoffLimit", 6 if self._per_index is None else NO_LIMIT))
+        failures = len(self._failed)
+        if self._spec["template"]["spec"].get("restartPolicy") == "OnFailure":
+            failures += sum(pods.restarts(pod) for pod in self._active)
+            if failures and failures >= max(limit, 1):
+                return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        if failures > limit:
+            return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        if len(self._given_up()) > int(self._spec.get("maxFailedIndexes", NO_LIMIT)):
+            return "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
+        deadline = self._spec.get("activeDeadlineSeconds")
+        if deadline is not None:
+            left = clock.parse(self._status["startTime"]) + float(deadline) - self._world.now
+            if left <= 0:
+                return "DeadlineExceeded", "Job was active longer than specified deadline"
+            self._again("deadline", left)
+        return "", ""
+
+    def _done(self) -> int:
+        return len(self._indices(self._succeeded)) if self._indexed else len(self._succeeded)
+
+    def _given_up(self) -> set[int]:
+        """Indexes that failed more often than `backoffLimitPerIndex` allows."""
+        if self._per_index is None:
+            return set()
+        failures = Counter(int(pod["metadata"]["annotations"][INDEX]) for pod in self._failed)
+        return {index for index, count in failures.items() if count > self._per_index}
+
+    @staticmethod
+    def _indices(owned: list[Obj]) -> set[int]:
+        return {int(pod["metadata"]["annotations"][INDEX]) for pod in owned}
+
+    def _start_pods(self) -> None:
+        left = min(self._parallelism, self._completions - self._done() - len(self._given_up())) - len(self._active)
+        if left <= 0:
+            return
+        if self._failed and self._per_index is None:
+            wait = min(RETRY * 2 ** (len(self._failed) - 1), RETRY_MAX)
+            since = max((_finished_at(pod) for pod in self._failed), default="")
+            remaining = clock.parse(since) + wait - self._world.now if since else 0.0
+            if remaining > 0:
+                self._again(f"retry/{len(self._failed)}", remaining)
+                return
+        taken = self._indices([*self._succeeded, *self._active]) | self._given_up() if self._indexed else set()
+        free = [index for index in range(self._completions) if index not in taken] if self._indexed else range(left)
+        for order, index in enumerate(free[:left]):
+            self._create(index if self._indexed else None, order)
+
+    def _create(self, index: int | None, order: int) -> None:
+        meta = self._job["metadata"]
+        uid, name = meta["uid"], meta["name"]
+        labels = {
+            "batch.kubernetes.io/controller-uid": uid,
+            "batch.kubernetes.io/job-name": name,
+            "controller-uid": uid,
+            "job-name": name,
+        }
+        pod_name = self._free_name(f"{name}-{index}" if index is not None else name, order)
+        pod = pods.from_template(self._spec["template"], pod_name, JOBS, self._job, labels=labels)
+        if index is not None:
+            pod["metadata"]["labels"][INDEX] = str(index)
+            pod["metadata"].setdefault("annotations", {})[INDEX] = str(index)
+            pod["spec"] = pod["spec"] | {"hostname": f"{name}-{index}"}
+        self._world.create_soon(PODS, pod)
+        self._active.append(pod)
+
+    def _free_name(self, base: str, order: int) -> str:
+        """A name that depends on the job's own history only, so that two runs agree, and that no pod has now."""
+        history = (self._at, len(self._failed), len(self._succeeded), len(self._active), order)
+        names = (f"{base}-{pods.suffix(base, *history, number)}" for number in itertools.count())
+        return next(name for name in names if self._world.find(PODS, name, self._at.namespace) is None)
+
+    def _suspend(self) -> None:
+        for pod in self._active:
+            self._world.delete_soon(PODS, pod)
+        self._active = []
+        conditions = self._world.condition(self._job, "Suspended", "True", "JobSuspended", "Job suspended")
+        self._write({"startTime": None, "conditions": conditions})
+
+    def _resumed(self) -> list[Obj]:
+        if not any(entry["type"] == "Suspended" for entry in self._status.get("conditions") or ()):
+            return list(self._status.get("conditions") or ())
+        return self._world.condition(self._job, "Suspended", "False", "JobResumed", "Job resumed")
+
+    def _fail(self, reason: str, message: str) -> None:
+        for pod in self._active:
+            self._world.delete_soon(PODS, pod)
+        self._failed += self._active
+        self._active = []
+        self._end("FailureTarget", "Failed", reason, message, {})
+        self._world.event(JOBS, self._job, reason, message, warning=True)
+
+    def _complete(self) -> None:
+        for pod in self._active:
+            self._world.delete_soon(PODS, pod)
+        self._active = []
+        message = "Reached expected number of succeeded pods"
+        self._end("SuccessCriteriaMet", "Complete", "CompletionsReached", message, {"completionTime": self._world.stamp()})
+
+    def _end(self, first: str, second: str, reason: str, message: str, extra: Obj) -> None:
+        conditions = self._world.condition(self._job, first, "True", reason, message)
+        conditions = self._world.condition({"status": {"conditions": conditions}}, second, "True", reason, message)
+        self._write({"conditions": conditions} | extra)
+
+    def _clean_up(self) -> None:
+        ttl = self._spec.get("ttlSecondsAfterFinished")
+        if ttl is None:
+            return
+        ends = [entry["lastTransitionTime"] for entry in self._status["conditions"] if entry["type"] in ("Complete", "Failed")]
+        left = clock.parse(ends[0]) + float(ttl) - self._world.now
+        if left <= 0:
+            self._world.delete(JOBS, self._at)
+        else:
+            self._again("ttl", left)
+
+    def _again(self, what: str, seconds: float) -> None:
+        """Look at the job again after exactly so many virtual seconds, whatever the delay scale: these are promises of its spec."""
+        world, at, uid = self._world, self._at, self._job["metadata"]["uid"]
+        world.clock.schedule(f"jobs/{uid}/{what}", seconds, lambda: world.touch(JOBS, at))
+
+    def _write(self, extra: Obj) -> None:
+        counts: Obj = {
+            "active": len(self._active) or None,
+            "ready": sum(pods.ready(pod) for pod in self._active),
+            "succeeded": self._done() or None,
+            "failed": len(self._failed) or None,
+            "uncountedTerminatedPods": {},
+        }
+        if self._indexed:
+            counts["completedIndexes"] = _ranges(self._indices(self._succeeded)) or None
+        if self._per_index is not None:
+            counts["failedIndexes"] = _ranges(self._given_up()) or None
+        self._world.patch(JOBS, self._at, {"status": counts | extra}, status=True)
+
+
+def _finished_at(pod: Obj) -> str:
+    ends = [
+        entry["state"]["terminated"]["finishedAt"]
+        for entry in pod["status"].get("containerStatuses") or ()
+        if "terminated" in entry["state"]
+    ]
+    return max(ends, default="")
+
+
+def _ranges(indices: set[int]) -> str:
+    """`0-2,5`: how a Job writes its completed indexes."""
+    parts: list[list[int]] = []
+    for index in sorted(indices):
+        if parts and parts[-1][1] == index - 1:
+            parts[-1][1] = index
+        else:
+            parts.append([index, index])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+ROLES = (Jobs,)

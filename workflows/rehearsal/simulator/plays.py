@@ -1,0 +1,169 @@
+"""Simulated playbook runs: stage modules say what happens on each host, this module shapes it as ansible-runner events."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from steps.contract.play import PlayHost, PlayRequest
+from workflows.rehearsal.simulator.world import World
+
+
+class Status(StrEnum):
+    """How one task ended on one host."""
+
+    OK = "ok"
+    CHANGED = "changed"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    UNREACHABLE = "unreachable"
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """One task on one host. `result` is Ansible's result dict (`msg`, `observation`, …); `seconds` is how long it took.
+
+    After a failed or unreachable outcome the host takes part in no further task, as with Ansible.
+    """
+
+    host: str
+    task: str
+    status: Status = Status.OK
+    seconds: float = 1.0
+    action: str = "ansible.builtin.command"
+    result: dict[str, Any] = {}
+
+
+Answer = Callable[[World, PlayRequest], Iterable[Outcome]]
+"""What a playbook does: changes `world.hosts`, calls `world.wake()`, and yields outcomes task by task, hosts within a task."""
+
+_ANSWERS: dict[str, Answer] = {}
+
+
+def play(name: str) -> Callable[[Answer], Answer]:
+    """Register what the playbook `NAME.yml` does."""
+
+    def register(answer: Answer) -> Answer:
+        _ANSWERS[name] = answer
+        return answer
+
+    return register
+
+
+class NoSuchPlay(LookupError):
+    """No stage module answers for this playbook."""
+
+
+def run(world: World, request: PlayRequest) -> list[dict[str, Any]]:
+    """All events of a play, in order. Their times are virtual and run ahead: the clock itself stands while a play is answered.
+
+    Raises NoSuchPlay.
+    """
+    name = request.playbook.removesuffix(".yml")
+    if name not in _ANSWERS:
+        raise NoSuchPlay(f"no simulated playbook {name!r}: there are {', '.join(sorted(_ANSWERS))}")
+    outcomes = _until_dropped(_unreached(world, request), _ANSWERS[name](world, request))
+    return list(_events(world, request, outcomes))
+
+
+def _unreached(world: World, request: PlayRequest) -> list[Outcome]:
+    """Hosts that are no machines of this fleet do not answer to SSH."""
+    message = "Failed to connect to the host via ssh: ssh: connect to host {} port {}: Connection timed out"
+    return [
+        Outcome(
+            host=host.name,
+            task="Gathering Facts",
+            status=Status.UNREACHABLE,
+            seconds=10,
+            action="gather_facts",
+            result={"unreachable": True, "changed": False, "msg": message.format(host.address, host.port)},
+        )
+        for host in request.hosts
+        if host.name not in world.fleet
+    ]
+
+
+def _until_dropped(first: Iterable[Outcome], outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    dropped: set[str] = set()
+    for outcome in (*first, *outcomes):
+        if outcome.host in dropped:
+            continue
+        if outcome.status in (Status.FAILED, Status.UNREACHABLE):
+            dropped.add(outcome.host)
+        yield outcome
+
+
+_NAMES = {Status.FAILED: "runner_on_failed", Status.UNREACHABLE: "runner_on_unreachable", Status.SKIPPED: "runner_on_skipped"}
+_STATS = {
+    Status.FAILED: ("failures",),
+    Status.UNREACHABLE: ("dark",),
+    Status.SKIPPED: ("skipped",),
+    Status.CHANGED: ("ok", "changed"),
+    Status.OK: ("ok",),
+}
+
+
+class _Counter:
+    """Numbers events and stamps them."""
+
+    def __init__(self, base: dict[str, Any]) -> None:
+        self._base = base
+        self._count = 0
+
+    def event(self, name: str, at: float, data: dict[str, Any]) -> dict[str, Any]:
+        self._count += 1
+        return {
+            "uuid": f"00000000-0000-4000-8000-{self._count:012d}",
+            "counter": self._count,
+            "stdout": "",
+            "event": name,
+            "created": _iso(at),
+            "event_data": self._base | data,
+        }
+
+
+def _events(world: World, request: PlayRequest, outcomes: Iterable[Outcome]) -> Iterator[dict[str, Any]]:
+    name = f"{request.playbook.removesuffix('.yml')}.yml"
+    counter = _Counter({"playbook": name, "play": name})
+    stats: dict[str, dict[str, int]] = {
+        key: defaultdict(int) for key in ("ok", "changed", "dark", "failures", "skipped", "rescued", "ignored")
+    }
+    at, longest, task = world.now, 0.0, ""
+    yield counter.event("playbook_on_start", at, {})
+    yield counter.event("playbook_on_play_start", at, {"name": name, "pattern": "all"})
+    addresses = {host.name: host for host in request.hosts}
+    for outcome in outcomes:
+        if outcome.task != task:
+            at, longest, task = at + longest, 0.0, outcome.task
+            yield counter.event("playbook_on_task_start", at, {"task": task, "name": task, "task_action": outcome.action})
+        longest = max(longest, outcome.seconds)
+        yield counter.event(*_runner(outcome, at, addresses.get(outcome.host)))
+        for column in _STATS[outcome.status]:
+            stats[column][outcome.host] += 1
+    processed = {host.name: 1 for host in request.hosts}
+    yield counter.event(
+        "playbook_on_stats", at + longest, {key: dict(value) for key, value in stats.items()} | {"processed": processed}
+    )
+
+
+def _runner(outcome: Outcome, at: float, host: PlayHost | None) -> tuple[str, float, dict[str, Any]]:
+    end = at + outcome.seconds
+    data = {
+        "host": outcome.host,
+        "remote_addr": host.address if host else "",
+        "task": outcome.task,
+        "task_action": outcome.action,
+        "res": {"changed": outcome.status is Status.CHANGED} | outcome.result,
+        "start": _iso(at),
+        "end": _iso(end),
+        "duration": outcome.seconds,
+    }
+    return _NAMES.get(outcome.status, "runner_on_ok"), end, data
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

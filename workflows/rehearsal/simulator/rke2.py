@@ -1,0 +1,206 @@
+"""RKE2: its playbooks' answers, and what its first server brings into the cluster."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Set
+from typing import Any
+
+from steps.contract.play import PlayHost, PlayRequest
+from workflows.rehearsal.simulator import rke2_charts, rke2_nodes
+from workflows.rehearsal.simulator.kinds import CRDS, DAEMON_SETS, HELM_CHARTS, NODES, PODS, Obj, definitions
+from workflows.rehearsal.simulator.plays import Outcome, Status, play
+from workflows.rehearsal.simulator.programs import Behaviour, Exit, Run, Stuck, check, pods
+from workflows.rehearsal.simulator.rke2_nodes import Nodes
+from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.world import World
+
+DEFAULT_VERSION = "v1.35.7+rke2r1"
+TOKEN = "K10" + "5" * 64 + "::server:simulated"  # the secure form: hash of the cluster's CA, user, password
+STATIC = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager")
+"""Static pods of a server; RKE2 labels each `component=NAME` and `tier=control-plane`."""
+
+
+class Rke2:
+    """Plays what runs on servers: the packaged charts (as HelmChart objects, for the helm-controller) and static pods."""
+
+    name = "rke2"
+    kinds = (NODES, HELM_CHARTS, PODS, DAEMON_SETS, CRDS)
+
+    def reconcile(self, world: World, changed: Changed) -> None:
+        """The first registered server brings HelmChart and the packaged charts; each server has its static pods."""
+        servers = [name for name, state in _installed(world) if state["server"] and world.find(NODES, name) is not None]
+        if not servers:
+            return
+        for definition in definitions("helm.cattle.io"):
+            world.create(CRDS, definition)
+        for chart in rke2_charts.packaged(world.hosts[servers[0]]["rke2"]["cni"]):
+            world.create(HELM_CHARTS, chart)
+        looked = {at.name for at in changed.refs(NODES)} | ({at.name for at in changed.refs(PODS)} & _static_names(servers))
+        for server in servers if looked or changed.everything else ():
+            for component in STATIC:
+                world.create(PODS, _static_pod(world, component, server))
+
+
+def _installed(world: World) -> Iterator[tuple[str, dict[str, Any]]]:
+    return ((name, state["rke2"]) for name, state in world.hosts.items() if "rke2" in state)
+
+
+def _static_names(servers: Iterable[str]) -> set[str]:
+    return {f"{component}-{server}" for server in servers for component in STATIC}
+
+
+def _static_pod(world: World, component: str, server: str) -> Obj:
+    node = world.find(NODES, server)
+    owners = [NODES.owner(node, controller=True)] if node else []
+    return {
+        "metadata": {
+            "name": f"{component}-{server}",
+            "namespace": "kube-system",
+            "labels": {"component": component, "tier": "control-plane"},
+            "annotations": {
+                "kubernetes.io/config.mirror": f"simulated-{component}-{server}",
+                "kubernetes.io/config.source": "file",
+            },
+            "ownerReferences": owners,
+        },
+        "spec": {
+            "nodeName": server,
+            "hostNetwork": True,
+            "priorityClassName": "system-cluster-critical",
+            "containers": [{"name": component, "image": f"rancher/{component}:simulated"}],
+            "tolerations": [{"operator": "Exists"}],
+        },
+    }
+
+
+# ---- plays -------------------------------------------------------------------------------------------------------------------
+
+
+@play("rke2_server")
+def rke2_server(world: World, request: PlayRequest) -> Iterable[Outcome]:
+    """Install and start servers; each hands back the admin kubeconfig beside its facts."""
+    return _play(world, request, server=True)
+
+
+@play("rke2_agent")
+def rke2_agent(world: World, request: PlayRequest) -> Iterable[Outcome]:
+    """Install and start agents."""
+    return _play(world, request, server=False)
+
+
+def _play(world: World, request: PlayRequest, *, server: bool) -> Iterator[Outcome]:
+    """Variables read are those of stage rke2's `_variables`; the others change nothing that the API shows."""
+    hosts = [host for host in request.hosts if host.name in world.fleet]
+    service = "rke2-server" if server else "rke2-agent"
+    wanted = {host.name: _configuration(world, host, request.variables | host.variables, server) for host in hosts}
+    new = {name for name, config in wanted.items() if _without_time(world.hosts[name].get("rke2")) != config}
+    yield from _steps(wanted, new, ("Install RKE2", "ansible.builtin.unarchive", 40.0))
+    yield from _steps(wanted, new, ("Write the configuration", "ansible.builtin.template", 2.0))
+    refused = {name for name in new if world.fault("join_refused", name)}
+    start = (f"Start {service}", "ansible.builtin.systemd_service", 60.0 if server else 20.0)
+    yield from _steps({name: wanted[name] for name in wanted if name not in refused}, new, start)
+    for name in sorted(refused):
+        yield Outcome(host=name, task=start[0], status=Status.FAILED, seconds=30, action=start[1], result={"msg": _REFUSED})
+    for name in new - refused if not request.check else ():
+        world.hosts[name]["rke2"] = wanted[name] | {"since": world.now}
+    world.wake()
+    for name in wanted:
+        facts = _facts(world, name, service, name in new)
+        yield Outcome(host=name, task="Read the service", action="rke2_facts", result={"observation": facts})
+
+
+def _steps(hosts: Iterable[str], new: Set[str], task: tuple[str, str, float]) -> Iterator[Outcome]:
+    """One task over all hosts: work on the new ones, nothing to do on the others."""
+    name, action, seconds = task
+    for host in hosts:
+        changed = host in new
+        status = Status.CHANGED if changed else Status.OK
+        yield Outcome(host=host, task=name, status=status, seconds=seconds if changed else 1.0, action=action)
+
+
+_REFUSED = (
+    "Unable to start service rke2-agent: Job for rke2-agent.service failed because the control process exited with error code. "
+    'level=fatal msg="starting kubernetes: preparing server: failed to validate token: token CA hash does not match the Cluster CA '
+    'certificate hash"'
+)
+
+
+def _configuration(world: World, host: PlayHost, variables: dict[str, Any], server: bool) -> dict[str, Any]:
+    """What this host's /etc/rancher/rke2/config.yaml would say. Labels and taints are given by group, some labels by host."""
+    group = world.host(host.name).group
+    given = [*variables.get("rke2_node_labels", {}).get(group, ()), *variables.get("rke2_host_labels", {}).get(host.name, ())]
+    return {
+        "server": server,
+        "version": str(variables.get("rke2_version", DEFAULT_VERSION)),
+        "cni": list(variables.get("rke2_cni", ["canal"])),
+        "service": _first_address(str(variables.get("rke2_service_cidr", "10.43.0.0/16"))),
+        "labels": dict(label.split("=", 1) for label in given),
+        "taints": list(variables.get("rke2_node_taints", {}).get(group, ())),
+    }
+
+
+def _first_address(cidr: str) -> str:
+    """The API's own service has the first address of the service network."""
+    return str(ipaddress.ip_network(cidr.split(",")[0]).network_address + 1)
+
+
+def _without_time(state: dict[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (state or {}).items() if key != "since"}
+
+
+def _facts(world: World, name: str, service: str, changed: bool) -> dict[str, Any]:
+    """What the last module of the play reads on the host (`steps.contract.stages.rke2.HostFacts`), and a server's kubeconfig."""
+    state = world.hosts[name].get("rke2")
+    facts = {
+        "service": service,
+        "version": state["version"] if state else "",
+        "state": "active" if state else "inactive",
+        "enabled": state is not None,
+        "ready": state is not None,
+        "node_ip": rke2_nodes.address(world, name),
+        "restarts": 0,
+        "started": state["since"] if state else 0.0,
+        "changed_config": changed,
+    }
+    return facts | ({"kubeconfig": world.kubeconfig, "token": TOKEN} if state and state["server"] else {})
+
+
+# ---- pods --------------------------------------------------------------------------------------------------------------------
+
+
+@pods("component", "etcd")
+def etcd(world: World, _pod: Obj, node: str) -> Behaviour:
+    """The etcd member of a server."""
+    if world.fault("etcd_member_missing", node):
+        return Stuck(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=etcd")
+    return Run()
+
+
+@check("dns")
+def dns(world: World, _pod: Obj, node: str) -> Behaviour:
+    """Resolve the API's service by name, and reach a pod on the next registered node; the script always ends with 0."""
+    peer = _next_node(world, node)
+    cut = peer and (world.fault("overlay_broken", node) or world.fault("overlay_broken", peer))
+    service = world.hosts[node]["rke2"]["service"]
+    report: Obj = {"node": node, "resolved": service, "service": service, "peer": peer}
+    report |= {"reached": bool(peer) and not cut, "error": ""}
+    if world.fault("dns_broken", node):
+        report |= {"resolved": "", "error": "lookup kubernetes.default.svc.cluster.local on 10.43.0.10:53: read udp: i/o timeout"}
+    elif cut:
+        report["error"] = f"dial tcp: connect to pod on {peer}: i/o timeout"
+    return Exit(message=report, log=f"{report}\n", seconds=4)
+
+
+def _next_node(world: World, node: str) -> str:
+    """The next host of the fleet that is registered; empty when there is no other."""
+    return next((name for name in world.fleet.after(node) if world.find(NODES, name) is not None), "")
+
+
+@pods("k8s-app", "kube-dns")
+def coredns(world: World, _pod: Obj, node: str) -> Behaviour:
+    """CoreDNS runs and reports ready even where its answers do not reach the pods: only a look-up shows that."""
+    return Run(ready=not world.fault("coredns_not_ready", node))
+
+
+ROLES = (Rke2, Nodes)

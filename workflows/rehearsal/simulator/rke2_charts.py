@@ -1,0 +1,77 @@
+"""The charts that RKE2 packages: HelmChart objects in kube-system, and what each of them installs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from workflows.rehearsal.simulator.charts import Installer, Release, chart
+from workflows.rehearsal.simulator.kinds import NAMESPACES, RUNTIME_CLASSES, Obj
+from workflows.rehearsal.simulator.world import World
+
+SYSTEM = "kube-system"
+CNI = {
+    "canal": (SYSTEM, "rke2-canal", "canal"),
+    "cilium": (SYSTEM, "cilium", "cilium"),
+    "calico": ("calico-system", "calico-node", "calico-node"),
+    "flannel": (SYSTEM, "kube-flannel-ds", "flannel"),
+    "multus": (SYSTEM, "rke2-multus", "rke2-multus"),
+}
+"""Namespace, name and `k8s-app` label of each network plugin's DaemonSet."""
+
+OTHERS = ("rke2-coredns", "rke2-metrics-server", "rke2-ingress-nginx", "rke2-runtimeclasses")
+
+
+def packaged(cni: Iterable[str]) -> Iterator[Obj]:
+    """HelmCharts of these network plugins and of the parts that every RKE2 cluster has."""
+    for name in (*(f"rke2-{plugin}" for plugin in cni), *OTHERS):
+        bootstrap = name not in ("rke2-metrics-server", "rke2-ingress-nginx")
+        spec = {"chartContent": "c2ltdWxhdGVk", "bootstrap": bootstrap, "backOffLimit": 20, "targetNamespace": SYSTEM}
+        yield {"metadata": {"name": name, "namespace": SYSTEM}, "spec": spec}
+
+
+def network_daemon_set(cni: Iterable[str]) -> tuple[str, str]:
+    """Namespace and name of the DaemonSet without which no node becomes Ready."""
+    plugin = next((name for name in cni if name != "multus"), "canal")
+    namespace, name, _ = CNI[plugin]
+    return namespace, name
+
+
+def _register(plugin: str) -> None:
+    namespace, name, label = CNI[plugin]
+
+    def install(world: World, release: Release) -> None:
+        world.create(NAMESPACES, {"metadata": {"name": namespace}})
+        release.namespace = namespace
+        release.daemon_set(name, {"k8s-app": label}, image=f"rancher/hardened-{plugin}:simulated")
+        release.namespace = SYSTEM
+
+    installer: Installer = install
+    chart(f"rke2-{plugin}")(installer)
+
+
+for _plugin in CNI:
+    _register(_plugin)
+
+
+@chart("rke2-coredns")
+def _coredns(world: World, release: Release) -> None:
+    replicas = 1 if len(world.fleet) == 1 else 2
+    name = "rke2-coredns-rke2-coredns"
+    release.deployment(name, {"k8s-app": "kube-dns"}, replicas=replicas, image="rancher/hardened-coredns:simulated")
+    release.deployment("rke2-coredns-rke2-coredns-autoscaler", {"k8s-app": "kube-dns-autoscaler"})
+
+
+@chart("rke2-metrics-server")
+def _metrics(_world: World, release: Release) -> None:
+    release.deployment("rke2-metrics-server")
+
+
+@chart("rke2-ingress-nginx")
+def _ingress(_world: World, release: Release) -> None:
+    release.daemon_set("rke2-ingress-nginx-controller", image="rancher/nginx-ingress-controller:simulated")
+
+
+@chart("rke2-runtimeclasses")
+def _runtime_classes(_world: World, release: Release) -> None:
+    for name in ("nvidia", "nvidia-cdi", "nvidia-legacy"):
+        release.put(RUNTIME_CLASSES, {"metadata": {"name": name}, "handler": name})

@@ -1,0 +1,174 @@
+"""Stage base_services: storage, certificates and monitoring kinds, which the charts of later stages need."""
+
+from __future__ import annotations
+
+from steps.contract.task import Verb
+from workflows.catalog import Release
+from workflows.spec.fields import StageName
+from workflows.stages import objects
+from workflows.stages.site import Site
+from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
+
+STAGE: StageName = "base_services"
+CHECK = "pvc"
+CONTROL, FUNCTIONAL = "base_services/control", "base_services/functional"
+CERT_MANAGER = "cert_manager"
+MARGIN_SECONDS = 300
+"""Beside Helm's own time-outs: pulling images and electing leaders."""
+
+_WRITE = 'printf %s "$POD_UID" > /volume/nonce && sync'
+_READ = (
+    "read=$(cat /volume/nonce); "
+    'printf \'{"node":"%s","wrote":"%s","read":"%s"}\' "$NODE_NAME" "$POD_UID" "$read" > /dev/termination-log'
+)
+
+
+def build(site: Site) -> Stage | None:
+    """The stage of a site; None where its spec asks for no base service at all."""
+    chosen = objects.releases(site, STAGE)
+    storage_class = _storage_class(site)
+    certificates = CERT_MANAGER in {release.id for release in chosen}
+    if not chosen and not storage_class:
+        return None
+    steps = [_apply(site, chosen, storage_class)] if chosen else []
+    steps.append(_control(site, chosen, storage_class))
+    gates = {"control": CONTROL}
+    if storage_class or certificates:
+        steps.append(_functional(storage_class, certificates))
+        gates["functional"] = FUNCTIONAL
+    steps.append(objects.judge(site, STAGE, gates, members="all", cordon=False))
+    return Stage(
+        id=STAGE,
+        title="Base services",
+        steps=tuple(steps),
+        gates=tuple(gates.values()),
+        changes=tuple(
+            Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen
+        ),
+        rollback="; ".join(f"{release.release_name}: {release.rollback}" for release in chosen) or "nothing is changed",
+        releases=tuple(release.id for release in chosen),
+    )
+
+
+def _storage_class(site: Site) -> str:
+    storage = site.spec.base_services.storage
+    return "" if storage.provisioner == "none" else storage.storage_class
+
+
+def _expectations(site: Site, chosen: tuple[Release, ...], storage_class: str) -> Object:
+    found: Object = {
+        "releases": [objects.expected(site, release) for release in chosen],
+        "crds": [crd for release in chosen for crd in release.crds],
+        "storage_class": storage_class,
+        "webhook_namespaces": [release.namespace for release in chosen if release.id == CERT_MANAGER],
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _apply(site: Site, chosen: tuple[Release, ...], storage_class: str) -> Step:
+    return Step(
+        task=task(
+            STAGE,
+            "apply",
+            Verb.APPLY,
+            deadline=300,
+            arguments={
+                "objects": objects.release_objects(site, chosen),
+                "gate": CONTROL,
+                "gate_expectations": _expectations(site, chosen, storage_class),
+            },
+        ),
+        rules=(*objects.release_rules(site, chosen), *_READS),
+    )
+
+
+def _control(site: Site, chosen: tuple[Release, ...], storage_class: str) -> Step:
+    expectations = _expectations(site, chosen, storage_class)
+    asked: Object = {key: expectations[key] for key in ("releases", "crds", "webhook_namespaces") if key in expectations}
+    return Step(
+        task=task(
+            STAGE,
+            "control",
+            Verb.WAIT,
+            deadline=sum(release.timeout_seconds for release in chosen) + MARGIN_SECONDS,
+            arguments={
+                "gate": CONTROL,
+                "stable_seconds": 10,
+                "namespaces": list(dict.fromkeys(release.namespace for release in chosen)),
+                **asked,
+            },
+            expectations=expectations,
+        ),
+        after=("apply",) if chosen else (),
+        rules=(*objects.gate_rules(site, chosen), *_READS),
+    )
+
+
+_READS = (
+    Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",)),
+    Rule(groups=("storage.k8s.io",), resources=("storageclasses",), verbs=("list",)),
+    Rule(
+        groups=("admissionregistration.k8s.io",),
+        resources=("validatingwebhookconfigurations", "mutatingwebhookconfigurations"),
+        verbs=("list",),
+    ),
+    Rule(groups=("discovery.k8s.io",), resources=("endpointslices",), verbs=("list",)),
+)
+
+
+def _functional(storage_class: str, certificates: bool) -> Step:
+    made = [objects.check_namespace()]
+    made += _volume_check(storage_class) if storage_class else []
+    made += _certificate_check() if certificates else []
+    space = (objects.CHECK_NAMESPACE,)
+    claims = Rule(groups=("",), resources=("persistentvolumeclaims",), verbs=("get", "create", "delete"), namespaces=space)
+    kinds = Rule(
+        groups=("cert-manager.io",), resources=("issuers", "certificates"), verbs=("get", "create", "delete"), namespaces=space
+    )
+    return Step(
+        task=task(
+            STAGE,
+            "functional",
+            Verb.JOB,
+            deadline=600,
+            arguments={"gate": FUNCTIONAL, "objects": made, "checks": [CHECK], "select": "all"},
+            expectations={"storage_class": storage_class, "certificate": certificates},
+        ),
+        after=("control",),
+        rules=objects.check_rules(claims, kinds),
+    )
+
+
+def _volume_check(storage_class: str) -> list[Object]:
+    """A claim, and a pod whose first container writes the pod's uid to it and whose second one reads it back."""
+    uid = {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+    mount = [{"name": "volume", "mountPath": "/volume"}]
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": objects.check_metadata(STAGE, CHECK),
+        "spec": {
+            "storageClassName": storage_class,
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "64Mi"}},
+        },
+    }
+    pod = {
+        "volumes": [{"name": "volume", "persistentVolumeClaim": {"claimName": CHECK}}],
+        "initContainers": [objects.container(objects.TINY_IMAGE, _WRITE, name="write", env=[uid], volumeMounts=mount)],
+        "containers": [objects.container(objects.TINY_IMAGE, _READ, env=[uid, objects.node_name()], volumeMounts=mount)],
+    }
+    return [claim, objects.single_job(STAGE, CHECK, pod, seconds=540)]
+
+
+def _certificate_check() -> list[Object]:
+    """A self-signed issuer and one short-lived certificate; its Secret `pvc-tls` stays, as cert-manager leaves it."""
+    meta = objects.check_metadata(STAGE, CHECK)
+    issuer = {"apiVersion": "cert-manager.io/v1", "kind": "Issuer", "metadata": meta, "spec": {"selfSigned": {}}}
+    spec = {
+        "secretName": "pvc-tls",
+        "dnsNames": ["bringup-check.invalid"],
+        "duration": "1h",
+        "issuerRef": {"name": CHECK, "kind": "Issuer"},
+    }
+    return [issuer, {"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": dict(meta), "spec": spec}]

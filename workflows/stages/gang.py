@@ -1,0 +1,260 @@
+"""Stage gang: a gang scheduler, quotas, or both, and two gangs as proof: one that must not start, and one that must.
+
+The oversized gang is one member larger than all GPUs of the plan (gpu_stack §4.4 asks for one more than is free): whatever part of
+the fleet is set aside or busy, it stays too large, and a scheduler that binds pods one by one still shows itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steps.contract.task import Verb
+from workflows.catalog import Release
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.derived import GPU, PRODUCT_LABEL, advertised, allocatable, product_label
+from workflows.spec.fields import StageName
+from workflows.stages import gang_objects, objects
+from workflows.stages.site import Site
+from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
+
+STAGE: StageName = "gang"
+CONTROL, NODES, OVERSIZE, FIT = "gang/control", "gang/nodes", "gang/oversize", "gang/functional"
+MARGIN_SECONDS = 300
+NODES_SECONDS = 300
+OVERSIZE_SECONDS = 420
+"""60 s of watching, and the time that controllers need to make thousands of pods."""
+FIT_SECONDS = 420
+MOST_PODS = 1024
+"""Above this many members the gangs consist of whole nodes, so that the check stays smaller than the jobs that will run."""
+
+DEPLOYMENTS = {
+    "volcano": ("volcano-scheduler", "volcano-controllers", "volcano-admission"),
+    "kai_scheduler": (
+        "kai-operator",
+        "kai-scheduler-default",
+        "admission",
+        "binder",
+        "pod-grouper",
+        "podgroup-controller",
+        "queue-controller",
+    ),
+    "kueue": ("kueue-controller-manager",),
+}
+"""Deployments by release id; KAI's operator makes all but its own."""
+
+QUEUES = {"volcano": "Queue default", "kai_scheduler": "Queue default-queue"}
+"""The queue that each scheduler makes by itself and that the check uses."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Members of the two gangs and the units that each asks for."""
+
+    oversize: int
+    fit: int
+    units: int
+
+
+def build(site: Site) -> Stage | None:
+    """The stage of a site; None without a gang scheduler and without quotas, or without GPUs."""
+    chosen = objects.releases(site, STAGE)
+    spec = site.spec
+    if not chosen or spec.accelerator is None:
+        return None
+    made = _quota_objects(spec, chosen)
+    gates = {"charts": CONTROL, "control": CONTROL} if made else {"control": CONTROL}
+    steps = [_apply(site, chosen), *_configure(site, chosen, made), _control(site, chosen, made)]
+    if advertised(spec):
+        sizes = gang_sizes(site)
+        steps += [_nodes(spec), _oversize(spec, sizes), _fit(spec, sizes)]
+        gates |= {"nodes": NODES, "oversize": OVERSIZE, "functional": FIT}
+    return Stage(
+        id=STAGE,
+        title="Gang scheduling and quota",
+        steps=(*steps, objects.judge(site, STAGE, gates)),
+        gates=tuple(dict.fromkeys(gates.values())),
+        changes=_changes(chosen, made),
+        rollback="; ".join(f"{release.release_name}: {release.rollback}" for release in chosen),
+        releases=tuple(release.id for release in chosen),
+    )
+
+
+def scheduler(spec: ClusterSpec) -> str:
+    """Who places the check's gangs: the gang scheduler, or Kueue where there is only quota."""
+    return spec.scheduler.gang if spec.scheduler.gang != "none" else "kueue"
+
+
+def gang_sizes(site: Site) -> Sizes:
+    """One more member than all GPUs of the plan allow, and one member for each node that the quorum asks for (two at least)."""
+    spec, machines = site.spec, [machine for machine in site.machines if machine.gpu]
+    per_gpu = max(allocatable(spec, 1).values(), default=1)
+    total = sum(machine.gpus for machine in machines) * per_gpu
+    units = 1
+    if total >= MOST_PODS and spec.accelerator is not None:
+        units = spec.accelerator.per_node * per_gpu
+    needed = site.needed(STAGE, "gpu")
+    return Sizes(oversize=total // units + 1, fit=min(max(needed, 2), total // units), units=units)
+
+
+def _changes(chosen: tuple[Release, ...], made: list[Object]) -> tuple[Change, ...]:
+    installs = tuple(
+        Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen
+    )
+    names = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in made if one["kind"] != "Namespace")
+    return (*installs, Change(what=f"apply {names}", where="cluster")) if made else installs
+
+
+def _quota_objects(spec: ClusterSpec, chosen: tuple[Release, ...]) -> list[Object]:
+    """Kueue's flavor and queues, and the tenants' namespaces that LocalQueues lie in."""
+    made = [dict(item) for release in chosen for item in release.objects]
+    spaces = dict.fromkeys(queue.namespace for queue in spec.scheduler.queues)
+    return [*(objects.namespace(name) for name in spaces), *made] if made else []
+
+
+def _expectations(site: Site, chosen: tuple[Release, ...], made: list[Object]) -> Object:
+    spec = site.spec
+    found: Object = {
+        "releases": [objects.expected(site, release) for release in chosen],
+        "deployments": [f"{release.namespace}/{name}" for release in chosen for name in DEPLOYMENTS.get(release.id, ())],
+        "queues": [QUEUES[release.id] for release in chosen if release.id in QUEUES],
+    }
+    if made:
+        found["queues"] += [_queue_name(one) for one in made if one["kind"] in ("ClusterQueue", "LocalQueue")]
+        found |= {"flavors": _flavors(spec), "covered": list(advertised(spec) or (GPU,))}
+    return found
+
+
+def _queue_name(queue: Object) -> str:
+    meta = queue["metadata"]
+    return f"{queue['kind']} {meta['namespace']}/{meta['name']}" if "namespace" in meta else f"{queue['kind']} {meta['name']}"
+
+
+def _flavors(spec: ClusterSpec) -> dict[str, dict[str, str]]:
+    """The flavor with the labels that its nodes carry after sharing (gpu_stack §9 P10)."""
+    if spec.scheduler.quota == "none":
+        return {}
+    flavor = spec.scheduler.flavor
+    return {flavor.name: dict(flavor.node_labels) if flavor.node_labels is not None else {PRODUCT_LABEL: product_label(spec)}}
+
+
+def _apply(site: Site, chosen: tuple[Release, ...]) -> Step:
+    """Charts; their gate for reuse leaves out what a later task applies."""
+    arguments = {
+        "objects": objects.release_objects(site, chosen),
+        "gate": CONTROL,
+        "gate_expectations": _expectations(site, chosen, []),
+    }
+    return Step(
+        task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
+        rules=(*objects.release_rules(site, chosen), *_READS),
+    )
+
+
+def _wait(site: Site, chosen: tuple[Release, ...], name: str, after: str, expectations: Object) -> Step:
+    deadline = sum(release.timeout_seconds for release in chosen) + MARGIN_SECONDS
+    arguments = {
+        "gate": CONTROL,
+        "select": "gpu",
+        "stable_seconds": 10,
+        "namespaces": list(dict.fromkeys(release.namespace for release in chosen)),
+        "releases": expectations["releases"],
+    }
+    return Step(
+        task=task(STAGE, name, Verb.WAIT, deadline=deadline, arguments=arguments, expectations=expectations),
+        after=(after,),
+        rules=(*objects.gate_rules(site, chosen), *_READS),
+    )
+
+
+def _configure(site: Site, chosen: tuple[Release, ...], made: list[Object]) -> tuple[Step, ...]:
+    """Kueue's own objects need its CRDs and webhook, so they come after its chart has passed."""
+    if not made:
+        return ()
+    charts = _wait(site, chosen, "charts", "apply", _expectations(site, chosen, []))
+    arguments = {"objects": made, "gate": CONTROL, "gate_expectations": _expectations(site, chosen, made)}
+    kinds = ("resourceflavors", "clusterqueues", "localqueues")
+    verbs = ("get", "create", "patch")
+    configure = Step(
+        task=task(STAGE, "configure", Verb.APPLY, deadline=300, arguments=arguments),
+        after=("charts",),
+        rules=(
+            Rule(groups=("kueue.x-k8s.io",), resources=kinds, verbs=verbs),
+            Rule(groups=("",), resources=("namespaces",), verbs=verbs),
+            *objects.CLAIM,
+            *objects.gate_rules(site, chosen),
+            *_READS,
+        ),
+    )
+    return charts, configure
+
+
+def _control(site: Site, chosen: tuple[Release, ...], made: list[Object]) -> Step:
+    return _wait(site, chosen, "control", "configure" if made else "apply", _expectations(site, chosen, made))
+
+
+_READS = (
+    Rule(groups=("scheduling.volcano.sh", "scheduling.run.ai"), resources=("queues", "podgroups"), verbs=("list",)),
+    Rule(
+        groups=("kueue.x-k8s.io",),
+        resources=("clusterqueues", "localqueues", "resourceflavors", "workloads"),
+        verbs=("list",),
+    ),
+)
+_WORLD = (Rule(groups=("",), resources=("nodes", "pods"), verbs=("list",)),)
+"""What counting free units needs: every node and every pod."""
+
+
+def _nodes(spec: ClusterSpec) -> Step:
+    flavors = _flavors(spec)
+    resource = advertised(spec)[0]
+    labels = sorted({key for wanted in flavors.values() for key in wanted})
+    arguments = {"gate": NODES, "select": "gpu", "decides": False, "resource": resource, "labels": labels}
+    return Step(
+        task=task(
+            STAGE,
+            "nodes",
+            Verb.WAIT,
+            deadline=NODES_SECONDS,
+            arguments=arguments,
+            expectations={"resource": resource, "flavors": flavors},
+        ),
+        after=("control",),
+        rules=(*_WORLD, *objects.DIAGNOSE),
+    )
+
+
+def _oversize(spec: ClusterSpec, sizes: Sizes) -> Step:
+    expectations = {"scheduler": scheduler(spec), "count": sizes.oversize, "units": sizes.units}
+    return _check(spec, "oversize", OVERSIZE, "gang-oversize", "nodes", OVERSIZE_SECONDS, expectations)
+
+
+def _fit(spec: ClusterSpec, sizes: Sizes) -> Step:
+    expectations = {"scheduler": scheduler(spec), "count": sizes.fit, "units": sizes.units}
+    return _check(spec, "functional", FIT, "gang-fit", "oversize", FIT_SECONDS, expectations)
+
+
+def _check(spec: ClusterSpec, name: str, gate: str, check: str, after: str, deadline: int, expectations: Object) -> Step:
+    """One gang after the other: the second one needs the GPUs that a failing first one would hold."""
+    who = scheduler(spec)
+    gang = gang_objects.Gang(
+        check=check,
+        scheduler=who,
+        count=expectations["count"],
+        resource=advertised(spec)[0],
+        units=expectations["units"],
+        seconds=deadline + MARGIN_SECONDS,
+    )
+    arguments: Object = {
+        "gate": gate,
+        "objects": [objects.check_namespace(), *gang_objects.build(gang, spec)],
+        "checks": [check],
+        "select": "gpu",
+        "after": ["nodes"],
+        "scheduler": who,
+        "resource": advertised(spec)[0],
+    }
+    return Step(
+        task=task(STAGE, name, Verb.JOB, deadline=deadline, arguments=arguments, expectations=expectations),
+        after=(after,),
+        rules=(*objects.check_rules(*gang_objects.RULES[who]), *_WORLD, *_READS),
+    )

@@ -1,0 +1,132 @@
+"""The gangs of the check as each scheduler takes them: Volcano's Job, or a batch Job with KAI's annotation or Kueue's queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.fields import StageName
+from workflows.stages import objects
+from workflows.stages.stage import Object, Rule
+
+STAGE: StageName = "gang"
+SPACE = (objects.CHECK_NAMESPACE,)
+RULES: dict[str, tuple[Rule, ...]] = {
+    "volcano": (Rule(groups=("batch.volcano.sh",), resources=("jobs",), verbs=("create", "delete"), namespaces=SPACE),),
+    "kai": (),
+    "kueue": (
+        Rule(groups=("kueue.x-k8s.io",), resources=("clusterqueues",), verbs=("create", "delete")),
+        Rule(groups=("kueue.x-k8s.io",), resources=("localqueues",), verbs=("create", "delete"), namespaces=SPACE),
+    ),
+}
+"""Rights that the objects of a scheduler need, beside those of every check."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gang:
+    """A gang of `count` pods with `units` of a resource each. It ends by itself after `seconds`, should nobody delete it."""
+
+    check: str
+    scheduler: str
+    count: int
+    resource: str
+    units: int
+    seconds: int
+
+
+def build(gang: Gang, spec: ClusterSpec) -> list[Object]:
+    """The objects of a gang, in the order in which they must be made."""
+    if gang.scheduler == "volcano":
+        return [_volcano(gang, spec)]
+    if gang.scheduler == "kai":
+        labels = {"kai.scheduler/queue": "default-queue"}
+        notes = {"kai.scheduler/batch-min-member": str(gang.count)}
+        return [_batch(gang, spec, labels, notes, {"schedulerName": "kai-scheduler"})]
+    queue = {"kueue.x-k8s.io/queue-name": gang.check}
+    return [_cluster_queue(gang, spec), _local_queue(gang), _batch(gang, spec, queue, {}, {})]
+
+
+def _volcano(gang: Gang, spec: ClusterSpec) -> Object:
+    """All members are needed at once, and none of them is tried again."""
+    template = {"metadata": {"labels": objects.check_labels(STAGE, gang.check)}, "spec": _pod(gang, spec)}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": objects.check_metadata(STAGE, gang.check),
+        "spec": {
+            "schedulerName": "volcano",
+            "queue": "default",
+            "minAvailable": gang.count,
+            "maxRetry": 1,
+            "ttlSecondsAfterFinished": 3600,
+            "tasks": [{"name": "member", "replicas": gang.count, "template": template}],
+        },
+    }
+
+
+def _batch(gang: Gang, spec: ClusterSpec, labels: dict[str, str], notes: dict[str, str], pod: Object) -> Object:
+    """A batch Job. The labels go to its pods too: KAI reads its queue there."""
+    own = objects.check_metadata(STAGE, gang.check)
+    meta = {**own, "labels": own["labels"] | labels, **({"annotations": notes} if notes else {})}
+    template = {"metadata": {"labels": objects.check_labels(STAGE, gang.check) | labels}, "spec": _pod(gang, spec) | pod}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": meta,
+        "spec": {
+            "parallelism": gang.count,
+            "completions": gang.count,
+            "backoffLimit": 0,
+            "ttlSecondsAfterFinished": 3600,
+            "template": template,
+        },
+    }
+
+
+def _cluster_queue(gang: Gang, spec: ClusterSpec) -> Object:
+    """A queue of the check's own: its quota is one unit short of the oversized gang, and enough for the one that fits."""
+    quota = gang.count * gang.units - (1 if gang.check == "gang-oversize" else 0)
+    resources = [{"name": gang.resource, "nominalQuota": quota}]
+    flavors = [{"name": spec.scheduler.flavor.name, "resources": resources}]
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": gang.check, "labels": objects.check_labels(STAGE, gang.check)},
+        "spec": {
+            "namespaceSelector": {},
+            "resourceGroups": [{"coveredResources": [gang.resource], "flavors": flavors}],
+        },
+    }
+
+
+def _local_queue(gang: Gang) -> Object:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": objects.check_metadata(STAGE, gang.check),
+        "spec": {"clusterQueue": gang.check},
+    }
+
+
+def _pod(gang: Gang, spec: ClusterSpec) -> Object:
+    """A member that holds its units and does nothing, on nodes of the GPU groups alone."""
+    taints = sorted({taint for group in spec.hosts.values() if group.gpu for taint in group.taints})
+    sleep = f"sleep {gang.seconds}"
+    return {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 0,
+        "activeDeadlineSeconds": gang.seconds,
+        "tolerations": [*(_toleration(taint) for taint in taints), {"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "containers": [
+            objects.container(objects.TINY_IMAGE, sleep, resources={"limits": {gang.resource: gang.units}}),
+        ],
+    }
+
+
+def _toleration(taint: str) -> Object:
+    """What tolerates `key=value:effect` or `key:effect`."""
+    pair, _, effect = taint.rpartition(":")
+    key, _, value = pair.partition("=")
+    match = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
+    return {"key": key, "effect": effect, **match}

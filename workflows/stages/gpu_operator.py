@@ -1,0 +1,228 @@
+"""Stage gpu_operator: driver, container toolkit, device plugin and feature discovery on every GPU node, proven by CUDA."""
+
+from __future__ import annotations
+
+from steps.contract.task import Verb
+from workflows.catalog import Release
+from workflows.catalog.merging import value_at
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.derived import GPU, allocatable, product_label
+from workflows.spec.fields import StageName
+from workflows.spec.products import numbers
+from workflows.stages import objects
+from workflows.stages.site import Site
+from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
+
+STAGE: StageName = "gpu_operator"
+RELEASE = "gpu_operator"
+CHECK = "cuda-smoke"
+CONTROL, NODES, FUNCTIONAL = "gpu_operator/control", "gpu_operator/nodes", "gpu_operator/functional"
+
+CONTROL_SECONDS = 2700
+"""A driver container may build for 20 minutes (startup probe 120 × 10 s, gpu_stack §1.2); Helm and images come on top."""
+
+NODES_SECONDS = 1200
+"""After the control gate only stragglers are left: one more driver build."""
+
+FLAPPING_BEFORE = (26, 7)
+"""Before this version ClusterPolicy may report ready in the middle of a driver upgrade (gpu_stack §1.3)."""
+
+
+def build(site: Site) -> Stage | None:
+    """The stage of a site; None for a cluster without GPUs."""
+    release = site.releases.get(RELEASE)
+    if release is None or site.spec.accelerator is None:
+        return None
+    gates = {"control": CONTROL, "nodes": NODES, "functional": FUNCTIONAL}
+    return Stage(
+        id=STAGE,
+        title="GPU Operator",
+        steps=(
+            _apply(site, release),
+            _control(site, release),
+            _nodes(site),
+            _functional(site),
+            objects.judge(site, STAGE, gates),
+        ),
+        gates=tuple(gates.values()),
+        changes=_changes(site, release),
+        rollback=release.rollback,
+        releases=(release.id,),
+    )
+
+
+def _changes(site: Site, release: Release) -> tuple[Change, ...]:
+    found = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace)]
+    if value_at(release.values, "driver.enabled") is not False:
+        found.append(Change(what="load the NVIDIA driver", where=f"{site.count('gpu')} GPU nodes"))
+    found.append(Change(what="add the NVIDIA runtime to containerd, which restarts RKE2", where=f"{site.count('gpu')} GPU nodes"))
+    return tuple(found)
+
+
+def _mode(spec: ClusterSpec) -> str:
+    return spec.accelerator.operator_mode if spec.accelerator else "cluster_policy"
+
+
+def _operands(spec: ClusterSpec, release: Release) -> list[str]:
+    """DaemonSets that must run on every GPU node; a trailing dash marks a prefix (gpu_stack §1.4, §3.3)."""
+    driver = value_at(release.values, "driver.enabled") is not False
+    if _mode(spec) == "gpu_cluster":
+        return [*(["nvidia-gpu-driver-"] if driver else []), "nvidia-dra-driver-kubelet-plugin"]
+    plugin = value_at(release.values, "devicePlugin.enabled") is not False
+    return [
+        *(["nvidia-driver-daemonset"] if driver else []),
+        "nvidia-container-toolkit-daemonset",
+        *(["nvidia-device-plugin-daemonset"] if plugin else []),
+        "gpu-feature-discovery",
+        "nvidia-operator-validator",
+    ]
+
+
+def _expectations(site: Site, release: Release) -> Object:
+    accelerator = site.spec.accelerator
+    found: Object = {
+        "releases": [objects.expected(site, release, workloads=2)],
+        "least": site.needed(STAGE, "gpu"),
+        "operands": _operands(site.spec, release),
+    }
+    if _mode(site.spec) == "gpu_cluster":
+        found["mode"] = "gpu_cluster"
+    if accelerator and accelerator.driver == "operator" and accelerator.driver_version:
+        found["driver"] = accelerator.driver_version
+    return found
+
+
+def _apply(site: Site, release: Release) -> Step:
+    arguments = {
+        "objects": objects.release_objects(site, (release,)),
+        "gate": CONTROL,
+        "select": "gpu",
+        "gate_expectations": _expectations(site, release),
+    }
+    return Step(
+        task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
+        rules=(*objects.release_rules(site, (release,)), *_READS),
+    )
+
+
+def _control(site: Site, release: Release) -> Step:
+    expectations = _expectations(site, release)
+    arguments = {
+        "gate": CONTROL,
+        "select": "gpu",
+        "stable_seconds": 60 if numbers(release.version) < FLAPPING_BEFORE else 20,
+        "namespaces": [release.namespace],
+        "releases": expectations["releases"],
+    }
+    return Step(
+        task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
+        after=("apply",),
+        rules=(*objects.gate_rules(site, (release,)), *_READS),
+    )
+
+
+_READS = (
+    Rule(groups=("nvidia.com",), resources=("clusterpolicies", "gpuclusters"), verbs=("list",)),
+    Rule(groups=("apps",), resources=("daemonsets",), verbs=("list",)),
+    Rule(groups=("",), resources=("nodes",), verbs=("list",)),
+)
+
+
+def _gpus(site: Site) -> Object:
+    """GPUs per node, and the machines that have another number."""
+    usual = site.spec.accelerator.per_node if site.spec.accelerator else 0
+    others = {machine.name: machine.gpus for machine in site.machines if machine.gpu and machine.gpus != usual}
+    return {"gpus": usual, **({"others": others} if others else {})}
+
+
+def _nodes(site: Site) -> Step:
+    spec = site.spec
+    mode = {"mode": "gpu_cluster"} if _mode(spec) == "gpu_cluster" else {}
+    arguments: Object = {
+        "gate": NODES,
+        "select": "gpu",
+        "decides": False,
+        "stable_seconds": 10,
+        "namespaces": ["gpu-operator"],
+        **mode,
+    }
+    expectations: Object = {**_gpus(site), **mode, "shapes": _shapes(spec), "products": _products(spec)}
+    if spec.accelerator and spec.accelerator.driver_version:
+        expectations["driver"] = spec.accelerator.driver_version
+    return Step(
+        task=task(STAGE, "nodes", Verb.WAIT, deadline=NODES_SECONDS, arguments=arguments, expectations=expectations),
+        after=("control",),
+        rules=(
+            *_READS,
+            Rule(groups=("resource.k8s.io",), resources=("resourceslices",), verbs=("list",)),
+            *objects.DIAGNOSE,
+        ),
+    )
+
+
+def _shapes(spec: ClusterSpec) -> list[dict[str, int]]:
+    """What a node may advertise per GPU: whole GPUs, or on a second run what the sharing stage left (gpu_stack §3)."""
+    if spec.sharing.mode == "dra" or _mode(spec) == "gpu_cluster":
+        return []
+    whole, shared = {GPU: 1}, allocatable(spec, 1)
+    return [whole] if shared == whole else [whole, shared]
+
+
+def _products(spec: ClusterSpec) -> list[str]:
+    return list(dict.fromkeys((spec.accelerator.label, product_label(spec)))) if spec.accelerator else []
+
+
+def _functional(site: Site) -> Step:
+    arguments = {
+        "gate": FUNCTIONAL,
+        "objects": [objects.check_namespace(), *_claims(site.spec), objects.per_node_job(STAGE, CHECK, _pod(site), seconds=840)],
+        "checks": [CHECK],
+        "select": "gpu",
+        "after": ["nodes"],
+        "namespaces": ["gpu-operator"],
+    }
+    claims = Rule(
+        groups=("resource.k8s.io",),
+        resources=("resourceclaimtemplates",),
+        verbs=("create", "delete"),
+        namespaces=(objects.CHECK_NAMESPACE,),
+    )
+    return Step(
+        task=task(STAGE, "functional", Verb.JOB, deadline=900, arguments=arguments, expectations=_gpus(site)),
+        after=("nodes",),
+        rules=objects.check_rules(claims) if _claims(site.spec) else objects.check_rules(),
+    )
+
+
+def _claims(spec: ClusterSpec) -> list[Object]:
+    """With DRA: a claim for all GPUs of the pod's node."""
+    if _mode(spec) != "gpu_cluster":
+        return []
+    request = {"name": "gpus", "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}}
+    return [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": objects.check_metadata(STAGE, CHECK),
+            "spec": {"spec": {"devices": {"requests": [request]}}},
+        }
+    ]
+
+
+def _pod(site: Site) -> Object:
+    """One container that sees all GPUs of its node.
+
+    It requests them where they are whole, equally many and free; where sharing or Slurm has taken them (on a second run), or
+    machines differ, it takes them through the runtime class instead.
+    """
+    spec, env = site.spec, [objects.node_name()]
+    image, smoke = spec.validation.image, objects.script("cuda_smoke.sh")
+    if _mode(spec) == "gpu_cluster":
+        claimed = objects.container(image, smoke, env=env, resources={"claims": [{"name": "gpus"}]})
+        return {"containers": [claimed], "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": CHECK}]}
+    gpus = _gpus(site)
+    if spec.sharing.mode == "none" and spec.slurm.kind == "none" and "others" not in gpus:
+        return {"containers": [objects.container(image, smoke, env=env, resources={"limits": {GPU: gpus["gpus"]}})]}
+    every = [*env, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    opened = objects.container(image, smoke, env=every, securityContext={"privileged": True})
+    return {"runtimeClassName": "nvidia", "containers": [opened]}

@@ -1,0 +1,297 @@
+"""Stage network_operator: NICs and RDMA for pods, proven by bandwidth between neighbouring nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from steps.contract.task import Verb
+from workflows.catalog import Release
+from workflows.catalog.criteria import multus_owner
+from workflows.spec.derived import ib_write_bw_floor
+from workflows.spec.fields import StageName
+from workflows.spec.platform import Fabric
+from workflows.stages import objects
+from workflows.stages.site import Site
+from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
+
+STAGE: StageName = "network_operator"
+RELEASE = "network_operator"
+CHECK = "ib-write-bw"
+CHARTS, CONTROL = "network_operator/charts", "network_operator/control"
+NODES, FUNCTIONAL = "network_operator/nodes", "network_operator/functional"
+CONTROL_SECONDS, NODES_SECONDS, FUNCTIONAL_SECONDS = 2400, 900, 1200
+"""A NIC driver container may build for 20 minutes; the check takes 8 devices × 5 s, and 7 minutes more where a peer is away."""
+
+VIRTUAL_FUNCTION = "101e"
+"""PCI device id of every virtual function of ConnectX-4 and later (mlx5)."""
+
+_STATES = {
+    "ofedDriver": "state-OFED",
+    "rdmaSharedDevicePlugin": "state-RDMA-device-plugin",
+    "sriovDevicePlugin": "state-SRIOV-device-plugin",
+    "nvIpam": "state-nv-ipam-cni",
+    "ibKubernetes": "state-ib-kubernetes",
+    "nicFeatureDiscovery": "state-nic-feature-discovery",
+    "secondaryNetwork.cniPlugins": "state-container-networking-plugins",
+    "secondaryNetwork.ipoib": "state-ipoib-cni",
+    "secondaryNetwork.multus": "state-multus-cni",
+}
+"""Part of a NicClusterPolicy's spec → the state that says how it is (gpu_stack §2.3)."""
+
+_LINK = {"infiniband": "InfiniBand", "roce": "Ethernet"}
+
+
+def build(site: Site) -> Stage | None:
+    """The stage of a site; None without a fabric."""
+    release = site.releases.get(RELEASE)
+    if release is None or site.spec.fabric.kind == "none":
+        return None
+    gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES, "functional": FUNCTIONAL}
+    return Stage(
+        id=STAGE,
+        title="Network Operator",
+        steps=(
+            _apply(site, release),
+            _charts(site, release),
+            _configure(site, release),
+            _control(site, release),
+            _nodes(site),
+            _functional(site),
+            objects.judge(site, STAGE, gates),
+        ),
+        gates=tuple(gates.values()),
+        changes=_changes(site, release),
+        rollback=release.rollback,
+        releases=(release.id,),
+    )
+
+
+def _changes(site: Site, release: Release) -> tuple[Change, ...]:
+    found = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace)]
+    if site.spec.fabric.driver == "operator":
+        found.append(Change(what="replace the NIC driver, which resets the fabric's links", where=f"{site.count('gpu')} GPU nodes"))
+    made = ", ".join(f"{item['kind']} {item['metadata']['name']}" for item in release.objects)
+    return (*found, Change(what=f"apply {made}", where="cluster"))
+
+
+# ---- chart ---------------------------------------------------------------------------------------------------------------------
+
+_CRDS = Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",))
+
+
+def _chart_expectations(site: Site, release: Release) -> Object:
+    return {"releases": [objects.expected(site, release)], "crds": list(release.crds)}
+
+
+def _apply(site: Site, release: Release) -> Step:
+    arguments = {
+        "objects": objects.release_objects(site, (release,)),
+        "gate": CHARTS,
+        "gate_expectations": _chart_expectations(site, release),
+    }
+    return Step(
+        task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
+        rules=(*objects.release_rules(site, (release,)), _CRDS),
+    )
+
+
+def _charts(site: Site, release: Release) -> Step:
+    expectations = _chart_expectations(site, release)
+    return Step(
+        task=task(
+            STAGE,
+            "charts",
+            Verb.WAIT,
+            deadline=release.timeout_seconds + 300,
+            arguments={"gate": CHARTS, "namespaces": [release.namespace], **expectations},
+            expectations=expectations,
+        ),
+        after=("apply",),
+        rules=(*objects.gate_rules(site, (release,)), _CRDS),
+    )
+
+
+# ---- policy and networks -------------------------------------------------------------------------------------------------------
+
+
+def required_states(policy: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The states that a NicClusterPolicy's spec asks for, each with the image tag of its part."""
+    for path, state in _STATES.items():
+        here: Any = policy.get("spec", {})
+        for part in path.split("."):
+            here = here.get(part) if isinstance(here, Mapping) else None
+        if here is not None:
+            yield state, str(here.get("version", ""))
+
+
+def _control_expectations(site: Site, release: Release) -> Object:
+    items = release.objects
+    policy = next((item for item in items if item["kind"] == "NicClusterPolicy"), {})
+    found: Object = {
+        "least": site.needed(STAGE, "gpu"),
+        "states": dict(required_states(policy)),
+        "networks": [f"{item['kind']}/{item['metadata']['name']}" for item in items if item["kind"].endswith("Network")],
+        "pools": [item["metadata"]["name"] for item in items if item["kind"] == "IPPool"],
+        "multus": site.spec.fabric.has_network and multus_owner(site.spec) != "none",
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _kinds(release: Release) -> tuple[Rule, ...]:
+    """Rights on the kinds that the release's objects have."""
+    groups = {str(item["apiVersion"]).partition("/")[0] for item in release.objects}
+    return tuple(Rule(groups=(group,), resources=("*",), verbs=("get", "list", "create", "patch")) for group in sorted(groups))
+
+
+_READS = (
+    Rule(
+        groups=("mellanox.com",),
+        resources=("nicclusterpolicies", "macvlannetworks", "ipoibnetworks", "hostdevicenetworks"),
+        verbs=("list",),
+    ),
+    Rule(
+        groups=("sriovnetwork.openshift.io",),
+        resources=("sriovnetworks", "sriovibnetworks", "sriovnetworknodestates"),
+        verbs=("list",),
+    ),
+    Rule(groups=("k8s.cni.cncf.io",), resources=("network-attachment-definitions",), verbs=("list",)),
+    Rule(groups=("nv-ipam.nvidia.com",), resources=("ippools",), verbs=("list",)),
+    Rule(groups=("apps",), resources=("daemonsets", "deployments"), verbs=("list",)),
+    Rule(groups=("",), resources=("nodes",), verbs=("list",)),
+    *objects.DIAGNOSE,
+)
+
+
+def _configure(site: Site, release: Release) -> Step:
+    arguments = {
+        "objects": [dict(item) for item in release.objects],
+        "gate": CONTROL,
+        "select": "gpu",
+        "gate_expectations": _control_expectations(site, release),
+    }
+    return Step(
+        task=task(STAGE, "configure", Verb.APPLY, deadline=300, arguments=arguments),
+        after=("charts",),
+        rules=(*objects.CLAIM, *_kinds(release), *_READS),
+    )
+
+
+def _control(site: Site, release: Release) -> Step:
+    arguments = {"gate": CONTROL, "select": "gpu", "stable_seconds": 20, "namespaces": [release.namespace]}
+    expectations = _control_expectations(site, release)
+    return Step(
+        task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
+        after=("configure",),
+        rules=_READS,
+    )
+
+
+# ---- nodes ---------------------------------------------------------------------------------------------------------------------
+
+
+def _per_node(fabric: Fabric) -> int:
+    """How many of its resource a node must at least advertise; a shared device says nothing about the number of NICs."""
+    match fabric.mode:
+        case "sriov":
+            return fabric.nics_per_node * fabric.virtual_functions
+        case "host_device":
+            return fabric.nics_per_node
+        case _:
+            return 1
+
+
+def _nodes(site: Site) -> Step:
+    fabric = site.spec.fabric
+    asked: Object = {"resource": fabric.resource_key, "sriov": fabric.mode == "sriov"}
+    return Step(
+        task=task(
+            STAGE,
+            "nodes",
+            Verb.WAIT,
+            deadline=NODES_SECONDS,
+            arguments={
+                "gate": NODES,
+                "select": "gpu",
+                "decides": False,
+                "stable_seconds": 10,
+                "namespaces": ["nvidia-network-operator"],
+                **asked,
+            },
+            expectations={"count": _per_node(fabric), "mofed": fabric.driver == "operator", **asked},
+        ),
+        after=("control",),
+        rules=_READS,
+    )
+
+
+# ---- bandwidth -----------------------------------------------------------------------------------------------------------------
+
+
+def _functional(site: Site) -> Step:
+    fabric = site.spec.fabric
+    networks = ["default/fabric"] if fabric.has_network else []
+    annotations = {"k8s.v1.cni.cncf.io/networks": ",".join(networks * _attachments(fabric))} if networks else None
+    job = objects.per_node_job(STAGE, CHECK, _pod(site), seconds=FUNCTIONAL_SECONDS - 60, annotations=annotations)
+    services = Rule(groups=("",), resources=("services",), verbs=("create", "delete"), namespaces=(objects.CHECK_NAMESPACE,))
+    return Step(
+        task=task(
+            STAGE,
+            "functional",
+            Verb.JOB,
+            deadline=FUNCTIONAL_SECONDS,
+            arguments={
+                "gate": FUNCTIONAL,
+                "objects": [objects.check_namespace(), _service(), job],
+                "checks": [CHECK],
+                "select": "gpu",
+                "after": ["nodes"],
+                "least": 2,
+                "namespaces": ["nvidia-network-operator"],
+            },
+            expectations={
+                "rails": fabric.nics_per_node,
+                "floor": ib_write_bw_floor(site.spec) or 0.0,
+                **({"networks": networks} if networks else {}),
+            },
+        ),
+        after=("nodes",),
+        rules=objects.check_rules(services),
+    )
+
+
+def _attachments(fabric: Fabric) -> int:
+    """Networks that carry one device each are attached once per NIC, shared ones once."""
+    return fabric.nics_per_node if fabric.mode in ("sriov", "host_device") else 1
+
+
+def _service() -> Object:
+    """A headless service, so that the pods of the ring find each other by index."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": objects.check_metadata(STAGE, CHECK),
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {objects.CHECK_LABEL: CHECK}},
+    }
+
+
+def _pod(site: Site) -> Object:
+    """One container with the node's RDMA devices; its arguments are the nodes of the ring."""
+    fabric = site.spec.fabric
+    ids = (*fabric.device_ids, VIRTUAL_FUNCTION) if fabric.mode == "sriov" else fabric.device_ids
+    env = [
+        objects.node_name(),
+        {"name": "DEVICE_IDS", "value": " ".join(ids)},
+        {"name": "LINK", "value": _LINK[fabric.kind]},
+        {"name": "RING", "value": CHECK},
+    ]
+    measuring = objects.container(
+        site.spec.validation.image,
+        objects.script("ib_write_bw.sh"),
+        env=env,
+        args=objects.NODES,
+        resources={"limits": {fabric.resource_key: _attachments(fabric)}},
+        securityContext={"capabilities": {"add": ["IPC_LOCK"]}},
+    )
+    measuring["command"] = [*measuring["command"], CHECK]  # the script's $0; the arguments follow
+    return {"subdomain": CHECK, "containers": [measuring]}

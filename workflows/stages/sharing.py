@@ -1,0 +1,283 @@
+"""Stage sharing: GPUs are divided among pods as the spec says, and where it says `none` it is shown that they are not.
+
+The GPU Operator's chart carries every sharing configuration from its first install, switched off; this stage sets the node label
+that chooses one. So the chart keeps its only owner, and installing it again never undoes this stage (`spec.derived.sharing_label`).
+"""
+
+from __future__ import annotations
+
+from steps.contract.task import Verb
+from workflows.catalog import Release
+from workflows.catalog.merging import value_at
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.derived import PRODUCT_LABEL, advertised, allocatable, product_label, sharing_label
+from workflows.spec.fields import StageName
+from workflows.stages import objects
+from workflows.stages.site import Site
+from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
+
+STAGE: StageName = "sharing"
+CHECK = "sharing"
+CONTROL, NODES, FUNCTIONAL = "sharing/control", "sharing/nodes", "sharing/functional"
+CONTROL_SECONDS = 900
+NODES_SECONDS = {"mig": 1800, "dra": 900}
+"""MIG waits five minutes an application for pods to go, and may reboot; its state `pending` can be terminal (gpu_stack §3.2)."""
+OTHER_NODES_SECONDS = 600
+HOLD_SECONDS = 60
+"""How long the check's pods hold their device: long enough for the second one to start beside the first."""
+CHECK_SECONDS = 600
+
+STRATEGY_LABELS = {"none": "none", "time_slicing": "time-slicing", "mps": "mps"}
+"""Mode → label nvidia.com/gpu.sharing-strategy as the device plugin's GFD writes it (gpu_stack §1.5)."""
+
+
+def build(site: Site) -> Stage | None:
+    """The stage of a site; None for a cluster without GPUs."""
+    spec = site.spec
+    if spec.accelerator is None:
+        return None
+    chosen = objects.releases(site, STAGE)
+    gates = {"control": CONTROL, "nodes": NODES}
+    steps = [*_apply(site, chosen), _control(site, chosen), _nodes(site)]
+    if _pair_fits(site):
+        steps.append(_functional(spec))
+        gates["functional"] = FUNCTIONAL
+    return Stage(
+        id=STAGE,
+        title="GPU sharing",
+        steps=(*steps, objects.judge(site, STAGE, gates)),
+        gates=tuple(gates.values()),
+        changes=_changes(site, chosen),
+        rollback=_rollback(spec, chosen),
+        releases=tuple(release.id for release in chosen),
+    )
+
+
+def _pair_fits(site: Site) -> bool:
+    """Whether every node can hold two pods with one unit each."""
+    least = min((machine.gpus for machine in site.machines if machine.gpu), default=0)
+    units = allocatable(site.spec, 1)
+    return least * max(units.values(), default=1) >= 2
+
+
+def _labels(spec: ClusterSpec) -> dict[str, str]:
+    label = sharing_label(spec)
+    return {label[0]: label[1]} if label else {}
+
+
+def _changes(site: Site, chosen: tuple[Release, ...]) -> tuple[Change, ...]:
+    where = f"{site.count('gpu')} GPU nodes"
+    installs = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen]
+    labels = [Change(what=f"label {key}={value}", where=where) for key, value in _labels(site.spec).items()]
+    return (*installs, *labels)
+
+
+def _rollback(spec: ClusterSpec, chosen: tuple[Release, ...]) -> str:
+    undo = {
+        "mig": "set the label nvidia.com/mig.config to all-disabled on every GPU node, after its pods are gone",
+        "time_slicing": "remove the label nvidia.com/device-plugin.config from every GPU node, after its pods are gone",
+        "mps": "remove the label nvidia.com/device-plugin.config from every GPU node, after its pods are gone",
+    }
+    parts = [undo[spec.sharing.mode]] if spec.sharing.mode in undo else []
+    return "; ".join([*parts, *(f"{release.release_name}: {release.rollback}" for release in chosen)]) or "nothing is changed"
+
+
+def _apply(site: Site, chosen: tuple[Release, ...]) -> tuple[Step, ...]:
+    labels = _labels(site.spec)
+    if not labels and not chosen:
+        return ()
+    arguments: Object = {
+        "objects": objects.release_objects(site, chosen),
+        "node_labels": labels,
+        "select": "gpu",
+        "gate": CONTROL,
+        "gate_expectations": _control_expectations(site, chosen),
+    }
+    return (
+        Step(
+            task=task(STAGE, "apply", Verb.APPLY, deadline=600, arguments=arguments),
+            rules=(
+                Rule(groups=("",), resources=("nodes",), verbs=("get", "list", "patch")),
+                *objects.release_rules(site, chosen),
+                *_READS,
+            ),
+        ),
+    )
+
+
+def _control_expectations(site: Site, chosen: tuple[Release, ...]) -> Object:
+    spec = site.spec
+    mode = _effective_mode(spec)
+    found: Object = {"mode": mode, "spare": site.count("gpu") - site.needed(STAGE, "gpu")}
+    if chosen:
+        found["releases"] = [objects.expected(site, release) for release in chosen]
+    gpu_cluster = spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
+    if gpu_cluster:
+        found["root"] = "GPUCluster"
+    if mode in ("time_slicing", "mps"):
+        found |= {"key": _labels(spec)["nvidia.com/device-plugin.config"], "shares": _shares(spec)}
+    if mode == "mig":
+        found["mig_strategy"] = spec.sharing.strategy
+    if mode == "dra":
+        found["device_classes"] = ["gpu.nvidia.com"]
+    daemons = _daemons(site, mode)
+    return found | ({"daemons": daemons} if daemons and not gpu_cluster else {})
+
+
+def _shares(spec: ClusterSpec) -> Object:
+    sharing = spec.sharing
+    found: Object = {"strategy": "timeSlicing", "replicas": sharing.replicas or 1, "rename": sharing.rename}
+    if sharing.mode == "mps":
+        return found | {"strategy": "mps"}
+    return found | {"refuse_two": sharing.fail_requests_greater_than_one}
+
+
+def _daemons(site: Site, mode: str) -> list[str]:
+    """DaemonSets of the operator that the mode needs (gpu_stack §1.4); DRA's standalone driver is a release of its own."""
+    operator = site.releases.get("gpu_operator")
+    plugin = operator is None or value_at(operator.values, "devicePlugin.enabled") is not False
+    more = {"mps": ["nvidia-device-plugin-mps-control-daemon"], "mig": ["nvidia-mig-manager"]}
+    return [*(["nvidia-device-plugin-daemonset"] if plugin else []), *more.get(mode, [])]
+
+
+def _control(site: Site, chosen: tuple[Release, ...]) -> Step:
+    expectations = _control_expectations(site, chosen)
+    asked = {"releases": expectations["releases"]} if chosen else {}
+    arguments: Object = {"gate": CONTROL, "select": "gpu", "stable_seconds": 10, "namespaces": ["gpu-operator"], **asked}
+    return Step(
+        task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
+        after=("apply",) if chosen or _labels(site.spec) else (),
+        rules=(*objects.gate_rules(site, chosen), *_READS),
+    )
+
+
+_READS = (
+    Rule(groups=("nvidia.com",), resources=("clusterpolicies", "gpuclusters"), verbs=("get",)),
+    Rule(groups=("",), resources=("configmaps",), verbs=("get",), namespaces=("gpu-operator",)),
+    Rule(groups=("apps",), resources=("daemonsets",), verbs=("list",), namespaces=("gpu-operator",)),
+    Rule(groups=("",), resources=("pods",), verbs=("list",), namespaces=("gpu-operator",)),
+    Rule(groups=("resource.k8s.io",), resources=("deviceclasses", "resourceslices"), verbs=("list",)),
+)
+
+
+def _nodes(site: Site) -> Step:
+    mode = site.spec.sharing.mode
+    deadline = NODES_SECONDS.get(mode, OTHER_NODES_SECONDS)
+    arguments = {"gate": NODES, "select": "gpu", "decides": False, "stable_seconds": 10, "namespaces": ["gpu-operator"]}
+    return Step(
+        task=task(STAGE, "nodes", Verb.WAIT, deadline=deadline, arguments=arguments, expectations=_nodes_expectations(site)),
+        after=("control",),
+        rules=(Rule(groups=("",), resources=("nodes",), verbs=("list",)), *_READS[-1:], *objects.DIAGNOSE),
+    )
+
+
+def _nodes_expectations(site: Site) -> Object:
+    spec = site.spec
+    usual = spec.accelerator.per_node if spec.accelerator else 0
+    others = {machine.name: machine.gpus for machine in site.machines if machine.gpu and machine.gpus != usual}
+    mode = _effective_mode(spec)
+    found: Object = {"mode": mode, "gpus": usual, **({"others": others} if others else {})}
+    names = advertised(spec)
+    if mode == "dra":
+        return found | {"labels": _labels(spec)}
+    found |= {"resource": names[0], "units": allocatable(spec, 1)[names[0]], "labels": _expected_labels(spec)}
+    return found | ({"mig": _labels(spec)["nvidia.com/mig.config"]} if mode == "mig" else {})
+
+
+def _effective_mode(spec: ClusterSpec) -> str:
+    """With GPUCluster there is no device plugin, so that GPUs are DRA devices whatever the sharing mode."""
+    gpu_cluster = spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
+    return "dra" if gpu_cluster else spec.sharing.mode
+
+
+def _expected_labels(spec: ClusterSpec) -> dict[str, str]:
+    """What turns sharing on, and what GPU feature discovery must then say: quotas and schedulers select by it."""
+    mode = spec.sharing.mode
+    found = {**_labels(spec), PRODUCT_LABEL: product_label(spec)}
+    if mode in STRATEGY_LABELS:
+        found["nvidia.com/gpu.sharing-strategy"] = STRATEGY_LABELS[mode]
+        found["nvidia.com/gpu.replicas"] = str(spec.sharing.replicas or 1)
+    return found
+
+
+def _functional(spec: ClusterSpec) -> Step:
+    sharing = spec.sharing
+    refuse_two = sharing.mode == "time_slicing" and sharing.fail_requests_greater_than_one
+    names = ["sharing-first", "sharing-second", *(["sharing-two"] if refuse_two else [])]
+    pods = [_pod(spec, name) for name in names]
+    arguments: Object = {
+        "gate": FUNCTIONAL,
+        "objects": [objects.check_namespace(), *_claims(spec), *pods],
+        "checks": [CHECK],
+        "select": "gpu",
+        "after": ["nodes"],
+        "namespaces": ["gpu-operator"],
+    }
+    expectations: Object = {"mode": _effective_mode(spec), "exclusive": sharing.mode not in ("time_slicing", "mps")}
+    expectations |= {"refuse_two": True} if refuse_two else {}
+    space = (objects.CHECK_NAMESPACE,)
+    more = [Rule(groups=("",), resources=("pods",), verbs=("create", "delete"), namespaces=space)]
+    if _claims(spec):
+        claim = "resourceclaimtemplates"
+        more.append(Rule(groups=("resource.k8s.io",), resources=(claim,), verbs=("create", "delete"), namespaces=space))
+    return Step(
+        task=task(STAGE, "functional", Verb.JOB, deadline=CHECK_SECONDS, arguments=arguments, expectations=expectations),
+        after=("nodes",),
+        rules=objects.check_rules(*more),
+    )
+
+
+def _claims(spec: ClusterSpec) -> list[Object]:
+    """With DRA each pod gets a claim for one GPU from this template."""
+    if _effective_mode(spec) != "dra":
+        return []
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    return [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": objects.check_metadata(STAGE, CHECK),
+            "spec": {"spec": {"devices": {"requests": [request]}}},
+        }
+    ]
+
+
+def _pod(spec: ClusterSpec, name: str) -> Object:
+    """A pod that holds one unit (`sharing-two`: two) beside the first one, whose node the scheduler chooses."""
+    environment = [
+        objects.node_name(),
+        {"name": "SECONDS_TO_HOLD", "value": str(HOLD_SECONDS)},
+        {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
+    ]
+    claimed = bool(_claims(spec))
+    count = 2 if name == "sharing-two" else 1
+    resources: Object = {"claims": [{"name": "gpu"}]} if claimed else {"limits": {advertised(spec)[0]: count}}
+    container = objects.container(spec.validation.image, objects.script("sharing_hold.sh"), env=environment, resources=resources)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": objects.CHECK_NAMESPACE,
+            "labels": {**objects.check_labels(STAGE, CHECK), "bringup/pod": name},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "activeDeadlineSeconds": CHECK_SECONDS,
+            "tolerations": [{"operator": "Exists"}],
+            "affinity": _affinity(name),
+            "containers": [container],
+            **({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": CHECK}]} if claimed else {}),
+        },
+    }
+
+
+def _affinity(name: str) -> Object:
+    """The second pod goes where the first one is; every pod to a node that passed the gates before."""
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": objects.NODES}]}]
+    found: Object = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    if name == "sharing-second":
+        beside = {"labelSelector": {"matchLabels": {"bringup/pod": "sharing-first"}}, "topologyKey": "kubernetes.io/hostname"}
+        found["podAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}
+    return found
