@@ -78,6 +78,9 @@ class Simulator:
         self._moved = state.now
         world.set_faults(state.faults)
         world.forget()
+        self.roles = tuple(type(role)() for role in self.roles)  # what they remember is about the state that is gone
+        self._waiting = {role.name: {} for role in self.roles}
+        self._fresh = {role.name for role in self.roles}
         self.settle()
 
     def _step(self, until: float) -> bool:

@@ -1,0 +1,56 @@
+"""Faults of stage gang."""
+
+from workflows.rehearsal.faults.registry import Fault
+
+FAULTS = (
+    Fault(
+        name="gang_scheduler_crashes",
+        stage="gang",
+        gate="gang/control",
+        summary="Volcano's scheduler crashes at its start; controllers and admission run.",
+        caught_by="Deployment volcano-scheduler has no ready pod.",
+    ),
+    Fault(
+        name="gang_queue_closed",
+        stage="gang",
+        gate="gang/control",
+        summary="Volcano's default queue is closed: it takes no gang.",
+        caught_by="Queue default has state Closed.",
+    ),
+    Fault(
+        name="gang_nodes_cordoned",
+        stage="gang",
+        gate="gang/nodes",
+        node="gpus:2",
+        summary="Somebody cordons two nodes after the GPU stages have passed.",
+        caught_by="The nodes are not schedulable, though they advertise their GPUs.",
+    ),
+    Fault(
+        name="gang_binds_partially",
+        stage="gang",
+        gate="gang/oversize",
+        summary="The scheduler binds as many members as fit: its gang plugin is off.",
+        caught_by="Members of a gang that cannot fit are bound.",
+    ),
+    Fault(
+        name="gang_binds_for_a_moment",
+        stage="gang",
+        gate="gang/oversize",
+        summary="The scheduler binds one member of a gang that cannot fit, and takes it back a second later.",
+        caught_by="The event Scheduled about this member stays when the pod has gone; a look at the pods alone sees nobody bound.",
+    ),
+    Fault(
+        name="gang_scheduler_hangs",
+        stage="gang",
+        gate="gang/oversize",
+        summary="The scheduler's pod is ready, but its sessions never run: nobody is bound, gang or not.",
+        caught_by="Zero bound members come without any word of the scheduler about the gang: inconclusive, never a pass.",
+    ),
+    Fault(
+        name="gang_starves",
+        stage="gang",
+        gate="gang/functional",
+        summary="The scheduler counts GPUs as taken that nobody has: a gang that fits waits for ever.",
+        caught_by="The gang's members are not bound in time although enough units are free.",
+    ),
+)

@@ -1,0 +1,109 @@
+"""Kueue: quotas admit whole Jobs; a Job that does not fit its queue stays suspended (gpu_stack §4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from workflows.rehearsal.simulator.charts import Release, chart
+from workflows.rehearsal.simulator.kinds import DEPLOYMENTS, JOBS, Kind, Obj, custom
+from workflows.rehearsal.simulator.operands import runs
+from workflows.rehearsal.simulator.placement import quantity, requests
+from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.world import World
+
+CLUSTER_QUEUES = custom("kueue.x-k8s.io", "ClusterQueue")
+LOCAL_QUEUES = custom("kueue.x-k8s.io", "LocalQueue")
+FLAVORS = custom("kueue.x-k8s.io", "ResourceFlavor")
+WORKLOADS = custom("kueue.x-k8s.io", "Workload")
+SYSTEM, CONTROLLER = "kueue-system", "kueue-controller-manager"
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+@chart("kueue")
+def install(_world: World, release: Release) -> None:
+    """The controller and its CRDs."""
+    release.crds("kueue.x-k8s.io")
+    release.deployment(CONTROLLER)
+
+
+class Kueue:
+    """Plays Kueue's controller for batch Jobs, which must be created suspended: there is no webhook here that would do it."""
+
+    name = "kueue"
+    kinds = (CLUSTER_QUEUES, LOCAL_QUEUES, FLAVORS, WORKLOADS, JOBS, DEPLOYMENTS)
+
+    def reconcile(self, world: World, changed: Changed) -> None:
+        """States of the queues, then a Workload for each queued Job, admitted or not."""
+        ready = world.served(WORKLOADS) and runs(world, SYSTEM, CONTROLLER)
+        if not ready or not (changed.everything or any(changed.refs(kind) for kind in self.kinds)):
+            return
+        for queue in world.objects(CLUSTER_QUEUES):
+            _cluster_queue(world, queue)
+        for queue in world.objects(LOCAL_QUEUES):
+            parent = world.find(CLUSTER_QUEUES, queue["spec"]["clusterQueue"])
+            reason = "Ready" if parent else "ClusterQueueDoesNotExist"
+            _active(
+                world,
+                LOCAL_QUEUES,
+                queue,
+                reason,
+                "Can submit new workloads to localQueue" if parent else "Can't submit new workloads",
+            )
+        for job in world.objects(JOBS):
+            if QUEUE in (job["metadata"].get("labels") or {}) and "deletionTimestamp" not in job["metadata"]:
+                _job(world, job)
+
+
+def _flavors(queue: Obj) -> Iterator[Obj]:
+    return (flavor for group in queue["spec"].get("resourceGroups") or () for flavor in group["flavors"])
+
+
+def _cluster_queue(world: World, queue: Obj) -> None:
+    missing = [flavor["name"] for flavor in _flavors(queue) if world.find(FLAVORS, flavor["name"]) is None]
+    message = (
+        f"Can't admit new workloads: references missing ResourceFlavor(s): {missing}." if missing else "Can admit new workloads"
+    )
+    _active(world, CLUSTER_QUEUES, queue, "FlavorNotFound" if missing else "Ready", message)
+
+
+def _active(world: World, kind: Kind, queue: Obj, reason: str, message: str) -> None:
+    conditions = world.condition(queue, "Active", "True" if reason == "Ready" else "False", reason, message)
+    world.patch(kind, queue, {"status": {"conditions": conditions}}, status=True)
+
+
+def _job(world: World, job: Obj) -> None:
+    """The Job's Workload; admission takes the suspension away and adds the flavor's node labels."""
+    meta = job["metadata"]
+    name = f"job-{meta['name']}-{meta['uid'][:5]}"
+    local = world.find(LOCAL_QUEUES, meta["labels"][QUEUE], meta["namespace"])
+    queue = world.find(CLUSTER_QUEUES, local["spec"]["clusterQueue"]) if local else None
+    count = job["spec"].get("parallelism", 1)
+    pod_set = {"name": "main", "count": count, "template": job["spec"]["template"]}
+    place = {"name": name, "namespace": meta["namespace"], "ownerReferences": [JOBS.owner(job)]}
+    workload = world.create(WORKLOADS, {"metadata": place, "spec": {"podSets": [pod_set], "queueName": meta["labels"][QUEUE]}})
+    if queue is None or not job["spec"].get("suspend"):
+        return
+    short = _short(queue, job, count)
+    if short:
+        conditions = world.condition(workload, "QuotaReserved", "False", "ExceedsMaxQuota", short)
+        world.patch(WORKLOADS, workload, {"status": {"conditions": conditions}}, status=True)
+        return
+    admitted = workload
+    for kind in ("QuotaReserved", "Admitted"):
+        conditions = world.condition(admitted, kind, "True", kind, f"{kind} in ClusterQueue {queue['metadata']['name']}")
+        admitted = world.patch(WORKLOADS, admitted, {"status": {"conditions": conditions}}, status=True) or admitted
+    flavor = world.find(FLAVORS, next(_flavors(queue))["name"])
+    labels = (flavor or {}).get("spec", {}).get("nodeLabels") or {}
+    world.patch(JOBS, job, {"spec": {"suspend": False, "template": {"spec": {"nodeSelector": labels}}}})
+
+
+def _short(queue: Obj, job: Obj, count: int) -> str:
+    """Why a Job exceeds its queue; other workloads in the queue do not count here."""
+    asked = requests(job["spec"]["template"])
+    for flavor in _flavors(queue):
+        for resource in flavor["resources"]:
+            wanted, most = asked.get(resource["name"], 0.0) * count, quantity(resource["nominalQuota"])
+            if wanted > most:
+                why = f"insufficient quota for {resource['name']} in flavor {flavor['name']}"
+                return f"couldn't assign flavors to pod set main: {why}, request > maximum capacity ({wanted:g} > {most:g})"
+    return ""

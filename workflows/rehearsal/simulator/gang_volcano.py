@@ -1,0 +1,208 @@
+"""Volcano: controllers make PodGroups and pods of Jobs, the scheduler binds a gang as a whole or not at all (gpu_stack §4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from workflows.rehearsal.simulator import gang_placement, pods
+from workflows.rehearsal.simulator.charts import Release, chart
+from workflows.rehearsal.simulator.kinds import DEPLOYMENTS, NODES, PODS, Obj, Ref, custom, ref
+from workflows.rehearsal.simulator.operands import runs
+from workflows.rehearsal.simulator.placement import requests
+from workflows.rehearsal.simulator.programs import Behaviour, Run, Stuck
+from workflows.rehearsal.simulator.programs import pods as program
+from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.world import World
+
+JOBS = custom("batch.volcano.sh", "Job")
+GROUPS = custom("scheduling.volcano.sh", "PodGroup")
+QUEUES = custom("scheduling.volcano.sh", "Queue")
+SYSTEM = "volcano-system"
+SCHEDULER, CONTROLLERS, ADMISSION = "volcano-scheduler", "volcano-controllers", "volcano-admission"
+GROUP_NAME = "scheduling.k8s.io/group-name"
+OVERCOMMIT = 1.2
+"""Plugin overcommit lets gangs in up to 1.2 × the cluster's resources: a larger one waits without pods."""
+CYCLE = 1.0
+MOMENT = "simulated/moment"
+
+
+@chart("volcano")
+def install(_world: World, release: Release) -> None:
+    """Three Deployments and the CRDs; the scheduler makes queue `default` when it runs."""
+    for group in ("batch.volcano.sh", "bus.volcano.sh", "scheduling.volcano.sh"):
+        release.crds(group)
+    for name in (ADMISSION, CONTROLLERS, SCHEDULER):
+        release.deployment(name)
+
+
+@program("app", SCHEDULER)
+def scheduler(world: World, _pod: Obj, _node: str) -> Behaviour:
+    """The scheduler's own pod."""
+    if world.fault("gang_scheduler_crashes"):
+        return Stuck(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=volcano-scheduler")
+    return Run()
+
+
+class Volcano:
+    """Plays Volcano's controllers and scheduler."""
+
+    name = "volcano"
+    kinds = (JOBS, GROUPS, QUEUES, DEPLOYMENTS, PODS, NODES)
+
+    def reconcile(self, world: World, changed: Changed) -> None:
+        """Keep the queue, the groups and the pods; let the scheduler have its next cycle while a gang waits."""
+        if not world.served(GROUPS) or not (changed.everything or any(changed.refs(kind) for kind in self.kinds)):
+            return
+        _cordon(world)
+        if runs(world, SYSTEM, SCHEDULER):
+            state = "Closed" if world.fault("gang_queue_closed") else "Open"
+            world.ensure(QUEUES, {"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": state}})
+        if runs(world, SYSTEM, CONTROLLERS):
+            for job in world.objects(JOBS):
+                if "deletionTimestamp" not in job["metadata"]:
+                    _control(world, job)
+        hangs = world.fault("gang_scheduler_hangs") is not None
+        if runs(world, SYSTEM, SCHEDULER) and not hangs and any(_open_groups(world)):
+            world.later("volcano/cycle", CYCLE, CYCLE, lambda: _cycle(world))
+
+
+def _cordon(world: World) -> None:
+    """Fault: somebody cordons nodes while the stage runs."""
+    active = world.fault("gang_nodes_cordoned")
+    for name in active.nodes if active else ():
+        if world.find(NODES, name) is not None:
+            world.patch(NODES, Ref("", name), {"spec": {"unschedulable": True}})
+
+
+# ---- controllers ---------------------------------------------------------------------------------------------------------------
+
+
+def _control(world: World, job: Obj) -> None:
+    """The Job's PodGroup; its pods once the scheduler let the group in; and its state."""
+    at = ref(job)
+    name = f"{at.name}-{job['metadata']['uid']}"
+    group = world.find(GROUPS, name, at.namespace)
+    if group is None:
+        owners = [JOBS.owner(job)]
+        spec = {
+            "minMember": job["spec"]["minAvailable"],
+            "queue": job["spec"].get("queue", "default"),
+            "minResources": _least_resources(job),
+        }
+        meta = {"name": name, "namespace": at.namespace, "ownerReferences": owners}
+        world.create(GROUPS, {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})
+        return
+    if group.get("status", {}).get("phase") in ("Inqueue", "Running"):
+        for pod in _pods(job, name):
+            world.create_soon(PODS, pod)
+    world.patch(JOBS, job, {"status": _state(world, job, group)}, status=True)
+
+
+def _least_resources(job: Obj) -> dict[str, str]:
+    """Resources of the first `minAvailable` pods."""
+    left, total = job["spec"]["minAvailable"], {}
+    for task in job["spec"]["tasks"]:
+        count = min(left, task["replicas"])
+        left -= count
+        for name, amount in requests(task["template"]).items():
+            total[name] = total.get(name, 0.0) + amount * count
+    return {name: f"{amount:g}" for name, amount in total.items() if name != "pods"}
+
+
+def _pods(job: Obj, group: str) -> Iterator[Obj]:
+    for task in job["spec"]["tasks"]:
+        for number in range(task["replicas"]):
+            labels = {"volcano.sh/job-name": job["metadata"]["name"], "volcano.sh/task-spec": task["name"]}
+            name = f"{job['metadata']['name']}-{task['name']}-{number}"
+            pod = pods.from_template(task["template"], name, JOBS, job, labels=labels)
+            pod["metadata"]["annotations"] = pod["metadata"].get("annotations", {}) | {GROUP_NAME: group}
+            pod["spec"]["schedulerName"] = "volcano"
+            yield pod
+
+
+def _state(world: World, job: Obj, group: Obj) -> Obj:
+    own = [pod for pod in world.objects(PODS) if pods.owner_uid(pod) == job["metadata"]["uid"]]
+    running = sum(pods.phase(pod) == "Running" for pod in own)
+    phase = "Running" if running >= job["spec"]["minAvailable"] else "Pending"
+    counts = {"minAvailable": job["spec"]["minAvailable"], "pending": len(own) - running, "running": running}
+    known = job.get("status", {}).get("state", {})
+    since = known.get("lastTransitionTime") if known.get("phase") == phase else None
+    return {"state": {"phase": phase, "lastTransitionTime": since or world.stamp()}, **counts} if group else {}
+
+
+# ---- scheduler -----------------------------------------------------------------------------------------------------------------
+
+
+def _open_groups(world: World) -> Iterator[Obj]:
+    for group in world.objects(GROUPS):
+        if (
+            group.get("status", {}).get("phase") in (None, "", "Pending", "Inqueue")
+            and "deletionTimestamp" not in group["metadata"]
+        ):
+            yield group
+
+
+def _cycle(world: World) -> None:
+    """One session: let gangs in, place those that fit, and say of the others why they wait."""
+    for group in list(_open_groups(world)):
+        queue = world.find(QUEUES, group["spec"].get("queue", "default"))
+        if queue is None or queue.get("status", {}).get("state") != "Open":
+            continue
+        if group.get("status", {}).get("phase") != "Inqueue":
+            _enqueue(world, group)
+        else:
+            _allocate(world, group)
+
+
+def _enqueue(world: World, group: Obj) -> None:
+    wanted = group["spec"].get("minResources") or {}
+    fits = all(float(amount) <= OVERCOMMIT * gang_placement.capacity(world, name) for name, amount in wanted.items())
+    least = group["spec"]["minMember"]
+    message = f"{least}/0 tasks in gang unschedulable: pod group is not ready, {least} minAvailable."
+    _say(world, group, "Inqueue" if fits else "Pending", message)
+
+
+def _allocate(world: World, group: Obj) -> None:
+    name, least = group["metadata"]["name"], group["spec"]["minMember"]
+    mine = [pod for pod in world.objects(PODS) if (pod["metadata"].get("annotations") or {}).get(GROUP_NAME) == name]
+    waiting = [pod for pod in mine if gang_placement.waits(pod, "volcano")]
+    placed = gang_placement.place(world, waiting)
+    bound = sum(bool(pods.node(pod)) for pod in mine)
+    if world.fault("gang_starves") and group["spec"]["minMember"] * 2 <= gang_placement.capacity(world, "nvidia.com/gpu"):
+        placed = dict(list(placed.items())[: least // 2])  # it counts half of the GPUs as taken
+    complete = bool(waiting) and bound + len(placed) >= least
+    if complete or (placed and world.fault("gang_binds_partially")):
+        for pod in waiting:
+            if pod["metadata"]["name"] in placed:
+                gang_placement.bind(world, pod, placed[pod["metadata"]["name"]])
+    elif placed and world.fault("gang_binds_for_a_moment"):
+        _bind_for_a_moment(world, group, waiting[0], placed[waiting[0]["metadata"]["name"]])
+    if complete:
+        _run(world, group, bound + len(placed))
+        return
+    counts = f"{len(waiting)} Pending, {least} minAvailable"
+    message = f"{len(waiting)}/{len(mine)} tasks in gang unschedulable: pod group is not ready, {counts}"
+    _say(world, group, "Inqueue", message)
+    for pod in waiting:
+        if not (placed and world.fault("gang_binds_partially") and pod["metadata"]["name"] in placed):
+            gang_placement.refuse(world, pod, message)
+
+
+def _bind_for_a_moment(world: World, group: Obj, pod: Obj, node: str) -> None:
+    """Fault: one member is bound and taken back a second later; the event stays, the pod is made anew."""
+    if MOMENT in (group["metadata"].get("annotations") or {}):
+        return
+    at = ref(pod)
+    world.patch(GROUPS, group, {"metadata": {"annotations": {MOMENT: "done"}}})
+    gang_placement.bind(world, pod, node)
+    world.later(f"volcano/unbind/{at.namespace}/{at.name}", CYCLE, CYCLE, lambda: world.delete(PODS, at))
+
+
+def _say(world: World, group: Obj, phase: str, message: str) -> None:
+    conditions = world.condition(group, "Unschedulable", "True", "NotEnoughResources", message)
+    world.patch(GROUPS, group, {"status": {"phase": phase, "conditions": conditions}})
+
+
+def _run(world: World, group: Obj, count: int) -> None:
+    conditions = world.condition(group, "Scheduled", "True", "tasks in gang are ready to be scheduled")
+    world.patch(GROUPS, group, {"status": {"phase": "Running", "running": count, "conditions": conditions}})

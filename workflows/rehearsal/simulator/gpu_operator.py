@@ -1,0 +1,250 @@
+"""The GPU Operator: its chart, NFD, and the controller of ClusterPolicy and GPUCluster with its DaemonSets (gpu_stack §1)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+from workflows.rehearsal.simulator import gpu_operator_nodes as node_parts
+from workflows.rehearsal.simulator.charts import ChartError, Release, chart
+from workflows.rehearsal.simulator.gpu_operator_nodes import (
+    CLUSTER_POLICIES,
+    FEATURE,
+    GPU_CLUSTERS,
+    NAMESPACE,
+    PCI_GPU,
+    GpuNodes,
+    driver_version,
+)
+from workflows.rehearsal.simulator.kinds import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    DEVICE_CLASSES,
+    NAMESPACES,
+    NODES,
+    Kind,
+    Obj,
+    Ref,
+    custom,
+)
+from workflows.rehearsal.simulator.operands import daemon_set, runs, serves_all
+from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.world import World
+
+RULES = custom("nfd.k8s-sigs.io", "NodeFeatureRule")
+NFD = {"app.kubernetes.io/name": "node-feature-discovery", "role": "worker"}
+WORKER = "node-feature-discovery-worker"
+FOREIGN = Ref("node-feature-discovery", "nfd-worker")
+GPU_CLUSTER = "gpu-cluster"
+STATES = (
+    ("state-driver", "nvidia-driver-daemonset", "driver"),
+    ("state-container-toolkit", "nvidia-container-toolkit-daemonset", "container-toolkit"),
+    ("state-operator-validation", "nvidia-operator-validator", "operator-validator"),
+    ("state-device-plugin", "nvidia-device-plugin-daemonset", "device-plugin"),
+    ("state-dcgm", "nvidia-dcgm", "dcgm"),
+    ("state-dcgm-exporter", "nvidia-dcgm-exporter", "dcgm-exporter"),
+    ("gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery"),
+    ("state-mig-manager", "nvidia-mig-manager", "mig-manager"),
+)
+"""States in the operator's order, with their DaemonSet and the deploy label that selects its nodes (gpu_stack §1.3–1.5)."""
+
+DRA_STATES = (
+    ("state-driver", "nvidia-gpu-driver-ubuntu24.04-6c4d7f9b8", "driver"),
+    ("state-dra-driver", "nvidia-dra-driver-kubelet-plugin", "dra-driver"),
+    ("state-dra-validation", "nvidia-dra-validator", "dra-validator"),
+    ("state-dcgm-exporter-dra", "nvidia-dcgm-exporter-dra", "dcgm-exporter-dra"),
+)
+INIT = {
+    "nvidia-driver-daemonset": ("k8s-driver-manager",),
+    "nvidia-gpu-driver-ubuntu24.04-6c4d7f9b8": ("k8s-driver-manager",),
+    "nvidia-container-toolkit-daemonset": ("driver-validation",),
+    "nvidia-operator-validator": node_parts.VALIDATIONS,
+    "nvidia-dra-validator": node_parts.VALIDATIONS[:1],
+}
+_SPEC_KEY = {
+    "driver": "driver",
+    "container-toolkit": "toolkit",
+    "device-plugin": "devicePlugin",
+    "dcgm": "dcgm",
+    "mig-manager": "migManager",
+}
+_ON = {"dcgm": False}
+
+
+@chart("gpu-operator")
+def gpu_operator(_world: World, release: Release) -> None:
+    """Operator, NFD and the root resource; refuses two roots as the chart's own validation does."""
+    policy, cluster = release.value("clusterPolicy.deployCR", True), release.value("gpuCluster.deployCR", False)
+    if policy and cluster:
+        raise ChartError(
+            "Error: INSTALLATION FAILED: execution error at (gpu-operator/templates/validations.yaml:2:4): "
+            "clusterPolicy.deployCR and gpuCluster.deployCR are mutually exclusive"
+        )
+    release.crds("nvidia.com")
+    if release.value("nfd.enabled", True):
+        install_nfd(release, "gpu-operator")
+    release.deployment("gpu-operator")
+    config = release.value("devicePlugin.config", {})
+    if config.get("create"):
+        release.put(CONFIG_MAPS, {"metadata": {"name": config["name"]}, "data": config["data"]})
+    spec = {key: value for key, value in release.values.items() if isinstance(value, dict) and key not in ("nfd", "operator")}
+    if policy:
+        release.put(CLUSTER_POLICIES, {"metadata": {"name": "cluster-policy"}, "spec": spec})
+    if cluster:
+        release.put(GPU_CLUSTERS, {"metadata": {"name": GPU_CLUSTER}, "spec": spec})
+
+
+def install_nfd(release: Release, prefix: str) -> None:
+    """The bundled node-feature-discovery chart: its CRDs, master, garbage collector and workers."""
+    release.crds("nfd.k8s-sigs.io")
+    base = {"app.kubernetes.io/name": NFD["app.kubernetes.io/name"]}
+    for part in ("master", "gc"):
+        release.deployment(f"{prefix}-node-feature-discovery-{part}", base | {"role": part})
+    release.daemon_set(f"{prefix}-{WORKER}", NFD)
+
+
+class NodeFeatureDiscovery:
+    """Plays NFD's workers: some seconds after one may run on a node it writes the node's labels."""
+
+    name = "node_feature_discovery"
+    kinds = (DAEMON_SETS, NODES, RULES, NAMESPACES)
+
+    def reconcile(self, world: World, changed: Changed) -> None:
+        """Label nodes that lack labels; keep the second NFD of the fault."""
+        if changed.everything:
+            _foreign(world)
+        if not any(found["metadata"]["name"].endswith(WORKER) for found in world.objects(DAEMON_SETS)):
+            return
+        new = changed.everything or bool(changed.refs(RULES) or changed.refs(DAEMON_SETS))
+        names: Iterable[str] = [host.name for host in world.fleet] if new else [at.name for at in changed.refs(NODES)]
+        for name in names:
+            node = world.find(NODES, name)
+            if node is None or name not in world.fleet:
+                continue
+            wanted = _features(world, name)
+            if wanted.items() - (node["metadata"].get("labels") or {}).items():
+                world.later(f"nfd/{name}/{len(wanted)}", 5, 25, functools.partial(_label, world, name))
+
+
+def _features(world: World, name: str) -> dict[str, str]:
+    """What NFD finds on a machine. NICs are labelled only by the Network Operator's NodeFeatureRule (gpu_stack §2.1)."""
+    if world.fault("nfd_labels_missing"):
+        return {}
+    found = {f"{FEATURE}kernel-version.full": world.hardware(name).kernel, f"{FEATURE}system-os_release.ID": "ubuntu"}
+    if world.host(name).gpus and not world.fault("no_gpu_nodes"):
+        found[PCI_GPU] = "true"
+    if world.host(name).gpus and world.find(RULES, "nvidia-nics-rules") is not None:
+        found[f"{FEATURE}pci-15b3.present"] = "true"
+    return found
+
+
+def _label(world: World, name: str) -> None:
+    node = world.find(NODES, name)
+    if node is not None:
+        world.patch_soon(NODES, node, {"metadata": {"labels": _features(world, name)}})
+
+
+def _foreign(world: World) -> None:
+    """Somebody's own NFD, installed beside the operator's."""
+    if world.fault("foreign_nfd"):
+        world.create(NAMESPACES, {"metadata": {"name": FOREIGN.namespace}})
+        template = {
+            "metadata": {"labels": NFD | {"app": "nfd"}},
+            "spec": {"containers": [{"name": "worker", "image": "nfd:v0.17.0"}]},
+        }
+        spec = {"selector": {"matchLabels": {"app": "nfd"}}, "template": template}
+        world.create(DAEMON_SETS, {"metadata": {"name": FOREIGN.name, "namespace": FOREIGN.namespace, "labels": NFD}, "spec": spec})
+    elif world.find(DAEMON_SETS, FOREIGN.name, FOREIGN.namespace) is not None:
+        world.delete(DAEMON_SETS, FOREIGN)
+
+
+class GpuOperator:
+    """Plays the operator's controller: it looks again some seconds after anything changed, like the real one's 5 s requeue."""
+
+    name = "gpu_operator"
+    kinds = (CLUSTER_POLICIES, GPU_CLUSTERS, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, NODES)
+
+    def reconcile(self, world: World, _changed: Changed) -> None:
+        """Schedule the next look."""
+        if any(world.served(kind) and world.objects(kind) for kind in (CLUSTER_POLICIES, GPU_CLUSTERS)):
+            world.later("gpu_operator/look", 2, 6, functools.partial(_look, world))
+
+
+def _look(world: World) -> None:
+    if not runs(world, NAMESPACE, "gpu-operator"):
+        return
+    if world.fault("both_root_resources"):
+        world.create(GPU_CLUSTERS, {"metadata": {"name": GPU_CLUSTER}, "spec": {}})
+    roots = [(kind, root) for kind in (CLUSTER_POLICIES, GPU_CLUSTERS) for root in world.objects(kind)]
+    for kind, root in roots:
+        if len(roots) > 1:
+            message = "ClusterPolicy cannot co-exist with GPUCluster" if kind is CLUSTER_POLICIES else "GPUCluster cannot co-exist"
+            _status(world, kind, root, error=("ReconcileFailed", message))
+        elif world.fault("clusterpolicy_stale_ready"):
+            _status(
+                world, kind, root, ready=("Reconciled", "ClusterPolicy is ready as all resources have been successfully reconciled")
+            )
+        else:
+            _reconcile(world, kind, root)
+
+
+def _reconcile(world: World, kind: Kind, root: Obj) -> None:
+    """Create what is missing, then say what is not ready; with no GPU found everything is ready (the false green of §0.1)."""
+    dra = kind is GPU_CLUSTERS
+    if root["spec"].get("devicePlugin", {}).get("config", {}).get("create") and not dra:
+        selector = {"nvidia.com/mps.capable": "true"}
+        daemon_set(world, (kind, root), NAMESPACE, "nvidia-device-plugin-mps-control-daemon", selector=selector)
+    missing = [state for state, name, deploy in (DRA_STATES if dra else STATES) if not _state(world, kind, root, name, deploy)]
+    if dra:
+        world.create(DEVICE_CLASSES, {"metadata": {"name": "gpu.nvidia.com"}, "spec": {}})
+    if missing:
+        title = "GPUCluster" if dra else "ClusterPolicy"
+        _status(world, kind, root, error=("OperandNotReady", f"{title} is not ready; states not ready: [{' '.join(missing)}]"))
+        return
+    labels = [node["metadata"].get("labels") or {} for node in world.objects(NODES)]
+    if not any(key.startswith(FEATURE) for entry in labels for key in entry):
+        _status(world, kind, root, ready=("NFDLabelsMissing", "No NFD labels found"))
+    elif not any(entry.get(PCI_GPU) == "true" for entry in labels):
+        _status(world, kind, root, ready=("NoGPUNodes", "No GPU node found, watching for new nodes to join the cluster."))
+    else:
+        _status(world, kind, root, ready=("Reconciled", "all resources have been successfully reconciled"))
+
+
+def _state(world: World, kind: Kind, root: Obj, name: str, deploy: str) -> bool:
+    """Make one DaemonSet as the spec wants it; whether it is ready. A part that is switched off has none and is ready."""
+    part = root["spec"].get(_SPEC_KEY.get(deploy, ""), {})
+    if not part.get("enabled", _ON.get(deploy, True)):
+        return True
+    image = (
+        f"nvcr.io/nvidia/driver:{driver_version(world, root)}-ubuntu24.04"
+        if deploy == "driver"
+        else f"nvcr.io/nvidia/{name}:simulated"
+    )
+    selector = {f"nvidia.com/gpu.deploy.{deploy}": "true"}
+    made = daemon_set(
+        world,
+        (kind, root),
+        NAMESPACE,
+        name,
+        selector=selector,
+        init=INIT.get(name, ("toolkit-validation",)),
+        image=image,
+        on_delete=deploy == "driver",
+    )
+    return serves_all(made)
+
+
+def _status(
+    world: World, kind: Kind, root: Obj, *, ready: tuple[str, str] | None = None, error: tuple[str, str] | None = None
+) -> None:
+    """Conditions as internal/conditions writes them: diagnostics are in Error, and there is no observedGeneration."""
+    reason, message = ready or ("Error", "")
+    conditions = world.condition(root, "Ready", "True" if ready else "False", reason, message)
+    why, text = error or ("Ready", "")
+    conditions = world.condition({"status": {"conditions": conditions}}, "Error", "True" if error else "False", why, text)
+    state = {"state": "ready" if ready else "notReady", "namespace": NAMESPACE, "conditions": conditions}
+    world.patch(kind, root, {"status": state}, status=True)
+
+
+ROLES = (NodeFeatureDiscovery, GpuOperator, GpuNodes)

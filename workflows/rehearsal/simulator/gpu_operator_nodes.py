@@ -1,0 +1,313 @@
+"""What the operator's pods do on each GPU node, one after the other: driver, toolkit, device plugin, feature discovery, validator.
+
+How far a node is stands in its annotations `simulated/…`, so that it survives a restart of the simulator.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from workflows.rehearsal.simulator import sharing_claims
+from workflows.rehearsal.simulator.kinds import NODES, RESOURCE_SLICES, Obj, custom
+from workflows.rehearsal.simulator.programs import Behaviour, Exit, Run, Stuck, check, pods
+from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.world import World
+
+CLUSTER_POLICIES = custom("nvidia.com", "ClusterPolicy")
+GPU_CLUSTERS = custom("nvidia.com", "GPUCluster")
+NAMESPACE = "gpu-operator"
+GPU = "nvidia.com/gpu"
+FEATURE = "feature.node.kubernetes.io/"
+PCI_GPU = f"{FEATURE}pci-10de.present"
+DEPLOY = "nvidia.com/gpu.deploy."
+DRIVER, TOOLKIT = "simulated/nvidia-driver", "simulated/nvidia-toolkit"
+PLUGIN, DISCOVERED = "simulated/nvidia-plugin", "simulated/gpu-feature-discovery"
+VALIDATIONS = ("driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation")
+PARTS = (
+    "driver",
+    "container-toolkit",
+    "device-plugin",
+    "gpu-feature-discovery",
+    "dcgm",
+    "dcgm-exporter",
+    "mig-manager",
+    "node-status-exporter",
+    "operator-validator",
+)
+DRA_PARTS = ("driver", "dra-driver", "dra-validator", "dcgm-exporter-dra")
+CRASH = "Could not resolve Linux kernel version"
+
+
+def root_resource(world: World) -> Obj | None:
+    """The operator's root resource, if it exists."""
+    for kind in (CLUSTER_POLICIES, GPU_CLUSTERS):
+        if world.served(kind) and world.objects(kind):
+            return next(iter(world.objects(kind)))
+    return None
+
+
+def uses_dra(root: Obj) -> bool:
+    """Whether GPUs are advertised as DRA devices."""
+    return str(root["metadata"]["name"]) == "gpu-cluster"
+
+
+def driver_version(world: World, root: Obj) -> str:
+    """The version in the spec, else what the chart brings (the machines' own in the stand-in)."""
+    gpus = next((host.name for host in world.fleet if host.gpus), "")
+    return root["spec"].get("driver", {}).get("version") or (world.hardware(gpus).driver if gpus else "")
+
+
+class GpuNodes:
+    """Plays the operands on each node. Steps follow each other: a broken one keeps all that come after it away."""
+
+    name = "gpu_nodes"
+    kinds = (NODES, CLUSTER_POLICIES, GPU_CLUSTERS, RESOURCE_SLICES)
+
+    def reconcile(self, world: World, changed: Changed) -> None:
+        """Take each changed node its next step on."""
+        root = root_resource(world)
+        if root is None or world.fault("clusterpolicy_stale_ready"):
+            return
+        every = changed.everything or bool(changed.refs(CLUSTER_POLICIES) or changed.refs(GPU_CLUSTERS))
+        names = [host.name for host in world.fleet if host.gpus] if every else [at.name for at in changed.refs(NODES)]
+        for name in names:
+            node = world.find(NODES, name)
+            if node is not None and name in world.fleet and (node["metadata"].get("labels") or {}).get(PCI_GPU) == "true":
+                _step(world, root, node)
+                if changed.everything:
+                    _follow_faults(world, node)
+
+
+def _step(world: World, root: Obj, node: Obj) -> None:
+    """Schedule the first thing that is missing on a node."""
+    name, meta = node["metadata"]["name"], node["metadata"]
+    labels, done = meta.get("labels") or {}, meta.get("annotations") or {}
+    parts = DRA_PARTS if uses_dra(root) else PARTS
+    key = f"gpu_nodes/{name}"
+    if any(f"{DEPLOY}{part}" not in labels for part in parts):
+        wanted = {f"{DEPLOY}{part}": labels.get(f"{DEPLOY}{part}", "true") for part in parts} | {"nvidia.com/gpu.present": "true"}
+        world.later(f"{key}/mark", 1, 6, functools.partial(_annotate, world, name, {}, wanted))
+    elif done.get(DRIVER) != (version := driver_version(world, root)):
+        if not _driver_broken(world, name):
+            built = root["spec"].get("driver", {}).get("enabled", True)
+            low, high = (60.0, 300.0) if built else (1.0, 4.0)
+            world.later(f"{key}/driver/{version}", low, high, functools.partial(_load_driver, world, name, version))
+    elif TOOLKIT not in done:
+        world.later(f"{key}/toolkit", 8, 30, functools.partial(_annotate, world, name, {TOOLKIT: "ready"}, {}))
+    elif PLUGIN not in done:
+        world.later(f"{key}/plugin", 5, 25, functools.partial(_advertise, world, name))
+    elif not uses_dra(root) and DISCOVERED not in done:
+        world.later(f"{key}/gfd", 3, 15, functools.partial(_discover, world, name))
+
+
+def _discover(world: World, name: str) -> None:
+    """Feature discovery and MIG manager write their labels; what a sharing label asks for is not theirs to say."""
+    node = world.find(NODES, name)
+    if node is None:
+        return
+    present = node["metadata"].get("labels") or {}
+    labels = gfd_labels(world, name)
+    if sharing_claims.claimed(node):
+        for key in ("product", "replicas", "sharing-strategy"):
+            del labels[f"nvidia.com/gpu.{key}"]
+    _annotate(world, name, {DISCOVERED: "ready"}, {key: value for key, value in labels.items() if not _chosen(key, present)})
+
+
+def _chosen(key: str, present: Mapping[str, str]) -> bool:
+    """Whether somebody set a MIG label already: the operator only fills in a default."""
+    return key.startswith("nvidia.com/mig.config") and "nvidia.com/mig.config" in present
+
+
+def _annotate(world: World, name: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
+    node = world.find(NODES, name)
+    if node is not None:
+        world.patch_soon(NODES, node, {"metadata": {"annotations": dict(annotations), "labels": dict(labels)}})
+
+
+def _load_driver(world: World, name: str, version: str) -> None:
+    """The driver is up. After a change of version feature discovery must look again."""
+    if not _driver_broken(world, name):
+        full = {"nvidia.com/cuda.driver-version.full": version} if _shown(world, name) else {}
+        _annotate(world, name, {DRIVER: version}, full)
+
+
+def _shown(world: World, name: str) -> bool:
+    node = world.find(NODES, name)
+    return node is not None and DISCOVERED in (node["metadata"].get("annotations") or {})
+
+
+def _advertise(world: World, name: str) -> None:
+    """The device plugin registers, or the DRA driver publishes its slice."""
+    root, node = root_resource(world), world.find(NODES, name)
+    if root is None or node is None:
+        return
+    _annotate(world, name, {PLUGIN: "ready"}, {})
+    if uses_dra(root):
+        world.ensure(RESOURCE_SLICES, resource_slice(world, name))
+    elif _plugin_on(root) and not sharing_claims.claimed(node):
+        world.patch_soon(NODES, node, {"status": _amounts(world, name)}, status=True)
+
+
+def _amounts(world: World, name: str) -> Obj:
+    seen = visible_gpus(world, name)
+    healthy = seen - (1 if world.fault("gpu_unhealthy", name) else 0)
+    return {"capacity": {GPU: str(seen)}, "allocatable": {GPU: str(healthy)}}
+
+
+def visible_gpus(world: World, name: str) -> int:
+    """GPUs that the driver sees."""
+    return world.host(name).gpus - (1 if world.fault("gpu_missing", name) else 0)
+
+
+def resource_slice(world: World, name: str) -> Obj:
+    """The node's GPUs as DRA devices (gpu_stack §3.3)."""
+    hardware = world.hardware(name)
+    devices = [
+        {
+            "name": f"gpu-{number}",
+            "attributes": {
+                "type": {"string": "gpu"},
+                "uuid": {"string": uuid(world, name, number)},
+                "productName": {"string": hardware.product},
+                "driverVersion": {"version": "580.126.20"},
+            },
+            "capacity": {"memory": {"value": f"{hardware.gpu_memory_mib}Mi"}},
+        }
+        for number in range(visible_gpus(world, name))
+    ]
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": name, "pool": pool, "devices": devices}
+    return {"metadata": {"name": f"{name}-gpu.nvidia.com"}, "spec": spec}
+
+
+def gfd_labels(world: World, name: str) -> dict[str, str]:
+    """What GPU feature discovery writes of whole GPUs (gpu_stack §1.5)."""
+    hardware, root = world.hardware(name), root_resource(world)
+    version = driver_version(world, root) if root else hardware.driver
+    major, _, minor = hardware.compute.partition(".")
+    return {
+        "nvidia.com/gpu.product": hardware.product,
+        "nvidia.com/gpu.family": hardware.family,
+        "nvidia.com/gpu.machine": hardware.machine,
+        "nvidia.com/gpu.count": str(visible_gpus(world, name)),
+        "nvidia.com/gpu.memory": str(hardware.gpu_memory_mib),
+        "nvidia.com/gpu.replicas": "1",
+        "nvidia.com/gpu.compute.major": major,
+        "nvidia.com/gpu.compute.minor": minor,
+        "nvidia.com/gpu.sharing-strategy": "none",
+        "nvidia.com/cuda.driver-version.full": version,
+        "nvidia.com/mig.capable": "true" if hardware.mig_capable else "false",
+        "nvidia.com/mps.capable": "false",
+        "nvidia.com/mig.config": "all-disabled",
+        "nvidia.com/mig.config.state": "success",
+    }
+
+
+def _follow_faults(world: World, node: Obj) -> None:
+    """A fault that came or went while the node was up: what it advertises follows."""
+    if PLUGIN in (node["metadata"].get("annotations") or {}) and not sharing_claims.claimed(node):
+        name, root = node["metadata"]["name"], root_resource(world)
+        if root is not None and not uses_dra(root) and _plugin_on(root):
+            world.patch_soon(NODES, node, {"status": _amounts(world, name)}, status=True)
+        if _shown(world, name):
+            _annotate(world, name, {}, {"nvidia.com/gpu.count": str(visible_gpus(world, name))})
+
+
+def _plugin_on(root: Obj) -> bool:
+    return bool(root["spec"].get("devicePlugin", {}).get("enabled", True))
+
+
+# ---- pods --------------------------------------------------------------------------------------------------------------------
+
+
+def _driver_broken(world: World, node: str) -> bool:
+    return bool(world.fault("driver_crash", node) or world.fault("operands_broken", node))
+
+
+def _progress(world: World, node: str) -> dict[str, str]:
+    """How far a node is. In large fleets a node without pod objects counts as done, or its pods would have to be objects."""
+    if not world.sampled(node) and not _driver_broken(world, node) and not world.fault("fabric_manager_missing", node):
+        return {DRIVER: "ready", TOOLKIT: "ready", PLUGIN: "ready"}
+    found = world.find(NODES, node)
+    return (found["metadata"].get("annotations") or {}) if found else {}
+
+
+@pods("app", "nvidia-driver-daemonset")
+def driver(world: World, _pod: Obj, node: str) -> Behaviour:
+    """Builds and loads the driver."""
+    if _driver_broken(world, node):
+        return Stuck(reason="CrashLoopBackOff", message=CRASH, log=f"{CRASH}\n")
+    return Run() if DRIVER in _progress(world, node) else Stuck(init="k8s-driver-manager")
+
+
+pods("app", "nvidia-gpu-driver-ubuntu24.04-6c4d7f9b8")(driver)
+
+
+@pods("app", "nvidia-container-toolkit-daemonset")
+def toolkit(world: World, _pod: Obj, node: str) -> Behaviour:
+    """Waits for the driver, then configures containerd."""
+    return Run() if DRIVER in _progress(world, node) else Stuck(init="driver-validation")
+
+
+def _after_toolkit(world: World, _pod: Obj, node: str) -> Behaviour:
+    """Everything that needs the NVIDIA runtime."""
+    return Run() if TOOLKIT in _progress(world, node) else Stuck(init="toolkit-validation")
+
+
+for _name in (
+    "nvidia-device-plugin-daemonset",
+    "gpu-feature-discovery",
+    "nvidia-dcgm",
+    "nvidia-dcgm-exporter",
+    "nvidia-mig-manager",
+    "nvidia-dra-driver-kubelet-plugin",
+    "nvidia-dcgm-exporter-dra",
+):
+    pods("app", _name)(_after_toolkit)
+
+
+@pods("app", "nvidia-operator-validator")
+def validator(world: World, _pod: Obj, node: str) -> Behaviour:
+    """The init container that is stuck names the layer (gpu_stack §1.4). It does not check the number of GPUs."""
+    done = _progress(world, node)
+    for step, mark in (("driver-validation", DRIVER), ("toolkit-validation", TOOLKIT)):
+        if mark not in done:
+            return Stuck(init=step)
+    if world.fault("fabric_manager_missing", node):
+        text = "Failed to allocate device vector A (error code system not yet initialized)!"
+        return Stuck(init="cuda-validation", reason="CrashLoopBackOff", message=text, log=f"{text}\n")
+    if PLUGIN not in done:
+        return Stuck(init="plugin-validation")
+    return Run(log="all validations are successful\n")
+
+
+@pods("app", "nvidia-dra-validator")
+def dra_validator(world: World, _pod: Obj, node: str) -> Behaviour:
+    """The validator of the DRA stack."""
+    return Run() if PLUGIN in _progress(world, node) else Stuck(init="driver-validation")
+
+
+def uuid(world: World, node: str, number: int) -> str:
+    """A GPU's UUID; victims of `duplicate_gpu_uuid` show those of the first victim."""
+    fault = world.fault("duplicate_gpu_uuid", node)
+    owner = fault.nodes[0] if fault is not None and fault.nodes else node
+    return sharing_claims.uuid(owner, number)
+
+
+@check("cuda-smoke")
+def cuda_smoke(world: World, _pod: Obj, node: str) -> Behaviour:
+    """What `workflows/stages/scripts/cuda_smoke.sh` reports."""
+    found = world.find(NODES, node)
+    report: dict[str, Any] = {"node": node, "uuids": [], "devices": 0, "passed": 0, "error": ""}
+    if found is None or TOOLKIT not in (found["metadata"].get("annotations") or {}):
+        return Exit(message=report | {"error": "nvidia-smi: not found"})
+    count = visible_gpus(world, node)
+    passed = 0 if world.fault("cuda_fails", node) else count
+    error = "" if passed else f"{uuid(world, node, 0)}: CUDA driver version is insufficient for CUDA runtime version"
+    uuids = [uuid(world, node, number) for number in range(count)]
+    lines = [f"{one}: {'Test PASSED' if passed else error}" for one in uuids]
+    return Exit(
+        message=report | {"uuids": uuids, "devices": count, "passed": passed, "error": error}, log="\n".join(lines), seconds=12
+    )

@@ -1,0 +1,257 @@
+"""The Network Operator: its chart, the controller of NicClusterPolicy and secondary networks, RDMA on nodes (gpu_stack §2)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from workflows.rehearsal.simulator.charts import Release, chart
+from workflows.rehearsal.simulator.gpu_operator import RULES, install_nfd
+from workflows.rehearsal.simulator.kinds import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, Kind, Obj, custom
+from workflows.rehearsal.simulator.operands import daemon_set, runs, serves_all
+from workflows.rehearsal.simulator.programs import Behaviour, Exit, Run, Stuck, check, pods
+from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.world import World
+
+POLICIES = custom("mellanox.com", "NicClusterPolicy")
+NETWORKS = tuple(custom("mellanox.com", kind) for kind in ("MacvlanNetwork", "IPoIBNetwork", "HostDeviceNetwork"))
+SRIOV_POLICIES = custom("sriovnetwork.openshift.io", "SriovNetworkNodePolicy")
+SRIOV_STATES = custom("sriovnetwork.openshift.io", "SriovNetworkNodeState")
+SRIOV_NETWORKS = tuple(custom("sriovnetwork.openshift.io", kind) for kind in ("SriovNetwork", "SriovIBNetwork"))
+ATTACHMENTS = custom("k8s.cni.cncf.io", "NetworkAttachmentDefinition")
+POOLS = custom("nv-ipam.nvidia.com", "IPPool")
+NAMESPACE = "nvidia-network-operator"
+POLICY = "nic-cluster-policy"
+NIC = "feature.node.kubernetes.io/pci-15b3.present"
+MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
+DRIVER = "simulated/nic-driver"
+SHARE = 0.968
+"""Part of a port's line rate that ib_write_bw reaches (387 of 400 Gbit/s)."""
+
+PARTS = (
+    ("state-OFED", "ofedDriver", "mofed-ubuntu24.04-6f8c4d9b7-ds"),
+    ("state-RDMA-device-plugin", "rdmaSharedDevicePlugin", "rdma-shared-dp-ds"),
+    ("state-SRIOV-device-plugin", "sriovDevicePlugin", "network-operator-sriov-device-plugin"),
+    ("state-multus-cni", "secondaryNetwork.multus", "kube-multus-ds"),
+    ("state-container-networking-plugins", "secondaryNetwork.cniPlugins", "cni-plugins-ds"),
+    ("state-ipoib-cni", "secondaryNetwork.ipoib", "kube-ipoib-cni-ds"),
+    ("state-ib-kubernetes", "ibKubernetes", ""),
+    ("state-nv-ipam-cni", "nvIpam", "nv-ipam-node"),
+    ("state-nic-feature-discovery", "nicFeatureDiscovery", "nic-feature-discovery-ds"),
+    ("state-doca-telemetry-service", "docaTelemetryService", "doca-telemetry-service"),
+)
+"""Applied states in the operator's order, with their part of the spec and their DaemonSet (gpu_stack §2.3)."""
+
+
+@chart("network-operator")
+def network_operator(world: World, release: Release) -> None:
+    """Operator, CRDs, and the NodeFeatureRule that needs NFD's CRDs; makes no NicClusterPolicy (gpu_stack §2.1)."""
+    release.crds("mellanox.com")
+    release.crds("nv-ipam.nvidia.com")
+    release.crds("k8s.cni.cncf.io")
+    if release.value("nfd.enabled", True) or world.fault("network_operator_brings_nfd"):
+        install_nfd(release, "network-operator")
+    if release.value("nfd.deployNodeFeatureRules", True):
+        release.put(RULES, {"metadata": {"name": "nvidia-nics-rules"}, "spec": {"rules": []}})
+    if release.value("sriovNetworkOperator.enabled", False):
+        release.crds("sriovnetwork.openshift.io")
+        release.deployment("sriov-network-operator")
+    release.deployment("network-operator")
+
+
+class NetworkOperator:
+    """Plays the operator's controllers; as the real one it wants every selected node and knows no quorum."""
+
+    name = "network_operator"
+    kinds = (
+        POLICIES,
+        *NETWORKS,
+        SRIOV_POLICIES,
+        SRIOV_STATES,
+        *SRIOV_NETWORKS,
+        ATTACHMENTS,
+        POOLS,
+        DAEMON_SETS,
+        DEPLOYMENTS,
+        NODES,
+    )
+
+    def reconcile(self, world: World, changed: Changed) -> None:
+        """Schedule the next look, and take changed nodes on."""
+        policy = world.find(POLICIES, POLICY)
+        if policy is None:
+            return
+        world.later("network_operator/look", 2, 6, functools.partial(_look, world))
+        every = changed.everything or bool(changed.refs(POLICIES) or changed.refs(SRIOV_POLICIES))
+        names = [host.name for host in world.fleet] if every else [at.name for at in changed.refs(NODES)]
+        for name in names:
+            node = world.find(NODES, name)
+            if node is not None and name in world.fleet and (node["metadata"].get("labels") or {}).get(NIC) == "true":
+                _node(world, policy, node, enforce=changed.everything)
+
+
+def _look(world: World) -> None:
+    policy = world.find(POLICIES, POLICY)
+    if policy is None or not runs(world, NAMESPACE, "network-operator"):
+        return
+    applied = [{"name": state, "state": _part(world, policy, state, part, name)} for state, part, name in PARTS]
+    bad = [entry["name"] for entry in applied if entry["state"] == "notReady"]
+    status = {
+        "state": "notReady" if bad else "ready",
+        "appliedStates": applied,
+        "reason": f"{', '.join(bad)} not ready" if bad else "",
+    }
+    world.patch(POLICIES, policy, {"status": status}, status=True)
+    for kind in NETWORKS:
+        for network in world.objects(kind):
+            _network(world, kind, network)
+    for kind in SRIOV_NETWORKS:
+        for network in world.objects(kind):
+            _attach(world, kind, network)
+    for pool in world.objects(POOLS):
+        _allocate(world, pool)
+
+
+def _part(world: World, policy: Obj, state: str, part: str, name: str) -> str:
+    """`ignore` for what the spec does not have: that is not ready, although the whole is (gpu_stack §2.3)."""
+    spec = _at(policy["spec"], part)
+    if spec is None or (state == "state-RDMA-device-plugin" and world.fault("rdma_state_ignored")):
+        return "ignore"
+    if not name:
+        return "ready"
+    image = f"{spec.get('repository', '')}/{spec.get('image', '')}:{spec.get('version', '')}"
+    made = daemon_set(
+        world, (POLICIES, policy), NAMESPACE, name, selector={NIC: "true"}, image=image, on_delete=state == "state-OFED"
+    )
+    return "ready" if serves_all(made) else "notReady"
+
+
+def _at(spec: Mapping[str, Any], path: str) -> Any:
+    here: Any = spec
+    for part in path.split("."):
+        here = here.get(part) if isinstance(here, Mapping) else None
+    return here
+
+
+def _network(world: World, kind: Kind, network: Obj) -> None:
+    attachment = _attach(world, kind, network)
+    status = {"state": "ready" if attachment else "notReady"}
+    world.patch(kind, network, {"status": status}, status=True)
+
+
+def _attach(world: World, kind: Kind, network: Obj) -> bool:
+    """The NetworkAttachmentDefinition in the network's namespace; cluster-scoped owners own it."""
+    name = network["metadata"]["name"]
+    meta: Obj = {"name": name, "namespace": network["spec"].get("networkNamespace", "default")}
+    if not kind.namespaced:
+        meta["ownerReferences"] = [kind.owner(network)]
+    world.create(ATTACHMENTS, {"metadata": meta, "spec": {"config": msgspec.json.encode({"name": name}).decode()}})
+    return world.find(ATTACHMENTS, name, meta["namespace"]) is not None
+
+
+def _allocate(world: World, pool: Obj) -> None:
+    """nv-ipam-controller gives each labelled node one block."""
+    names = sorted(n["metadata"]["name"] for n in world.objects(NODES) if (n["metadata"].get("labels") or {}).get(NIC) == "true")
+    blocks = [
+        {"nodeName": name, "startIP": f"192.168.{number}.1", "endIP": f"192.168.{number}.32"} for number, name in enumerate(names)
+    ]
+    world.patch(POOLS, pool, {"status": {"allocations": blocks}}, status=True)
+
+
+# ---- nodes -------------------------------------------------------------------------------------------------------------------
+
+
+def _node(world: World, policy: Obj, node: Obj, *, enforce: bool) -> None:
+    """Driver first where the operator installs it, then what the device plugin advertises."""
+    name, spec = node["metadata"]["name"], policy["spec"]
+    if "ofedDriver" in spec and DRIVER not in (node["metadata"].get("annotations") or {}):
+        world.patch_soon(NODES, node, {"metadata": {"labels": {MOFED_WAIT: "true"}}})
+        world.later(f"network_operator/{name}/driver", 60, 300, functools.partial(_load_driver, world, name))
+        return
+    for resource, count in _resources(world, policy, name):
+        if node["status"].get("capacity", {}).get(resource) is None or enforce:
+            low, high = (0.0, 0.0) if enforce else (5.0, 25.0)
+            world.later(
+                f"network_operator/{name}/{resource}", low, high, functools.partial(_advertise, world, name, resource, count)
+            )
+
+
+def _load_driver(world: World, name: str) -> None:
+    node = world.find(NODES, name)
+    if node is not None:
+        change = {"annotations": {DRIVER: "ready"}, "labels": {MOFED_WAIT: "false"}}
+        world.patch_soon(NODES, node, {"metadata": change})
+
+
+def _resources(world: World, policy: Obj, name: str) -> Iterator[tuple[str, int]]:
+    """Resource and count. A shared one says the same number with one NIC as with eight."""
+    hardware, spec = world.hardware(name), policy["spec"]
+    for entry in _configured(spec.get("rdmaSharedDevicePlugin"), "configList"):
+        yield f"rdma/{entry['resourceName']}", 0 if world.fault("rdma_no_devices", name) else int(entry.get("rdmaHcaMax", 1000))
+    for entry in _configured(spec.get("sriovDevicePlugin"), "resourceList"):
+        count = 0 if world.fault("rdma_no_devices", name) else hardware.nics
+        yield f"{entry.get('resourcePrefix', 'nvidia.com')}/{entry['resourceName']}", count
+    for sriov in world.objects(SRIOV_POLICIES):
+        status = {"syncStatus": "Succeeded", "lastSyncError": ""}
+        world.ensure(SRIOV_STATES, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {}, "status": status})
+        yield f"nvidia.com/{sriov['spec']['resourceName']}", hardware.nics * int(sriov["spec"]["numVfs"])
+
+
+def _configured(part: Mapping[str, Any] | None, key: str) -> list[dict[str, Any]]:
+    return list(msgspec.json.decode(part["config"], type=dict[str, Any])[key]) if part else []
+
+
+def _advertise(world: World, name: str, resource: str, count: int) -> None:
+    node = world.find(NODES, name)
+    if node is not None:
+        amounts = {resource: str(count)}
+        world.patch_soon(NODES, node, {"status": {"capacity": amounts, "allocatable": amounts}}, status=True)
+
+
+# ---- pods --------------------------------------------------------------------------------------------------------------------
+
+
+@pods("app", "rdma-shared-dp-ds")
+def rdma_plugin(world: World, _pod: Obj, _node: str) -> Behaviour:
+    """The shared device plugin."""
+    if world.fault("rdma_plugin_image_missing"):
+        return Stuck(reason="ImagePullBackOff", message="Back-off pulling image: not found")
+    return Run()
+
+
+@pods("app", "mofed-ubuntu24.04-6f8c4d9b7-ds")
+def mofed(world: World, _pod: Obj, node: str) -> Behaviour:
+    """The NIC driver's container."""
+    found = world.find(NODES, node)
+    done = found is not None and DRIVER in (found["metadata"].get("annotations") or {})
+    return Run() if done or not world.sampled(node) else Stuck(init="network-operator-init-container")
+
+
+@check("ib-write-bw")
+def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
+    """What `workflows/stages/scripts/ib_write_bw.sh` reports: bandwidth to the next pod of the ring, rail by rail."""
+    size = len(pod["spec"]["containers"][0].get("args") or ()) or 1
+    index = int((pod["metadata"].get("annotations") or {}).get("batch.kubernetes.io/job-completion-index", 0))
+    peer = (index + 1) % size
+    hardware = world.hardware(node)
+    slow = world.fault("ib_slow", node) or (world.fault("ib_slow") and world.fault("ib_slow", _node_of(world, pod, peer)))
+    speed = round(hardware.nic_gbit * (0.24 if slow else SHARE), 2)
+    down = {0} if world.fault("ib_port_down", node) else set()
+    rails = [
+        {"device": f"mlx5_{rail}", "state": "DOWN" if rail in down else "ACTIVE", "gbit": 0 if rail in down else speed, "error": ""}
+        for rail in range(hardware.nics)
+    ]
+    return Exit(message={"node": node, "index": index, "peer": peer, "rails": rails, "error": ""}, seconds=60)
+
+
+def _node_of(world: World, pod: Obj, index: int) -> str:
+    """Node of the ring's pod with this index; a name that no fault hits where it is not placed."""
+    labels = {"bringup/check": "ib-write-bw", "batch.kubernetes.io/job-completion-index": str(index)}
+    found = next(world.select(PODS, pod["metadata"]["namespace"], labels), None)
+    return str(found["spec"].get("nodeName") or "?") if found else "?"
+
+
+ROLES = (NetworkOperator,)

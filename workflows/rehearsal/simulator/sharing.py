@@ -1,0 +1,188 @@
+"""GPU sharing: what device plugin, MIG manager and DRA driver make of a node's sharing label (gpu_stack §3)."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from workflows.rehearsal.simulator import clock, podstatus, sharing_claims
+from workflows.rehearsal.simulator import pods as podlib
+from workflows.rehearsal.simulator.charts import Release, chart
+from workflows.rehearsal.simulator.gpu_operator_nodes import CLUSTER_POLICIES, DISCOVERED, GPU, resource_slice, visible_gpus
+from workflows.rehearsal.simulator.kinds import CONFIG_MAPS, DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES, Obj, ref
+from workflows.rehearsal.simulator.placement import requests
+from workflows.rehearsal.simulator.programs import Behaviour, Exit, check
+from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.sharing_shape import SHARED, Shape, mig_shape, share_shape, shares, whole_shape
+from workflows.rehearsal.simulator.world import World
+
+NAMESPACE = "gpu-operator"
+DONE = "simulated/sharing"
+"""Annotation with the configuration that a node has: what survives a restart of the simulator."""
+STATE = "nvidia.com/mig.config.state"
+STRAY = "vendor-shares"
+HOLD_SECONDS = 60.0
+REFUSAL = "Allocate failed due to rpc error: request for {} too large: maximum request size for shared resources is 1; found 2"
+
+
+@chart("dra-driver")
+def dra_driver(_world: World, release: Release) -> None:
+    """NVIDIA's DRA driver beside a ClusterPolicy: its controller, its kubelet plugin on labelled nodes, and its DeviceClasses."""
+    release.deployment("nvidia-dra-driver-gpu-controller")
+    release.daemon_set("nvidia-dra-driver-gpu-kubelet-plugin", selector={sharing_claims.DRA: "true"})
+    for name in ("gpu.nvidia.com", "mig.nvidia.com"):
+        release.put(DEVICE_CLASSES, {"metadata": {"name": name}, "spec": {}})
+
+
+class Sharing:
+    """Plays what happens on a node whose sharing label changed, and the kubelets' refusal of pods that ask for two shares."""
+
+    name = "sharing"
+    kinds = (NODES, PODS, CLUSTER_POLICIES, CONFIG_MAPS, DEVICE_CLASSES)
+
+    def reconcile(self, world: World, changed: Changed) -> None:
+        """Take each changed node to the configuration that its labels ask for; look at each changed pod."""
+        policy = _policy(world)
+        if policy is not None:
+            _stray(world, policy)
+        every = changed.everything or bool(
+            changed.refs(CLUSTER_POLICIES) or changed.refs(DEVICE_CLASSES) or changed.refs(CONFIG_MAPS)
+        )
+        for name in [host.name for host in world.fleet if host.gpus] if every else [at.name for at in changed.refs(NODES)]:
+            node = world.find(NODES, name)
+            if node is not None and name in world.fleet and DISCOVERED in (node["metadata"].get("annotations") or {}):
+                _look(world, policy, node)
+        for at in changed.refs(PODS):
+            pod = world.find(PODS, at.name, at.namespace)
+            if pod is not None:
+                _admit(world, policy, pod)
+
+
+def _policy(world: World) -> Obj | None:
+    return next(iter(world.objects(CLUSTER_POLICIES)), None) if world.served(CLUSTER_POLICIES) else None
+
+
+def _stray(world: World, policy: Obj) -> None:
+    """Fault: somebody gave ClusterPolicy a configuration that divides every GPU; the plugin has not been restarted yet."""
+    if not world.fault("stray_sharing_config") or policy["spec"].get("devicePlugin", {}).get("config", {}).get("name") == STRAY:
+        return
+    text = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - name: nvidia.com/gpu\n      replicas: 10\n"
+    world.create(CONFIG_MAPS, {"metadata": {"name": STRAY, "namespace": NAMESPACE}, "data": {"any": text}})
+    world.patch(CLUSTER_POLICIES, policy, {"spec": {"devicePlugin": {"config": {"name": STRAY, "default": "any"}}}})
+
+
+# ---- nodes ---------------------------------------------------------------------------------------------------------------------
+
+
+def _look(world: World, policy: Obj | None, node: Obj) -> None:
+    name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
+    if world.fault("sharing_labels_left", name) and labels.get("nvidia.com/gpu.replicas") == "1":
+        world.patch(
+            NODES,
+            node,
+            {"metadata": {"labels": {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing"}}},
+        )
+    wanted = _wanted(labels)
+    if wanted == (node["metadata"].get("annotations") or {}).get(DONE, "whole") or _ignored(world, name, wanted):
+        return
+    slow = wanted.startswith("mig:") and policy is not None
+    if slow and labels.get(STATE) != "pending":
+        world.patch(NODES, node, {"metadata": {"labels": {STATE: "pending"}}})
+    if slow and world.fault("mig_pending_for_ever", name):
+        return
+    low, high = (60.0, 180.0) if slow else (5.0, 20.0)
+    world.later(f"sharing/{name}/{wanted}", low, high, functools.partial(_apply, world, name, wanted))
+
+
+def _wanted(labels: dict[str, str]) -> str:
+    """What the labels ask for, in one word."""
+    if labels.get(sharing_claims.DRA) == "true":
+        return "dra"
+    if labels.get(sharing_claims.MIG_CONFIG, "all-disabled") != "all-disabled":
+        return f"mig:{labels[sharing_claims.MIG_CONFIG]}"
+    key = labels.get(sharing_claims.PLUGIN_CONFIG, "whole")
+    return "whole" if key == "whole" else f"shares:{key}"
+
+
+def _ignored(world: World, name: str, wanted: str) -> bool:
+    return wanted.startswith("shares:") and world.fault("time_slicing_without_effect", name) is not None
+
+
+def _apply(world: World, name: str, wanted: str) -> None:
+    """The node shows what its labels ask for; a configuration that does not exist changes nothing."""
+    node, policy = world.find(NODES, name), _policy(world)
+    if node is None or _wanted(node["metadata"].get("labels") or {}) != wanted:
+        return
+    if wanted == "dra":
+        if world.find(DEVICE_CLASSES, "gpu.nvidia.com") is None:
+            return
+        world.ensure(RESOURCE_SLICES, resource_slice(world, name))
+        world.patch_soon(NODES, node, {"metadata": {"annotations": {DONE: wanted}}})
+        return
+    shape = _shape(world, policy, name, wanted)
+    if shape is not None:
+        amounts: dict[str, Any] = {key: None for key in _resources(node) if key not in shape.resources} | shape.resources
+        world.patch_soon(NODES, node, {"metadata": {"labels": shape.labels, "annotations": {DONE: wanted}}})
+        world.patch_soon(NODES, ref(node), {"status": {"capacity": amounts, "allocatable": amounts}}, status=True)
+
+
+def _resources(node: Obj) -> list[str]:
+    """GPU resources that a node advertises now; a merge patch must name what goes."""
+    return [key for key in node["status"].get("capacity") or {} if key in (GPU, SHARED) or key.startswith("nvidia.com/mig-")]
+
+
+def _shape(world: World, policy: Obj | None, name: str, wanted: str) -> Shape | None:
+    hardware, gpus = world.hardware(name), visible_gpus(world, name)
+    if wanted == "whole":
+        return whole_shape(hardware.product, gpus)
+    if policy is None:
+        return None
+    if wanted.startswith("mig:"):
+        strategy = policy["spec"].get("mig", {}).get("strategy", "single")
+        shape = mig_shape(hardware.product, gpus, wanted.removeprefix("mig:"), strategy)
+        if world.fault("mig_false_success", name):
+            return whole_shape(hardware.product, gpus)
+        return shape
+    config = shares(_config(world, policy, wanted.removeprefix("shares:")))
+    return share_shape(hardware.product, gpus, config) if config else None
+
+
+def _config(world: World, policy: Obj, key: str) -> str:
+    name = policy["spec"].get("devicePlugin", {}).get("config", {}).get("name", "")
+    found = world.find(CONFIG_MAPS, name, NAMESPACE)
+    return str((found or {}).get("data", {}).get(key, ""))
+
+
+# ---- pods ----------------------------------------------------------------------------------------------------------------------
+
+
+def _admit(world: World, policy: Obj | None, pod: Obj) -> None:
+    """The plugin refuses more than one share, so the kubelet fails the pod before any container starts (gpu_stack §3.1)."""
+    node = world.find(NODES, podlib.node(pod))
+    if policy is None or node is None or podlib.phase(pod) != "Pending" or world.fault("two_shares_granted"):
+        return
+    wanted = (node["metadata"].get("annotations") or {}).get(DONE, "whole")
+    config = shares(_config(world, policy, wanted.removeprefix("shares:"))) if wanted.startswith("shares:") else None
+    asked = {name: amount for name, amount in requests(pod).items() if name in (GPU, SHARED) and amount > 1}
+    if config is not None and config.refuse_two and asked:
+        message = REFUSAL.format(next(iter(asked)))
+        status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message, "startTime": world.stamp()}
+        world.patch(PODS, pod, {"status": status}, status=True)
+
+
+@check("sharing")
+def hold(world: World, pod: Obj, node: str) -> Behaviour:
+    """What `workflows/stages/scripts/sharing_hold.sh` reports: shares lie on one GPU, anything else is a device of its own."""
+    found = world.find(NODES, node)
+    wanted = ((found or {}).get("metadata", {}).get("annotations") or {}).get(DONE, "whole")
+    place = 0 if pod["metadata"]["name"].endswith("first") or wanted.startswith("shares:") else 1
+    uuids = [sharing_claims.uuid(node, 0, place) if wanted.startswith("mig:") else sharing_claims.uuid(node, place)]
+    if world.fault("pods_see_every_gpu"):
+        uuids = [sharing_claims.uuid(node, number) for number in range(visible_gpus(world, node))]
+    started = podstatus.started_at(pod)
+    begin = int(clock.parse(started) if started else world.now)
+    report = {"node": node, "uuids": uuids, "begin": begin, "end": begin + int(HOLD_SECONDS)}
+    return Exit(message=report, log="\n".join(uuids), seconds=HOLD_SECONDS)
+
+
+ROLES = (Sharing,)
