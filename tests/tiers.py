@@ -84,7 +84,17 @@ def _run(tier: Tier, *, long: bool) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"
         marks = [] if long else ["-m", "not long"]
-        command = [sys.executable, "-m", "pytest", *tier.folders, *tier.arguments, *marks, f"--junitxml={report}", "-rs", "--durations=8"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            *tier.folders,
+            *tier.arguments,
+            *marks,
+            f"--junitxml={report}",
+            "-rs",
+            "--durations=8",
+        ]
         print(f"== {tier.name}: {' '.join(command[2:])}", flush=True)
         code = subprocess.run(command, cwd=ROOT, check=False).returncode
         counted = _count(report)

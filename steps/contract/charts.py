@@ -59,11 +59,13 @@ class InstallJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Revision(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The newest stored revision of a release (Secret `sh.helm.release.v1.NAME.vN`). `chart_version` is empty where unreadable."""
+    """The newest stored revision of a release (Secret `sh.helm.release.v1.NAME.vN`). `chart_version` is empty where unreadable;
+    `description` is Helm's last word, with the error of a failed install: the Job's pod and its log are gone by then."""
 
     number: int
     status: str
     chart_version: str = ""
+    description: str = ""
 
 
 class Workload(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -134,3 +134,24 @@ class NcclLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
     runs: tuple[NcclRun, ...] = ()
     transport: Transport = Transport()
     errors: tuple[ToolError, ...] = ()
+
+
+class NcclWant(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a log must show.
+
+    `floor` is in GB/s at the largest size, None where a site has none; `spread` is how far apart runs may be, as a share of the
+    fastest. `rdma` and `gdr`: traffic between nodes must not fall back to sockets, and must use GPUDirect RDMA on every channel;
+    `networks` are the names that NCCL may print as its network (empty: any but Socket). `ranks`, `hosts` and `hcas` are exact,
+    0 where not known.
+    """
+
+    floor: float | None = None
+    runs: int = 1
+    spread: float = 1.0
+    ranks: int = 0
+    hosts: int = 0
+    hcas: int = 0
+    rdma: bool = False
+    gdr: bool = False
+    networks: tuple[str, ...] = ()
+    checked: bool = True

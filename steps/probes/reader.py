@@ -11,12 +11,14 @@ class Scope(Struct, frozen=True, kw_only=True):
     """What one observation is about.
 
     `nodes` are the names of the nodes that are expected now (fleet minus quarantine), `arguments` the task's own
-    arguments, `now` the target's clock in seconds since the epoch (simulated time in a rehearsal).
+    arguments, `now` the target's clock in seconds since the epoch (simulated time in a rehearsal), `since` when the objects of a
+    check were created, by the same clock (0 where there are none): creation time stamps are the API server's, another clock.
     """
 
     nodes: tuple[str, ...] = ()
     arguments: dict[str, Any] = {}
     now: float = 0.0
+    since: float = 0.0
 
 
 class KubeReader(Protocol):

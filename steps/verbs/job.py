@@ -52,21 +52,24 @@ def run(context: Context) -> ExitCode:
     gate, probe = gating.find(wanted.gate), gating.probe(wanted.gate)
     want = gate.expect(context.task.expectations, nodes)
 
-    def look() -> tuple[Any, Verdict]:
-        seen = probe(context.kube, Scope(nodes=nodes, arguments=context.task.arguments, now=context.clock.now()))
-        return seen, gate.decide(seen, want)
-
     objects = [fill(manifest, nodes) for manifest in wanted.objects]
     _remove(context, wanted, objects)
     try:
-        refusal = _create(context, wanted, objects)
-        watched = watching.until_decided(look, context.clock, context.task.deadline_seconds) if refusal is None else None
-        verdict = refusal or (watched.verdict if watched else None)
-        assert verdict is not None
+        verdict = _create(context, wanted, objects)
+        since, observation = context.clock.now(), None
+        if verdict is None:
+
+            def look() -> tuple[Any, Verdict]:
+                now = context.clock.now()
+                seen = probe(context.kube, Scope(nodes=nodes, arguments=context.task.arguments, now=now, since=since))
+                return seen, gate.decide(seen, want)
+
+            watched = watching.until_decided(look, context.clock, context.task.deadline_seconds)
+            verdict, observation = watched.verdict, watched.observation
         found = () if verdict.is_pass else diagnose(context.kube, (wanted.namespace, *wanted.namespaces), verdict)
     finally:
         _remove(context, wanted, objects)
-    context.record(verdict, observation=watched.observation if watched else None, diagnosis=found)
+    context.record(verdict, observation=observation, diagnosis=found)
     context.output("verdict", verdict.status.value)
     return ExitCode.OK
 

@@ -31,15 +31,19 @@ def until_decided(look: Look, clock: Clock, deadline_seconds: float, stable_seco
     start = clock.now()
     deadline, pause = start + deadline_seconds, timeouts.POLL_FIRST
     pass_since = fail_since = -1.0
+    said: list[str] = []
     while True:
         observation, verdict = _look(look, clock.now() >= deadline)
         now = clock.now()
+        if not verdict.is_pass and (not said or said[-1] != verdict.reason):
+            said.append(verdict.reason)
         pass_since = _since(pass_since, verdict.is_pass, now)
         fail_since = _since(fail_since, verdict.final and not verdict.is_pass, now)
         stable = verdict.is_pass and now - pass_since >= stable_seconds
         settled = fail_since >= 0 and now - fail_since >= timeouts.FAIL_CONFIRM
         if stable or settled or now >= deadline:
-            return Watched(observation=observation, verdict=_at_end(verdict, stable, now - start), waited=now - start)
+            ended = _at_end(verdict, stable, now - start)
+            return Watched(observation=observation, verdict=_with_history(ended, said), waited=now - start)
         clock.pause(_next_pause(pause, verdict, now, pass_since, stable_seconds), deadline)
         pause = min(pause * timeouts.POLL_FACTOR, timeouts.POLL_MAX)
 
@@ -71,6 +75,13 @@ def _next_pause(pause: float, verdict: Verdict, now: float, pass_since: float, s
     if verdict.is_pass:
         return min(pause, max(stable_seconds - (now - pass_since), 0.1))
     return min(pause, timeouts.FAIL_CONFIRM) if verdict.final else pause
+
+
+def _with_history(verdict: Verdict, said: list[str]) -> Verdict:
+    """Keep what was said before the end: the better reason may be gone by then (a failed install Job's log goes with its pod)."""
+    if verdict.is_pass or len(said) < 2:
+        return verdict
+    return msgspec.structs.replace(verdict, notes=(*verdict.notes, f"before: {said[-2]}"))
 
 
 def _at_end(verdict: Verdict, stable: bool, waited: float) -> Verdict:

@@ -45,9 +45,11 @@ def rehearse(
     from workflows.rehearsal.rehearse import rehearse as play
 
     faults = tuple(fault or ())
-    for text in faults:
-        registry.find(text.partition(":")[0])
-    plan, bundle = running.prepare(sources.read(spec)[1], only or (), until)
+    loaded = sources.read(spec)[1]
+    for name in (text.partition(":")[0] for text in faults):
+        if not registry.find(name).fits(loaded):
+            raise typer.BadParameter(f"fault {name} needs a spec with {registry.find(name).needs}")
+    plan, bundle = running.prepare(loaded, only or (), until)
     folder = Home.of_environment().run(new_run_name(plan.name))
     with running.shown(plan, folder) as view:
         watchers = [view.observe] if hold else [view.observe, approver.opener(folder, approve_as, key)]

@@ -28,7 +28,7 @@ def sweep(spec: ClusterSpec, folder: Path, options: Options | None = None, only:
         for stage in compile_plan(spec).stages:
             before = place.snapshot()
             for fault in faults():
-                if fault.stage == stage.id and (not only or fault.name in only):
+                if fault.stage == stage.id and fault.fits(spec) and (not only or fault.name in only):
                     place.restore(before, [fault.name])
                     outcome = place.run(stage.id)
                     yield Catch(stage=stage.id, fault=fault.name, gate=fault.gate, outcome=outcome, problem=_missed(fault, outcome))

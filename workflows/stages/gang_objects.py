@@ -43,7 +43,9 @@ def build(gang: Gang, spec: ClusterSpec) -> list[Object]:
         notes = {"kai.scheduler/batch-min-member": str(gang.count)}
         return [_batch(gang, spec, labels, notes, {"schedulerName": "kai-scheduler"})]
     queue = {"kueue.x-k8s.io/queue-name": gang.check}
-    return [_cluster_queue(gang, spec), _local_queue(gang), _batch(gang, spec, queue, {}, {})]
+    job = _batch(gang, spec, queue, {}, {})
+    job["spec"]["suspend"] = True  # Kueue's webhook would do it; stated, no pod can slip through where the webhook is away
+    return [_cluster_queue(gang, spec), _local_queue(gang), job]
 
 
 def _volcano(gang: Gang, spec: ClusterSpec) -> Object:

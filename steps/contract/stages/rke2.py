@@ -158,7 +158,8 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The pods of check `dns`. A report has node, resolved, service (both addresses), peer (a node), reached, error."""
+    """The pods of check `dns`. Report: node; resolved and service (addresses of the API service by DNS and by Kubernetes itself);
+    next (index of the pod that it asked), peer (that pod's node, as it answered), reached; error."""
 
     pods: tuple[CheckPod, ...] = ()
 

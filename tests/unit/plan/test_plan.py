@@ -43,7 +43,7 @@ def test_the_default_example_has_all_stages_in_order_each_with_its_judge_last() 
     for stage in plan.stages:
         assert stage.steps[-1].name == "judge"
         assert stage.rollback
-        assert stage.changes
+        assert stage.changes or stage.rollback == "nothing is changed"
         assert stage.gates
 
 

@@ -38,8 +38,9 @@ def test_rendering_twice_gives_the_same_bytes_and_yaml_reads_back() -> None:
 
 
 def test_the_manifest_does_not_depend_on_how_many_nodes_there_are() -> None:
-    def neutral(nodes: int) -> str:
+    def neutral(nodes: int) -> str:  # as many nodes need a larger pod network
         text = TEXT.replace("gpu[001-016]", f"gpu[00001-{nodes:05d}]").replace("15/16", "90%")
+        text = text.replace("  cni: canal", "  cni: canal\n  cluster_cidr: 100.64.0.0/10")
         made = render(compile_plan(load(text.replace('{pattern: "10.10.1.{1}"}', "{start: 10.64.0.1}"))), bringup.build)
         return re.sub(r"[0-9a-f]{64}|(?<=-)[0-9a-f]{12}\b", "ID", to_yaml(made.template, made.workflow))
 

@@ -18,7 +18,8 @@ class Fault(Struct, frozen=True, kw_only=True):
 
     `gate` is the id of the gate that must not pass because of it; `summary` says what it does, `caught_by` in one sentence what the
     gate sees. `node` selects the default victims (`Fleet.pick`: `gpus:2`, `servers:1`, …; empty: the whole cluster). `false_green`
-    names the fact of gpu_stack §0 that a naive gate would trip over, else empty.
+    names the fact of gpu_stack §0 that a naive gate would trip over, else empty. `needs` is what the spec must ask for so that the
+    fault can show, as `path=value` (`sharing.mode=mig`); empty: any spec that has its stage.
     """
 
     name: str
@@ -28,13 +29,19 @@ class Fault(Struct, frozen=True, kw_only=True):
     caught_by: str
     node: str = ""
     false_green: str = ""
+    needs: str = ""
+
+    def fits(self, spec: object) -> bool:
+        """Whether a spec asks for what this fault disturbs."""
+        if not self.needs:
+            return True
+        path, _, wanted = self.needs.partition("=")
+        found = functools.reduce(lambda value, name: getattr(value, name, None), path.split("."), spec)
+        return str(found) == wanted
 
 
-class UnknownFault(KeyError):
+class UnknownFault(ValueError):
     """No fault has this name; the message proposes the nearest ones."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 @functools.cache

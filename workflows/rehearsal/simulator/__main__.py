@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 
 from steps.contract.exit import ExitCode
-from workflows.rehearsal.faults import registry
 from workflows.rehearsal.simulator.build import build
 from workflows.rehearsal.simulator.engine import Simulator
 from workflows.rehearsal.simulator.server import Control, ControlServer
@@ -24,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         simulator = _build(options)
-    except (registry.UnknownFault, ValueError) as error:
+    except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return ExitCode.USAGE
     control = Control(simulator, speed=options.real_time)

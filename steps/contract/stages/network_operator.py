@@ -1,0 +1,135 @@
+"""Stage network_operator: what the Network Operator, the nodes and RDMA between them show, and what is expected (gpu_stack §2)."""
+
+from msgspec import Struct
+
+from steps.contract.charts import Release, ReleaseState, Trouble, Workload
+from steps.contract.checks import CheckPod
+from steps.contract.stages.base_services import Crd
+
+
+class ChartsObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The chart and the kinds it brings."""
+
+    releases: tuple[ReleaseState, ...] = ()
+    crds: tuple[Crd, ...] = ()
+
+
+class ChartsExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The release and the CRDs without which its resources cannot be applied."""
+
+    releases: tuple[Release, ...] = ()
+    crds: tuple[str, ...] = ()
+
+
+class AppliedState(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One part of a NicClusterPolicy: `ready`, `notReady`, `error`, or `ignore` where the policy's spec does not have it."""
+
+    name: str
+    state: str
+    message: str = ""
+
+
+class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A NicClusterPolicy. It has neither conditions nor observedGeneration; `changed` is when its spec was last written."""
+
+    name: str
+    state: str = ""
+    reason: str = ""
+    changed: float = 0.0
+    applied: tuple[AppliedState, ...] = ()
+
+
+class Network(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A secondary network; `attached` says whether its NetworkAttachmentDefinition exists."""
+
+    kind: str
+    name: str
+    state: str = ""
+    reason: str = ""
+    attached: bool = False
+
+
+class Pool(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An address pool, and the nodes that have a block of it."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+
+
+class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`now` is the target's clock; `operands` are the operator's workloads; `nfd` and `multus` are the DaemonSets of NFD workers
+    and of Multus in the whole cluster (`NAMESPACE/NAME`)."""
+
+    now: float = 0.0
+    policies: tuple[Policy, ...] = ()
+    networks: tuple[Network, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    operands: tuple[Workload, ...] = ()
+    trouble: tuple[Trouble, ...] = ()
+    nfd: tuple[str, ...] = ()
+    multus: tuple[str, ...] = ()
+
+
+class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`states` maps each state that must be ready to the image tag of its workloads; `least` nodes must be served.
+    `networks` are `KIND/NAME`, `pools` are names; `multus`: exactly one must run (else at most one)."""
+
+    nodes: tuple[str, ...] = ()
+    least: int = 1
+    states: dict[str, str] = {}
+    networks: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    multus: bool = False
+
+
+class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One node: `nic` is NFD's label of an NVIDIA NIC, `mofed_wait` the operator's label (empty where absent), `sync` the SR-IOV
+    state with `sync_error`; counts are of the wanted resource."""
+
+    name: str
+    ready: bool = False
+    unschedulable: bool = False
+    nic: bool = False
+    mofed_wait: str = ""
+    upgrade_state: str = ""
+    capacity: int = 0
+    allocatable: int = 0
+    sync: str = ""
+    sync_error: str = ""
+
+
+class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Expected nodes that exist."""
+
+    nodes: tuple[Node, ...] = ()
+
+
+class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Each node must advertise at least `count` of `resource`, all of them allocatable. `mofed`: the operator installs the NIC
+    driver; `sriov`: virtual functions are made by the SR-IOV operator."""
+
+    nodes: tuple[str, ...] = ()
+    resource: str
+    count: int = 1
+    mofed: bool = False
+    sriov: bool = False
+
+
+class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Pods of the check `ib-write-bw`, which form a ring by completion index.
+
+    Report: `{"node", "index", "peer": index of the next pod, "rails": [{"device", "state", "gbit", "error"}], "error"}`;
+    `gbit` is the average of ib_write_bw from this pod to the peer in Gbit/s, 0 where it did not run.
+    """
+
+    pods: tuple[CheckPod, ...] = ()
+
+
+class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Between two neighbours at least `rails` devices must reach `floor` Gbit/s each; pods must be attached to `networks`
+    (`NAMESPACE/NAME`)."""
+
+    nodes: tuple[str, ...] = ()
+    rails: int = 8
+    floor: float = 0.0
+    networks: tuple[str, ...] = ()

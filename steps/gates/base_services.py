@@ -1,0 +1,192 @@
+"""Whether the services that later stages need are there and work: charts, CRDs, one default storage class, webhooks, a volume."""
+
+from collections.abc import Iterable
+
+from steps.contract.checks import CheckPod
+from steps.contract.stages.base_services import (
+    Certificate,
+    Claim,
+    ControlExpectation,
+    ControlObservation,
+    Crd,
+    FunctionalExpectation,
+    FunctionalObservation,
+    StorageClass,
+    Webhook,
+)
+from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
+from steps.gates import charts
+from steps.gates.causes import RUNTIME_REASONS
+
+CONTROL = "base_services/control"
+FUNCTIONAL = "base_services/functional"
+
+
+def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
+    """Charts deployed and settled, CRDs served, exactly one default storage class, webhooks reachable and trusted."""
+    return (
+        charts.problem(CONTROL, seen.releases, want.releases)
+        or missing_crd(CONTROL, seen.crds, want.crds)
+        or _storage(seen.storage_classes, want.storage_class)
+        or _webhooks(seen.webhooks, want.webhook_namespaces)
+        or passed(CONTROL, _summary(want))
+    )
+
+
+def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
+    """A claim binds, a pod reads back what another container wrote, and a certificate is issued."""
+    problem = _volume(seen.claim, seen.pods, want.storage_class) if want.storage_class else None
+    problem = problem or (_certificate(seen.certificate) if want.certificate else None)
+    if problem is not None:
+        return problem
+    proofs = [f"a volume of {want.storage_class} kept a nonce"] if want.storage_class else []
+    proofs += ["a certificate was issued"] if want.certificate else []
+    if not proofs:
+        return inconclusive(
+            FUNCTIONAL,
+            seen="nothing was asked of this check",
+            expected="a storage class or a certificate to prove",
+            next_step="leave the check out where there is nothing to prove",
+            failure_class=FailureClass.INPUT,
+        )
+    return passed(FUNCTIONAL, "; ".join(proofs))
+
+
+def missing_crd(gate: str, seen: Iterable[Crd], want: Iterable[str]) -> Verdict | None:
+    """The first wanted CRD that the API server does not serve."""
+    by_name = {crd.name: crd for crd in seen}
+    for name in want:
+        crd = by_name.get(name)
+        if crd is None or not crd.established:
+            had = "does not exist" if crd is None else f"is not established {crd.message}".rstrip()
+            return inconclusive(
+                gate,
+                seen=f"CRD {name} {had}",
+                expected="condition Established",
+                next_step="see whether its chart brings CRDs (crds.enabled, upgradeCRDs), and who else owns the name",
+                failure_class=FailureClass.DEPENDENCY,
+            )
+    return None
+
+
+def _summary(want: ControlExpectation) -> str:
+    parts = [f"{len(want.releases)} charts deployed", f"{len(want.crds)} CRDs established"]
+    parts += [f"{want.storage_class} is the only default storage class"] if want.storage_class else []
+    return ", ".join(parts)
+
+
+def _storage(seen: tuple[StorageClass, ...], want: str) -> Verdict | None:
+    if not want:
+        return None
+    defaults = [entry.name for entry in seen if entry.default]
+    if not any(entry.name == want for entry in seen):
+        return failed(
+            CONTROL,
+            FailureClass.DEPENDENCY,
+            seen=f"no storage class {want} (there are: {', '.join(entry.name for entry in seen) or 'none'})",
+            expected=want,
+            next_step="see the provisioner's chart, or name an existing class in base_services.storage",
+        )
+    if defaults != [want]:
+        return failed(
+            CONTROL,
+            FailureClass.COMPARISON,
+            seen=f"{len(defaults)} default storage classes: {', '.join(defaults) or 'none'}",
+            expected=f"exactly one, {want}",
+            next_step="set annotation storageclass.kubernetes.io/is-default-class on one class only",
+        )
+    return None
+
+
+def _webhooks(seen: tuple[Webhook, ...], namespaces: Iterable[str]) -> Verdict | None:
+    for namespace in namespaces:
+        mine = [hook for hook in seen if hook.service.startswith(f"{namespace}/")]
+        bad = next((hook for hook in mine if not hook.ready or not hook.trusted), None)
+        if mine and bad is None:
+            continue
+        if bad is None:
+            said = f"no webhook of {namespace} is registered"
+        else:
+            said = f"webhook {bad.name} ({bad.service}) has {f'{bad.ready} ready endpoints' if not bad.ready else 'no CA bundle'}"
+        return inconclusive(
+            CONTROL,
+            seen=said,
+            expected="every webhook with a ready endpoint and a CA bundle",
+            next_step=f"kubectl -n {namespace} get pods,endpointslices; without it every write of its kinds is refused",
+            failure_class=FailureClass.DEPENDENCY,
+        )
+    return None
+
+
+def _volume(claim: Claim | None, pods: tuple[CheckPod, ...], want: str) -> Verdict | None:
+    if claim is None:
+        return inconclusive(
+            FUNCTIONAL,
+            seen="the check's claim does not exist yet",
+            expected="claim pvc",
+            next_step="look at the namespace bringup-check",
+        )
+    if claim.phase == "Lost" or (claim.storage_class and claim.storage_class != want):
+        return failed(
+            FUNCTIONAL,
+            FailureClass.HEALTH,
+            seen=f"claim is {claim.phase or 'pending'} with class {claim.storage_class or 'none'}",
+            expected=f"Bound with class {want}",
+            next_step="see who changes the claim's class (an admission default?)",
+            final=True,
+        )
+    pod = next((one for one in pods if one.report), pods[0] if pods else None)
+    if claim.phase != "Bound" or not claim.volume:
+        return _unbound(claim, pod, want)
+    return _nonce(claim, pod)
+
+
+def _unbound(claim: Claim, pod: CheckPod | None, want: str) -> Verdict:
+    last = claim.events[-1] if claim.events else ""
+    said = f"claim is {claim.phase or 'without a phase'} {last}".rstrip()
+    waits = f"; pod {pod.name}: {pod.reason} {pod.message}".rstrip() if pod and pod.reason else ""
+    return inconclusive(
+        FUNCTIONAL,
+        seen=said + waits,
+        expected=f"a bound volume of {want}",
+        next_step="read the provisioner's log and the claim's events",
+        failure_class=FailureClass.RUNTIME if waits else FailureClass.HEALTH,
+    )
+
+
+def _nonce(claim: Claim, pod: CheckPod | None) -> Verdict | None:
+    if pod is None or not pod.report:
+        return _no_report(claim, pod)
+    wrote, read = str(pod.report.get("wrote", "")), str(pod.report.get("read", ""))
+    if wrote and wrote == read:
+        return None
+    return failed(
+        FUNCTIONAL,
+        FailureClass.HARDWARE,
+        seen=f"on {pod.node} the volume {claim.volume} returned {read[:60] or 'nothing'!r}",
+        expected=repr(wrote[:60]),
+        next_step="check the file system behind the storage class: it does not keep what is written",
+        final=True,
+    )
+
+
+def _no_report(claim: Claim, pod: CheckPod | None) -> Verdict:
+    state = f"{pod.name} is {pod.phase} {pod.reason} {pod.message}".rstrip() if pod else "none"
+    seen, expected = f"claim bound to {claim.volume}, pod {state}, no report", "what was written, read back"
+    next_step = "read the log of the check's pod"
+    if pod is not None and (pod.ended or pod.reason in RUNTIME_REASONS):
+        return failed(FUNCTIONAL, FailureClass.RUNTIME, seen=seen, expected=expected, next_step=next_step, final=pod.ended)
+    return inconclusive(FUNCTIONAL, seen=seen, expected=expected, next_step=next_step)
+
+
+def _certificate(certificate: Certificate | None) -> Verdict | None:
+    if certificate is not None and certificate.ready:
+        return None
+    had = f"{certificate.reason} {certificate.message}".strip() if certificate else "does not exist yet"
+    return inconclusive(
+        FUNCTIONAL,
+        seen=f"certificate of the check: {had or 'has no condition Ready'}",
+        expected="condition Ready",
+        next_step="read the log of cert-manager's controller",
+        failure_class=FailureClass.DEPENDENCY,
+    )

@@ -1,0 +1,117 @@
+"""Failure text → failure class, as tables: the first rule that matches wins (gpu_stack §5, §6.3)."""
+
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from steps.contract.verdict import FailureClass
+
+
+class Rule(Struct, frozen=True):
+    """One line of a table. `source` says where a text is from: condition type, `operation`, `resource`, `hook`; empty: anywhere."""
+
+    source: str
+    pattern: str
+    failure_class: FailureClass
+    next_step: str
+
+
+class Cause(Struct, frozen=True):
+    """What a text means. `text` is the line that told."""
+
+    failure_class: FailureClass
+    next_step: str
+    text: str
+
+
+_NETWORK = (
+    r"no such host|connection refused|i/o timeout|context deadline exceeded|TLS handshake timeout|x509:"
+    r"|(chart|repo\S*) .*not found|could not (download|find protocol)|failed to (download|fetch)"
+)
+_MISSING_KIND = (
+    r"could not find [\w.-]+ ?/ ?\w+|no matches for kind|ensure CRDs are installed first|could not find the requested resource"
+)
+_WEBHOOK = r"no endpoints available|failed calling webhook"
+_FORBIDDEN = (
+    r"is forbidden: User |cannot (create|get|list|patch|update|delete) resource|Unauthorized|authentication required"
+    r"|permission denied|no matching service account"
+)
+_TEMPLATE = (
+    r"execution error at|template: |error calling |YAML parse error|error converting YAML|don't meet the specifications"
+    r"|failed to unmarshal manifests"
+)
+_GENERATION = r"Failed to load target state|failed to generate manifest|failed to unmarshal manifests"
+_SYNC = r"objects failed to apply|synchronization tasks completed unsuccessfully|synchronization tasks are not valid"
+_PERMISSION, _DEPENDENCY = FailureClass.PERMISSION, FailureClass.DEPENDENCY
+_GENERATE, _COMPARE = FailureClass.MANIFEST_GENERATION, FailureClass.COMPARISON
+_APPLY, _HEALTH, _RUNTIME = FailureClass.APPLY, FailureClass.HEALTH, FailureClass.RUNTIME
+
+HELM = (
+    Rule("", _FORBIDDEN, _PERMISSION, "give the install Job's service account this right, or the repository its credentials"),
+    Rule("", _MISSING_KIND, _DEPENDENCY, "install the chart that brings this kind first"),
+    Rule("", _WEBHOOK, _DEPENDENCY, "make the webhook's own workload ready first"),
+    Rule("", _NETWORK, _DEPENDENCY, "check the chart repository's address, its certificate and the way to it"),
+    Rule("", _TEMPLATE, _GENERATE, "correct the values that the message names"),
+    Rule(
+        "",
+        r"cannot re-use a name that is still in use|another operation .* in progress",
+        _APPLY,
+        "a broken earlier release holds the name: look at its release Secrets, roll back or remove it",
+    ),
+    Rule(
+        "",
+        r"cannot be imported into the current release|immutable|conflict with|denied the request",
+        _APPLY,
+        "settle who owns the object that the message names, or what refuses it",
+    ),
+    Rule("", r"timed out waiting for the condition", _HEALTH, "look at the release's pods: a hook or a workload did not get ready"),
+    Rule("", r"(UPGRADE|INSTALLATION) FAILED|Job failed|Unsupported version", _APPLY, "read the install Job's log"),
+)
+"""Log lines and conditions of helm-controller's install Job."""
+
+ARGO_CD = (
+    Rule(
+        "InvalidSpecError", r"not permitted in project|allowed destinations in project", _PERMISSION, "allow it in the AppProject"
+    ),
+    Rule("", r"is not permitted in project", _PERMISSION, "allow the kind or the namespace in the AppProject"),
+    Rule("", _FORBIDDEN, _PERMISSION, "give Argo CD's service account this right, or the repository its credentials"),
+    # before manifest generation: an unreachable repository also reports "failed to generate manifest"
+    Rule("ComparisonError", _NETWORK, _DEPENDENCY, "check the repository's address and the way to it"),
+    Rule("", _MISSING_KIND, _DEPENDENCY, "sync the application that brings this CRD in an earlier wave"),
+    Rule("", _WEBHOOK, _DEPENDENCY, "make the webhook's own workload ready first"),
+    Rule("InvalidSpecError", r"Unable to get cluster", _DEPENDENCY, "register the destination cluster with Argo CD"),
+    Rule("ComparisonError", _GENERATION, _GENERATE, "correct the values, the path or the chart that the message names"),
+    Rule("InvalidSpecError", r"", _GENERATE, "correct the Application's sources"),
+    Rule("ComparisonError", r"", _COMPARE, "see what Argo CD cannot compare: live state, diff, JQ time-out"),
+    Rule("SharedResourceWarning", r"", _COMPARE, "two Applications manage this object: leave it to one of them"),
+    Rule("RepeatedResourceWarning", r"", _COMPARE, "the same object is rendered twice: remove one"),
+    Rule("hook", r"", _RUNTIME, "read the log of the hook's Job"),
+    Rule("resource", r"", _APPLY, "correct the object that the API server refuses"),
+    Rule("operation", _SYNC, _APPLY, "see the failed resources of the sync"),
+    Rule("SyncError", r"", _APPLY, "see the last sync's message"),
+    Rule("operation", r"", _APPLY, "see the last sync's message"),
+)
+"""Conditions, operation and resources of an Argo CD Application."""
+
+RUNTIME_REASONS = frozenset(
+    {"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "OOMKilled", "Error", "CreateContainerError",
+     "CreateContainerConfigError", "RunContainerError", "Unschedulable", "Evicted", "Failed", "UnexpectedAdmissionError"}
+)  # fmt: skip
+"""Pod troubles that mean `runtime`; any other workload that is not ready is `health`."""
+
+
+def classify(table: Iterable[Rule], texts: Iterable[tuple[str, str]]) -> Cause | None:
+    """The first rule of the table that one of the texts (source, text) matches."""
+    known = tuple(texts)
+    for rule in table:
+        for source, text in known:
+            line = _line(rule.pattern, text) if rule.source in ("", source) else None
+            if line is not None:
+                return Cause(rule.failure_class, rule.next_step, line)
+    return None
+
+
+def _line(pattern: str, text: str) -> str | None:
+    """The first line of a text that a pattern matches, shortened."""
+    return next((line.strip()[:300] for line in text.splitlines() or [""] if re.search(pattern, line)), None)

@@ -1,0 +1,275 @@
+"""Whether a Helm release is what was asked for and runs: several signals must agree, never one (gpu_stack §5, §6).
+
+HelmChart claimed → not failed → Job complete and newer than the change → newest release Secret deployed with the pinned version →
+workloads settled. With Argo CD: reconciled since the change → no error → synced to the pinned revision → healthy → settled.
+"""
+
+from collections.abc import Iterable
+
+from steps.contract.charts import Application, Chart, InstallJob, Owner, Release, ReleaseState, Revision, Trouble, Workload
+from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive
+from steps.gates import causes
+
+SKEW = 1.0
+"""Seconds by which two API servers' clocks may differ (os_prep holds them within half a second)."""
+
+
+def problem(gate: str, seen: Iterable[ReleaseState], want: Iterable[Release]) -> Verdict | None:
+    """The first release that is not deployed and settled, as a verdict; None when all are."""
+    by_name = {state.name: state for state in seen}
+    for release in want:
+        state = by_name.get(release.name, ReleaseState(name=release.name))
+        found = _argo_cd(gate, state, release) if release.owner is Owner.ARGO_CD else _helm(gate, state, release)
+        found = found or _workloads(gate, state, release)
+        if found is not None:
+            return found
+    return None
+
+
+# ---- helm-controller -----------------------------------------------------------------------------------------------------------
+
+
+def _helm(gate: str, state: ReleaseState, want: Release) -> Verdict | None:
+    if state.chart is None:
+        return failed(
+            gate,
+            FailureClass.APPLY,
+            seen=f"no HelmChart kube-system/{want.name}",
+            expected=f"{want.name} {want.version}",
+            next_step="apply this stage again: somebody removed it",
+        )
+    return (
+        _claimed(gate, state.chart, want)
+        or _fresh(gate, state.chart, state.job, want)
+        or _installed(gate, state, state.chart, want)
+        or _deployed(gate, state.newest, want)
+    )
+
+
+def _claimed(gate: str, chart: Chart, want: Release) -> Verdict | None:
+    if chart.version != want.version:
+        return failed(
+            gate,
+            FailureClass.COMPARISON,
+            seen=f"HelmChart {want.name} has version {chart.version or 'none'}",
+            expected=want.version,
+            next_step="find who else writes this HelmChart: one owner per release",
+        )
+    if chart.opted_out:
+        return failed(
+            gate,
+            FailureClass.DEPENDENCY,
+            seen=f"HelmChart {want.name} is marked unmanaged",
+            expected="helm-controller to own it",
+            next_step="remove the annotation helmcharts.helm.cattle.io/unmanaged",
+            final=True,
+        )
+    if not chart.managed:
+        return inconclusive(
+            gate,
+            seen=f"helm-controller has not claimed HelmChart {want.name}",
+            expected="annotation helmcharts.cattle.io/managed-by",
+            next_step="check that RKE2's helm-controller runs (it watches kube-system only)",
+            failure_class=FailureClass.DEPENDENCY,
+        )
+    return None
+
+
+def _fresh(gate: str, chart: Chart, job: InstallJob | None, want: Release) -> Verdict | None:
+    """A Job from before the change proves nothing about the change."""
+    if job is None or job.created + SKEW >= chart.changed:
+        return None
+    return inconclusive(
+        gate,
+        seen=f"install Job of {want.name} ({job.uid[:8]}) is {chart.changed - job.created:.0f} s older than the last change",
+        expected="a Job made for this change",
+        next_step="wait for helm-controller, then read its log on the servers",
+        failure_class=FailureClass.APPLY,
+    )
+
+
+def _installed(gate: str, state: ReleaseState, chart: Chart, want: Release) -> Verdict | None:
+    job = state.job
+    said = chart.failed or (job.failed if job else "")
+    if said:
+        cause = _cause(state, said)
+        return failed(
+            gate,
+            cause.failure_class,
+            seen=f"installing {want.name} failed: {cause.text}",
+            expected="the install Job to complete",
+            next_step=f"{cause.next_step} (kubectl -n kube-system logs job/helm-install-{want.name})",
+            final=True,
+        )
+    if job is None or not job.complete:
+        cause = _cause(state, "")
+        return inconclusive(
+            gate,
+            seen=f"install Job of {want.name} {'is not complete' if job else 'does not exist yet'}"
+            + (f": {cause.text}" if cause.text else ""),
+            expected="the install Job to complete",
+            next_step=cause.next_step,
+            failure_class=cause.failure_class,
+        )
+    return None
+
+
+def _cause(state: ReleaseState, said: str) -> causes.Cause:
+    """What the log says; after a failure Helm's own record, because the Job's pod is deleted with its log; events last."""
+    job, newest = state.job, state.newest
+    texts = [("log", job.log), *(("event", line) for line in job.events)] if job else []
+    texts += [("release", newest.description)] if newest and newest.status == "failed" else []
+    known = causes.classify(causes.HELM, [*texts, ("condition", said)])
+    return known or causes.Cause(FailureClass.APPLY, "read the install Job's log", said)
+
+
+def _deployed(gate: str, newest: Revision | None, want: Release) -> Verdict | None:
+    if newest is None or newest.status.startswith("pending") or not newest.chart_version:
+        had = "none" if newest is None else f"revision {newest.number} is {newest.status or 'of no known status'}"
+        return inconclusive(
+            gate,
+            seen=f"release Secret of {want.name} in {want.namespace}: {had}",
+            expected=f"a deployed revision of chart {want.version}",
+            next_step=f"helm -n {want.namespace} history {want.name}",
+            failure_class=FailureClass.APPLY,
+        )
+    if newest.status != "deployed":
+        return failed(
+            gate,
+            FailureClass.APPLY,
+            seen=f"newest revision {newest.number} of {want.name} is {newest.status} {newest.description}".rstrip(),
+            expected="deployed",
+            next_step=f"helm -n {want.namespace} history {want.name}, then correct and apply again",
+            final=True,
+        )
+    if newest.chart_version.removeprefix("v") != want.version.removeprefix("v"):
+        return failed(
+            gate,
+            FailureClass.COMPARISON,
+            seen=f"deployed revision {newest.number} of {want.name} is chart {newest.chart_version}",
+            expected=want.version,
+            next_step="find who else installs this release: one owner per release",
+        )
+    return None
+
+
+# ---- Argo CD -------------------------------------------------------------------------------------------------------------------
+
+
+def _argo_cd(gate: str, state: ReleaseState, want: Release) -> Verdict | None:
+    app = state.application
+    if app is None:
+        return failed(
+            gate,
+            FailureClass.APPLY,
+            seen=f"no Application {want.home}/{want.name}",
+            expected=f"{want.name} {want.version}",
+            next_step="apply this stage again: somebody removed it",
+        )
+    return _pinned(gate, app, want) or _reconciled(gate, app, want) or _no_error(gate, app, want) or _synced(gate, state, app, want)
+
+
+def _pinned(gate: str, app: Application, want: Release) -> Verdict | None:
+    if (app.version, app.revision) == (want.version, want.revision):
+        return None
+    return failed(
+        gate,
+        FailureClass.COMPARISON,
+        seen=f"Application {want.name} points to chart {app.version or 'none'}, values {app.revision or 'none'}",
+        expected=f"chart {want.version}, values {want.revision or 'none'}",
+        next_step="find who else writes this Application",
+    )
+
+
+def _reconciled(gate: str, app: Application, want: Release) -> Verdict | None:
+    if app.reconciled + SKEW >= app.changed and app.reconciled > 0:
+        return None
+    return inconclusive(
+        gate,
+        seen=f"Argo CD has not looked at Application {want.name} since its last change",
+        expected="status.reconciledAt after the change",
+        next_step="check that Argo CD's application controller runs",
+        failure_class=FailureClass.DEPENDENCY,
+    )
+
+
+def _no_error(gate: str, app: Application, want: Release) -> Verdict | None:
+    if "sync window" in app.message:
+        return inconclusive(
+            gate,
+            seen=f"Application {want.name} waits: {app.message}",
+            expected="an open sync window",
+            next_step="wait for the window, or sync by hand",
+            failure_class=FailureClass.APPLY,
+        )
+    texts = [(one.type, one.message) for one in app.conditions]
+    if app.phase in ("Failed", "Error"):
+        texts += [("hook" if one.hook_phase else "resource", f"{one.kind} {one.name}: {one.message}") for one in app.failures]
+        texts.append(("operation", app.message))
+    cause = causes.classify(causes.ARGO_CD, texts)
+    if cause is None:
+        return None
+    return failed(
+        gate,
+        cause.failure_class,
+        seen=f"Application {want.name}: {cause.text or 'error without a message'}",
+        expected="no error",
+        next_step=cause.next_step,
+    )
+
+
+def _synced(gate: str, state: ReleaseState, app: Application, want: Release) -> Verdict | None:
+    good = app.sync == "Synced" and app.phase == "Succeeded" and app.health == "Healthy"
+    same = bool(app.synced_revisions) and app.synced_revisions == app.revisions and want.version in app.synced_revisions
+    if good and same:
+        return None
+    seen = f"Application {want.name}: sync {app.sync or 'none'}, phase {app.phase or 'none'}, health {app.health or 'none'}"
+    seen += f", synced revisions {', '.join(app.synced_revisions) or 'none'}"
+    return inconclusive(
+        gate,
+        seen=seen,
+        expected=f"Synced, Succeeded and Healthy at {want.version}",
+        next_step=f"argocd app get {want.name}",
+        failure_class=_argo_class(state, app),
+    )
+
+
+def _argo_class(state: ReleaseState, app: Application) -> FailureClass:
+    if app.phase == "Succeeded" and app.sync in ("OutOfSync", "Unknown"):
+        return FailureClass.COMPARISON
+    if any(one.reason in causes.RUNTIME_REASONS for one in state.trouble):
+        return FailureClass.RUNTIME
+    return FailureClass.HEALTH if app.sync == "Synced" else FailureClass.APPLY
+
+
+# ---- workloads -----------------------------------------------------------------------------------------------------------------
+
+
+def _workloads(gate: str, state: ReleaseState, want: Release) -> Verdict | None:
+    if len(state.workloads) < want.workloads:
+        return inconclusive(
+            gate,
+            seen=f"{len(state.workloads)} workloads of {want.name} in {want.namespace}",
+            expected=f"at least {want.workloads}",
+            next_step="see what the chart rendered: an install without workloads proves nothing",
+        )
+    late = next((entry for entry in state.workloads if not entry.settled(want.spare)), None)
+    return unsettled(gate, late, state.trouble, want.namespace) if late else None
+
+
+def unsettled(gate: str, workload: Workload, trouble: Iterable[Trouble], namespace: str) -> Verdict:
+    """The verdict on a workload that is not ready: a failing pod is a fail that may heal, a starting one is not decided."""
+    bad = next((one for one in trouble if one.pod.startswith(f"{workload.name}-") and one.reason in causes.RUNTIME_REASONS), None)
+    seen = f"{workload.kind} {namespace}/{workload.name}: {workload.ready} of {workload.desired} ready, {workload.updated} updated"
+    seen += "" if workload.current else ", newest spec not yet seen by its controller"
+    expected = "all pods of the newest spec ready"
+    if bad is None:
+        return inconclusive(gate, seen=seen, expected=expected, next_step=f"kubectl -n {namespace} get pods")
+    said = f"{seen}; pod {bad.pod}{f' on {bad.node}' if bad.node else ''}: {bad.reason} {bad.message}".rstrip()
+    return failed(
+        gate,
+        FailureClass.RUNTIME,
+        seen=said,
+        expected=expected,
+        next_step=f"kubectl -n {namespace} describe pod {bad.pod}",
+    )

@@ -1,0 +1,111 @@
+"""The control plane of RKE2: API server, etcd members, DNS and network plugin; the first thing that is wrong is the verdict."""
+
+from collections.abc import Callable, Iterator
+
+from steps.contract.charts import Workload
+from steps.contract.stages.rke2 import ControlExpectation, ControlObservation, Server
+from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
+
+GATE = "rke2/control"
+
+
+def judge(seen: ControlObservation, want: ControlExpectation) -> Verdict:
+    """Check after check, from what the others stand on upwards."""
+    checks: tuple[Callable[[ControlObservation, ControlExpectation], Iterator[Verdict]], ...] = (
+        _api,
+        _servers,
+        _etcd,
+        _jobs,
+        _workloads,
+    )
+    first = next((verdict for check in checks for verdict in check(seen, want)), None)
+    if first is not None:
+        return first
+    names = ", ".join(wanted.rpartition(" ")[2] for wanted in want.workloads)
+    return passed(GATE, f"/readyz is ok, {len(want.nodes)} of {len(want.nodes)} etcd members are healthy, {names} are complete")
+
+
+def _api(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+    if not want.nodes:
+        yield _open("no server is expected", "at least one", "check the fleet: it must list servers", FailureClass.INPUT)
+    if seen.readyz is None:
+        yield _open("/readyz did not say whether the API server is ready", "readyz check passed", "ask the API server by hand")
+    elif seen.readyz:
+        step = "read the API server's log on the servers"
+        yield _open(f"/readyz is not ok: {', '.join(seen.readyz)}", "every check ok", step)
+
+
+def _servers(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+    by_name = {server.name: server for server in seen.servers}
+    for name in want.nodes:
+        server = by_name.get(name)
+        if server is None:
+            step = f"read journalctl -u rke2-server on {name}"
+            yield _open(f"server {name} is not registered with the role control-plane", "all servers", step)
+        elif not server.ready:
+            yield _open(f"server {name} is not Ready", "every server Ready", f"read the kubelet's log on {name}")
+        elif not server.apiserver:
+            said = "has no pod" if server.apiserver is None else "is not ready"
+            step = f"read /var/log/pods/kube-system_kube-apiserver-{name}* on {name}"
+            yield _open(f"kube-apiserver-{name} {said}", "an API server on every server", step)
+
+
+def _etcd(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+    for server in seen.servers:
+        yield from _member(server)
+    if seen.stray_etcd:
+        yield failed(
+            GATE,
+            FailureClass.COMPARISON,
+            seen=f"etcd runs on hosts that are no servers: {', '.join(seen.stray_etcd)}",
+            expected=f"etcd members {', '.join(want.nodes)} alone",
+            next_step="remove the member (delete its Node), then run rke2-uninstall.sh on that host",
+        )
+
+
+def _member(server: Server) -> Iterator[Verdict]:
+    name = server.name
+    if not server.etcd:
+        said = "has no pod" if server.etcd is None else "is not ready"
+        step = f"read /var/log/pods/kube-system_etcd-{name}* on {name}; too slow a disk is the usual cause"
+        yield _open(f"etcd-{name} {said}", "a healthy etcd member on every server", step)
+    if server.voter is False:
+        step = f"wait until {name} has caught up; if it stays a learner, remove its Node and join it again"
+        yield _open(f"etcd member {name} is no voter", "every member a voter (EtcdIsVoter is True)", step)
+
+
+def _jobs(seen: ControlObservation, _: ControlExpectation) -> Iterator[Verdict]:
+    for job in seen.jobs:
+        if job.failed:
+            yield failed(
+                GATE,
+                FailureClass.APPLY,
+                seen=f"Job {job.name} failed: {job.failed}",
+                expected="every part of RKE2 installed",
+                next_step=f"kubectl -n kube-system logs job/{job.name}",
+            )
+        elif not job.complete:
+            step = f"kubectl -n kube-system logs job/{job.name}"
+            yield _open(f"Job {job.name} is not complete", "every part of RKE2 installed", step, FailureClass.APPLY)
+
+
+def _workloads(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+    by_name = {f"{workload.kind} {workload.name}": workload for workload in seen.workloads}
+    for name in want.workloads:
+        workload = by_name.get(name)
+        if workload is None:
+            step = "see the helm-install-rke2-* Jobs in kube-system"
+            yield _open(f"there is no {name}", name, step, FailureClass.DEPENDENCY)
+        elif not workload.settled(want.spare):
+            yield _short(workload, want.spare)
+
+
+def _short(workload: Workload, spare: int) -> Verdict:
+    counts = f"{workload.ready} of {workload.desired} pods ready, {workload.updated} updated"
+    forgiven = f" ({spare} may be missing by the quorum)" if spare and workload.kind == "DaemonSet" else ""
+    step = f"kubectl -n kube-system describe {workload.kind.lower()} {workload.name}, and its pods"
+    return _open(f"{workload.kind} {workload.name}: {counts}", f"all of them{forgiven}", step)
+
+
+def _open(seen: str, expected: str, next_step: str, failure_class: FailureClass = FailureClass.HEALTH) -> Verdict:
+    return inconclusive(GATE, seen=seen, expected=expected, next_step=next_step, failure_class=failure_class)

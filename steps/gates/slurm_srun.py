@@ -1,0 +1,84 @@
+"""What sinfo and srun of the check pod mean, node by node (gpu_stack §7.1: sinfo idle, srun hostname, srun --gres)."""
+
+from collections.abc import Mapping
+
+from steps.contract.stages.slurm import FunctionalExpectation, FunctionalObservation, Srun
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes
+from steps.gates import checks, slurm_states
+from steps.gates.causes import RUNTIME_REASONS
+from steps.gates.finding import Finding, fail
+
+
+def jobs(gate: str, srun: Srun, node_of: Mapping[str, str], want: FunctionalExpectation) -> Verdict:
+    """The verdict on every expected node; `node_of` says which Kubernetes node a Slurm node is."""
+    names = {node: name for name, node in node_of.items()}
+    rows = [_job(node, names.get(node, node), srun, want) for node in want.nodes]
+    return checks.concluded(of_nodes(gate, rows, what=f"ran a job with {want.gpus} GPUs" if want.gpus else "ran a job"))
+
+
+def unknown_nodes(gate: str, srun: Srun) -> Verdict | None:
+    """A fail when sinfo told of no node at all."""
+    if srun.nodes:
+        return None
+    first = srun.errors[0] if srun.errors else None
+    return failed(
+        gate,
+        first.failure_class if first else FailureClass.DEPENDENCY,
+        seen=first.cause if first else f"sinfo told of no node (exit codes {srun.exits})",
+        expected="a state of each node",
+        next_step="check slurmctld, and the key in Secret slurm-auth-slurm",
+        final=True,
+    )
+
+
+def no_report(gate: str, seen: FunctionalObservation) -> Verdict:
+    """The verdict while the check pod has said nothing."""
+    pod = seen.pods[0] if seen.pods else None
+    over = pod is not None and (pod.ended or pod.reason in RUNTIME_REASONS)
+    said = f"pod {pod.name} is {pod.phase} {pod.reason} {pod.message}".strip() if pod else "the check has no pod yet"
+    if over:
+        return failed(
+            gate,
+            FailureClass.RUNTIME,
+            seen=f"{said}, without a report",
+            expected="what sinfo and srun say",
+            next_step="read the check pod's log in the record",
+            final=True,
+        )
+    return inconclusive(gate, seen=said, expected="what sinfo and srun say", next_step="wait for the check pod")
+
+
+def _job(node: str, name: str, srun: Srun, want: FunctionalExpectation) -> NodeVerdict:
+    known = next((one for one in srun.nodes if one.name == name), None)
+    if known is None:
+        finding: Finding | None = fail(
+            FailureClass.HEALTH, f"Slurm knows no node {name}", "a state in sinfo", "read slurmd's log on the node"
+        )
+    else:
+        finding = slurm_states.problem(known, want.gpus) or _reached(name, srun) or _saw(name, srun, want)
+    return finding.of_node(node) if finding else NodeVerdict(node=node, status=Status.PASS, seen=f"job ran on {name}")
+
+
+def _reached(name: str, srun: Srun) -> Finding | None:
+    if name in srun.hosts:
+        return None
+    error = next((one for one in srun.errors if one.host == name), srun.errors[0] if srun.errors else None)
+    said = error.cause if error else f"exit code {srun.exits.get('hosts', 'unknown')}"
+    return fail(
+        error.failure_class if error else FailureClass.RUNTIME,
+        f"srun over all nodes did not come back from here: {said}",
+        "its host name",
+        f"srun -w {name} hostname, and read slurmd's log on the node",
+    )
+
+
+def _saw(name: str, srun: Srun, want: FunctionalExpectation) -> Finding | None:
+    if not want.gpus or srun.gpus.get(name, 0) == want.gpus:
+        return None
+    said = f"{srun.gpus[name]} GPUs" if name in srun.gpus else "nothing"
+    return fail(
+        FailureClass.HARDWARE if srun.gpus.get(name) else FailureClass.RUNTIME,
+        f"a job with --gres=gpu:{want.gpus} saw {said}",
+        f"{want.gpus} GPUs",
+        f"srun -w {name} --gres=gpu:{want.gpus} nvidia-smi -L",
+    )

@@ -1,0 +1,254 @@
+"""Gates of validation: the MPI operator, NCCL inside each node, DCGM on each node, NCCL over all nodes (gpu_stack §8)."""
+
+import msgspec
+
+from steps.contract.checks import CheckPod
+from steps.contract.nccl import NcclLog, NcclWant
+from steps.contract.stages.validation import (
+    ControlExpectation,
+    ControlObservation,
+    DcgmExpectation,
+    DcgmObservation,
+    DcgmPod,
+    FunctionalExpectation,
+    FunctionalObservation,
+    IntraExpectation,
+    IntraObservation,
+    NcclPod,
+)
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
+from steps.gates import checks, nccl
+from steps.gates import dcgm as diagnostics
+from steps.gates.base_services import missing_crd
+from steps.gates.causes import HELM, RUNTIME_REASONS, classify
+from steps.gates.finding import Finding, fail
+
+CONTROL, INTRA = "validation/control", "validation/intra"
+DCGM, FUNCTIONAL = "validation/dcgm", "validation/functional"
+
+
+# ---- control -------------------------------------------------------------------------------------------------------------------
+
+
+def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
+    """The manifest was applied, its CRD is served, and the operator runs with the pinned image."""
+    return (
+        _install(seen)
+        or missing_crd(CONTROL, seen.crds, want.crds)
+        or _operator(seen, want)
+        or passed(CONTROL, f"{want.deployment} {want.tag} ready, {len(want.crds)} CRDs established".replace("  ", " "))
+    )
+
+
+def _install(seen: ControlObservation) -> Verdict | None:
+    install = seen.install
+    if install is None:
+        return inconclusive(
+            CONTROL,
+            seen="no Job has applied the MPI operator",
+            expected="its install Job",
+            next_step="apply this stage again",
+            failure_class=FailureClass.APPLY,
+        )
+    if install.complete:
+        return None
+    cause = classify(HELM, [("", install.log), ("", install.failed)])
+    if install.failed:
+        return failed(
+            CONTROL,
+            cause.failure_class if cause else FailureClass.APPLY,
+            seen=f"the install Job failed: {cause.text if cause else install.failed}",
+            expected="the manifest applied",
+            next_step=cause.next_step if cause else "read the Job's log in mpi-operator",
+            final=True,
+        )
+    return inconclusive(
+        CONTROL,
+        seen=f"the install Job is not done{f': {cause.text}' if cause else ''}",
+        expected="the manifest applied",
+        next_step=cause.next_step if cause else "wait for its image",
+        failure_class=cause.failure_class if cause else FailureClass.HEALTH,
+    )
+
+
+def _operator(seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
+    found = next((one for one in seen.workloads if one.name == want.deployment), None)
+    if found is None or not found.settled():
+        trouble = next(iter(seen.trouble), None)
+        why = f"; {trouble.pod}: {trouble.reason} {trouble.message}".rstrip() if trouble else ""
+        had = f"has {found.ready} of {found.desired} pods ready" if found else "is not there"
+        return inconclusive(
+            CONTROL,
+            seen=f"Deployment {want.deployment} {had}{why}",
+            expected="all of its pods ready",
+            next_step="look at its pods in namespace mpi-operator",
+            failure_class=FailureClass.HEALTH,
+        )
+    tag = found.image.rpartition(":")[2]
+    if want.tag and tag != want.tag:
+        return failed(
+            CONTROL,
+            FailureClass.COMPARISON,
+            seen=f"Deployment {found.name} runs {found.image}",
+            expected=f"tag {want.tag}",
+            next_step="apply the manifest of the pinned tag; a floating image changes by itself",
+        )
+    return None
+
+
+# ---- NCCL inside a node --------------------------------------------------------------------------------------------------------
+
+
+def intra(seen: IntraObservation, want: IntraExpectation) -> Verdict:
+    """Each node's GPUs form one communicator and reach the floor at the largest size, in every run."""
+    by_pod = {one.pod.name: one for one in seen.pods}
+    best = checks.by_node(one.pod for one in seen.pods)
+    pending = [one.pod for one in seen.pods if not one.pod.node]
+    rows = []
+    for name in want.nodes:
+        pod = best.get(name)
+        if pod and pod.report:
+            asked = msgspec.structs.replace(want.want, ranks=want.others.get(name, want.gpus), hosts=1)
+            rows.append(_nccl_node(name, by_pod[pod.name], asked))
+        else:
+            rows.append(checks.silent(name, pod, pending, "NCCL's log"))
+    floor = f" at {want.want.floor:g} GB/s or more" if want.want.floor else ""
+    return checks.concluded(of_nodes(INTRA, rows, what=f"NCCL over {want.gpus} GPUs{floor}"))
+
+
+def _nccl_node(name: str, one: NcclPod, want: NcclWant) -> NodeVerdict:
+    finding = _judged(one.exits, one.log, want)
+    return finding.of_node(name) if finding else NodeVerdict(node=name, status=Status.PASS, seen=_speed(one.log))
+
+
+def _speed(log: NcclLog | None) -> str:
+    speeds = nccl.bandwidths(log.runs) if log else []
+    return f"{min(speeds):g} to {max(speeds):g} GB/s" if speeds else ""
+
+
+def _judged(exits: tuple[int, ...], log: NcclLog | None, want: NcclWant) -> Finding | None:
+    """What a check that has ended says: its log first, then the exit codes of its runs (124 is `timeout`'s)."""
+    found = nccl.problem(log or NcclLog(), want)
+    bad = next((code for code in exits if code != 0), None)
+    said = "" if bad is None else "a run hung until its time-out" if bad == 124 else f"a run ended with exit code {bad}"
+    if found is not None:
+        told = f"{found.seen}; {said}" if said else found.seen
+        return msgspec.structs.replace(found, status=Status.FAIL, seen=told)
+    if said:
+        return fail(FailureClass.RUNTIME, said, "exit code 0", "read the end of the check's log")
+    if len(exits) < want.runs:
+        return fail(FailureClass.RUNTIME, f"{len(exits)} runs ended", f"{want.runs} runs", "read the end of the check's log")
+    return None
+
+
+# ---- DCGM ----------------------------------------------------------------------------------------------------------------------
+
+
+def dcgm(seen: DcgmObservation, want: DcgmExpectation) -> Verdict:
+    """Each node's diagnostic ran on all of its GPUs, tested something, and found nothing."""
+    by_pod = {one.pod.name: one for one in seen.pods}
+    best = checks.by_node(one.pod for one in seen.pods)
+    pending = [one.pod for one in seen.pods if not one.pod.node]
+    rows = []
+    for name in want.nodes:
+        pod = best.get(name)
+        if pod and pod.report:
+            rows.append(_dcgm_node(name, by_pod[pod.name], want))
+        else:
+            rows.append(checks.silent(name, pod, pending, "the result of dcgmi diag"))
+    return checks.concluded(of_nodes(DCGM, rows, what=f"DCGM level {want.level} on {want.gpus} GPUs"))
+
+
+def _dcgm_node(name: str, one: DcgmPod, want: DcgmExpectation) -> NodeVerdict:
+    finding = _unread(one) or diagnostics.problem(one.run, want.others.get(name, want.gpus), want.level)
+    finding = finding and msgspec.structs.replace(finding, status=Status.FAIL)
+    said = f"DCGM {one.run.version}: {one.run.count('pass')} results passed" if one.run else ""
+    return finding.of_node(name) if finding else NodeVerdict(node=name, status=Status.PASS, seen=said)
+
+
+def _unread(one: DcgmPod) -> Finding | None:
+    if one.run is not None or not one.error:
+        return None
+    return fail(
+        FailureClass.RUNTIME,
+        f"dcgmi diag gave no result: {one.error}",
+        "a result",
+        "check that nv-hostengine starts there",
+    )
+
+
+# ---- NCCL over all nodes -------------------------------------------------------------------------------------------------------
+
+
+def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
+    """All nodes' GPUs form one communicator over RDMA with GPUDirect, and reach the floor at the largest size."""
+    asked = msgspec.structs.replace(want.want, ranks=len(want.nodes) * want.gpus, hosts=len(want.nodes))
+    if seen.log is None or seen.launcher is None:
+        return _waiting(seen, want)
+    finding = _launched(seen) or _judged(seen.exits, seen.log, asked) or _placed(seen, want)
+    if finding is not None:
+        return finding.verdict(FUNCTIONAL, final=True)
+    transport = seen.log.transport
+    gdr = f", GPUDirect RDMA on {transport.gdr_channels} of {transport.channels} channels" if transport.channels else ""
+    said = f"{asked.ranks} ranks on {asked.hosts} nodes: {_speed(seen.log)} at the largest size{gdr}"
+    return passed(FUNCTIONAL, said, notes=_notes(seen.log))
+
+
+def _notes(log: NcclLog) -> list[str]:
+    version = log.transport.version or next((run.version for run in log.runs if run.version), "")
+    averages = ", ".join(f"{run.average:g}" for run in log.runs if run.average is not None)
+    notes = [f"NCCL {version}"] if version else []
+    return [*notes, f"averages over all sizes (no measure): {averages} GB/s"] if averages else notes
+
+
+def _launched(seen: FunctionalObservation) -> Finding | None:
+    """mpirun's own errors explain a log without a run."""
+    if not seen.errors or (seen.log is not None and any(run.ended for run in seen.log.runs)):
+        return None
+    first = seen.errors[0]
+    return fail(
+        first.failure_class, first.cause, "mpirun reaches every worker", f"read the launcher's log around: {first.line[:120]}"
+    )
+
+
+def _placed(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding | None:
+    """Hosts in NCCL's log are pods; they must have been on different nodes, or the fabric was not measured."""
+    nodes = {pod.node for pod in seen.workers if pod.node}
+    if not seen.workers or len(nodes) >= len(want.nodes):
+        return None
+    return fail(
+        FailureClass.RUNTIME,
+        f"{len(seen.workers)} workers ran on {len(nodes)} nodes",
+        f"{len(want.nodes)} distinct nodes",
+        "check the workers' anti-affinity",
+    )
+
+
+def _waiting(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
+    """The verdict while the launcher has not ended."""
+    job, launcher = seen.job, seen.launcher
+    over = (launcher is not None and launcher.ended) or (job is not None and "Failed" in job.conditions)
+    stuck = next((pod for pod in (*seen.workers, *([launcher] if launcher else [])) if pod.reason in RUNTIME_REASONS), None)
+    running = sum(pod.phase == "Running" for pod in seen.workers)
+    said = f"{running} of {len(want.nodes)} workers run, launcher {launcher.phase if launcher else 'not started'}"
+    said += _why(stuck) if stuck else (f"; MPIJob: {job.message}" if job and job.message else "")
+    if over:
+        return failed(
+            FUNCTIONAL,
+            FailureClass.RUNTIME,
+            seen=f"the launcher left no log; {said}",
+            expected="NCCL's log",
+            next_step="see the pods' states in the record",
+            final=True,
+        )
+    return inconclusive(
+        FUNCTIONAL,
+        seen=said,
+        expected="the launcher to end",
+        next_step="see what keeps the workers from running: GPUs, RDMA resource, image",
+        failure_class=FailureClass.RUNTIME,
+    )
+
+
+def _why(pod: CheckPod) -> str:
+    return f"; {pod.name}: {pod.reason} {pod.message}".rstrip()

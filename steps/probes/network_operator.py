@@ -1,0 +1,228 @@
+"""Reads the Network Operator's resources, the nodes' RDMA resources, and the pods of the bandwidth check."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from steps.contract.stages.network_operator import (
+    AppliedState,
+    ChartsObservation,
+    ControlObservation,
+    FunctionalObservation,
+    Network,
+    Node,
+    NodesObservation,
+    Policy,
+    Pool,
+)
+from steps.probes import charts as releases
+from steps.probes import checks, managed, workloads
+from steps.probes.base_services import read_crds
+from steps.probes.gpu_operator import nfd_workers
+from steps.probes.reader import KubeReader, Scope
+
+NAMESPACE = "nvidia-network-operator"
+CHECK = "ib-write-bw"
+NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
+NIC_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
+MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
+UPGRADE_STATE = "nvidia.com/ofed-driver-upgrade-state"
+KINDS = {
+    "MacvlanNetwork": "/apis/mellanox.com/v1alpha1/macvlannetworks",
+    "IPoIBNetwork": "/apis/mellanox.com/v1alpha1/ipoibnetworks",
+    "HostDeviceNetwork": "/apis/mellanox.com/v1alpha1/hostdevicenetworks",
+    "SriovNetwork": "/apis/sriovnetwork.openshift.io/v1/sriovnetworks",
+    "SriovIBNetwork": "/apis/sriovnetwork.openshift.io/v1/sriovibnetworks",
+}
+"""Kinds of secondary networks and their collections."""
+
+
+class State(Struct, frozen=True):
+    """One applied state."""
+
+    name: str = ""
+    state: str = ""
+    message: str = ""
+
+
+class PolicyStatus(Struct, frozen=True, rename="camel"):
+    """Status of a NicClusterPolicy, or of a secondary network."""
+
+    state: str = ""
+    reason: str = ""
+    applied_states: tuple[State, ...] | None = None
+
+
+class RawPolicy(Struct, frozen=True):
+    """A NicClusterPolicy or a secondary network."""
+
+    metadata: managed.Meta = managed.Meta()
+    status: PolicyStatus = PolicyStatus()
+
+
+class Allocation(Struct, frozen=True, rename="camel"):
+    """A node's block of addresses."""
+
+    node_name: str = ""
+
+
+class PoolStatus(Struct, frozen=True):
+    """Blocks that were handed out."""
+
+    allocations: tuple[Allocation, ...] | None = None
+
+
+class RawPool(Struct, frozen=True):
+    """An IPPool."""
+
+    metadata: managed.Meta = managed.Meta()
+    status: PoolStatus = PoolStatus()
+
+
+class SyncStatus(Struct, frozen=True, rename="camel"):
+    """How far the SR-IOV operator is on a node."""
+
+    sync_status: str = ""
+    last_sync_error: str = ""
+
+
+class NodeState(Struct, frozen=True):
+    """A SriovNetworkNodeState."""
+
+    metadata: managed.Meta = managed.Meta()
+    status: SyncStatus = SyncStatus()
+
+
+class NodeSpec(Struct, frozen=True):
+    """Whether a node is cordoned."""
+
+    unschedulable: bool = False
+
+
+class NodeStatus(Struct, frozen=True):
+    """A node's resources and conditions."""
+
+    capacity: dict[str, str] = {}
+    allocatable: dict[str, str] = {}
+    conditions: tuple[workloads.Condition, ...] = ()
+
+
+class RawNode(Struct, frozen=True):
+    """A node."""
+
+    metadata: workloads.Meta = workloads.Meta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
+    """The chart and its CRDs."""
+    return ChartsObservation(
+        releases=releases.observe(kube, releases.scoped(scope)), crds=read_crds(kube, releases.asked(scope, "crds"))
+    )
+
+
+def control(kube: KubeReader, scope: Scope) -> ControlObservation:
+    """Policies, networks and pools, the operator's workloads, and every NFD and Multus of the cluster."""
+    operands = workloads.read(kube, NAMESPACE, lambda _: True, ("DaemonSet", "Deployment"))
+    settled = all(entry.settled() or entry.desired == 0 for entry in operands)
+    return ControlObservation(
+        now=scope.now,
+        policies=tuple(_policy(raw) for raw in kube.list("/apis/mellanox.com/v1alpha1/nicclusterpolicies", RawPolicy) or ()),
+        networks=_networks(kube),
+        pools=_pools(kube),
+        operands=operands,
+        trouble=() if settled else workloads.troubles(workloads.pods(kube, NAMESPACE)),
+        nfd=nfd_workers(kube),
+        multus=_multus(kube),
+    )
+
+
+def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
+    """The expected nodes, with the resource that the task's arguments name."""
+    resource = str(scope.arguments.get("resource", ""))
+    states = _sync_states(kube) if scope.arguments.get("sriov") else {}
+    wanted = frozenset(scope.nodes)
+    found = (raw for raw in kube.list("/api/v1/nodes", RawNode) or () if raw.metadata.name in wanted)
+    return NodesObservation(nodes=tuple(sorted((_node(raw, resource, states) for raw in found), key=lambda node: node.name)))
+
+
+def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
+    """The check's pods with their network status."""
+    return FunctionalObservation(pods=checks.read(kube, CHECK, annotations=(NETWORK_STATUS,)))
+
+
+def _policy(raw: RawPolicy) -> Policy:
+    applied = (AppliedState(name=one.name, state=one.state, message=one.message[:300]) for one in raw.status.applied_states or ())
+    return Policy(
+        name=raw.metadata.name,
+        state=raw.status.state,
+        reason=raw.status.reason[:300],
+        changed=managed.spec_changed(raw.metadata),
+        applied=tuple(applied),
+    )
+
+
+def _networks(kube: KubeReader) -> tuple[Network, ...]:
+    attachments = kube.list("/apis/k8s.cni.cncf.io/v1/network-attachment-definitions", releases.AnyObject) or ()
+    names = {raw.metadata.name for raw in attachments}
+    return tuple(
+        Network(
+            kind=kind,
+            name=raw.metadata.name,
+            state=raw.status.state,
+            reason=raw.status.reason[:300],
+            attached=raw.metadata.name in names,
+        )
+        for kind, path in KINDS.items()
+        for raw in kube.list(path, RawPolicy) or ()
+    )
+
+
+def _pools(kube: KubeReader) -> tuple[Pool, ...]:
+    found = kube.list(f"/apis/nv-ipam.nvidia.com/v1alpha1/namespaces/{NAMESPACE}/ippools", RawPool) or ()
+    return tuple(
+        Pool(name=raw.metadata.name, nodes=tuple(sorted(one.node_name for one in raw.status.allocations or ()))) for raw in found
+    )
+
+
+def _multus(kube: KubeReader) -> tuple[str, ...]:
+    found = kube.list("/apis/apps/v1/daemonsets", workloads.Raw) or ()
+    return tuple(sorted(f"{raw.metadata.namespace}/{raw.metadata.name}" for raw in found if _is_multus(raw)))
+
+
+def _is_multus(raw: workloads.Raw) -> bool:
+    """Multus itself, not the `whereabouts` or DHCP helpers that its chart also brings."""
+    name = raw.metadata.name
+    return name in ("kube-multus-ds", "rke2-multus", "multus") or name.endswith("-multus-ds")
+
+
+def _sync_states(kube: KubeReader) -> dict[str, SyncStatus]:
+    path = f"/apis/sriovnetwork.openshift.io/v1/namespaces/{NAMESPACE}/sriovnetworknodestates"
+    return {raw.metadata.name: raw.status for raw in kube.list(path, NodeState) or ()}
+
+
+def _node(raw: RawNode, resource: str, states: Mapping[str, SyncStatus]) -> Node:
+    labels, sync = raw.metadata.labels, states.get(raw.metadata.name, SyncStatus())
+    return Node(
+        name=raw.metadata.name,
+        ready=_is_ready(raw.status.conditions),
+        unschedulable=raw.spec.unschedulable,
+        nic=labels.get(NIC_LABEL) == "true",
+        mofed_wait=labels.get(MOFED_WAIT, ""),
+        upgrade_state=labels.get(UPGRADE_STATE, ""),
+        capacity=_count(raw.status.capacity.get(resource, "0")),
+        allocatable=_count(raw.status.allocatable.get(resource, "0")),
+        sync=sync.sync_status,
+        sync_error=sync.last_sync_error[:300],
+    )
+
+
+def _is_ready(conditions: Iterable[workloads.Condition]) -> bool:
+    return any(entry.type == "Ready" and entry.status == "True" for entry in conditions)
+
+
+def _count(quantity: str) -> int:
+    """An extended resource as a number: a whole number, with `k` for thousands (`1k`)."""
+    text, scale = (quantity[:-1], 1000) if quantity.endswith("k") else (quantity, 1)
+    return int(text) * scale if text.isdigit() else 0

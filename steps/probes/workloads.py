@@ -1,0 +1,211 @@
+"""Reads Deployments, StatefulSets and DaemonSets with their pods' troubles, down to the few fields that gates compare."""
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from steps.contract.charts import Trouble, Workload
+from steps.probes.reader import KubeReader
+
+RESOURCES = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
+MOST_TROUBLES = 16
+"""Troubles kept of one namespace: the first ones tell, hundreds of the same would bury them."""
+_STARTING = frozenset({"", "ContainerCreating", "PodInitializing", "Completed"})
+
+
+class Owner(Struct, frozen=True):
+    """An owner reference."""
+
+    kind: str = ""
+    name: str = ""
+    controller: bool = False
+
+
+class Meta(Struct, frozen=True, rename="camel"):
+    """Metadata as the probes need it."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[Owner, ...] = ()
+    deletion_timestamp: str = ""
+
+
+class Image(Struct, frozen=True):
+    """A container's image."""
+
+    image: str = ""
+
+
+class TemplateSpec(Struct, frozen=True):
+    """A pod template's containers."""
+
+    containers: tuple[Image, ...] = ()
+
+
+class Template(Struct, frozen=True):
+    """A pod template."""
+
+    spec: TemplateSpec = TemplateSpec()
+
+
+class Spec(Struct, frozen=True):
+    """A workload's spec: replicas are absent in DaemonSets."""
+
+    replicas: int = 1
+    template: Template = Template()
+
+
+class Status(Struct, frozen=True, rename="camel"):
+    """A workload's counts, of all three kinds."""
+
+    observed_generation: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    desired_number_scheduled: int = 0
+    updated_number_scheduled: int = 0
+    number_ready: int = 0
+
+
+class Raw(Struct, frozen=True):
+    """A workload as the API returns it."""
+
+    metadata: Meta = Meta()
+    spec: Spec = Spec()
+    status: Status = Status()
+
+
+class State(Struct, frozen=True):
+    """Why a container waits or ended."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class States(Struct, frozen=True):
+    """A container's state."""
+
+    waiting: State | None = None
+    terminated: State | None = None
+
+
+class ContainerStatus(Struct, frozen=True):
+    """One container's state."""
+
+    name: str = ""
+    ready: bool = False
+    state: States = States()
+
+
+class Condition(Struct, frozen=True):
+    """A pod condition."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class PodSpec(Struct, frozen=True, rename="camel"):
+    """Where a pod runs."""
+
+    node_name: str = ""
+
+
+class PodStatus(Struct, frozen=True, rename="camel"):
+    """Phase, conditions and containers."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(Struct, frozen=True):
+    """A pod as the probes need it."""
+
+    metadata: Meta = Meta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def ready(self) -> bool:
+        """Running, every container ready, and not on its way out."""
+        good = all(container.ready for container in self.status.container_statuses)
+        return (
+            self.status.phase == "Running"
+            and good
+            and bool(self.status.container_statuses)
+            and not self.metadata.deletion_timestamp
+        )
+
+    @property
+    def stuck_init(self) -> ContainerStatus | None:
+        """The first init container that has not ended well; None when all have."""
+        return next((entry for entry in self.status.init_container_statuses if not _succeeded(entry)), None)
+
+
+Keep = Callable[[Raw], bool]
+
+
+def read(kube: KubeReader, namespace: str, keep: Keep, kinds: Iterable[str] = tuple(RESOURCES)) -> tuple[Workload, ...]:
+    """The workloads of a namespace that `keep` takes, by kind and name."""
+    found = (
+        _workload(kind, raw)
+        for kind in kinds
+        for raw in kube.list(f"/apis/apps/v1/namespaces/{namespace}/{RESOURCES[kind]}", Raw) or ()
+        if keep(raw)
+    )
+    return tuple(sorted(found, key=lambda entry: (entry.kind, entry.name)))
+
+
+def pods(kube: KubeReader, namespace: str, labels: str = "") -> tuple[Pod, ...]:
+    """The pods of a namespace, by name."""
+    return tuple(
+        sorted(kube.list(f"/api/v1/namespaces/{namespace}/pods", Pod, labels=labels) or (), key=lambda pod: pod.metadata.name)
+    )
+
+
+def troubles(found: Iterable[Pod]) -> tuple[Trouble, ...]:
+    """What keeps these pods from being ready; pods that are merely starting have none."""
+    known = (trouble(pod) for pod in found if not pod.ready and pod.status.phase != "Succeeded")
+    return tuple(entry for entry in known if entry is not None)[:MOST_TROUBLES]
+
+
+def trouble(pod: Pod) -> Trouble | None:
+    """What keeps one pod from being ready, or None."""
+    name, node = pod.metadata.name, pod.spec.node_name
+    for entry in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        state = entry.state.waiting or entry.state.terminated
+        if state is not None and state.reason not in _STARTING:
+            return Trouble(pod=name, node=node, container=entry.name, reason=state.reason, message=state.message[:300])
+    if pod.status.phase == "Failed":
+        return Trouble(pod=name, node=node, reason=pod.status.reason or "Failed", message=pod.status.message[:300])
+    refused = next((entry for entry in pod.status.conditions if entry.type == "PodScheduled" and entry.status == "False"), None)
+    if refused is not None:
+        return Trouble(pod=name, reason=refused.reason, message=refused.message[:300])
+    return None
+
+
+def _succeeded(entry: ContainerStatus) -> bool:
+    return entry.state.terminated is not None and entry.state.terminated.reason == "Completed"
+
+
+def _workload(kind: str, raw: Raw) -> Workload:
+    status, daemon = raw.status, kind == "DaemonSet"
+    containers = raw.spec.template.spec.containers
+    return Workload(
+        kind=kind,
+        name=raw.metadata.name,
+        desired=status.desired_number_scheduled if daemon else raw.spec.replicas,
+        updated=status.updated_number_scheduled if daemon else status.updated_replicas,
+        ready=status.number_ready if daemon else status.ready_replicas,
+        generation=raw.metadata.generation,
+        observed=status.observed_generation,
+        image=containers[0].image if containers else "",
+    )

@@ -1,0 +1,71 @@
+"""Readers of the chart probes on recorded objects."""
+
+import base64
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from steps.contract.charts import Owner, Release, ReleaseState
+from steps.contract.verdict import FailureClass
+from steps.gates import charts as gates
+from steps.probes import applications, charts, managed
+from steps.probes.reader import Scope
+
+SAMPLES = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared") / "samples/k8s"
+
+
+def packed(body: Any, *, zipped: bool = True) -> str:
+    data = msgspec.json.encode(body)
+    return base64.b64encode(base64.b64encode(gzip.compress(data) if zipped else data)).decode()
+
+
+def test_release_secret_holds_the_chart_version() -> None:
+    body = {"chart": {"metadata": {"version": "v26.3.3"}}, "info": {"status": "deployed", "description": "Install complete"}}
+    for zipped in (True, False):
+        found = charts.stored(packed(body, zipped=zipped))
+        assert (found.chart.metadata.version, found.info.description) == ("v26.3.3", "Install complete")
+
+
+@pytest.mark.parametrize("text", ["", "???", "aGFsbG8=", base64.b64encode(b"H4sI").decode(), packed([1, 2])])
+def test_an_unreadable_release_secret_gives_no_version(text: str) -> None:
+    assert charts.stored(text).chart.metadata.version == ""
+
+
+def test_the_change_of_a_spec_is_not_that_of_its_status_or_annotations() -> None:
+    raw = {
+        "name": "x",
+        "creationTimestamp": "2026-11-21T10:00:00Z",
+        "managedFields": [
+            {"manager": "bringup", "operation": "Apply", "time": "2026-11-21T11:00:00Z", "fieldsV1": {"f:spec": {"f:version": {}}}},
+            {"manager": "helm-controller", "operation": "Update", "time": "2026-11-21T12:00:00Z", "fieldsV1": {"f:metadata": {}}},
+            {"manager": "operator", "time": "2026-11-21T13:00:00Z", "subresource": "status", "fieldsV1": {"f:spec": {}}},
+        ],
+    }
+    meta = msgspec.json.decode(msgspec.json.encode(raw), type=managed.Meta)
+    assert managed.spec_changed(meta) == 1795258800.0
+    assert managed.spec_changed(msgspec.structs.replace(meta, managed_fields=())) == 1795255200.0
+    assert managed.spec_changed(managed.Meta()) == 0.0
+
+
+def test_releases_come_from_the_task_or_from_the_gate_that_apply_checks_again() -> None:
+    release = {"name": "x", "namespace": "y", "version": "1"}
+    for arguments in ({"releases": [release]}, {"gate_expectations": {"releases": [release]}}):
+        assert charts.scoped(Scope(arguments=arguments)) == (Release(name="x", namespace="y", version="1"),)
+    assert charts.scoped(Scope()) == ()
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="recorded objects are not there (BRINGUP_TEST_DATA)")
+def test_recorded_application_with_an_error_behind_healthy() -> None:
+    recorded = yaml.safe_load((SAMPLES / "argocd_application_comparisonerror.yaml").read_text())
+    found = applications.application(msgspec.convert(recorded, applications.RawApplication, strict=False))
+    assert (found.health, found.phase, found.sync) == ("Healthy", "Succeeded", "Unknown")
+    want = Release(name="x", namespace="y", version="", owner=Owner.ARGO_CD, home="argocd", revision="HEAD", workloads=0)
+    verdict = gates.problem("x/control", (ReleaseState(name="x", application=found),), (want,))
+    assert verdict is not None
+    assert verdict.failure_class is FailureClass.MANIFEST_GENERATION
+    assert "app path does not exist" in verdict.reason

@@ -1,0 +1,117 @@
+"""Whatever a tool prints: the readers never raise, and text that no tool printed is never judged a pass."""
+
+import base64
+import gzip
+import time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from steps.contract.nccl import NcclWant
+from steps.gates import dcgm, nccl
+from steps.probes import (
+    dcgm_output,
+    hostlist,
+    mpi_output,
+    nccl_errors,
+    nccl_output,
+    packed,
+    slurm_errors,
+    slurm_output,
+)
+
+WORDS = (
+    "# nccl-tests version 2.17.8",
+    "# Collective test starting: all_reduce_perf",
+    "# Collective test concluded: all_reduce_perf",
+    "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong",
+    "#       size         count      type   redop     time   algbw   busbw  error     time   algbw   busbw  error",
+    "#  size count type redop",
+    "  8589934592    2147483648     float     sum      -1  84948.7  101.12  189.60       0  84992.3  101.07  189.50       0",
+    "  8589934592    2147483648     float     sum  inf nan 1e309 N/A",
+    "  99999999999999999999999 2 float sum -1 1 2 3 4",
+    "#  Rank  0 Group  0 Pid   2574 on node-0 device  0 [0000:0f:00] NVIDIA H200",
+    "#  Rank 999999999 Pid 1 device 0 [0x1] x",
+    "# Avg bus bandwidth    : nan",
+    "# Avg bus bandwidth    : 1e",
+    "NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>",
+    "Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/3(7)/GDRDMA(PCI)/Shared",
+    "GPU Direct RDMA Disabled for HCA 0 'mlx5_0'",
+    "h:1:2 [3] x.cc:1 NCCL WARN NET/IB : Got completion from peer a with status=12 opcode=1 len=2 vendor err 129 (Recv) hca mlx5_1",
+    '{"DCGM Diagnostic": {"test_categories": [{"tests": [{"results": [{"gpu_ids": 7, "status": null}]}]}]}}',
+    '{"test_categories": "x", "nodes": [{"name": 3, "state": [1], "gres": []}], "errors": [null, 3, {"error": 1}]}',
+    '{"results": [{"size": 1e400, "out_of_place": {"bus_bw": "nan"}}]}',
+    "| PCIe                      | Fail - All |",
+    "NodeName=a State=IDLE+DRAIN Gres=gpu:x:9999999999 Reason=why [root@now]",
+    "batch*       up   infinite      1  alloc dgx[1-999999999999]",
+    "idle|gpu:h200:8(S:0-1)|gpu[001-016,a-b,9-1]",
+    "ENCODED: Wed Sep 22 01:11:11 2021\nDECODED: nonsense",
+    "1 2 Pass",
+    "# OSU MPI Bandwidth Test v7.5",
+    "# Size      Bandwidth (MB/s)        Validation",
+)
+TEXTS = st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=120)), max_size=25).map("\n".join)
+WANT = NcclWant(floor=1.0, runs=1, rdma=True, gdr=True)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(TEXTS)
+def test_readers_never_raise(text: str) -> None:
+    nccl_output.read(text)
+    nccl_errors.read(text)
+    mpi_output.osu(text)
+    mpi_output.errors(text)
+    slurm_output.sinfo(text)
+    slurm_output.reasons(text)
+    slurm_output.rest(text)
+    slurm_output.records(text)
+    slurm_errors.read(text)
+    slurm_errors.skew(text)
+    packed.text({packed.KEY: text})
+    assert len(hostlist.expand(text)) <= hostlist.MOST
+    run = dcgm_output.read(text)
+    if run is not None:
+        dcgm.problem(run, 8, 2)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.text(max_size=400))
+def test_text_of_nobody_is_no_pass(text: str) -> None:
+    assert nccl.problem(nccl_output.read(text), WANT) is not None
+    assert nccl.problem(nccl_output.read(text), NcclWant()) is not None
+    assert dcgm.problem(dcgm_output.read(text), 8, 2) is not None
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.lists(st.sampled_from(WORDS), max_size=15).map("\n".join))
+def test_scraps_of_a_log_pass_only_with_table_end_and_network(text: str) -> None:
+    if nccl.problem(nccl_output.read(text), WANT) is None:
+        assert "8589934592    2147483648     float     sum      -1  84948.7" in text
+        assert "concluded" in text
+        assert "GDRDMA" in text
+
+
+def test_packed_output_is_bounded() -> None:
+    bomb = base64.b64encode(gzip.compress(b"x" * (packed.MOST * 3))).decode()
+    assert len(packed.text({packed.KEY: bomb})) == packed.MOST
+    assert packed.text({packed.KEY: base64.b64encode(gzip.compress("grün\n".encode())).decode()}) == "grün\n"
+    assert packed.text({}) == ""
+    assert packed.text({packed.KEY: 7}) == ""
+
+
+def test_a_log_of_a_thousand_nodes_is_read_in_seconds() -> None:
+    """128,000 lines, 16 channels of each of 8,000 ranks, and the table at the end."""
+    lines = [
+        f"worker-{rank // 8}:100:{rank} [{rank % 8}] NCCL INFO Channel {channel:02d}/0 : {rank}[{rank % 8}] -> {rank + 8}[0] [send]"
+        f" via NET/IB/{rank % 8}/GDRDMA"
+        for rank in range(8000)
+        for channel in range(16)
+    ]
+    table = (*WORDS[:2], WORDS[3], WORDS[6], "# Out of bounds values : 0 OK", WORDS[2])
+    text = "\n".join([*lines, *table])
+    started = time.process_time()
+    log = nccl_output.read(text)
+    spent = time.process_time() - started
+    assert log.transport.channels == log.transport.gdr_channels == 128_000
+    assert log.runs[0].concluded
+    assert spent < 5

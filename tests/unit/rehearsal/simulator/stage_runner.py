@@ -1,0 +1,96 @@
+"""Runs a stage's own tasks against a simulated cluster in this process: what the verbs do, without their processes and records."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from steps.clients.kube import Kube
+from steps.contract.task import Task, Verb
+from steps.contract.verdict import Verdict
+from steps.probes.reader import Scope
+from steps.verbs import gating, job, watching
+from tests.unit.rehearsal.simulator.harness import User
+from workflows import catalog, spec
+from workflows.stages.site import Site
+from workflows.stages.stage import Stage
+
+EXAMPLE = Path(__file__).parents[4] / "workflows/examples/h200-16.yaml"
+HOSTS = {
+    "servers": {"role": "server", "ranges": "cp00"},
+    "gpu": {"role": "agent", "ranges": "gpu[000-002]", "gpu": True},
+}
+NODES = ("gpu000", "gpu001", "gpu002")
+
+
+def stage(name: str, **changes: Any) -> Stage:
+    """A stage of the example spec on three GPU nodes, every one of which must pass."""
+    written = (
+        yaml.safe_load(EXAMPLE.read_text()) | {"hosts": HOSTS, "slurm": {"kind": "none"}, "quorum": {"default": "all"}} | changes
+    )
+    cluster = spec.load(yaml.safe_dump(written))
+    releases = catalog.resolve(cluster, catalog.load())
+    site = Site(spec=cluster, machines=cluster.machines, releases={release.id: release for release in releases})
+    made = importlib.import_module(f"workflows.stages.{name}").build(site)
+    assert isinstance(made, Stage)
+    return made
+
+
+def run(user: User, made: Stage) -> dict[str, Verdict]:
+    """Verdicts by task, in order, up to the first that does not pass."""
+    kube, found = Kube.from_file(user.kubeconfig), dict[str, Verdict]()
+    for step in made.steps:
+        if step.task.verb is Verb.JUDGE:
+            break
+        _make(user, kube, step.task)
+        if step.task.verb is Verb.APPLY:
+            continue
+        found[step.name] = _wait(user, kube, step.task)
+        if not found[step.name].is_pass:
+            break
+        _clean(user, kube, step.task)
+    return found
+
+
+def _make(user: User, kube: Kube, task: Task) -> None:
+    for manifest in job.fill(task.arguments.get("objects", []), NODES):
+        kube.apply(manifest)
+    labels = task.arguments.get("node_labels") or {}
+    for name in NODES if labels else ():
+        kube.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}, force=True)
+    user.simulator.settle()
+
+
+def _wait(user: User, kube: Kube, task: Task) -> Verdict:
+    gate, probe = gating.find(task.arguments["gate"]), gating.probe(task.arguments["gate"])
+    want, since = gate.expect(task.expectations, NODES), user.world.now
+
+    def look() -> tuple[Any, Verdict]:
+        seen = probe(kube, Scope(nodes=NODES, arguments=task.arguments, now=user.world.now, since=since))
+        return seen, gate.decide(seen, want)
+
+    stable = float(task.arguments.get("stable_seconds", 0))
+    return watching.until_decided(look, VirtualClock(user), task.deadline_seconds, stable).verdict
+
+
+class VirtualClock:
+    """The simulator's clock without its server: a pause is lived through at once."""
+
+    def __init__(self, user: User) -> None:
+        self._simulator = user.simulator
+
+    def now(self) -> float:
+        return self._simulator.world.now
+
+    def pause(self, seconds: float, deadline: float) -> None:
+        self._simulator.advance(seconds, deadline)
+
+
+def _clean(user: User, kube: Kube, task: Task) -> None:
+    for manifest in task.arguments["objects"] if task.verb is Verb.JOB else ():
+        if manifest["kind"] != "Namespace":
+            kube.delete(kube.path(manifest))
+    user.simulator.advance(30)

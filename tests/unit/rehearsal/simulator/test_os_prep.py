@@ -1,0 +1,64 @@
+"""The simulated play os_prep, read by the Ansible client and judged by the stage's gate with its own expectations."""
+
+from __future__ import annotations
+
+import pytest
+
+from steps.clients.ansible_events import Ledger
+from steps.contract.play import PlayHost, PlayRequest, PlayStatus
+from steps.contract.verdict import FailureClass, Status, Verdict
+from steps.gates import os_prep as gates
+from steps.probes import os_prep
+from steps.verbs import gating
+from tests.unit.rehearsal.simulator.harness import Make, User
+from tests.unit.rehearsal.simulator.stage_runner import stage
+from workflows.rehearsal.faults import os_prep as faults
+from workflows.rehearsal.faults.registry import Fault
+from workflows.rehearsal.simulator import plays
+
+CLASSES = {
+    "hosts_unreachable": FailureClass.DEPENDENCY,
+    "nouveau_loaded": FailureClass.RUNTIME,
+    "host_driver_conflict": FailureClass.INPUT,
+    "disk_full": FailureClass.DEPENDENCY,
+    "clock_skew": FailureClass.DEPENDENCY,
+}
+
+
+def judge(user: User, check: bool = False) -> tuple[Verdict, int]:
+    """The verdict on the whole fleet, and how many tasks changed something."""
+    hosts = tuple(PlayHost(name=host.name, address=host.address) for host in user.world.fleet)
+    events = plays.run(user.world, PlayRequest(playbook="os_prep", hosts=hosts, check=check))
+    ledger = Ledger(host.name for host in hosts)
+    for event in events:
+        ledger.feed(event)
+    outcomes = ledger.outcomes(PlayStatus.OK)
+    gate = gating.find("os_prep/nodes")
+    play = stage("os_prep").steps[0].task
+    want = gate.expect(play.expectations, tuple(host.name for host in hosts))
+    return gates.nodes(os_prep.from_play(outcomes), want), sum(outcome.changed for outcome in outcomes)
+
+
+def test_bare_machines_are_prepared_once(make: Make) -> None:
+    user = make(agents=3, servers=1)
+    first, changes = judge(user)
+    again, none = judge(user)
+    assert first.is_pass, first.reason
+    assert again.is_pass, again.reason
+    assert (changes, none) == (4, 0)
+
+
+def test_check_mode_changes_nothing(make: Make) -> None:
+    user = make(agents=1, servers=1)
+    judge(user, check=True)
+    assert judge(user)[1] == 2
+
+
+@pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_fails_its_two_victims_and_nobody_else(make: Make, fault: Fault) -> None:
+    user = make(agents=3, servers=1, faults=[(fault.name, ())])
+    verdict, _ = judge(user)
+    bad = {row.node: row.failure_class for row in verdict.nodes if row.status is Status.FAIL}
+    assert verdict.gate == fault.gate
+    assert bad == dict.fromkeys(("gpu000", "gpu001"), CLASSES[fault.name]), verdict.reason
+    assert all(row.status is Status.PASS for row in verdict.nodes if row.node not in bad)

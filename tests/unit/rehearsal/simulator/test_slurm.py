@@ -1,0 +1,79 @@
+"""The slurm stage on the simulated cluster: its own tasks, probes and gates, healthy and under each fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.rehearsal.simulator.harness import Make, User
+from tests.unit.rehearsal.simulator.stage_runner import NODES, run, stage
+from workflows.rehearsal.faults import slurm as faults
+from workflows.rehearsal.faults.registry import Fault
+from workflows.rehearsal.simulator import kinds
+from workflows.rehearsal.simulator.slurm_nodes import NODE_SETS
+from workflows.stages.stage import Stage
+
+SLURM: dict[str, Any] = {"slurm": {"kind": "slinky", "login": {"replicas": 1}}, "approvals": []}
+
+
+def cluster(make: Make, *active: str) -> User:
+    """RKE2 with three nodes of eight GPUs, labelled and advertised as the stages before leave them."""
+    user = make(agents=3, servers=1, faults=[(name, ()) for name in active])
+    user.bring_up()
+    for name in NODES:
+        at, resources = kinds.Ref("", name), {"nvidia.com/gpu": "8", "rdma/rdma_shared_device_a": "63"}
+        user.api.merge(kinds.NODES, at, {"metadata": {"labels": {"bringup/group": "gpu"}}})
+        user.api.merge(kinds.NODES, at, {"status": {"capacity": resources, "allocatable": resources}}, "status")
+    user.simulator.settle()
+    return user
+
+
+def made() -> Stage:
+    return stage("slurm", **SLURM)
+
+
+def test_a_healthy_cluster_passes_every_gate(make: Make) -> None:
+    user = cluster(make)
+    verdicts = run(user, made())
+    assert set(verdicts) == {"charts", "control", "nodes", "functional"}
+    assert [verdict.reason for verdict in verdicts.values() if not verdict.is_pass] == []
+    assert "3 of 3 nodes: ran a job with 8 GPUs" in verdicts["functional"].reason
+    assert user.pods("slurm", "bringup/check=srun") == []
+
+
+@pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fault) -> None:
+    verdicts = list(run(cluster(make, fault.name), made()).values())
+    assert all(verdict.is_pass for verdict in verdicts[:-1])
+    assert verdicts[-1].gate == fault.gate, verdicts[-1]
+    assert not verdicts[-1].is_pass
+
+
+def test_the_sentence_names_node_and_reason(make: Make) -> None:
+    verdict = run(cluster(make, "slurm_gres_lower_than_configured"), made())["control"]
+    assert "gpu000 idle+drain+invalid_reg: gres/gpu count reported lower than configured (7 < 8)" in verdict.reason
+    refused = run(cluster(make, "slurm_key_differs"), made())["functional"]
+    assert [row.node for row in refused.nodes if row.status.value == "fail"] == ["gpu000", "gpu001"]
+    assert "Invalid job credential on node gpu000" in refused.reason
+
+
+def test_a_cordoned_node_is_drained_and_no_longer_wanted(make: Make) -> None:
+    user = cluster(make)
+    run(user, made())
+    user.api.merge(kinds.NODES, kinds.Ref("", "gpu002"), {"spec": {"unschedulable": True}})
+    user.simulator.settle()
+    user.simulator.advance(60)
+    found = user.api.get(NODE_SETS, "slurm-worker-gpu", "slurm")
+    assert found is not None
+    assert found["status"] == found["status"] | {"desired": 2, "replicas": 3, "slurmIdle": 3, "slurmDrain": 1}
+
+
+def test_a_second_look_writes_nothing(make: Make) -> None:
+    user = cluster(make)
+    run(user, made())
+    user.simulator.advance(120)
+    before = [pod["metadata"]["resourceVersion"] for pod in user.pods("slurm")]
+    user.world.wake()
+    user.simulator.advance(120)
+    assert [pod["metadata"]["resourceVersion"] for pod in user.pods("slurm")] == before

@@ -1,0 +1,135 @@
+"""The check scripts in a shell, with stand-ins for their tools: each leaves one small JSON report, whatever happens."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workflows.stages import objects
+
+SMI = """case "$*" in *query-gpu*) printf 'GPU-a\\nGPU-b\\n';; -L) printf '{listing}';; esac"""
+WHOLE = "GPU 0: NVIDIA H200 (UUID: GPU-a)\\nGPU 1: NVIDIA H200 (UUID: GPU-b)\\n"
+SLICED = "GPU 0: NVIDIA H200 (UUID: GPU-a)\\n  MIG 1g.18gb Device 0: (UUID: MIG-x)\\n  MIG 1g.18gb Device 1: (UUID: MIG-y)\\n"
+PERFTEST = """cat <<'END'
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 8388608    20000            387.91             387.28             0.003007
+END"""
+
+
+class Shell:
+    """A folder with stand-in tools, and a file in place of the termination message."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        self.sys = folder / "sys"
+
+    def tool(self, name: str, text: str) -> None:
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def device(self, name: str, *, state: str = "4: ACTIVE", identity: str = "0x1021", link: str = "InfiniBand") -> None:
+        port = self.sys / "class/infiniband" / name / "ports/1"
+        port.mkdir(parents=True)
+        (port / "state").write_text(f"{state}\n")
+        (port / "link_layer").write_text(f"{link}\n")
+        (port.parents[1] / "device").mkdir()
+        (port.parents[1] / "device/device").write_text(f"{identity}\n")
+
+    def run(self, script: str, *arguments: str, env: Mapping[str, str]) -> dict[str, Any]:
+        log = self.folder / "termination-log"
+        text = objects.script(script).replace("/dev/termination-log", str(log))
+        full = {"PATH": f"{self.bin}:{os.environ['PATH']}", "SYSFS": str(self.sys), "NODE_NAME": "gpu001", **env}
+        done = subprocess.run(["/bin/sh", "-c", text, "check", *arguments], env=full, capture_output=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert len(log.read_bytes()) <= 4096
+        report: dict[str, Any] = json.loads(log.read_text())
+        return report
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_cuda_on_every_gpu(shell: Shell) -> None:
+    shell.tool("nvidia-smi", SMI.format(listing=WHOLE))
+    shell.tool("vectorAdd", "echo Test PASSED")
+    report = shell.run("cuda_smoke.sh", env={})
+    assert report == {"node": "gpu001", "uuids": ["GPU-a", "GPU-b"], "devices": 2, "passed": 2, "error": ""}
+
+
+def test_cuda_on_every_mig_instance(shell: Shell) -> None:
+    shell.tool("nvidia-smi", SMI.format(listing=SLICED))
+    shell.tool("vectorAdd", 'case "$CUDA_VISIBLE_DEVICES" in MIG-*) echo Test PASSED;; *) exit 1;; esac')
+    report = shell.run("cuda_smoke.sh", env={})
+    assert (report["devices"], report["passed"]) == (2, 2)
+
+
+def test_one_gpu_fails_with_an_awkward_message(shell: Shell) -> None:
+    shell.tool("nvidia-smi", SMI.format(listing=WHOLE))
+    shell.tool("vectorAdd", '[ "$CUDA_VISIBLE_DEVICES" = GPU-b ] || exit 0\nprintf \'bad "quote" \\\\ and\\nnew line\'; exit 1')
+    report = shell.run("cuda_smoke.sh", env={})
+    assert (report["devices"], report["passed"]) == (2, 1)
+    assert report["error"].startswith("GPU-b: bad quote")
+
+
+def test_no_driver_in_the_container(shell: Shell) -> None:
+    report = shell.run("cuda_smoke.sh", env={})
+    assert report["uuids"] == []
+    assert "nvidia-smi" in report["error"]
+
+
+RING = {"DEVICE_IDS": "1021 101e", "LINK": "InfiniBand", "RING": "ib-write-bw", "JOB_COMPLETION_INDEX": "2"}
+
+
+def test_bandwidth_of_every_active_rail(shell: Shell) -> None:
+    shell.device("mlx5_0")
+    shell.device("mlx5_1", state="1: DOWN")
+    shell.device("mlx5_2", identity="0x101d")
+    shell.device("mlx5_3", link="Ethernet")
+    shell.tool("ib_write_bw", PERFTEST)
+    report = shell.run("ib_write_bw.sh", "a", "b", "c", env=RING)
+    assert (report["index"], report["peer"], report["error"]) == (2, 0, "")
+    assert report["rails"] == [
+        {"device": "mlx5_0", "state": "ACTIVE", "gbit": 387.28, "error": ""},
+        {"device": "mlx5_1", "state": "DOWN", "gbit": 0, "error": ""},
+    ]
+
+
+def test_a_peer_that_does_not_answer(shell: Shell) -> None:
+    shell.device("mlx5_0")
+    shell.tool("ib_write_bw", 'echo "Couldn\'t connect to ib-write-bw-0:18500"; exit 1')
+    report = shell.run("ib_write_bw.sh", "a", "b", "c", env=RING | {"WINDOW": "1"})
+    assert report["rails"] == [
+        {"device": "mlx5_0", "state": "ACTIVE", "gbit": 0, "error": "Couldnt connect to ib-write-bw-0:18500"}
+    ]
+
+
+def test_no_device_of_the_wanted_kind(shell: Shell) -> None:
+    shell.device("mlx5_0", identity="0x1017")
+    report = shell.run("ib_write_bw.sh", "a", "b", env=RING)
+    assert report["rails"] == []
+    assert "no RDMA device" in report["error"]
+
+
+def test_roce_takes_the_gid_of_an_ipv4_address(shell: Shell) -> None:
+    shell.device("mlx5_0", link="Ethernet")
+    port = shell.sys / "class/infiniband/mlx5_0/ports/1"
+    (port / "gid_attrs/types").mkdir(parents=True)
+    (port / "gids").mkdir()
+    for number, (kind, gid) in enumerate(
+        [("IB/RoCE v1", "fe80"), ("RoCE v2", "fe80"), ("RoCE v2", "0000:0000:0000:0000:0000:ffff:c0a8:0005")]
+    ):
+        (port / "gid_attrs/types" / str(number)).write_text(f"{kind}\n")
+        (port / "gids" / str(number)).write_text(f"{gid}\n")
+    shell.tool("ib_write_bw", f'echo "$@" >> {shell.folder}/calls\n{PERFTEST}')
+    report = shell.run("ib_write_bw.sh", "a", "b", env=RING | {"LINK": "Ethernet", "JOB_COMPLETION_INDEX": "0"})
+    assert report["rails"][0]["gbit"] == 387.28
+    assert "-x 2 " in (shell.folder / "calls").read_text()

@@ -1,0 +1,145 @@
+"""Stage slurm as data: its order, Slinky and SUNK, who takes part; and its script, run with stand-ins for Slurm's tools."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from steps.contract.task import Verb, encode
+from steps.probes import packed, slurm
+from steps.verbs import apply, gating, job, judge, wait
+from workflows import catalog
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.machines import expand_groups
+from workflows.stages import objects
+from workflows.stages import slurm as stage
+from workflows.stages.site import Site
+
+EXAMPLE = Path(stage.__file__).parents[1] / "examples" / "h200-16.yaml"
+VERBS = {Verb.APPLY: apply.Arguments, Verb.WAIT: wait.Arguments, Verb.JOB: job.Arguments, Verb.JUDGE: judge.Arguments}
+SUNK = {"kind": "sunk", "repo": "https://charts.example.org/sunk", "version": "7.3.0", "license": {"env": "SUNK_LICENSE"}}
+
+
+def site(**over: Any) -> Site:
+    spec = ClusterSpec.model_validate(yaml.safe_load(EXAMPLE.read_text()) | over)
+    machines = expand_groups(spec.hosts, spec.accelerator.per_node if spec.accelerator else 0)
+    return Site(spec=spec, machines=machines, releases={release.id: release for release in catalog.resolve(spec, catalog.load())})
+
+
+def test_slinky() -> None:
+    built = stage.build(site())
+    assert built is not None
+    assert [step.name for step in built.steps] == ["apply", "charts", "configure", "control", "nodes", "functional", "judge"]
+    assert built.gates == ("slurm/charts", "slurm/control", "slurm/nodes", "slurm/functional")
+    control = next(step.task for step in built.steps if step.name == "control")
+    assert control.expectations["parts"] == ["Controller", "RestApi", "LoginSet"]
+    assert (control.expectations["nodes_desired"], control.expectations["spare"]) == (16, 1)
+    nodes = next(step.task for step in built.steps if step.name == "nodes")
+    assert nodes.expectations == {"gpus": 8, "states": True, "promised": True}
+
+
+@pytest.mark.parametrize("over", [{}, {"slurm": SUNK}, {"sharing": {"mode": "time_slicing", "replicas": 4}}])
+def test_tasks_are_what_verbs_and_gates_take(over: dict[str, Any]) -> None:
+    built = stage.build(site(**over))
+    assert built is not None
+    for step in built.steps:
+        assert len(encode(step.task)) <= 8192
+        arguments = msgspec.convert(json.loads(json.dumps(step.task.arguments)), VERBS[step.task.verb])
+        if isinstance(arguments, wait.Arguments | job.Arguments):
+            gating.find(arguments.gate).expect(step.task.expectations, ("gpu001",))
+            assert gating.probe(arguments.gate)
+        if isinstance(arguments, apply.Arguments):
+            gating.find(arguments.gate).expect(arguments.gate_expectations, ("gpu001",))
+
+
+def test_sunk_has_no_srun() -> None:
+    built = stage.build(site(slurm=SUNK))
+    assert built is not None
+    assert [step.name for step in built.steps] == ["apply", "charts", "configure", "control", "nodes", "judge"]
+    nodes = next(step.task for step in built.steps if step.name == "nodes")
+    assert nodes.expectations == {"gpus": 8, "states": False, "promised": False}
+    assert nodes.arguments["slurm_namespace"] == "tenant-slurm"
+
+
+def test_no_slurm_no_stage() -> None:
+    assert stage.build(site(slurm={"kind": "none"})) is None
+
+
+def test_shared_gpus_are_not_counted() -> None:
+    assert stage.gpus(site()) == 8
+    assert stage.gpus(site(sharing={"mode": "time_slicing", "replicas": 4})) == 0
+
+
+def test_partitions_choose_the_machines() -> None:
+    hosts = yaml.safe_load(EXAMPLE.read_text())["hosts"]
+    hosts["other"] = {"role": "agent", "ranges": "x[1-2]", "addresses": {"start": "10.10.2.1"}, "gpu": True}
+    assert stage.select(site()) == "gpu"
+    one = site(hosts=hosts, slurm={"kind": "slinky", "partitions": [{"name": "a", "groups": "gpu"}]})
+    assert stage.select(one) == "group:gpu"
+    assert len(stage.machines(one)) == 16
+    assert stage.select(site(hosts=hosts, slurm={"kind": "slinky"})) == "gpu"
+
+
+# ---- the script ----------------------------------------------------------------------------------------------------------------
+
+TOOLS = {
+    "sackd": "sleep 20",
+    "install": "exit 0",
+    "sinfo": """case "$*" in
+  *'%T|%G|%N'*) echo 'idle|gpu:h200:8(S:0-1)|gpu[001-002]'; echo 'drained|gpu:h200:8(S:0-1)|gpu003';;
+  *'%E|%N'*) echo 'ECC memory error|gpu003';;
+  *'%R'*) echo train;;
+  *'%N %T'*) printf 'gpu001 idle\\ngpu002 idle\\ngpu003 drained\\n';;
+esac""",
+    "hostname": 'echo "${AT:-here}"',
+    "nvidia-smi": 'for gpu in 0 1 2 3 4 5 6 7; do echo "GPU $gpu: NVIDIA H200 (UUID: GPU-$gpu)"; done',
+    "srun": """while [ $# -gt 0 ]; do case "$1" in
+  -w) nodes=$2; shift 2;; -p|-N|-n) shift 2;; --gres=*) shift;; *) break;; esac; done
+for node in $(echo "$nodes" | tr , ' '); do
+  if [ "$node" = gpu002 ] && [ -n "$REFUSED" ]; then
+    echo 'srun: error: Task launch for 47.0 failed on node gpu002: Invalid job credential' >&2; bad=1
+  else AT=$node "$@" || bad=1; fi
+done
+exit ${bad:-0}""",
+}
+
+
+def ran(folder: Path, **environment: str) -> dict[str, Any]:
+    """The report of srun.sh with stand-ins for Slurm's tools."""
+    tools = folder / "bin"
+    tools.mkdir()
+    for name, body in TOOLS.items():
+        (tools / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tools / name).chmod(0o755)
+    script = objects.script("srun.sh").replace("/tmp/", f"{folder}/").replace("/dev/termination-log", str(folder / "report"))
+    script = script.replace("mkdir -p /etc/slurm /run/slurm", "mkdir -p")
+    env = {"PATH": f"{tools}:{os.environ['PATH']}", "NODE_NAME": "sv1", "SERVER": "s:6817", "GPUS": "8", "SECONDS_TO_RUN": "60"}
+    subprocess.run(["/bin/sh", "-c", script], env=env | environment, check=True, capture_output=True, timeout=60)
+    report: dict[str, Any] = json.loads((folder / "report").read_text())
+    return report
+
+
+def test_script_reports_what_the_gate_reads(tmp_path: Path) -> None:
+    report = ran(tmp_path)
+    assert report["exits"] == {"sinfo": 0, "hosts": 0, "gpus": 0}
+    seen = slurm.read_srun(packed.text(report), report["exits"])
+    assert [(node.name, node.states, node.gpus) for node in seen.nodes][:2] == [("gpu001", ("idle",), 8), ("gpu002", ("idle",), 8)]
+    assert seen.nodes[2].reason == "ECC memory error"
+    assert seen.hosts == ("gpu001", "gpu002")
+    assert seen.gpus == {"gpu001": 8, "gpu002": 8}
+    assert seen.errors == ()
+
+
+def test_script_tells_of_a_refused_node(tmp_path: Path) -> None:
+    report = ran(tmp_path, REFUSED="yes")
+    assert report["exits"]["hosts"] == 1
+    assert report["exits"]["gpus"] != 0
+    seen = slurm.read_srun(packed.text(report), report["exits"])
+    assert seen.hosts == ("gpu001",)
+    assert seen.gpus == {"gpu001": 8}
+    assert seen.errors[0].cause == "Invalid job credential on node gpu002"

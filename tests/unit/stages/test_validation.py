@@ -1,0 +1,255 @@
+"""Stage validation as data: order, pods, the MPIJob against its published schema; its scripts, run with stand-ins for the tools."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+import yaml
+
+from steps.contract.nccl import NcclWant
+from steps.contract.task import Verb, encode
+from steps.gates import dcgm, nccl
+from steps.probes import dcgm_output, nccl_output, packed
+from steps.verbs import apply, gating, job, judge, wait
+from workflows import catalog
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.machines import expand_groups
+from workflows.stages import objects, validation_pods
+from workflows.stages import validation as stage
+from workflows.stages.site import Site
+from workflows.stages.stage import Stage
+
+EXAMPLE = Path(stage.__file__).parents[1] / "examples" / "h200-16.yaml"
+CRD = Path(os.environ.get("BRINGUP_TEST_DATA", Path(__file__).parents[4] / "shared")) / "crds/mpi-operator-v0.8.2/crds"
+VERBS = {Verb.APPLY: apply.Arguments, Verb.WAIT: wait.Arguments, Verb.JOB: job.Arguments, Verb.JUDGE: judge.Arguments}
+NO_SLURM = {"slurm": {"kind": "none"}}
+DRA = {"accelerator": {"product": "H200", "operator_mode": "gpu_cluster"}, "sharing": {"mode": "dra"}}
+SRIOV = {"fabric": {"kind": "infiniband", "mode": "sriov", "ip_pool": {"subnet": "192.168.0.0/16"}}}
+
+
+def site(**over: Any) -> Site:
+    spec = ClusterSpec.model_validate(yaml.safe_load(EXAMPLE.read_text()) | over)
+    machines = expand_groups(spec.hosts, spec.accelerator.per_node if spec.accelerator else 0)
+    return Site(spec=spec, machines=machines, releases={release.id: release for release in catalog.resolve(spec, catalog.load())})
+
+
+def built(**over: Any) -> Stage:
+    found = stage.build(site(**over))
+    assert found is not None
+    return found
+
+
+def mpi_job(**over: Any) -> dict[str, Any]:
+    step = next(step for step in built(**over).steps if step.name == "functional")
+    found: dict[str, Any] = step.task.arguments["objects"][-1]
+    return found
+
+
+@pytest.mark.parametrize("over", [{}, NO_SLURM, DRA, SRIOV, SRIOV | NO_SLURM, {"fabric": {"kind": "none"}}])
+def test_tasks_are_what_verbs_and_gates_take(over: dict[str, Any]) -> None:
+    stage_of_site = built(**over)
+    assert [step.name for step in stage_of_site.steps] == ["apply", "control", "nccl_intra", "dcgm", "functional", "judge"]
+    for step in stage_of_site.steps:
+        assert len(encode(step.task)) <= 8192
+        arguments = msgspec.convert(json.loads(json.dumps(step.task.arguments)), VERBS[step.task.verb])
+        if isinstance(arguments, wait.Arguments | job.Arguments):
+            gating.find(arguments.gate).expect(step.task.expectations, ("gpu001",))
+            assert gating.probe(arguments.gate)
+        if isinstance(arguments, apply.Arguments):
+            gating.find(arguments.gate).expect(arguments.gate_expectations, ("gpu001",))
+
+
+def test_checks_want_all_gpus_one_after_the_other() -> None:
+    after = {step.name: (step.after, step.task.arguments.get("after")) for step in built().steps}
+    assert after["nccl_intra"] == (("control",), None)
+    assert after["dcgm"] == (("nccl_intra",), ["nccl_intra"])
+    assert after["functional"] == (("dcgm",), ["nccl_intra", "dcgm"])
+
+
+def test_floors_come_from_product_and_spec() -> None:
+    wants = {step.name: step.task.expectations.get("want", {}) for step in built().steps}
+    assert wants["nccl_intra"] == {"runs": 3, "spread": 0.1, "floor": 431.0}
+    assert wants["functional"] == {"runs": 3, "spread": 0.15, "floor": 350, "rdma": True, "gdr": True}
+
+
+def test_mig_leaves_nccl_out() -> None:
+    steps = built(sharing={"mode": "mig", "profile": "1g.18gb"}).steps
+    assert [step.name for step in steps] == ["dcgm", "judge"]
+    assert steps[0].task.expectations["level"] == 1
+
+
+def test_no_accelerator_no_stage() -> None:
+    hosts = {"all": {"role": "server", "ranges": "a[1-3]", "addresses": {"start": "10.0.0.1"}}}
+    bare = site(accelerator=None, fabric={"kind": "none"}, hosts=hosts, slurm={"kind": "none"}, approvals=[])
+    assert stage.build(bare) is None
+
+
+def test_gpus_are_requested_or_taken() -> None:
+    """Slurm's node pods hold the GPUs, so that nothing could be scheduled beside them (gpu_stack §7)."""
+    container = {"name": "check", "image": "i"}
+    asked = validation_pods.gpu_pod(site(**NO_SLURM), container, "c", fabric=True)
+    limits = asked["containers"][0]["resources"]["limits"]
+    assert limits == {"rdma/rdma_shared_device_a": 1, "nvidia.com/gpu": 8}
+    taken = validation_pods.gpu_pod(site(), container, "c", fabric=True)
+    assert taken["runtimeClassName"] == "nvidia"
+    assert taken["containers"][0]["securityContext"] == {"privileged": True}
+    assert taken["containers"][0]["resources"] == {"limits": {"rdma/rdma_shared_device_a": 1}}
+    claimed = validation_pods.gpu_pod(site(**DRA), container, "c")
+    assert claimed["resourceClaims"] == [{"name": "gpus", "resourceClaimTemplateName": "c"}]
+    assert "resources" not in validation_pods.gpu_pod(site(**SRIOV), container, "c", fabric=True)["containers"][0]
+
+
+@pytest.mark.skipif(not CRD.is_dir(), reason="published CRDs are not here ($BRINGUP_TEST_DATA)")
+@pytest.mark.parametrize("over", [{}, NO_SLURM, DRA, SRIOV | NO_SLURM])
+def test_mpi_job_fits_the_published_schema(over: dict[str, Any]) -> None:
+    definition = yaml.safe_load(next(CRD.iterdir()).read_text())
+    schema = next(version for version in definition["spec"]["versions"] if version["name"] == "v2beta1")["schema"][
+        "openAPIV3Schema"
+    ]
+    filled = job.fill(mpi_job(**over), ("gpu001", "gpu002"))
+    jsonschema.validate(filled, _closed(schema))
+    assert filled["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 2
+
+
+def _closed(schema: Any) -> Any:
+    """The schema with unknown fields refused, as strict field validation does."""
+    if isinstance(schema, list):
+        return [_closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: _closed(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and "additionalProperties" not in schema and schema["properties"]:
+        metadata = set(schema["properties"]) == {"apiVersion", "kind", "metadata", "spec", "status"}
+        closed["additionalProperties"] = metadata
+    return {"anyOf": [{"type": "integer"}, {"type": "string"}]} if schema.get("x-kubernetes-int-or-string") else closed
+
+
+def test_workers_stand_on_exactly_the_nodes_under_test() -> None:
+    worker = job.fill(mpi_job(), ("gpu001", "gpu002"))["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    term = worker["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]
+    assert term["matchExpressions"][0]["values"] == ["gpu001", "gpu002"]
+    apart = worker["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    assert apart["labelSelector"]["matchLabels"] == {
+        "training.kubeflow.org/job-name": "nccl-all-reduce",
+        "training.kubeflow.org/job-role": "worker",
+    }
+
+
+# ---- the scripts ---------------------------------------------------------------------------------------------------------------
+
+TABLE = """# nccl-tests version 2.17.8 nccl-headers=22602 nccl-library=22602
+# Collective test starting: all_reduce_perf
+#  Rank  0 Group  0 Pid   10 on  node-0 device  0 [0000:0f:00] NVIDIA H200
+#  Rank  1 Group  0 Pid   11 on  node-1 device  0 [0000:0f:00] NVIDIA H200
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+  8589934592    2147483648     float     sum      -1  32100.7  267.59  468.29       0  32102.3  267.58  468.27       0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 468.28
+# Collective test concluded: all_reduce_perf
+"""
+INFO = """node-0:10:20 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.42.0.9<0>
+node-0:10:20 [0] NCCL INFO Using network IB
+node-0:10:20 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
+node-0:10:20 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA
+node-0:10:20 [0] NCCL INFO Trees [0] 1/-1/-1->0->-1
+"""
+DIAG = json.dumps(
+    {
+        "DCGM Diagnostic": {
+            "test_categories": [
+                {
+                    "category": "Hardware",
+                    "tests": [
+                        {
+                            "name": "memory",
+                            "results": [{"entity_group": "GPU", "entity_id": gpu, "status": "Pass"} for gpu in range(8)],
+                        }
+                    ],
+                }
+            ]
+        },
+        "metadata": {"version": "4.6.0"},
+    },
+    indent=2,
+)
+
+
+def ran(folder: Path, script: str, tools: dict[str, str], **environment: str) -> tuple[dict[str, Any], str]:
+    """Report and output of a script with stand-ins for its tools."""
+    place = folder / "bin"
+    place.mkdir()
+    for name, body in tools.items():
+        (place / name).write_text(f"#!/bin/sh\n{body}\n")
+        (place / name).chmod(0o755)
+    for name, text in {"table": TABLE, "info": INFO, "diag": DIAG}.items():
+        (folder / name).write_text(text)
+    text = objects.script(script).replace("/tmp/", f"{folder}/").replace("/dev/termination-log", str(folder / "report"))
+    text = text.replace("/etc/mpi/hostfile", str(folder / "hostfile"))
+    (folder / "hostfile").write_text("w-0.w slots=8\nw-1.w slots=8\n")
+    env = {"PATH": f"{place}:{os.environ['PATH']}", "NODE_NAME": "gpu001", "AT": str(folder), **environment}
+    done = subprocess.run(["/bin/sh", "-c", text], env=env, check=True, capture_output=True, text=True, timeout=60)
+    return json.loads((folder / "report").read_text()), done.stdout
+
+
+SIZES = {"FIRST": "8G", "LAST": "8G", "RUNS": "3", "SECONDS_A_RUN": "20"}
+
+
+def test_intra_script(tmp_path: Path) -> None:
+    tools = {"nvidia-smi": "echo 'GPU 0: x'; echo 'GPU 1: x'", "all_reduce_perf": 'echo "$@" >>$AT/called; cat $AT/table'}
+    report, _ = ran(tmp_path, "nccl_intra.sh", tools, **SIZES)
+    assert report["node"] == "gpu001"
+    assert report["exits"] == [0, 0, 0]
+    assert (tmp_path / "called").read_text().splitlines() == ["-b 8G -e 8G -f 2 -g 2 -c 1"] * 3
+    assert len((tmp_path / "report").read_text()) <= 4096
+    log = nccl_output.read(packed.text(report))
+    assert nccl.problem(log, NcclWant(floor=431.0, runs=3, spread=0.1, ranks=2)) is None
+
+
+def test_intra_script_tells_of_a_hang(tmp_path: Path) -> None:
+    tools = {"nvidia-smi": "echo 'GPU 0: x'", "all_reduce_perf": "head -4 $AT/table; exec sleep 30"}
+    report, _ = ran(tmp_path, "nccl_intra.sh", tools, **SIZES | {"RUNS": "1", "SECONDS_A_RUN": "1"})
+    assert report["exits"] == [124]
+    assert nccl.problem(nccl_output.read(packed.text(report)), NcclWant()) is not None
+
+
+def test_inter_script(tmp_path: Path) -> None:
+    mpirun = """echo "$@" >>$AT/called
+case "$*" in *NCCL_DEBUG=INFO*) cat $AT/info;; esac
+cat $AT/table"""
+    report, output = ran(tmp_path, "nccl_inter.sh", {"mpirun": mpirun, "all_reduce_perf": "exit 1"}, PER_NODE="8", **SIZES)
+    assert report["exits"] == [0, 0, 0]
+    called = (tmp_path / "called").read_text().splitlines()
+    assert len(called) == 3
+    assert "-np 16 --map-by ppr:8:node" in called[0]
+    assert ["NCCL_DEBUG=INFO" in line for line in called] == [True, False, False]
+    assert "via P2P" not in output
+    assert "Trees" not in output
+    log = nccl_output.read(output)
+    assert nccl.problem(log, NcclWant(floor=460.0, runs=3, ranks=2, hosts=2, rdma=True, gdr=True)) is None
+    assert log.transport.gdr_channels == 1
+
+
+def test_inter_script_tells_exit_codes(tmp_path: Path) -> None:
+    report, output = ran(tmp_path, "nccl_inter.sh", {"mpirun": "echo no; exit 5", "all_reduce_perf": ""}, PER_NODE="8", **SIZES)
+    assert report["exits"] == [5, 5, 5]
+    assert output == "no\nno\nno\n"
+
+
+def test_dcgm_script(tmp_path: Path) -> None:
+    tools = {"nv-hostengine": "exit 0", "dcgmi": 'case "$1" in diag) cat $AT/diag;; esac'}
+    report, _ = ran(tmp_path, "dcgm.sh", tools, LEVEL="2", SECONDS_TO_RUN="20")
+    assert report["exits"] == [0]
+    assert dcgm.problem(dcgm_output.read(packed.text(report)), 8, 2) is None
+
+
+def test_dcgm_script_without_a_host_engine(tmp_path: Path) -> None:
+    tools = {"nv-hostengine": "echo 'cannot start'; exit 1", "dcgmi": 'case "$1" in diag) exit 9;; esac', "sleep": "exit 0"}
+    report, _ = ran(tmp_path, "dcgm.sh", tools, LEVEL="2", SECONDS_TO_RUN="20")
+    assert report["exits"] == [9]
+    assert packed.text(report) == "cannot start\n"
+    assert dcgm_output.read(packed.text(report)) is None

@@ -1,0 +1,247 @@
+"""Call a template: arguments in, limits and locks asked, a Retry node around it where it has a strategy, then its own kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from workflows.engines.local.model import Argument, Call, Plan, Template
+from workflows.engines.local.retries import judge
+from workflows.engines.local.run import CallError, Run
+from workflows.engines.local.scopes import ABSENT
+from workflows.engines.local.state import ERROR, FAILED, PENDING, RUNNING, SUCCEEDED, Node, Options, StartPod
+from workflows.engines.local.substitution import LENIENT, Scope, SubstitutionError, substitute
+from workflows.render.grammar.gotext import fnv1a, json_text, number_text, seconds
+
+MAX_DEPTH = 100
+_LONGEST_PREFIX = 253 - 10 - 1 - 1  # a pod name is at most 253 long, its number 10, the dash 1
+
+
+def pod_name(plan: Plan, path: str, template: str) -> str:
+    """The name that the pod of a node would have."""
+    if path == plan.name:
+        return plan.name
+    return f"{f'{plan.name}-{template}'[:_LONGEST_PREFIX]}-{fnv1a(path)}"
+
+
+def with_arguments(template: Template, arguments: tuple[Argument, ...], scope: Scope) -> Template:
+    """The template with its inputs filled and every text substituted: workflow-wide and local names first, then inputs.
+
+    CallError when an input has no value.
+    """
+    given = {item.name: item.value for item in arguments}
+    inputs = []
+    for item in template.inputs:
+        value = item.default if item.default is not None else item.value
+        argument = given.get(item.name)
+        if argument == ABSENT:
+            if value is None:
+                sentence = "argument references an absent optional (skipped/omitted node output with no default)"
+                raise CallError(f"inputs.parameters.{item.name}: {sentence}")
+        elif argument is not None:
+            value = argument
+        if value is None:
+            raise CallError(f"inputs.parameters.{item.name} was not supplied")
+        inputs.append(replace(item, value=value))
+    try:
+        once = substitute(replace(template, inputs=tuple(inputs)), scope, LENIENT)
+        return substitute(once, {**scope, **_input_names(once)}, LENIENT)
+    except SubstitutionError as err:
+        raise CallError(str(err)) from None
+
+
+def _input_names(template: Template) -> dict[str, str | None]:
+    names: dict[str, str | None] = {f"inputs.parameters.{item.name}": item.value for item in template.inputs}
+    names["inputs.parameters"] = json_text(
+        [
+            {
+                key: value
+                for key, value in (("name", item.name), ("default", item.default), ("value", item.value))
+                if value is not None
+            }
+            for item in template.inputs
+        ],
+        sort=False,
+    )
+    names.update({f"outputs.parameters.{item.name}.path": item.path for item in template.outputs if item.path})
+    return names
+
+
+def execute(run: Run, path: str, call: Call, scope: str, arguments: tuple[Argument, ...], options: Options) -> Node | None:
+    """Call a template as the node `path`, or carry on with it.  None: a limit holds it back.  CallError: it came to nothing."""
+    node = run.nodes.get(path)
+    if node is not None and node.fulfilled:
+        return node
+    run.depth += 1
+    try:
+        if run.depth > MAX_DEPTH:
+            raise run.fail_call(path, call, options, "Maximum recursion depth exceeded. See https://argo-workflows.readthedocs.io")
+        if node is not None and node.template is not None:
+            return _carry_on(run, path, node.template, call, node.options)
+        template = _template(run, path, call, scope, arguments, options)
+        if not run.has_room(options.boundary) or not run.lock(template.mutexes, path):
+            return None
+        return _carry_on(run, path, template, call, options)
+    finally:
+        run.depth -= 1
+
+
+def _template(run: Run, path: str, call: Call, scope: str, arguments: tuple[Argument, ...], options: Options) -> Template:
+    found = run.plan.template(call, scope)
+    if found is None:
+        raise run.fail_call(path, call, options, f"template {call.ref or 'workflow'}.{call.template} not found")
+    names = run.globals()
+    names.update(options.variables)
+    names["node.name"] = path
+    if found.kind == "container" and found.retry is None:
+        names["pod.name"] = pod_name(run.plan, path, found.name)
+    try:
+        return with_arguments(found, arguments, names)
+    except CallError as err:
+        raise run.fail_call(path, call, options, str(err)) from None
+
+
+def _carry_on(run: Run, path: str, template: Template, call: Call, options: Options) -> Node | None:
+    if template.retry is not None:
+        return _retrying(run, path, template, call, options)
+    return dispatch(run, path, template, call, options)
+
+
+def dispatch(run: Run, path: str, template: Template, call: Call, options: Options) -> Node:
+    """Run a template of whatever kind; a CallError leaves the node in Error."""
+    try:
+        return run.kinds[template.kind](run, path, template, call, options)
+    except CallError as err:
+        raise run.fail_call(path, call, options, str(err)) from None
+
+
+def _retrying(run: Run, path: str, template: Template, call: Call, options: Options) -> Node:
+    assert template.retry is not None
+    if path not in run.nodes:
+        run.create(path, "Retry", RUNNING, call, options, template=template)
+    while True:
+        try:
+            if not judge(run, run.nodes[path], template.retry):
+                return run.nodes[path]
+        except SubstitutionError as err:
+            raise run.fail_call(path, call, options, str(err)) from None
+        child = _attempt(run, path, template, call, options)
+        if child is None or not child.fulfilled:
+            return run.nodes[path]
+
+
+def _attempt(run: Run, path: str, template: Template, call: Call, options: Options) -> Node | None:
+    """Carry on with the open attempt, or begin the next one."""
+    assert template.retry is not None
+    attempts = run.attempts(run.nodes[path])
+    last = attempts[-1] if attempts else None
+    if last is not None and not last.fulfilled:
+        assert last.template is not None
+        child, attempt, chosen = last.path, last.template, last.options
+    else:
+        if not run.has_room(options.boundary):
+            return None
+        child = f"{path}({len(attempts)})"
+        names = {**run.globals(), **_retry_names(run, child, template, len(attempts), last)}
+        attempt = substitute(template, names, LENIENT)
+        chosen = replace(options, owner=path, retried=True, deadline=_latest_end(attempts, template))
+    try:
+        node = dispatch(run, child, attempt, call, chosen)
+    except CallError:
+        run.connect(path, child)
+        if not template.retry.covers(ERROR):
+            raise
+        return run.nodes[child]
+    run.connect(path, child)
+    return node
+
+
+def _latest_end(attempts: list[Node], template: Template) -> float | None:
+    backoff = template.retry.backoff if template.retry is not None else None
+    if not attempts or backoff is None or not backoff.max_duration:
+        return None
+    return attempts[0].started + seconds(backoff.max_duration)
+
+
+def _retry_names(run: Run, child: str, template: Template, number: int, last: Node | None) -> dict[str, str | None]:
+    names: dict[str, str | None] = {
+        "retries": str(number),
+        "lastRetry.exitCode": "0",
+        "lastRetry.duration": "0",
+        "lastRetry.status": "",
+        "lastRetry.message": "",
+    }
+    if template.kind == "container":
+        names["pod.name"] = pod_name(run.plan, child, template.name)
+    if last is not None:
+        if last.outputs.exit_code is not None:
+            names["lastRetry.exitCode"] = str(last.outputs.exit_code)
+        names["lastRetry.status"] = last.phase
+        names["lastRetry.message"] = last.message
+        names["lastRetry.duration"] = number_text(round((last.finished or last.started) - last.started, 3))
+    return names
+
+
+# --- the two kinds that have no children -------------------------------------------------------------------------------
+
+
+def execute_container(run: Run, path: str, template: Template, call: Call, options: Options) -> Node:
+    """A pod: Pending and in the queue; the machine starts it when a slot is free."""
+    if path in run.nodes:
+        return run.nodes[path]
+    node = run.create(path, "Pod", PENDING, call, options, template=template)
+    if run.must_not_run(options.on_exit):
+        return run.mark(path, FAILED, f"workflow shutdown with strategy: {run.shutdown}", synced=False)
+    if run.past_deadline(options.on_exit):
+        return run.mark(path, FAILED, "Step exceeded its deadline")
+    if template.timeout:
+        run.timers[path] = run.at + seconds(template.timeout)
+    run.queue.append(path)
+    return node
+
+
+def start_action(run: Run, node: Node) -> StartPod:
+    """What the executor is told about a pod."""
+    assert node.template is not None
+    parent = run.nodes.get(node.boundary)
+    read = parent.template.results_read if parent is not None and parent.template is not None else frozenset()
+    return StartPod(node.path, node.template, node.options.task in read)
+
+
+def execute_suspend(run: Run, path: str, template: Template, call: Call, options: Options) -> Node:
+    """A gate: Running until a person or its duration ends it."""
+    if path in run.nodes:
+        return run.nodes[path]
+    node = run.create(path, "Suspend", RUNNING, call, options, template=template)
+    inputs = {item.name: item.default for item in template.inputs}
+    declared: dict[str, str | None] = {item.name: None for item in template.outputs if item.supplied}
+    fallbacks = tuple(
+        replace(item, default=inputs.get(item.name) if item.default is None else item.default) for item in template.outputs
+    )
+    node = run.change(path, outputs=replace(node.outputs, parameters=declared), template=replace(template, outputs=fallbacks))
+    if template.duration:
+        run.timers[path] = run.at + seconds(template.duration)
+    return node
+
+
+def open_gates(run: Run) -> list[Node]:
+    """Suspend nodes that wait, in order of creation."""
+    return [node for node in run.nodes.values() if node.type == "Suspend" and node.phase == RUNNING]
+
+
+def with_defaults(node: Node) -> Mapping[str, str | None]:
+    """The outputs of a gate that nobody answered.  CallError when one has no default."""
+    assert node.template is not None
+    values = dict(node.outputs.parameters)
+    for item in node.template.outputs:
+        if item.supplied and values.get(item.name) is None:
+            if item.default is None:
+                raise CallError(f"raw output parameter '{item.name}' has not been set and does not have a default value")
+            values[item.name] = item.default
+    return values
+
+
+def pass_gate(run: Run, node: Node, values: Mapping[str, str | None], message: str = "") -> None:
+    """Close a gate as Succeeded with these outputs."""
+    run.set_outputs(node.path, replace(node.outputs, parameters=values))
+    run.mark(node.path, SUCCEEDED, message or None)

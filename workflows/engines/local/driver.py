@@ -1,0 +1,274 @@
+"""Drives one run: everything that is not pure, in one thread; events go through the machine, the journal, then into the world."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from workflows.engines.local import processes
+from workflows.engines.local.errors import RunDirectoryError
+from workflows.engines.local.executor import Ended, Executor
+from workflows.engines.local.inbox import POLL, Inbox
+from workflows.engines.local.journal import Journal, Process
+from workflows.engines.local.machine import initial, step
+from workflows.engines.local.parse import plan as make_plan
+from workflows.engines.local.paths import RunPaths
+from workflows.engines.local.result import Observer, ProcessNews, RecordNews, RunResult, news_of, node_status
+from workflows.engines.local.state import (
+    Answer,
+    AnyEvent,
+    EndPod,
+    EngineReturned,
+    NodeChanged,
+    Operator,
+    PodEnded,
+    PodStarted,
+    RunBegan,
+    RunChanged,
+    StartPod,
+    State,
+    TimeCame,
+)
+
+INHERITED = ("HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SSH_AUTH_SOCK")
+
+
+def default_environment() -> dict[str, str]:
+    """What children get when the caller gives nothing: this interpreter first on PATH, a few harmless variables, no secrets."""
+    found = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return {**found, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a run was begun with; kept in the journal, without the environment (it may hold what no file should)."""
+
+    manifest: dict[str, Any]
+    templates: dict[str, dict[str, Any]]
+    paths: tuple[str, str, str, str]
+    private_tmp: bool
+    parallelism: int
+    grace: float
+    token: str
+
+    def run_paths(self) -> RunPaths:
+        """The folders as paths."""
+        tasks, fleet, secret, store = (Path(path) for path in self.paths)
+        return RunPaths(tasks, fleet, secret, store, self.private_tmp)
+
+
+class Driver:
+    """Drives one run: everything that is not pure, in one thread."""
+
+    def __init__(
+        self, run_dir: Path, journal: Journal, settings: Settings, environment: Mapping[str, str] | None, observer: Observer | None
+    ) -> None:
+        self.run_dir = run_dir
+        self.journal = journal
+        self.settings = settings
+        self.plan = make_plan(settings.manifest, settings.templates, settings.parallelism)
+        self.state: State = initial()
+        self.observer = observer
+        self.environment = default_environment() if environment is None else dict(environment)
+        self.began = float(journal.meta["began"])
+        self.zero = time.monotonic()
+        self.signals = 0
+        self.stop_sent = 0
+        self.answered: dict[str, str] = {}
+        self.executor: Executor
+        self.inbox: Inbox
+
+    def now(self) -> float:
+        """Seconds of the run; goes on with the monotonic clock, whatever the wall clock does."""
+        return time.monotonic() - self.zero
+
+    # --- begin and end ------------------------------------------------------------------------------------------------
+
+    def take_over(self) -> RunResult:
+        """Replay the journal, end what the old engine left, go on."""
+        for event in self.journal.events():
+            self.state, actions = step(self.plan, self.state, event)
+            self.answered.update(
+                {action.ticket: action.error for action in actions if isinstance(action, Answer) and action.ticket}
+            )
+        clock = self.journal.last_clock()
+        if self.state.finished:
+            return RunResult(self.run_dir, self.plan, self.state, 0)
+        self._end_orphans()
+        if clock is None:
+            return self.drive([RunBegan(at=0.0)])
+        self.zero = time.monotonic() - self.state.at - clock.since()
+        return self.drive([EngineReturned(at=self.now())])
+
+    def _end_orphans(self) -> None:
+        known = [
+            process.pid
+            for process in self.journal.processes()
+            if process.start and process.start == processes.start_time(process.pid)
+        ]
+        processes.end_all(sorted({*known, *processes.marked(self.settings.token)}), self.settings.grace)
+
+    def drive(self, events: list[AnyEvent]) -> RunResult:
+        """From these first events to the end of the workflow."""
+        paths = self.settings.run_paths()
+        with ExitStack() as stack:
+            try:
+                paths.make()
+                self.inbox = Inbox(self.run_dir)
+                self.executor = Executor(self.run_dir, paths, self.environment, self.settings.token, self.settings.grace)
+            except OSError as err:
+                raise RunDirectoryError(f"cannot write in {err.filename}: {err.strerror}") from err
+            stack.callback(self.executor.close)
+            stack.enter_context(processes.Subreaper())
+            stack.enter_context(self._signals())
+            while True:
+                while events:
+                    events = self._happen(events)
+                if self.state.finished:
+                    return RunResult(self.run_dir, self.plan, self.state, self.executor.most)
+                events = self._wait()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM stop the run; only the main thread can ask for them."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+        def note(_number: int, _frame: FrameType | None) -> None:
+            self.signals += 1
+
+        before = [(number, signal.signal(number, note)) for number in (signal.SIGINT, signal.SIGTERM)]
+        wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self.executor.watch(reader)
+        self.reader = reader
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(wakeup)
+            for number, handler in before:
+                signal.signal(number, handler)
+            os.close(reader)
+            os.close(writer)
+
+    # --- one turn -----------------------------------------------------------------------------------------------------
+
+    def _happen(self, events: list[AnyEvent], started: tuple[Process, ...] = ()) -> list[AnyEvent]:
+        """Machine, journal, world: in this order.  Returns what followed at once (pods that started, or could not)."""
+        doing: list[StartPod | EndPod | Answer] = []
+        news: list[tuple[NodeChanged | RunChanged, State]] = []
+        for event in events:
+            before = self.state
+            self.state, actions = step(self.plan, self.state, event)
+            for action in actions:
+                if isinstance(action, (NodeChanged, RunChanged)):
+                    news.append((action, before))
+                else:
+                    doing.append(action)
+        self._record(events, started, [action for action, _ in news])
+        if self.observer is not None:
+            for told in (news_of(action, before, self.began) for action, before in news):
+                if told is not None:
+                    self.observer(told)
+        return self._do(doing)
+
+    def _record(self, events: list[AnyEvent], started: tuple[Process, ...], changes: list[NodeChanged | RunChanged]) -> None:
+        nodes: dict[str, str] = {}
+        meta: dict[str, str] = {}
+        for action in changes:
+            if isinstance(action, NodeChanged):
+                nodes[action.node.path] = msgspec.json.encode(node_status(action.node, self.began)).decode()
+            else:
+                meta = {"phase": action.phase, "message": action.message, "shutdown": action.shutdown}
+                meta["suspended"] = "true" if action.suspended else "false"
+        seq = self.journal.append(events, started, nodes, meta)
+        if self.observer is not None:
+            self.observer(RecordNews(seq))
+
+    def _do(self, actions: list[StartPod | EndPod | Answer]) -> list[AnyEvent]:
+        started: list[Process] = []
+        events: list[AnyEvent] = []
+        for action in actions:
+            if isinstance(action, EndPod):
+                self.executor.end(action.node)
+            elif isinstance(action, Answer):
+                if action.ticket:
+                    self.inbox.answer(action.ticket, action.error)
+            else:
+                outcome = self.executor.start(action)
+                events.append(PodStarted(at=self.now(), node=action.node))
+                if isinstance(outcome, Ended):
+                    events.append(self._ended(outcome))
+                else:
+                    started.append(outcome)
+                    if self.observer is not None:
+                        self.observer(ProcessNews(outcome.node, outcome.pid))
+        return self._happen(events, tuple(started)) if events else []
+
+    def _ended(self, ended: Ended) -> PodEnded:
+        return PodEnded(
+            at=self.now(),
+            node=ended.node,
+            exit_code=ended.exit_code,
+            parameters=dict(ended.parameters),
+            undelivered=ended.undelivered,
+            result=ended.result,
+            refused=ended.refused,
+        )
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def _wait(self) -> list[AnyEvent]:
+        """Until something happens: an end, a time, an action in the inbox, a signal."""
+        due = [POLL]
+        if self.state.wake is not None:
+            due.append(self.state.wake - self.now())
+        if self.executor.wake is not None:
+            due.append(self.executor.wake - time.monotonic())
+        events: list[AnyEvent] = [self._ended(ended) for ended in self.executor.poll(max(0.0, min(due)))]
+        events += self._asked()
+        events += self._signalled()
+        if not events and self.state.wake is not None and self.state.wake <= self.now():
+            events.append(TimeCame(at=self.now()))
+        return events
+
+    def _asked(self) -> list[AnyEvent]:
+        events: list[AnyEvent] = []
+        for ticket, request in self.inbox.look():
+            if isinstance(request, str):
+                self.inbox.answer(ticket, request)
+            elif ticket in self.answered:  # done by the engine before this one, which died before it could say so
+                self.inbox.answer(ticket, self.answered[ticket])
+            else:
+                events.append(
+                    Operator(
+                        at=self.now(),
+                        verb=request.verb,
+                        node=request.node,
+                        parameters=request.parameters,
+                        message=request.message,
+                        ticket=ticket,
+                    )
+                )
+        return events
+
+    def _signalled(self) -> list[AnyEvent]:
+        """The first signal stops (exit handlers run), the second terminates, a third leaves no grace."""
+        if self.signals == self.stop_sent:
+            return []
+        os.read(self.reader, 64)
+        self.stop_sent = self.signals
+        if self.signals > 2:
+            self.executor.hurry()
+        verb = "stop" if self.signals == 1 else "terminate"
+        return [Operator(at=self.now(), verb=verb, message="cancelled by signal")]

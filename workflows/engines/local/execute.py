@@ -1,0 +1,183 @@
+"""Execute any manifest within the grammar and write its record: the `exec` command, and the conformance corpus."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from workflows.engines.local import inbox
+from workflows.engines.local.engine import LocalEngine
+from workflows.engines.local.errors import EngineError, ManifestRefusedError
+from workflows.engines.local.paths import RunPaths
+from workflows.engines.local.result import News, NodeNews, RunNews, record
+from workflows.render.grammar.findings import Finding
+
+GRACE = 3.0
+_ANSWER_WITHIN = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedAction:
+    """One entry of an `actions.yaml`: wait for a node's phase (or a suspended workflow), then a while, then act."""
+
+    verb: str
+    node: str
+    wait: float
+    when_node: str
+    when_phase: str
+    when_suspended: bool
+    parameters: Mapping[str, str]
+    message: str
+
+
+def read_actions(path: Path) -> tuple[ScriptedAction, ...]:
+    """The entries of an `actions.yaml`, in order.  ManifestRefusedError when it is none."""
+    try:
+        return _actions(_documents(path)[0])
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as err:
+        raise ManifestRefusedError([Finding(str(path), f"is no list of operator actions: {err!r}")]) from err
+
+
+def _actions(raw: Any) -> tuple[ScriptedAction, ...]:
+    found = []
+    for entry in raw:
+        when = entry.get("when") or {}
+        found.append(
+            ScriptedAction(
+                entry["do"],
+                str(entry.get("node") or ""),
+                float(entry.get("wait") or 0),
+                str(when.get("node") or ""),
+                str(when.get("phase") or ""),
+                bool(when.get("suspended")),
+                {key: str(value) for key, value in (entry.get("parameters") or {}).items()},
+                str(entry.get("message") or ""),
+            )
+        )
+    return tuple(found)
+
+
+@dataclass
+class _Script:
+    """Plays the operator beside the engine: sees its news, writes into its inbox, notes what came of it."""
+
+    run_dir: Path
+    actions: Sequence[ScriptedAction]
+    phases: dict[str, str] = field(default_factory=dict)
+    suspended: bool = False
+    over: bool = False
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def observe(self, news: News) -> None:
+        with self.changed:
+            if isinstance(news, NodeNews):
+                self.phases[news.node.name] = news.node.phase
+            elif isinstance(news, RunNews):
+                self.suspended = news.suspended
+            self.changed.notify_all()
+
+    def finish(self) -> None:
+        with self.changed:
+            self.over = True
+            self.changed.notify_all()
+
+    def play(self) -> None:
+        for action in self.actions:
+            with self.changed:
+                self.changed.wait_for(lambda: self.over or self._is_time(action))  # noqa: B023  # waited for within the same turn
+            if self.over:
+                return
+            time.sleep(action.wait)
+            ticket = inbox.send(self.run_dir, action.verb, action.node, action.parameters, action.message)
+            reply = inbox.wait(self.run_dir, ticket, _ANSWER_WITHIN)
+            error = "no engine answered" if reply is None else reply.error
+            self.outcomes.append({"do": action.verb, "accepted": not error, "error": error})
+
+    def _is_time(self, action: ScriptedAction) -> bool:
+        if action.when_node:
+            return self.phases.get(action.when_node) == action.when_phase
+        return self.suspended or not action.when_suspended
+
+
+def _documents(path: Path) -> list[Any]:
+    try:
+        return [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as err:
+        raise ManifestRefusedError([Finding(str(path), f"cannot be read: {err}")]) from err
+
+
+def read_manifests(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The one Workflow of a YAML file, and by name the WorkflowTemplates of that file and of a `workflowtemplate.yaml` beside it.
+
+    ManifestRefusedError when there is not exactly one Workflow.
+    """
+    beside = path.with_name("workflowtemplate.yaml")
+    found = [document for file in (path, beside) if file == path or file.is_file() for document in _documents(file)]
+    objects = [document for document in found if isinstance(document, dict)]
+    runs = [document for document in objects if document.get("kind") == "Workflow"]
+    if len(runs) != 1:
+        raise ManifestRefusedError([Finding(str(path), f"holds {len(runs)} objects of kind Workflow; exactly one is executed")])
+    templates = [document for document in objects if document.get("kind") == "WorkflowTemplate"]
+    return runs[0], {str((document.get("metadata") or {}).get("name")): document for document in templates}
+
+
+def execute_manifest(
+    path: Path,
+    record_file: Path | None = None,
+    actions: Path | None = None,
+    *,
+    run_dir: Path | None = None,
+    parallelism: int = 8,
+    say: Callable[[str], object] = sys.stderr.write,
+) -> int:
+    """Run a manifest to its end and write its record; `/tmp/` in its commands becomes the attempt's own folder.
+
+    `actions` is a file with what an operator does meanwhile, in the corpus' form.  Without `run_dir` the run lives in a
+    temporary directory.  Returns 0 (Succeeded), 65 (Failed), 1 (Error), or the exit code of the engine's error, said as
+    sentences through `say` (64: outside of the grammar).
+    """
+    try:
+        manifest, templates = read_manifests(path)
+        script = read_actions(actions) if actions is not None else ()
+        with tempfile.TemporaryDirectory(prefix="bringup-exec-", ignore_cleanup_errors=True) as scratch:
+            where = (run_dir or Path(scratch) / "run").absolute()
+            return _execute(manifest, templates, where, record_file, script, parallelism)
+    except EngineError as err:
+        say(f"{err}\n")
+        return err.exit_code
+
+
+def _execute(
+    manifest: Mapping[str, Any],
+    templates: Mapping[str, Mapping[str, Any]],
+    run_dir: Path,
+    record_file: Path | None,
+    actions: Sequence[ScriptedAction],
+    parallelism: int,
+) -> int:
+    script = _Script(run_dir, actions)
+    paths = RunPaths.below(run_dir, private_tmp=True)
+    engine = LocalEngine(run_dir, manifest, templates, None, paths, parallelism, script.observe, GRACE)
+    operator = threading.Thread(target=script.play, name="operator", daemon=True)
+    operator.start()
+    try:
+        result = engine.run()
+    finally:
+        script.finish()
+        operator.join(_ANSWER_WITHIN)
+    if record_file is not None:
+        found = record(result)
+        if actions:
+            found["actions"] = script.outcomes
+        record_file.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    return result.exit_code

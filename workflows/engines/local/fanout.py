@@ -1,0 +1,160 @@
+"""Fan-out: the items of withItems, withParam and withSequence, their names, and the branches made from them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from workflows.engines.local.model import Sequence, Task
+from workflows.engines.local.run import CallError
+from workflows.engines.local.scopes import ABSENT, MutableScope
+from workflows.engines.local.state import Branch
+from workflows.engines.local.substitution import ALL, LENIENT, TASKS, Scope, SubstitutionError, substitute
+from workflows.render.grammar.gotext import json_text
+from workflows.render.grammar.tags import is_pure
+from workflows.render.grammar.when import WhenError, should_execute
+
+
+class Number(str):
+    """A JSON number as it was written (`1.0` stays `1.0` in names and `{{item}}`)."""
+
+
+def resolve(task: Task, scope: Scope) -> Task:
+    """The task with references to other tasks replaced; a `when` that is already false is all that is replaced then.
+
+    CallError carries the message of the node that could not start.
+    """
+    when = task.when
+    try:
+        if when:
+            when = substitute(when, scope, TASKS)
+            try:
+                if not should_execute(when):
+                    return replace(task, when=when)
+            except WhenError as err:
+                if not task.expands:
+                    raise CallError(str(err)) from None
+        hook = task.exit_hook
+        marked = tuple(
+            replace(item, value=ABSENT) if item.value is not None and _absent(item.value, scope) else item
+            for item in task.arguments
+        )
+        resolved = substitute(replace(task, arguments=marked, exit_hook=None), scope, TASKS)
+    except SubstitutionError as err:
+        raise CallError(str(err)) from None
+    return replace(resolved, exit_hook=hook)
+
+
+def _absent(value: str, scope: Scope) -> bool:
+    name = is_pure(value)
+    return name is not None and name in scope and scope[name] is None
+
+
+def branches(task: Task, scope: MutableScope) -> list[Branch]:
+    """What the (resolved) task runs: itself, or one branch an item.  CallError when the items are no list."""
+    if not task.expands:
+        return [Branch(task.name, task.arguments, task.when)]
+    try:
+        items = _items(task)
+    except (ValueError, CallError) as err:
+        try:
+            wanted = should_execute(task.when)
+        except WhenError:
+            wanted = True
+        if wanted:
+            raise CallError(str(err)) from None
+        return []
+    return [_branch(task, index, item, scope) for index, item in enumerate(items)]
+
+
+def _items(task: Task) -> list[Any]:
+    if task.with_items:
+        return list(task.with_items)
+    if task.with_sequence is not None:
+        return _sequence(task.with_sequence)
+    text = task.with_param
+    try:
+        found = json.loads(text, parse_int=Number, parse_float=Number)
+    except ValueError as err:
+        raise CallError(f"withParam value could not be parsed as a JSON list: {text.strip()}: {err}") from None
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        kind = {dict: "object", str: "string", bool: "bool", Number: "number"}[type(found)]
+        reason = f"json: cannot unmarshal {kind} into Go value of type []v1alpha1.Item"
+        raise CallError(f"withParam value could not be parsed as a JSON list: {text.strip()}: {reason}")
+    return found
+
+
+def _sequence(sequence: Sequence) -> list[Any]:
+    start = int(sequence.start or "0")
+    if sequence.end:
+        end = int(sequence.end)
+    else:
+        count = int(sequence.count)
+        if count == 0:
+            return []
+        end = start + count - 1
+    step = 1 if start <= end else -1
+    return [_formatted(sequence.format, number) for number in range(start, end + step, step)]
+
+
+def _formatted(form: str, number: int) -> str:
+    if not form:
+        return str(number)
+    match = re.fullmatch(r"((?:[^%]|%%)*)%(0?)(\d*)([dxX])((?:[^%]|%%)*)", form)
+    if match is None:
+        raise CallError(f"withSequence format '{form}' is outside of the executed subset (%d, %03d, %x)")
+    before, zero, width, kind, after = match.groups()
+    return before.replace("%%", "%") + format(number, f"{zero}{width}{kind}") + after.replace("%%", "%")
+
+
+def raw(value: Any, sort: bool = False) -> str:
+    """An item as the JSON text that it came from, compact; numbers as they were written."""
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, dict):
+        keys = sorted(value) if sort else list(value)
+        return "{" + ",".join(f"{json_text(key)}:{raw(value[key])}" for key in keys) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(raw(item) for item in value) + "]"
+    return json_text(value)
+
+
+def shown(value: Any) -> str:
+    """An item in a display name: text keeps its JSON escapes but not its quotes, a list is printed `[1 2]`."""
+    if isinstance(value, str) and not isinstance(value, Number):
+        return json.dumps(value, ensure_ascii=False)[1:-1]
+    text = raw(value)
+    return text.replace("\\u003c", "<").replace("\\u003e", ">").replace("\\u0026", "&")
+
+
+def _described(item: Any) -> str:
+    if isinstance(item, dict):
+        return ",".join(sorted(f"{key}:{shown(value)}" for key, value in item.items()))
+    if isinstance(item, list):
+        return "[" + " ".join(shown(value) for value in item) + "]"
+    return shown(item)
+
+
+def _branch(task: Task, index: int, item: Any, scope: MutableScope) -> Branch:
+    values: MutableScope = dict(scope)
+    if isinstance(item, dict):
+        values.update({f"item.{key}": shown(value) for key, value in item.items()})
+    values["item"] = item if isinstance(item, str) else raw(item, sort=True)
+    name = f"{task.name}({index}:{_described(item).replace('(', '').replace(')', '')})"
+    try:
+        skipped = not should_execute(task.when)
+    except WhenError:
+        skipped = False
+    try:
+        if skipped:
+            values = {key: value for key, value in values.items() if value is not None}
+            arguments, when = substitute((task.arguments, task.when), values, LENIENT)
+        else:
+            arguments, when = substitute((task.arguments, task.when), values, ALL)
+    except SubstitutionError as err:
+        raise CallError(str(err)) from None
+    return Branch(name, arguments, when)

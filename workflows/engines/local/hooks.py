@@ -1,0 +1,84 @@
+"""Exit handlers of tasks, steps and the workflow, and the workflow's other life-cycle hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from workflows.engines.local.calls import execute, pod_name
+from workflows.engines.local.model import LOCAL, Hook
+from workflows.engines.local.run import CallError, Run
+from workflows.engines.local.scopes import MutableScope, add_node
+from workflows.engines.local.state import Node, Options
+from workflows.engines.local.substitution import LENIENT, SubstitutionError, boolean, substitute
+from workflows.render.grammar.gotext import json_text, quote
+
+
+def hooks_open(run: Run, node: Node) -> bool:
+    """Whether a hook below the node has not ended."""
+    return any(run.nodes[path].hooked and not run.nodes[path].fulfilled for path in node.children if path in run.nodes)
+
+
+def exit_hook_runs(
+    run: Run, node: Node, hook: Hook, scope: str, word: str, name: str, make_scope: Callable[[], MutableScope]
+) -> bool:
+    """Start or carry on with the exit handler of a completed node; True while it is not at its end."""
+    if run.shutdown == "Terminate":
+        return False
+    path = f"{node.path}.onExit"
+    handler = run.nodes.get(path)
+    if handler is not None and handler.fulfilled:
+        return False
+    options = Options(node.boundary, node.boundary, on_exit=True, hooked=True)
+    try:
+        variables = {**run.globals(), **make_scope()}
+        add_node(run, variables, word, name, node)
+        if handler is None and hook.expression and not boolean(hook.expression, variables):
+            return False
+        handler = execute(run, path, hook.call, scope, substitute(hook.arguments, variables, LENIENT), options)
+    except (SubstitutionError, CallError) as err:
+        if path not in run.nodes:
+            run.fail_call(path, hook.call, options, str(err))
+        handler = run.nodes[path]
+    if handler is not None:
+        run.connect(node.path, path)
+    return handler is None or not handler.fulfilled
+
+
+def workflow_hooks_run(run: Run, entry: str) -> bool:
+    """Start hooks of the workflow whose expression holds; True while one is not at its end.  CallError when one is broken."""
+    waiting = False
+    for name in sorted(run.plan.hooks):
+        hook = run.plan.hooks[name]
+        path = f"{run.plan.name}.hooks.{name}"
+        if path not in run.nodes:
+            try:
+                if not boolean(hook.expression, run.globals()):
+                    continue
+            except SubstitutionError as err:
+                raise CallError(str(err)) from None
+        handler = execute(run, path, hook.call, LOCAL, hook.arguments, Options(hooked=True))
+        if handler is not None:
+            run.connect(entry, path)
+        waiting = waiting or handler is None or not handler.fulfilled
+    return waiting
+
+
+def workflow_exit_runs(run: Run, hook: Hook) -> Node | None:
+    """Start or carry on with the exit handler of the workflow; None while a limit holds it back."""
+    path = f"{run.plan.name}.onExit"
+    return execute(run, path, hook.call, LOCAL, hook.arguments, Options(on_exit=True, hooked=True))
+
+
+def failures(run: Run) -> str:
+    """`workflow.failures`: a quoted JSON list of the nodes that failed, `null` when there are none."""
+    rows = [
+        {
+            "displayName": node.name,
+            "message": node.message,
+            "templateName": node.template_name,
+            "phase": node.phase,
+            "podName": pod_name(run.plan, node.path, node.template_name),
+        }
+        for node in run.failed_nodes()
+    ]
+    return quote(json_text(rows, sort=False) if rows else "null")

@@ -1,0 +1,258 @@
+"""The durable journal of one run: events in SQLite, written before what they cause is done, so that replaying them is the run."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from workflows.engines.local.errors import JournalForeignError, RunBusyError, RunDirectoryError, StorageError
+from workflows.engines.local.machine import VERSION
+from workflows.engines.local.state import AnyEvent, PodStarted
+
+FILE = "journal.db"
+_APPLICATION = 0x42525552  # "BRUR" in the SQLite header: this file is a run journal of ours
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE records (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, body TEXT NOT NULL, at REAL NOT NULL, wall REAL NOT NULL,
+                      boot TEXT NOT NULL, uptime REAL NOT NULL) STRICT;
+CREATE TABLE nodes (path TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
+"""
+_EVENT: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process that was started for a pod: enough to find it again and to know that it is the same one."""
+
+    node: str
+    pid: int
+    start: int  # field 22 of /proc/PID/stat, clock ticks since boot
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """When a record was written: seconds of the run, wall time, boot id and seconds since boot (suspend included)."""
+
+    at: float
+    wall: float
+    boot: str
+    uptime: float
+
+    @classmethod
+    def now(cls, at: float) -> Clock:
+        """The clocks as they are."""
+        return cls(at, time.time(), _boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME))
+
+    def since(self) -> float:
+        """Seconds from this record to now: by uptime within one boot (no clock jump matters), else by wall time, never negative."""
+        now = Clock.now(0.0)
+        gone = now.uptime - self.uptime if now.boot == self.boot else now.wall - self.wall
+        return max(0.0, gone)
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+@contextmanager
+def _typed(path: Path) -> Any:
+    """SQLite's errors as ours: damage is foreign, everything else on writing is storage."""
+    try:
+        yield
+    except sqlite3.OperationalError as err:
+        raise StorageError(f"cannot write {path}: {err}; nothing recorded so far is lost, free space and resume") from err
+    except sqlite3.DatabaseError as err:
+        raise JournalForeignError(f"{path} is damaged or no journal of this engine: {err}") from err
+
+
+class Journal:
+    """Open for writing by one engine; the lock is held until `close` (or the death of the process)."""
+
+    def __init__(self, run_dir: Path, connection: sqlite3.Connection, lock: int) -> None:
+        self.path = run_dir / FILE
+        self._connection = connection
+        self._lock = lock
+        self._seq: int = connection.execute("SELECT coalesce(max(seq), 0) FROM records").fetchone()[0]
+
+    @classmethod
+    def create(cls, run_dir: Path, meta: Mapping[str, str]) -> Journal:
+        """A new journal in a directory that has none.  RunDirectoryError, RunBusyError, StorageError."""
+        try:
+            run_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as err:
+            raise RunDirectoryError(f"cannot make the run directory {run_dir}: {err.strerror}") from err
+        lock = _take_lock(run_dir)
+        try:
+            if (run_dir / FILE).exists():
+                raise RunDirectoryError(f"{run_dir} already holds a run: resume it, or choose another directory")
+            with _typed(run_dir / FILE):
+                return cls(run_dir, _make(run_dir / FILE, {**meta, "machine": str(VERSION)}), lock)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    @classmethod
+    def open(cls, run_dir: Path) -> Journal:
+        """The journal of an earlier run.  RunDirectoryError, RunBusyError, JournalForeignError."""
+        if not (run_dir / FILE).is_file():
+            raise RunDirectoryError(f"{run_dir} holds no run (no {FILE})")
+        lock = _take_lock(run_dir)
+        try:
+            with _typed(run_dir / FILE):
+                connection = _connect(run_dir / FILE)
+                _check(connection, run_dir / FILE)
+                return cls(run_dir, connection, lock)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with suppress(sqlite3.Error):  # a reader may hold it: then the write-ahead log simply stays
+            self._connection.execute("PRAGMA journal_mode = DELETE")  # one file, which readers without write access can open
+        self._connection.close()
+        os.close(self._lock)
+
+    @property
+    def meta(self) -> dict[str, str]:
+        """What the run was begun with."""
+        return dict(self._connection.execute("SELECT key, value FROM meta"))
+
+    def append(
+        self, events: Iterable[AnyEvent], processes: Iterable[Process], nodes: Mapping[str, str], meta: Mapping[str, str]
+    ) -> int:
+        """One durable transaction; returns the number of the last record.  StorageError leaves the journal as it was.
+
+        That a process started need not survive a loss of power, for the process does not either: such a record is written
+        without waiting for the disk, and the next one takes it along.
+        """
+        events = list(events)
+        wait = not all(isinstance(event, PodStarted) for event in events)
+        clock = Clock.now(0.0)
+        rows = [("process", msgspec.json.encode(process).decode(), 0.0) for process in processes]
+        rows += [("event", msgspec.json.encode(event).decode(), event.at) for event in events]
+        with _typed(self.path):
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if wait else 'NORMAL'}")
+            with self._connection:
+                self._connection.executemany(
+                    "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    [
+                        (self._seq + index, kind, body, at, clock.wall, clock.boot, clock.uptime)
+                        for index, (kind, body, at) in enumerate(rows, 1)
+                    ],
+                )
+                self._connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?)", list(nodes.items()))
+                self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(meta.items()))
+            self._seq += len(rows)
+        return self._seq
+
+    def events(self) -> list[AnyEvent]:
+        """Every event so far, in order.  JournalForeignError when one cannot be read."""
+        try:
+            with _typed(self.path):
+                rows = self._connection.execute("SELECT body FROM records WHERE kind = 'event' ORDER BY seq").fetchall()
+                return [_EVENT.decode(row[0]) for row in rows]
+        except msgspec.MsgspecError as err:
+            raise JournalForeignError(f"{self.path} has a record that this engine did not write: {err}") from err
+
+    def processes(self) -> list[Process]:
+        """Every process that was ever started."""
+        rows = self._connection.execute("SELECT body FROM records WHERE kind = 'process' ORDER BY seq").fetchall()
+        return [msgspec.json.decode(row[0], type=Process) for row in rows]
+
+    def last_clock(self) -> Clock | None:
+        """The clocks of the last event."""
+        row = self._connection.execute(
+            "SELECT at, wall, boot, uptime FROM records WHERE kind = 'event' ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
+        return Clock(*row) if row else None
+
+
+def _take_lock(run_dir: Path) -> int:
+    path = run_dir / "engine.lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as err:
+        raise RunDirectoryError(f"cannot write in the run directory {run_dir}: {err.strerror}") from err
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.pread(lock, 64, 0).decode(errors="replace").strip()
+        os.close(lock)
+        raise RunBusyError(f"another engine (process {holder or 'unknown'}) drives {run_dir}") from None
+    try:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+    except OSError as err:
+        os.close(lock)
+        raise StorageError(f"cannot write {path}: {err.strerror}") from err
+    return lock
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level="DEFERRED")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def _make(path: Path, meta: Mapping[str, str]) -> sqlite3.Connection:
+    """Schema and meta in a temporary file that is renamed: a journal exists whole or not at all."""
+    fresh = path.with_suffix(".new")
+    for leftover in path.parent.glob(f"{fresh.name}*"):
+        leftover.unlink()
+    connection = sqlite3.connect(fresh)
+    try:
+        with connection:
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.executescript(_SCHEMA)
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", list(meta.items()))
+    finally:
+        connection.close()
+    os.replace(fresh, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return _connect(path)
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+        raise JournalForeignError(f"{path} is no journal of this engine")
+    damage = connection.execute("PRAGMA quick_check").fetchone()[0]
+    if damage != "ok":
+        raise JournalForeignError(f"{path} is damaged: {damage}")
+    version = dict(connection.execute("SELECT key, value FROM meta")).get("machine")
+    if version != str(VERSION):
+        raise JournalForeignError(f"{path} was written by version {version} of the engine's semantics; this is {VERSION}")
+
+
+@contextmanager
+def reading(run_dir: Path) -> Any:
+    """A read-only connection for other processes.  RunDirectoryError, JournalForeignError."""
+    path = run_dir / FILE
+    if not path.is_file():
+        raise RunDirectoryError(f"{run_dir} holds no run (no {FILE})")
+    with _typed(path):
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            _check(connection, path)
+            yield connection
+        finally:
+            connection.close()

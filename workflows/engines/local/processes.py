@@ -1,0 +1,119 @@
+"""Facts and force about processes, from /proc and pidfd: start times, marked processes, descendants, ending them for sure."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+MARK = "BRINGUP_ENGINE_TOKEN"  # in the environment of every child and hence of its children
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def start_time(pid: int) -> int:
+    """When the process began, in clock ticks since boot (field 22 of /proc/PID/stat); 0 when it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return 0
+    return int(stat.rsplit(")", 1)[1].split()[19])
+
+
+def mark_of(pid: int) -> str:
+    """The mark of a process, "" when it has none, is gone, or is not ours to read."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return ""
+    start = f"{MARK}=".encode()
+    found = [entry for entry in environment.split(b"\0") if entry.startswith(start)]
+    return found[0][len(start) :].decode(errors="replace") if found else ""
+
+
+def marked(token: str) -> Iterator[int]:
+    """Every living process whose mark begins with `token`."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and int(entry.name) != os.getpid() and mark_of(int(entry.name)).startswith(token):
+            yield int(entry.name)
+
+
+def open_pidfd(pid: int) -> int | None:
+    """A handle of the process, None when it is gone."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+
+
+def end_all(pids: list[int], grace: float) -> None:
+    """SIGTERM, up to `grace` seconds, SIGKILL; returns when every one is dead (or a zombie that its parent must reap)."""
+    handles = [handle for pid in pids if (handle := open_pidfd(pid)) is not None]
+    try:
+        left = _signal_and_wait(handles, signal.SIGTERM, grace)
+        _signal_and_wait(left, signal.SIGKILL, None)
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def _signal_and_wait(handles: list[int], number: signal.Signals, grace: float | None) -> list[int]:
+    for handle in handles:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(handle, number)
+    poll = select.poll()
+    left = set(handles)
+    for handle in handles:
+        poll.register(handle, select.POLLIN)
+    end = None if grace is None else time.monotonic() + grace
+    while left:
+        remaining = None if end is None else max(0.0, end - time.monotonic())
+        ready = poll.poll(None if remaining is None else remaining * 1000)
+        if not ready:
+            break
+        for handle, _ in ready:
+            poll.unregister(handle)
+            left.discard(handle)
+    return list(left)
+
+
+def kill_group(group: int) -> None:
+    """SIGKILL to a process group that may be empty."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def children() -> list[int]:
+    """The direct children of this process, adopted ones included."""
+    found: list[int] = []
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError):
+            found += [int(pid) for pid in Path(f"/proc/self/task/{task}/children").read_text().split()]
+    return found
+
+
+class Subreaper:
+    """While one is held, orphaned descendants become children of this process instead of init's (where the kernel knows how)."""
+
+    _lock = threading.Lock()
+    _held = 0  # several engines may run in one process, each in its thread
+
+    def __enter__(self) -> None:
+        with self._lock:
+            Subreaper._held += 1
+            self._set(1)
+
+    def __exit__(self, *exc: object) -> None:
+        with self._lock:
+            Subreaper._held -= 1
+            if Subreaper._held == 0:
+                self._set(0)
+
+    @staticmethod
+    def _set(value: int) -> None:
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, value, 0, 0, 0)

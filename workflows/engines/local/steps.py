@@ -1,0 +1,178 @@
+"""A steps template: groups one after the other, the steps of a group at the same time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workflows.engines.local.calls import execute
+from workflows.engines.local.dag_phase import outbound
+from workflows.engines.local.fanout import branches, resolve
+from workflows.engines.local.hooks import exit_hook_runs
+from workflows.engines.local.model import Call, Task, Template
+from workflows.engines.local.run import CallError, Run
+from workflows.engines.local.scopes import MutableScope, add_absent, add_node, aggregate, input_scope, template_outputs
+from workflows.engines.local.state import COMPLETED, ERROR, FAILED, RUNNING, SKIPPED, SUCCEEDED, Branch, Node, Options
+from workflows.render.grammar.gotext import fnv1a
+from workflows.render.grammar.when import WhenError, should_execute
+
+
+@dataclass(slots=True)
+class _Group:
+    run: Run
+    path: str
+    boundary: str
+    template: Template
+    tasks: tuple[Task, ...]
+    on_exit: bool
+    scope: MutableScope
+
+
+def execute_steps(run: Run, path: str, template: Template, call: Call, options: Options) -> Node:
+    """Carry a steps template on as far as it goes now."""
+    if path not in run.nodes:
+        run.create(path, "Steps", RUNNING, call, options, template=template)
+    scope = input_scope(template)
+    for index, tasks in enumerate(template.steps):
+        group = _Group(run, f"{path}[{index}]", path, template, tasks, options.on_exit, scope)
+        _ensure(group, index)
+        node = run.nodes[group.path]
+        if not node.fulfilled:
+            node = _execute_group(group)
+        if not node.fulfilled:
+            return run.nodes[path]
+        if node.unsuccessful:
+            return run.mark(path, FAILED, node.message, outbound=_ends(run, node))
+        _extend(group)
+    if template.outputs:
+        run.set_outputs(path, template_outputs(template, scope))
+    last = run.nodes.get(f"{path}[{len(template.steps) - 1}]")
+    return run.mark(path, SUCCEEDED, outbound=_ends(run, last) if last else ())
+
+
+def _ensure(group: _Group, index: int) -> None:
+    run = group.run
+    if group.path in run.nodes:
+        return
+    run.create(group.path, "StepGroup", RUNNING, None, Options(group.boundary, group.boundary, on_exit=group.on_exit))
+    if index == 0:
+        run.connect(group.boundary, group.path)
+        return
+    before = run.nodes[f"{group.boundary}[{index - 1}]"]
+    for end in _ends(run, before) or (before.path,):
+        run.connect(end, group.path)
+
+
+def _ends(run: Run, group: Node) -> tuple[str, ...]:
+    return tuple(end for path in group.children for end in outbound(run, run.nodes[path]))
+
+
+def _extend(group: _Group) -> None:
+    """Outputs of a finished group become visible to the next."""
+    for task in group.tasks:
+        node = group.run.nodes.get(f"{group.path}.{task.name}")
+        if node is None:
+            members = [found for found in _members(group, task) if found.type != "Skipped"]
+            if members:
+                aggregate(group.scope, "steps", task.name, members)
+            add_node(group.run, group.scope, "steps", task.name, group.run.nodes[group.path])
+        else:
+            add_node(group.run, group.scope, "steps", task.name, node)
+            add_absent(group.scope, "steps", task.name, node, group.run.plan.template(task.call, group.template.scope))
+
+
+def _members(group: _Group, task: Task) -> list[Node]:
+    wanted = {branch.name for branch in group.run.nodes[group.path].branches if branch.name.startswith(f"{task.name}(")}
+    paths = [f"{group.path}.{branch.name}" for branch in group.run.nodes[group.path].branches if branch.name in wanted]
+    return [group.run.nodes[path] for path in paths if path in group.run.nodes]
+
+
+def _execute_group(group: _Group) -> Node:
+    run = group.run
+    try:
+        planned = _planned(group)
+        held = False
+        for task, branch in planned:
+            held = _step(group, task, branch) or held
+    except CallError as err:
+        return run.mark(group.path, ERROR, str(err))
+    children = [run.nodes[path] for path in run.nodes[group.path].children]
+    if held or not all(child.fulfilled for child in children) or _hooks_run(group, planned):
+        return run.nodes[group.path]
+    continues = {f"{group.path}.{branch.name}": task.continue_on for task, branch in planned}
+    for child in children:
+        if child.unsuccessful and child.phase not in continues.get(child.path, frozenset()):
+            return run.mark(group.path, FAILED, f"child '{run.plan.name}-{fnv1a(child.path)}' failed")
+    return run.mark(group.path, SUCCEEDED)
+
+
+def _planned(group: _Group) -> list[tuple[Task, Branch]]:
+    """The steps with references resolved and fan-outs expanded; done once, when the group begins."""
+    node = group.run.nodes[group.path]
+    if not node.branches:
+        scope: MutableScope = {**group.run.globals(), **group.scope}
+        found: list[Branch] = []
+        try:
+            resolved = [resolve(task, scope) for task in group.tasks]
+        except CallError as err:
+            raise CallError(f"failed to resolve references: {err}") from None
+        for task in resolved:
+            expanded = branches(task, scope)
+            if not expanded:
+                _skip(group, task, task.name, SKIPPED, "Skipped, empty params")
+            found += expanded
+        node = group.run.change(group.path, branches=tuple(found))
+    by_name = {task.name: task for task in group.tasks}
+    return [(by_name[branch.name.split("(", 1)[0]], branch) for branch in node.branches]
+
+
+def _options(group: _Group, task: Task, name: str) -> Options:
+    return Options(group.boundary, group.path, (("steps.name", name),), task.name, group.on_exit)
+
+
+def _skip(group: _Group, task: Task, name: str, phase: str, message: str) -> None:
+    path = f"{group.path}.{name}"
+    if path not in group.run.nodes:
+        group.run.create(path, "Skipped", phase, task.call, _options(group, task, name), message)
+        group.run.connect(group.path, path)
+
+
+def _step(group: _Group, task: Task, branch: Branch) -> bool:
+    """Start one step or carry on with it; True while a limit holds it back."""
+    path = f"{group.path}.{branch.name}"
+    node = group.run.nodes.get(path)
+    if node is not None and (node.fulfilled or not group.run.is_due(path)):
+        return False
+    if node is None:
+        try:
+            proceed = should_execute(branch.when)
+        except WhenError as err:
+            _skip(group, task, branch.name, ERROR, str(err))
+            raise CallError(str(err)) from None
+        if not proceed:
+            _skip(group, task, branch.name, SKIPPED, f"when '{branch.when}' evaluated false")
+            return False
+    try:
+        node = execute(group.run, path, task.call, group.template.scope, branch.arguments, _options(group, task, branch.name))
+    except CallError as err:
+        group.run.connect(group.path, path)
+        raise CallError(f"step group deemed errored due to child {path} error: {err}") from None
+    if node is None:
+        return True
+    group.run.connect(group.path, path)
+    return False
+
+
+def _hooks_run(group: _Group, planned: list[tuple[Task, Branch]]) -> bool:
+    waiting = False
+    for task, branch in planned:
+        node = group.run.nodes.get(f"{group.path}.{branch.name}")
+        if task.exit_hook is None or node is None or node.phase not in COMPLETED:
+            continue
+        waiting = _hook_runs(group, task, node) or waiting
+    return waiting
+
+
+def _hook_runs(group: _Group, task: Task, node: Node) -> bool:
+    assert task.exit_hook is not None
+    scope = group.template.scope
+    return exit_hook_runs(group.run, node, task.exit_hook, scope, "steps", task.name, lambda: dict(group.scope))

@@ -1,0 +1,125 @@
+"""Replace `{{...}}` in model values from a flat scope: strict for some prefixes, lenient for the rest.
+
+A scope entry of None is an *absent optional*: the output of a task that was skipped or omitted and has no default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from workflows.engines.local.parse import mapped
+from workflows.render.grammar import expr
+from workflows.render.grammar import expr_nodes as nodes
+from workflows.render.grammar.expr_eval import ExprError, evaluate
+from workflows.render.grammar.gotext import json_text
+from workflows.render.grammar.tags import Tag, replace
+
+_T = TypeVar("_T")
+Scope = Mapping[str, str | None]
+LATE = frozenset(
+    ("item", "retries", "lastRetry.exitCode", "lastRetry.status", "lastRetry.duration", "lastRetry.message", "workflow.status",
+     "workflow.failures")
+)  # fmt: skip  # variables that only exist later: an expression that reads one early is left for then
+
+
+class SubstitutionError(ValueError):
+    """A tag that must resolve does not; the text is the node's message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strictness:
+    """Which tags must resolve: those whose first word is in `words`, or every one."""
+
+    words: tuple[str, ...] = ()
+    everything: bool = False
+
+    def wants(self, name: str) -> bool:
+        """Whether `name` must resolve."""
+        return self.everything or name.split(".", 1)[0] in self.words
+
+
+LENIENT = Strictness()
+TASKS = Strictness(("tasks", "steps"))
+ALL = Strictness(everything=True)
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> nodes.Node:
+    return expr.read(text)
+
+
+@lru_cache(maxsize=4096)
+def _references(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name, guarded in nodes.references(_read(text)) if not guarded))
+
+
+def read_expression(text: str) -> nodes.Node:
+    """The expression, cached; SubstitutionError when it is outside of the subset."""
+    try:
+        return _read(text)
+    except expr.ExprSyntaxError as err:
+        raise SubstitutionError(f"failed to evaluate expression: {err}\n | {text}") from None
+
+
+def _simple(tag: Tag, scope: Scope, strict: Strictness) -> str | None:
+    name = tag.body
+    if name in scope:
+        value = scope[name]
+        if value is None:
+            sentence = "output is an absent optional (skipped/omitted node with no default)"
+            raise SubstitutionError(f"unable to substitute {{{{{tag.text}}}}}: {sentence}")
+        return value
+    if strict.wants(name):
+        raise SubstitutionError(f"failed to resolve {{{{{tag.text}}}}}")
+    return None
+
+
+def _expression(tag: Tag, scope: Scope, strict: Strictness) -> str | None:
+    node = read_expression(tag.body)
+    missing = [name for name in _references(tag.body) if name not in scope]
+    for name in missing:
+        if strict.wants(name):
+            raise SubstitutionError(f"failed to evaluate expression: {name} is missing")
+    lenient = bool(missing) or strict == LENIENT
+    if any(name in LATE or name.startswith("item.") for name in missing):
+        return None
+    try:
+        value = evaluate(node, scope)
+    except ExprError as err:
+        if lenient:
+            return None
+        raise SubstitutionError(f"failed to evaluate expression: {err}") from None
+    if value is None:
+        if lenient:
+            return None
+        raise SubstitutionError(f'failed to evaluate expression "{tag.body}"')
+    return value if isinstance(value, str) else json_text(value)
+
+
+def resolver(scope: Scope, strict: Strictness) -> Callable[[str], str]:
+    """A function that substitutes one text."""
+
+    def tag(found: Tag) -> str | None:
+        return _expression(found, scope, strict) if found.expression else _simple(found, scope, strict)
+
+    return lambda text: replace(text, tag) if "{{" in text else text
+
+
+def substitute(value: _T, scope: Scope, strict: Strictness = LENIENT) -> _T:
+    """`value` with the tags of all its texts replaced; SubstitutionError when one must resolve and does not."""
+    return mapped(value, resolver(scope, strict))
+
+
+def boolean(text: str, scope: Mapping[str, Any]) -> bool:
+    """A bare expression (retry, hook) that must be true or false; SubstitutionError with the controller's sentence otherwise."""
+    node = read_expression(text)
+    try:
+        value = evaluate(node, scope)
+    except ExprError as err:
+        raise SubstitutionError(f"unable to evaluate expression '{text}': {err}") from None
+    if not isinstance(value, bool):
+        raise SubstitutionError(f"unable to cast expression result '{value}' to bool")
+    return value

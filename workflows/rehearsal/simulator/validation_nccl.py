@@ -1,0 +1,159 @@
+"""What nccl-tests and NCCL print, in their own words and with figures of real machines (gpu_stack §8.1–8.3): pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from workflows.rehearsal.simulator.fleet import Hardware
+
+INTRA = {
+    "NVIDIA-A100-SXM4-80GB": 236.0,
+    "NVIDIA-H100-80GB-HBM3": 477.0,
+    "NVIDIA-H200": 474.0,
+    "NVIDIA-B200": 739.0,
+    "NVIDIA-L40S": 24.0,
+}
+"""Bus bandwidth in GB/s of eight GPUs of one machine at 8 GiB (gpu_stack §8.2 and recorded runs)."""
+
+SHARE = 0.965
+"""Part of all ports' line rate that a large all-reduce between nodes reaches: 386 of 400 GB/s (gpu_stack §8.2, 64 × H100)."""
+
+SOCKET = 4.1
+"""GB/s over TCP (gpu_stack §8.2)."""
+
+RAMP = 0.11
+"""How much of the bandwidth is missing at 1 GiB; it halves with every doubling of the size."""
+
+NCCL = "2.26.2+cuda12.8"
+
+
+class Shape(Struct, frozen=True, kw_only=True):
+    """A communicator: its hosts by name, GPUs on each, and the bus bandwidth in GB/s that it reaches at large sizes.
+
+    `slow_at` gives the largest size its own bandwidth; `wrong` counts wrong elements at the largest size.
+    """
+
+    hosts: tuple[str, ...]
+    gpus: int
+    busbw: float
+    product: str
+    slow_at: float = 0.0
+    wrong: int = 0
+
+    @property
+    def ranks(self) -> int:
+        """Size of the communicator."""
+        return len(self.hosts) * self.gpus
+
+
+def within(hardware: Hardware) -> float:
+    """Bus bandwidth inside a machine."""
+    return INTRA.get(hardware.product, 200.0)
+
+
+def between(hardware: Hardware) -> float:
+    """Bus bandwidth between machines over their fabric ports."""
+    return SHARE * hardware.nics * hardware.nic_gbit / 8
+
+
+def size_of(text: str) -> int:
+    """`8G` in bytes."""
+    factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
+    return int(text.rstrip("KMG")) * factor
+
+
+def table(shape: Shape, first: str, last: str, jitter: float) -> Iterator[str]:
+    """One run of all_reduce_perf; `jitter` in [-1, 1] moves its figures by up to one percent."""
+    low, high = size_of(first), size_of(last)
+    yield "# nccl-tests version 2.17.8 nccl-headers=22602 nccl-library=22602"
+    yield "# Collective test starting: all_reduce_perf"
+    yield f"# nThread 1 nGpus 1 minBytes {low} maxBytes {high} step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1"
+    yield "#"
+    yield "# Using devices"
+    yield from _devices(shape)
+    yield "#"
+    yield f"#{'out-of-place':>72}{'in-place':>33}"
+    yield "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong"
+    yield "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)"
+    figures = [*_rows(shape, low, high, jitter)]
+    for size, outer, inner, wrong in figures:
+        sides = f"{_side(shape, size, outer, wrong)}{_side(shape, size, inner, 0)}"
+        yield f"{size:12d}{size // 4:14d}{'float':>10}{'sum':>8}{-1:>8}{sides}"
+    yield f"# Out of bounds values : {bool(shape.wrong):d} {'FAILED' if shape.wrong else 'OK'}"
+    yield f"# Avg bus bandwidth    : {sum(outer + inner for _, outer, inner, _ in figures) / max(2 * len(figures), 1):g}"
+    yield "#"
+    yield "# Collective test concluded: all_reduce_perf"
+
+
+def _devices(shape: Shape) -> Iterator[str]:
+    name = shape.product.replace("-", " ")
+    for rank in range(shape.ranks):
+        host, device = shape.hosts[rank // shape.gpus], rank % shape.gpus
+        bus = f"0000:{27 + 16 * device:02x}:00"
+        yield f"#  Rank {rank:2d} Group  0 Pid {4000 + device:6d} on {host:>10} device {device:2d} [{bus}] {name}"
+
+
+def _rows(shape: Shape, low: int, high: int, jitter: float) -> Iterator[tuple[int, float, float, int]]:
+    size = low
+    while size <= high:
+        reached = shape.busbw * (1 - RAMP * (1 << 30) / size / 2) * (1 + jitter / 100)
+        if size * 2 > high and shape.slow_at:
+            reached = shape.slow_at
+        yield size, reached, reached * 0.998, shape.wrong if size * 2 > high else 0
+        size *= 2
+
+
+def _side(shape: Shape, size: int, busbw: float, wrong: int) -> str:
+    """Time in µs, algorithm and bus bandwidth, and wrong elements; the ratio of the bandwidths is 2 (n - 1) / n."""
+    algbw = busbw * shape.ranks / (2 * (shape.ranks - 1)) if shape.ranks > 1 else busbw
+    return f"{_short(size / algbw / 1000, 9)}{algbw:8.2f}{busbw:8.2f}{wrong:8d}"
+
+
+def _short(value: float, width: int) -> str:
+    """As nccl-tests print numbers: as many decimals as fit into seven places."""
+    return next(text for digits in (2, 1, 0) if len(text := f"{value:.{digits}f}") <= 7 or digits == 0).rjust(width)
+
+
+# ---- NCCL_DEBUG=INFO -----------------------------------------------------------------------------------------------------------
+
+
+def info(shape: Shape, adapters: Sequence[str], *, network: str, gdr: bool) -> Iterator[str]:
+    """What each rank says of its network, and the channels between neighbouring hosts (NCCL 2.26 to 2.30)."""
+    ports = " ".join(f"[{number}]{name}:1/IB" for number, name in enumerate(adapters))
+    for rank in range(shape.ranks):
+        device = rank % shape.gpus
+        head = f"{shape.hosts[rank // shape.gpus]}:{4000 + device}:{4100 + device} [{device}] NCCL INFO"
+        if not device:
+            yield f"{head} NCCL version {NCCL}"
+        yield (
+            f"{head} NET/IB : Using {ports} [RO]; OOB eth0:10.42.0.9<0>" if network == "IB" else f"{head} NET/IB : No device found."
+        )
+        if network != "IB":
+            yield f"{head} NET/Socket : Using [0]eth0:10.42.0.9<0>"
+        yield f"{head} Using network {network}"
+        if network == "IB" and device < len(adapters):
+            yield f"{head} NET/IB : GPU Direct RDMA {'Enabled' if gdr else 'Disabled'} for HCA {device} '{adapters[device]}'"
+        yield from (f"{head} {line}" for line in _channels(shape, rank, network, gdr))
+
+
+def _channels(shape: Shape, rank: int, network: str, gdr: bool) -> Iterator[str]:
+    """Two channels to the same device of the next host, and the end of the set-up."""
+    device, peer = rank % shape.gpus, (rank + shape.gpus) % max(shape.ranks, 1)
+    suffix = "/GDRDMA" if gdr and network == "IB" else ""
+    for channel in (device, device + shape.gpus) if len(shape.hosts) > 1 else ():
+        yield f"Channel {channel:02d}/0 : {rank}[{device}] -> {peer}[{device}] [send] via NET/{network}/{device}{suffix}"
+    yield f"Connected all rings, use ring PXN 0 GDR {int(gdr and network == 'IB')}"
+    comm = f"comm 0x55cc8aa86c{rank % 256:02x} rank {rank} nRanks {shape.ranks} nNodes {len(shape.hosts)} localRanks {shape.gpus}"
+    yield f"{comm} localRank {device} MNNVL 0 - Init COMPLETE"
+
+
+def text(lines: Iterable[str]) -> str:
+    """Lines as a tool prints them."""
+    return "".join(f"{line}\n" for line in lines)
+
+
+def told(environment: Mapping[str, str]) -> tuple[str, str, int]:
+    """First and last size, and the number of runs, as the check's script is told."""
+    return environment.get("FIRST", "1G"), environment.get("LAST", "8G"), int(environment.get("RUNS", "3"))

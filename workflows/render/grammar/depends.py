@@ -1,0 +1,108 @@
+"""The language of `depends`: task results with `&&`, `||`, `!` and parentheses; a bare name is "succeeded, skipped or daemoned"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+RESULTS = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted", "Daemoned", "AnySucceeded", "AllFailed")
+BARE = ("Succeeded", "Skipped", "Daemoned")
+_TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z0-9][-A-Za-z0-9]*(?:\.[A-Za-z]+)?)|(?P<symbol>&&|\|\||!|\(|\)))")
+
+
+class DependsError(ValueError):
+    """The text is no `depends` expression."""
+
+
+Results = Mapping[str, frozenset[str]]
+Test = Callable[[Results], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Depends:
+    """A read expression: the tasks it names, in order, and the test over their results."""
+
+    tasks: tuple[str, ...]
+    holds: Test
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    at = 0
+    end = len(text.rstrip())
+    while at < end:
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise DependsError(f"unexpected '{text[at:].strip()[:10]}' at position {at + 1}")
+        found.append(("name", match["name"]) if match["name"] else ("symbol", match["symbol"]))
+        at = match.end()
+    return found
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.found = _tokens(text)
+        self.at = 0
+        self.tasks: list[str] = []
+
+    def take(self, symbol: str) -> bool:
+        if self.at < len(self.found) and self.found[self.at] == ("symbol", symbol):
+            self.at += 1
+            return True
+        return False
+
+    def disjunction(self) -> Test:
+        parts = [self.conjunction()]
+        while self.take("||"):
+            parts.append(self.conjunction())
+        return parts[0] if len(parts) == 1 else lambda results: any(part(results) for part in parts)
+
+    def conjunction(self) -> Test:
+        parts = [self.single()]
+        while self.take("&&"):
+            parts.append(self.single())
+        return parts[0] if len(parts) == 1 else lambda results: all(part(results) for part in parts)
+
+    def single(self) -> Test:
+        if self.take("!"):
+            inner = self.single()
+            return lambda results: not inner(results)
+        if self.take("("):
+            group = self.disjunction()
+            if not self.take(")"):
+                raise DependsError("a parenthesis is not closed")
+            return group
+        if self.at == len(self.found):
+            raise DependsError("the expression ends where a task is expected")
+        kind, name = self.found[self.at]
+        if kind != "name":
+            raise DependsError(f"'{name}' stands where a task is expected")
+        self.at += 1
+        return self.result_of(name)
+
+    def result_of(self, name: str) -> Test:
+        task, _, result = name.partition(".")
+        if result and result not in RESULTS:
+            raise DependsError(f"task result '{result}' for task '{task}' is invalid (one of {', '.join(RESULTS)})")
+        if task not in self.tasks:
+            self.tasks.append(task)
+        wanted = frozenset({result} if result else BARE)
+        return lambda results: bool(results[task] & wanted)
+
+
+@lru_cache(maxsize=4096)
+def read(text: str) -> Depends:
+    """Read one expression; DependsError with a sentence when it does not parse."""
+    reader = _Reader(text)
+    test = reader.disjunction()
+    if reader.at < len(reader.found):
+        raise DependsError(f"unexpected '{reader.found[reader.at][1]}' after a complete expression")
+    return Depends(tuple(reader.tasks), test)
+
+
+def classic(dependencies: Mapping[str, frozenset[str]]) -> Depends:
+    """The old `dependencies` list: task -> further results that its `continueOn` lets pass; all must hold."""
+    wanted = {task: frozenset(BARE) | further for task, further in dependencies.items()}
+    return Depends(tuple(wanted), lambda results: all(bool(results[task] & any_of) for task, any_of in wanted.items()))

@@ -1,0 +1,286 @@
+"""Evaluation of read expressions over a flat scope (`"tasks.a.status" -> text`, None for an absent optional)."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workflows.render.grammar import expr_nodes as nodes
+from workflows.render.grammar.gotext import display, json_text
+
+Scope = Mapping[str, str | None]
+
+
+class ExprError(ValueError):
+    """The expression has no value: a wrong type, a bad number, a function that fails."""
+
+
+class MissingNameError(ExprError):
+    """A name that the scope does not have."""
+
+
+def evaluate(node: nodes.Node, scope: Scope, element: Any = None) -> Any:
+    """The value: str, bool, int, float, None, list or dict.  ExprError when there is none."""
+    name = nodes.dotted(node)
+    if name is not None and name != "#" and not name.startswith("#."):
+        return _lookup(name, scope)
+    if isinstance(node, nodes.Literal):
+        return node.value
+    if isinstance(node, nodes.Name):
+        return element
+    if isinstance(node, nodes.Choice):
+        test = evaluate(node.test, scope, element)
+        if not isinstance(test, bool):
+            raise ExprError(f"the condition of '? :' is {display(test)}, not a boolean")
+        return evaluate(node.yes if test else node.no, scope, element)
+    if isinstance(node, nodes.Array):
+        return [evaluate(item, scope, element) for item in node.items]
+    if isinstance(node, nodes.Unary):
+        return _unary(node.symbol, evaluate(node.inner, scope, element))
+    if isinstance(node, nodes.Binary):
+        return _binary(node, scope, element)
+    if isinstance(node, nodes.Member):
+        return _member(node, scope, element)
+    if isinstance(node, nodes.Call):
+        return _call(node, scope, element)
+    raise ExprError("a closure has no value of its own")
+
+
+def has_name(name: str, scope: Scope) -> bool:
+    """Whether the scope knows the name (an absent optional counts as known)."""
+    return name in scope
+
+
+def _lookup(name: str, scope: Scope) -> str | None:
+    if name not in scope:
+        raise MissingNameError(f"{name} is missing")
+    return scope[name]
+
+
+def _unary(symbol: str, value: Any) -> Any:
+    if symbol == "!":
+        if not isinstance(value, bool):
+            raise ExprError(f"invalid operation: ! (mismatched type {_kind(value)})")
+        return not value
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ExprError(f"invalid operation: {symbol} (mismatched type {_kind(value)})")
+    return -value if symbol == "-" else value
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nil"
+    names = {bool: "bool", str: "string", int: "int", float: "float64", list: "array", dict: "map"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _binary(node: nodes.Binary, scope: Scope, element: Any) -> Any:
+    symbol = node.symbol
+    if symbol == "??":
+        try:
+            left = evaluate(node.left, scope, element)
+        except MissingNameError:
+            left = None
+        return evaluate(node.right, scope, element) if left is None else left
+    left = evaluate(node.left, scope, element)
+    if symbol in ("&&", "||"):
+        if isinstance(left, bool) and left is (symbol == "||"):
+            return left
+        right = evaluate(node.right, scope, element)
+        if not (isinstance(left, bool) and isinstance(right, bool)):
+            raise ExprError(f"invalid operation: {symbol} (mismatched types {_kind(left)} and {_kind(right)})")
+        return right
+    right = evaluate(node.right, scope, element)
+    if symbol in ("==", "!="):
+        loose = nodes.is_dynamic(node.left) or nodes.is_dynamic(node.right)
+        return _equal(left, right, loose) is (symbol == "==")
+    if symbol == "in":
+        return _within(left, right)
+    return _apply(symbol, left, right)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _equal(left: Any, right: Any, loose: bool) -> bool:
+    if _is_number(left) and _is_number(right):
+        return bool(left == right)
+    if left is not None and right is not None and type(left) is not type(right) and not loose:
+        raise ExprError(f"invalid operation: == (mismatched types {_kind(left)} and {_kind(right)})")
+    return type(left) is type(right) and bool(left == right)
+
+
+def _within(left: Any, right: Any) -> bool:
+    if isinstance(right, list):
+        return any(_equal(left, item, True) for item in right)
+    if isinstance(right, dict) and isinstance(left, str):
+        return left in right
+    raise ExprError(f"invalid operation: in (mismatched types {_kind(left)} and {_kind(right)})")
+
+
+_NUMERIC: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": operator.mul, "**": math.pow}
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_TEXT: dict[str, Callable[[str, str], Any]] = {
+    "+": operator.add,
+    "contains": operator.contains,
+    "startsWith": str.startswith,
+    "endsWith": str.endswith,
+    **_ORDER,
+}
+
+
+def _apply(symbol: str, left: Any, right: Any) -> Any:
+    if isinstance(left, str) and isinstance(right, str) and symbol in _TEXT:
+        return _TEXT[symbol](left, right)
+    if _is_number(left) and _is_number(right):
+        if symbol in _ORDER:
+            return _ORDER[symbol](left, right)
+        try:
+            return _arithmetic(symbol, left, right)
+        except (ZeroDivisionError, OverflowError, ValueError) as err:
+            raise ExprError(f"invalid operation: {err}") from None
+    raise ExprError(f"invalid operation: {symbol} (mismatched types {_kind(left)} and {_kind(right)})")
+
+
+def _arithmetic(symbol: str, left: Any, right: Any) -> Any:
+    if symbol == "/":
+        return float(left) / float(right)
+    if symbol == "%":
+        if not (isinstance(left, int) and isinstance(right, int)):
+            raise ExprError("invalid operation: % needs integers")
+        return int(math.fmod(left, right))
+    if symbol not in _NUMERIC:
+        raise ExprError(f"invalid operation: {symbol} on numbers")
+    return _NUMERIC[symbol](left, right)
+
+
+def _member(node: nodes.Member, scope: Scope, element: Any) -> Any:
+    try:
+        base = evaluate(node.base, scope, element)
+    except MissingNameError:
+        if node.optional:
+            return None
+        raise
+    key = evaluate(node.key, scope, element)
+    if base is None and node.optional:
+        return None
+    if isinstance(base, dict) and isinstance(key, str):
+        return base.get(key)
+    if isinstance(base, list) and isinstance(key, int) and not isinstance(key, bool) and -len(base) <= key < len(base):
+        return base[key]
+    raise ExprError(f"cannot fetch {display(key)} from {_kind(base)}")
+
+
+def _call(node: nodes.Call, scope: Scope, element: Any) -> Any:
+    first = evaluate(node.arguments[0], scope, element)
+    second = node.arguments[1] if len(node.arguments) > 1 else None
+    if isinstance(second, nodes.Closure):
+        return _closure_call(node.function, first, second, scope)
+    rest = [] if second is None else [evaluate(second, scope, element)]
+    return _FUNCTIONS[node.function](first, *rest)
+
+
+def _closure_call(function: str, values: Any, closure: nodes.Closure, scope: Scope) -> Any:
+    if not isinstance(values, list):
+        raise ExprError(f"builtin {function} takes only array (got {_kind(values)})")
+    results = [evaluate(closure.body, scope, item) for item in values]
+    if function == "map":
+        return results
+    if not all(isinstance(result, bool) for result in results):
+        raise ExprError(f"predicate of {function} should return boolean")
+    if function == "filter":
+        return [item for item, kept in zip(values, results, strict=True) if kept]
+    return all(results) if function == "all" else any(results)
+
+
+def _text(value: Any, function: str) -> str:
+    if not isinstance(value, str):
+        raise ExprError(f"{function} takes a string (got {_kind(value)})")
+    return value
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, str) and re.fullmatch(r"[-+]?\d+", value):
+        return int(value)
+    if _is_number(value):
+        return int(value)
+    raise ExprError(f"invalid operation: int({display(value)})")
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", value):
+        return float(value)
+    if _is_number(value):
+        return float(value)
+    raise ExprError(f"invalid operation: float({display(value)})")
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, (str, list, dict)):
+        return len(value)
+    raise ExprError(f"invalid argument for len (type {_kind(value)})")
+
+
+def _repeat(count: Any, text: Any) -> str:
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= 10_000:
+        raise ExprError("sprig.repeat takes a count from 0 to 10000")
+    return _text(text, "sprig.repeat") * count
+
+
+def from_json(text: Any) -> Any:
+    """JSON with every number as a float, as the controller decodes it.  ExprError when it is none."""
+    try:
+        return json.loads(_text(text, "fromJSON"), parse_int=float, parse_constant=_not_json)
+    except ValueError as err:
+        raise ExprError(f"not JSON: {err}") from None
+
+
+def _not_json(word: str) -> Any:
+    raise ExprError(f"not JSON: {word}")
+
+
+_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['([^']*)'\]")
+
+
+def _jsonpath(text: Any, path: Any) -> Any:
+    value = from_json(text)
+    rest = _text(path, "jsonpath")
+    if not rest.startswith("$"):
+        raise ExprError(f"jsonpath '{rest}' does not start with $")
+    at = 1
+    while at < len(rest):
+        step = _STEP.match(rest, at)
+        if step is None:
+            raise ExprError(f"jsonpath '{rest}' is outside of the executed subset ($.a.b, [0], ['k'])")
+        key: Any = int(step[2]) if step[2] is not None else (step[1] if step[1] is not None else step[3])
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            raise ExprError(f"jsonpath '{rest}' finds nothing") from None
+        at = step.end()
+    return value
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "asInt": _int,
+    "int": _int,
+    "asFloat": _float,
+    "float": _float,
+    "string": display,
+    "len": _length,
+    "toJson": json_text,
+    "fromJSON": from_json,
+    "jsonpath": _jsonpath,
+    "trim": lambda text: _text(text, "trim").strip(),
+    "upper": lambda text: _text(text, "upper").upper(),
+    "lower": lambda text: _text(text, "lower").lower(),
+    "sprig.trim": lambda text: _text(text, "trim").strip(),
+    "sprig.upper": lambda text: _text(text, "upper").upper(),
+    "sprig.lower": lambda text: _text(text, "lower").lower(),
+    "sprig.repeat": _repeat,
+}

@@ -1,0 +1,25 @@
+"""What the linter says about a manifest: one finding a place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """A sentence about the field at `path`; `refused` keeps the manifest from running, `noted` goes into the journal."""
+
+    path: str
+    sentence: str
+    hint: str = ""
+    severity: Literal["refused", "noted"] = "refused"
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.sentence}" + (f" ({self.hint})" if self.hint else "")
+
+
+def refused(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings that keep the manifest from running."""
+    return tuple(finding for finding in findings if finding.severity == "refused")

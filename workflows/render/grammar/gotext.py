@@ -1,0 +1,92 @@
+"""Text as Go writes it: JSON, numbers, durations, hashes (what reaches messages, names and parameters of a node).
+
+Source of every rule: the recorded cases of the conformance corpus and the documented behaviour of Go's `encoding/json`,
+`strconv` and `time.ParseDuration`, which the workflow controller uses.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from decimal import Decimal
+from typing import Any
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"^[+]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+$")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def seconds(text: str) -> float:
+    """A duration in seconds: bare digits are seconds (`"600"`), else Go units (`1h30m`, `1.5s`). ValueError otherwise."""
+    if re.fullmatch(r"\d+", text):
+        return float(text)
+    if not _DURATION.match(text):
+        raise ValueError(f"'{text}' is not a duration such as 30, 30s, 5m or 1h30m")
+    return sum(float(number) * _UNITS[unit] for number, unit in _DURATION_PART.findall(text))
+
+
+def number_text(value: float, exponent_from: int = 21, exponent_below: int = -6) -> str:
+    """Shortest decimal of a float, with an exponent only outside 1e-6 … 1e21 (`encoding/json`; `%v` uses -4)."""
+    if math.isinf(value) or math.isnan(value):
+        raise ValueError("not a finite number")
+    if value == 0:
+        return "-0" if math.copysign(1, value) < 0 else "0"
+    exponent = math.floor(math.log10(abs(value)))
+    plain = Decimal(repr(value))
+    if exponent_below <= exponent < exponent_from:
+        text = format(plain, "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    sign, digits, power = plain.as_tuple()
+    figures = "".join(map(str, digits)).rstrip("0") or "0"
+    shift = int(power) + len(digits) - 1
+    mantissa = figures[0] + ("." + figures[1:] if len(figures) > 1 else "")
+    return f"{'-' if sign else ''}{mantissa}e{'-' if shift < 0 else '+'}{abs(shift):02d}"
+
+
+def display(value: Any) -> str:
+    """A value as Go's `%v` prints it (`Got 2`, `[1 2]`)."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "<nil>"
+    if isinstance(value, float):
+        return number_text(value, exponent_below=-4)
+    if isinstance(value, list):
+        return "[" + " ".join(display(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{display(value[key])}" for key in sorted(value)) + "]"
+    return str(value)
+
+
+def json_text(value: Any, sort: bool = True) -> str:
+    """Compact JSON with `<`, `>` and `&` escaped and map keys sorted, as `encoding/json` writes it."""
+    if isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False)
+        return "".join(_HTML.get(char, char) for char in text)
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    if isinstance(value, float):
+        return re.sub(r"e-0(\d)$", r"e-\1", number_text(value))
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(json_text(item, sort) for item in value) + "]"
+    if isinstance(value, dict):
+        keys = sorted(value) if sort else list(value)
+        return "{" + ",".join(f"{json_text(str(key))}:{json_text(value[key], sort)}" for key in keys) + "}"
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def quote(text: str) -> str:
+    """A string in double quotes with Go escapes (`strconv.Quote` for printable text)."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def fnv1a(text: str) -> int:
+    """32 bit FNV-1a of the UTF-8 bytes: the number in a node id and in a pod name."""
+    value = 0x811C9DC5
+    for byte in text.encode():
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return value

@@ -1,0 +1,102 @@
+"""The templates of a manifest by scope and name, and how they call each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KINDS = ("container", "suspend", "dag", "steps")
+
+
+def parameters(section: Any) -> list[Mapping[str, Any]]:
+    """The parameters of an inputs, outputs or arguments section that may be absent."""
+    return list((section or {}).get("parameters") or [])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A template where it stands: its scope ("" or a WorkflowTemplate) and its path in the document."""
+
+    scope: str
+    path: str
+    raw: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """container, suspend, dag or steps; "" when it is not exactly one."""
+        held = [kind for kind in KINDS if self.raw.get(kind) is not None]
+        return held[0] if len(held) == 1 else ""
+
+    def tasks(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Every task or step with its path."""
+        if self.kind == "dag":
+            for index, task in enumerate(self.raw["dag"]["tasks"]):
+                yield f"{self.path}.dag.tasks[{index}]", task
+        elif self.kind == "steps":
+            for row, group in enumerate(self.raw["steps"]):
+                for column, task in enumerate(group):
+                    yield f"{self.path}.steps[{row}][{column}]", task
+
+
+class Library:
+    """What a manifest and the WorkflowTemplates beside it offer."""
+
+    def __init__(self, manifest: Mapping[str, Any], templates: Mapping[str, Mapping[str, Any]]) -> None:
+        self.manifest = manifest
+        self.templates = templates
+        self.own: Mapping[str, Any] = manifest["spec"]
+        self.ref = (self.own.get("workflowTemplateRef") or {}).get("name")
+        self.base: Mapping[str, Any] = (templates.get(self.ref) or {}).get("spec") or {} if self.ref else {}
+        self.spec: Mapping[str, Any] = {**self.base, **self.own}
+        self.is_workflow = manifest.get("kind") == "Workflow"
+        self.arguments = {
+            item["name"]: item for item in [*parameters(self.base.get("arguments")), *parameters(self.own.get("arguments"))]
+        }
+        self.places = list(self._places())
+        self._found = {(place.scope, place.raw["name"]): place for place in self.places}
+
+    def _places(self) -> Iterator[Place]:
+        start = f"{self.ref}:spec" if self.ref and not self.own.get("templates") else "spec"
+        for index, raw in enumerate(self.spec.get("templates") or []):
+            yield Place("", f"{start}.templates[{index}]", raw)
+        for name, document in self.templates.items():
+            for index, raw in enumerate(document["spec"].get("templates") or []):
+                yield Place(name, f"{name}:spec.templates[{index}]", raw)
+
+    def called(self, call: Mapping[str, Any], scope: str) -> Place | None:
+        """The template that a task, step or hook names."""
+        ref = call.get("templateRef")
+        key = (ref["name"], ref["template"]) if ref else (scope, str(call.get("template")))
+        return self._found.get(key)
+
+    def by_name(self, name: str, scope: str = "") -> Place | None:
+        """The template of this name in a scope."""
+        return self._found.get((scope, name))
+
+    def hooks(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Exit handler and hooks of the workflow, as calls."""
+        if self.spec.get("onExit"):
+            yield "spec.onExit", {"template": self.spec["onExit"]}
+        for name, hook in (self.spec.get("hooks") or {}).items():
+            yield f"spec.hooks.{name}", hook
+
+    def calls(self, place: Place) -> Iterator[Mapping[str, Any]]:
+        """Every call that a template makes, hooks of its tasks included."""
+        for _, task in place.tasks():
+            yield task
+            if task.get("onExit"):
+                yield {"template": task["onExit"]}
+            yield from (task.get("hooks") or {}).values()
+
+    def reachable(self, calls: list[Mapping[str, Any]]) -> set[tuple[str, str]]:
+        """Scope and name of every template that these calls lead to."""
+        found: set[tuple[str, str]] = set()
+        waiting = [place for call in calls if (place := self.called(call, "")) is not None]
+        while waiting:
+            place = waiting.pop()
+            key = (place.scope, place.raw["name"])
+            if key not in found:
+                found.add(key)
+                waiting += [other for call in self.calls(place) if (other := self.called(call, place.scope)) is not None]
+        return found

@@ -1,0 +1,63 @@
+"""`{{...}}` in text: where the tags are, and a walk that replaces them one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+_TAG = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+
+
+class Tag(NamedTuple):
+    """One tag: the text between the braces, and whether it is an expression (`{{=`)."""
+
+    text: str
+    expression: bool
+
+    @property
+    def body(self) -> str:
+        """The expression without its `=`, or the trimmed name."""
+        return self.text[1:] if self.expression else self.text.strip()
+
+
+def tags(text: str) -> list[Tag]:
+    """All tags of `text`, in order."""
+    return [Tag(found, found.startswith("=")) for found in _TAG.findall(text)]
+
+
+def replace(text: str, resolve: Callable[[Tag], str | None]) -> str:
+    """`text` with each tag replaced by what `resolve` says; None leaves the tag as it is."""
+    if "{{" not in text:
+        return text
+
+    def one(match: re.Match[str]) -> str:
+        found = resolve(Tag(match[1], match[1].startswith("=")))
+        return match[0] if found is None else found
+
+    return _TAG.sub(one, text)
+
+
+def is_pure(text: str) -> str | None:
+    """The name in a text that is exactly one plain reference (`{{ a.b }}`), else None."""
+    match = _TAG.fullmatch(text)
+    if match is None or match[1].startswith("=") or "{{" in match[1]:
+        return None
+    return match[1].strip()
+
+
+def balanced(text: str) -> bool:
+    """No `{{` without its `}}` and no tag inside a tag."""
+    return "{{" not in _TAG.sub("", text) and all("{{" not in tag.text for tag in tags(text))
+
+
+def strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every string of nested dicts and lists with its path (`a.b[0].c`), in document order."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from strings(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from strings(item, f"{path}[{index}]")

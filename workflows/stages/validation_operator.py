@@ -1,0 +1,112 @@
+"""The MPI operator of stage validation: an upstream manifest that a Job in the target applies, and the wait until it runs."""
+
+from __future__ import annotations
+
+import re
+
+from steps.contract.task import Verb
+from workflows.catalog import Release
+from workflows.spec.fields import StageName
+from workflows.stages import objects
+from workflows.stages.site import Site
+from workflows.stages.stage import Object, Rule, Step, task
+
+STAGE: StageName = "validation"
+RELEASE = "mpi_operator"
+NAMESPACE = "mpi-operator"
+GATE = "validation/control"
+SECONDS = 900
+
+KUBECTL_IMAGE = "registry.k8s.io/kubectl"
+"""Image of the Job that applies the operator's manifest, at the cluster's own Kubernetes version; it needs no shell."""
+
+
+def install_name(release: Release) -> str:
+    """Name of the install Job: one per version, since a Job cannot be changed."""
+    return f"install-{re.sub('[^a-z0-9]+', '-', release.version.lower())}"
+
+
+def apply(site: Site, release: Release) -> Step:
+    """The project publishes a manifest and no chart; with its CRD it is far too large for a task, so a Job applies it."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "bringup-install", "namespace": NAMESPACE}}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "bringup-install-mpi-operator"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "bringup-install", "namespace": NAMESPACE}],
+    }
+    arguments = {
+        "objects": [objects.namespace(NAMESPACE), account, binding, _install_job(site, release)],
+        "gate": GATE,
+        **_asked(release),
+        "gate_expectations": _control_expectations(release),
+    }
+    verbs = ("get", "create", "patch")
+    return Step(
+        task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
+        rules=(
+            *objects.CLAIM,
+            Rule(groups=("",), resources=("namespaces",), verbs=verbs),
+            Rule(groups=("",), resources=("serviceaccounts",), verbs=verbs, namespaces=(NAMESPACE,)),
+            Rule(groups=("batch",), resources=("jobs",), verbs=verbs, namespaces=(NAMESPACE,)),
+            Rule(groups=("rbac.authorization.k8s.io",), resources=("clusterrolebindings",), verbs=verbs),
+            Rule(groups=("rbac.authorization.k8s.io",), resources=("clusterroles",), verbs=("bind",)),
+            *_READS,
+        ),
+    )
+
+
+def _install_job(site: Site, release: Release) -> Object:
+    version = site.spec.rke2.version.partition("+")[0]
+    kubectl = {
+        "name": "kubectl",
+        "image": f"{KUBECTL_IMAGE}:{version}",
+        "args": ["apply", "--server-side", "--force-conflicts", "-f", release.manifest],
+    }
+    labels = {"bringup/install": release.release_name}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": install_name(release), "namespace": NAMESPACE, "labels": labels},
+        "spec": {
+            "backoffLimit": 3,
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"restartPolicy": "Never", "serviceAccountName": "bringup-install", "containers": [kubectl]},
+            },
+        },
+    }
+
+
+_READS = (
+    Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",)),
+    Rule(groups=("apps",), resources=("deployments",), verbs=("list",), namespaces=(NAMESPACE,)),
+    Rule(groups=("batch",), resources=("jobs",), verbs=("get",), namespaces=(NAMESPACE,)),
+    *objects.DIAGNOSE,
+)
+
+
+def _asked(release: Release) -> Object:
+    return {"install": install_name(release), "crds": list(release.crds)}
+
+
+def _control_expectations(release: Release) -> Object:
+    return {"crds": list(release.crds), "tag": release.version.removeprefix("v")}
+
+
+def control(release: Release) -> Step:
+    """The wait until the operator runs and its kind is served."""
+    arguments = {"gate": GATE, "stable_seconds": 10, "namespaces": [NAMESPACE], **_asked(release)}
+    return Step(
+        task=task(
+            STAGE,
+            "control",
+            Verb.WAIT,
+            deadline=SECONDS,
+            arguments=arguments,
+            expectations=_control_expectations(release),
+        ),
+        after=("apply",),
+        rules=_READS,
+    )

@@ -1,0 +1,139 @@
+"""Pods of stage validation: containers that have all GPUs of their node, one pod on each node, and the MPIJob over all of them."""
+
+from __future__ import annotations
+
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.derived import GPU
+from workflows.spec.fields import StageName
+from workflows.stages import objects
+from workflows.stages.site import Site
+from workflows.stages.stage import Object
+
+STAGE: StageName = "validation"
+JOB = "nccl-all-reduce"
+INTER_CHECK = "nccl-inter"
+
+
+def gpus(site: Site) -> Object:
+    """GPUs per node, and the machines that have another number."""
+    usual = site.spec.accelerator.per_node if site.spec.accelerator else 0
+    others = {machine.name: machine.gpus for machine in site.machines if machine.gpu and machine.gpus != usual}
+    return {"gpus": usual, **({"others": others} if others else {})}
+
+
+def sizes(site: Site, runs: int, seconds: int) -> list[Object]:
+    """What the NCCL scripts are told: sizes, repetitions, and how long one may take."""
+    asked = site.spec.validation.nccl.sizes
+    told = {"FIRST": asked[0], "LAST": asked[-1], "RUNS": str(runs), "SECONDS_A_RUN": str(max((seconds - 300) // runs, 60))}
+    return [objects.node_name(), *({"name": name, "value": value} for name, value in told.items())]
+
+
+def slots(site: Site) -> int:
+    """Ranks on each node: as many as the machine with the fewest GPUs has."""
+    return min(machine.gpus for machine in site.machines if machine.gpu)
+
+
+def mpi_job(site: Site, seconds: int) -> Object:
+    """Workers on exactly the nodes under test; the launcher starts once all are ready and counts its ranks in its host file."""
+    spec, labels = site.spec, objects.check_labels(STAGE, INTER_CHECK)
+    env = [*sizes(site, spec.validation.runs, seconds), {"name": "PER_NODE", "value": str(slots(site))}]
+    launch = objects.container(spec.validation.image, objects.script("nccl_inter.sh"), name="launcher", env=env)
+    worker = {"name": "worker", "image": spec.validation.image, "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
+    pod = gpu_pod(site, worker, INTER_CHECK, fabric=True)
+    networks = {"k8s.v1.cni.cncf.io/networks": ",".join(["default/fabric"] * _attachments(spec))}
+    meta: Object = {"labels": labels, **({"annotations": networks} if spec.fabric.has_network else {})}
+    workers = {
+        **pod,
+        "affinity": _one_per_node(),
+        "tolerations": [{"operator": "Exists"}],
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+        "automountServiceAccountToken": False,
+    }
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {**objects.check_metadata(STAGE, INTER_CHECK), "name": JOB},
+        "spec": {
+            "slotsPerWorker": slots(site),
+            "launcherCreationPolicy": "WaitForWorkersReady",
+            "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 0, "activeDeadlineSeconds": seconds - 30},
+            "mpiReplicaSpecs": {
+                "Launcher": {
+                    "replicas": 1,
+                    "restartPolicy": "Never",
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {"containers": [launch], "automountServiceAccountToken": False},
+                    },
+                },
+                "Worker": {
+                    "replicas": objects.COUNT,
+                    "restartPolicy": "Never",
+                    "template": {"metadata": meta, "spec": workers},
+                },
+            },
+        },
+    }
+
+
+def _one_per_node() -> Object:
+    """Exactly the nodes under test, one worker each: two on one node would measure NVLink instead of the fabric."""
+    workers = {"training.kubeflow.org/job-name": JOB, "training.kubeflow.org/job-role": "worker"}
+    apart = {"labelSelector": {"matchLabels": workers}, "topologyKey": "kubernetes.io/hostname"}
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": objects.NODES}]}]
+    return {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+    }
+
+
+def _attachments(spec: ClusterSpec) -> int:
+    """Networks that carry one device each are attached once per NIC, shared ones once."""
+    return spec.fabric.nics_per_node if spec.fabric.mode in ("sriov", "host_device") else 1
+
+
+def claims(spec: ClusterSpec, check: str) -> list[Object]:
+    """With the GPU Operator's DRA mode: a claim for all GPUs of the pod's node."""
+    if spec.accelerator is None or spec.accelerator.operator_mode != "gpu_cluster":
+        return []
+    request = {"name": "gpus", "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}}
+    return [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": objects.check_metadata(STAGE, check),
+            "spec": {"spec": {"devices": {"requests": [request]}}},
+        }
+    ]
+
+
+def gpu_pod(site: Site, container: Object, check: str, *, fabric: bool = False) -> Object:
+    """A pod whose one container has all GPUs of its node, and with `fabric` the RDMA devices.
+
+    It requests them where they are whole, equally many and free; where sharing or Slurm's node pods have taken them, or machines
+    differ, it takes them through the runtime class instead: nothing else runs on them while the platform is validated.
+    """
+    spec, found = site.spec, gpus(site)
+    limits = _fabric_limits(spec) if fabric else {}
+    secured = {"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}} if fabric and spec.fabric.kind != "none" else {}
+    if claims(spec, check):
+        claimed: Object = {"claims": [{"name": "gpus"}], **({"limits": limits} if limits else {})}
+        source = [{"name": "gpus", "resourceClaimTemplateName": check}]
+        return {"containers": [{**container, **secured, "resources": claimed}], "resourceClaims": source}
+    if spec.sharing.mode == "none" and spec.slurm.kind == "none" and "others" not in found:
+        whole = {"limits": {**limits, GPU: found["gpus"]}}
+        return {"containers": [{**container, **secured, "resources": whole}]}
+    opened = {
+        **container,
+        "env": [*container.get("env", ()), {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
+        "securityContext": {"privileged": True},
+        **({"resources": {"limits": limits}} if limits else {}),
+    }
+    return {"runtimeClassName": "nvidia", "containers": [opened]}
+
+
+def _fabric_limits(spec: ClusterSpec) -> dict[str, int]:
+    """The RDMA devices that a pod requests; whole devices that Slurm's node pods hold are reached as a privileged pod instead."""
+    fabric = spec.fabric
+    taken = spec.slurm.kind != "none" and fabric.mode in ("sriov", "host_device")
+    return {fabric.resource_key: _attachments(spec)} if fabric.kind != "none" and not taken else {}
