@@ -52,7 +52,13 @@ def _hosts() -> str:
 
 
 TIERS = (
-    Tier("fast", ("tests/unit", "tests/contract", "tests/golden", "tests/gates", "tests/conformance"), 480, _nothing, ("-n", "2")),
+    Tier(
+        "fast",
+        ("tests/unit", "tests/contract", "tests/golden", "tests/gates", "tests/conformance"),
+        480,
+        _nothing,
+        ("-n", "2", "--dist", "loadgroup"),
+    ),
     Tier("hosts", ("tests/hosts",), 1020, _hosts),
 )
 

@@ -30,8 +30,8 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     first = next((verdict for check in checks for verdict in check(seen, want)), None)
     if first is not None:
         return first
-    said = f"{len(want.deployments)} Deployments are ready"
-    return passed(CONTROL, f"{said}, {len(want.queues)} queues are active" if want.queues else said)
+    said = f"Deployments ready: {len(want.deployments)}"
+    return passed(CONTROL, f"{said}, queues active: {len(want.queues)}" if want.queues else said)
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:

@@ -86,12 +86,8 @@ def judge_node(name: str, node: Node | None, seen: NodesObservation, want: Nodes
 def _alive(look: Look) -> NodeVerdict | None:
     if look.node.ready:
         return None
-    return look.wait(
-        "node is not Ready",
-        "Ready",
-        "the container toolkit restarts RKE2 once (wait); then journalctl -u rke2-agent",
-        FailureClass.HEALTH,
-    )
+    step = "the container toolkit restarts RKE2 once (wait); then journalctl -u rke2-agent"
+    return look.wait("node is not Ready", "Ready", step, FailureClass.HEALTH)
 
 
 def _discovered(look: Look) -> NodeVerdict | None:

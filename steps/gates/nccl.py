@@ -36,9 +36,7 @@ def network(seen: Transport, want: NcclWant) -> Finding | None:
     if seen.socket:
         return fail(
             FailureClass.DEPENDENCY,
-            "NCCL fell back to network Socket"
-            if not seen.no_device
-            else "NCCL found no InfiniBand device (NET/IB : No device found)",
+            f"NCCL {'found no InfiniBand device and ' if seen.no_device else ''}fell back to network Socket",
             "every channel between nodes over RDMA",
             "check that the pods get the RDMA resource and see /dev/infiniband, and that the fabric ports are up",
         )

@@ -124,7 +124,7 @@ def _rollout(one: NodeSet) -> str:
     if one.updated < one.desired or one.ready < one.desired:
         return f"{one.name}: {one.updated} of {one.desired} pods updated, {one.ready} ready"
     if one.down or one.drain or one.idle + one.allocated < one.desired:
-        usable = one.idle + one.allocated
+        usable = max(one.idle + one.allocated - one.drain, 0)
         return f"{one.name}: {usable} of {one.desired} Slurm nodes usable, {one.down} down, {one.drain} drained"
     return ""
 

@@ -208,7 +208,8 @@ def _nodeset(raw: RawNodeSet) -> NodeSet:
 
 def _pods(kube: KubeReader, space: str) -> tuple[SlurmPod, ...]:
     found = workloads.pods(kube, space)
-    return tuple(_slurm_pod(pod) for pod in found if _runs_slurmd(pod) and not pod.metadata.deletion_timestamp)
+    made = (_slurm_pod(pod) for pod in found if _runs_slurmd(pod) and not pod.metadata.deletion_timestamp)
+    return tuple(sorted(made, key=lambda pod: (pod.node, pod.name)))
 
 
 def _runs_slurmd(pod: workloads.Pod) -> bool:

@@ -17,7 +17,7 @@ LIMIT_RENDER, LIMIT_SIZE = 0.5, 1 << 20
 def plan_of(nodes: int) -> Plan:
     """The default example with another number of GPU nodes."""
     text = examples.path("h200-16").read_text().replace("gpu[001-016]", f"gpu[00001-{nodes:05d}]")
-    text = text.replace("{pattern: \"10.10.1.{1}\"}", "{start: 10.64.0.1}").replace("15/16", "90%")
+    text = text.replace('{pattern: "10.10.1.{1}"}', "{start: 10.64.0.1}").replace("15/16", "90%")
     return compile_plan(load(text.replace("  cni: canal", "  cni: canal\n  cluster_cidr: 100.64.0.0/10")))
 
 

@@ -22,10 +22,12 @@ class Catch:
     problem: str
 
 
-def sweep(spec: ClusterSpec, folder: Path, options: Options | None = None, only: Sequence[str] = ()) -> Iterator[Catch]:
-    """Every fault of every planned stage in running order, and each stage healthy. `only` names faults."""
+def sweep(
+    spec: ClusterSpec, folder: Path, options: Options | None = None, only: Sequence[str] = (), until: str = ""
+) -> Iterator[Catch]:
+    """Every fault of every planned stage in running order, and each stage healthy. `only` names faults, `until` the last stage."""
     with stand(spec, folder, options) as place:
-        for stage in compile_plan(spec).stages:
+        for stage in compile_plan(spec, until=until).stages:
             before = place.snapshot()
             for fault in faults():
                 if fault.stage == stage.id and fault.fits(spec) and (not only or fault.name in only):

@@ -140,8 +140,14 @@ def _control_expectations(site: Site, release: Release) -> Object:
 
 def _kinds(release: Release) -> tuple[Rule, ...]:
     """Rights on the kinds that the release's objects have."""
-    groups = {str(item["apiVersion"]).partition("/")[0] for item in release.objects}
-    return tuple(Rule(groups=(group,), resources=("*",), verbs=("get", "list", "create", "patch")) for group in sorted(groups))
+    named = sorted({(str(item["apiVersion"]).partition("/")[0], str(item["kind"]).lower()) for item in release.objects})
+    verbs = ("get", "list", "create", "patch")
+    return tuple(Rule(groups=(group,), resources=(_plural(kind),), verbs=verbs) for group, kind in named)
+
+
+def _plural(kind: str) -> str:
+    """A kind's resource name as these operators build it: `nicclusterpolicy` → `nicclusterpolicies`."""
+    return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
 
 
 _READS = (

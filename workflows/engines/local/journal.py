@@ -72,7 +72,7 @@ def _typed(path: Path) -> Any:
     try:
         yield
     except sqlite3.OperationalError as err:
-        raise StorageError(f"cannot write {path}: {err}; nothing recorded so far is lost, free space and resume") from err
+        raise StorageError(f"cannot use {path}: {err}; nothing recorded so far is lost: free space, then resume") from err
     except sqlite3.DatabaseError as err:
         raise JournalForeignError(f"{path} is damaged or no journal of this engine: {err}") from err
 

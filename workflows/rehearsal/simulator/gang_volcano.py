@@ -95,12 +95,13 @@ def _control(world: World, job: Obj) -> None:
     if group.get("status", {}).get("phase") in ("Inqueue", "Running"):
         for pod in _pods(job, name):
             world.create_soon(PODS, pod)
-    world.patch(JOBS, job, {"status": _state(world, job, group)}, status=True)
+    world.patch(JOBS, job, {"status": _state(world, job)}, status=True)
 
 
 def _least_resources(job: Obj) -> dict[str, str]:
     """Resources of the first `minAvailable` pods."""
-    left, total = job["spec"]["minAvailable"], {}
+    left: int = job["spec"]["minAvailable"]
+    total: dict[str, float] = {}
     for task in job["spec"]["tasks"]:
         count = min(left, task["replicas"])
         left -= count
@@ -120,14 +121,14 @@ def _pods(job: Obj, group: str) -> Iterator[Obj]:
             yield pod
 
 
-def _state(world: World, job: Obj, group: Obj) -> Obj:
+def _state(world: World, job: Obj) -> Obj:
     own = [pod for pod in world.objects(PODS) if pods.owner_uid(pod) == job["metadata"]["uid"]]
     running = sum(pods.phase(pod) == "Running" for pod in own)
     phase = "Running" if running >= job["spec"]["minAvailable"] else "Pending"
     counts = {"minAvailable": job["spec"]["minAvailable"], "pending": len(own) - running, "running": running}
     known = job.get("status", {}).get("state", {})
     since = known.get("lastTransitionTime") if known.get("phase") == phase else None
-    return {"state": {"phase": phase, "lastTransitionTime": since or world.stamp()}, **counts} if group else {}
+    return {"state": {"phase": phase, "lastTransitionTime": since or world.stamp()}, **counts}
 
 
 # ---- scheduler -----------------------------------------------------------------------------------------------------------------

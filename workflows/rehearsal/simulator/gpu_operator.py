@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from workflows.rehearsal.simulator import gpu_operator_nodes as node_parts
 from workflows.rehearsal.simulator.charts import ChartError, Release, chart
 from workflows.rehearsal.simulator.gpu_operator_nodes import (
     CLUSTER_POLICIES,
@@ -16,6 +15,7 @@ from workflows.rehearsal.simulator.gpu_operator_nodes import (
     GpuNodes,
     driver_version,
 )
+from workflows.rehearsal.simulator.gpu_operator_pods import VALIDATIONS
 from workflows.rehearsal.simulator.kinds import (
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -59,8 +59,8 @@ INIT = {
     "nvidia-driver-daemonset": ("k8s-driver-manager",),
     "nvidia-gpu-driver-ubuntu24.04-6c4d7f9b8": ("k8s-driver-manager",),
     "nvidia-container-toolkit-daemonset": ("driver-validation",),
-    "nvidia-operator-validator": node_parts.VALIDATIONS,
-    "nvidia-dra-validator": node_parts.VALIDATIONS[:1],
+    "nvidia-operator-validator": VALIDATIONS,
+    "nvidia-dra-validator": VALIDATIONS[:1],
 }
 _SPEC_KEY = {
     "driver": "driver",

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 from workflows.rehearsal.simulator import sharing_claims
 from workflows.rehearsal.simulator.kinds import NODES, RESOURCE_SLICES, Obj, custom
-from workflows.rehearsal.simulator.programs import Behaviour, Exit, Run, Stuck, check, pods
 from workflows.rehearsal.simulator.role import Changed
 from workflows.rehearsal.simulator.world import World
 
@@ -24,7 +22,6 @@ PCI_GPU = f"{FEATURE}pci-10de.present"
 DEPLOY = "nvidia.com/gpu.deploy."
 DRIVER, TOOLKIT = "simulated/nvidia-driver", "simulated/nvidia-toolkit"
 PLUGIN, DISCOVERED = "simulated/nvidia-plugin", "simulated/gpu-feature-discovery"
-VALIDATIONS = ("driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation")
 PARTS = (
     "driver",
     "container-toolkit",
@@ -37,7 +34,6 @@ PARTS = (
     "operator-validator",
 )
 DRA_PARTS = ("driver", "dra-driver", "dra-validator", "dcgm-exporter-dra")
-CRASH = "Could not resolve Linux kernel version"
 
 
 def root_resource(world: World) -> Obj | None:
@@ -90,7 +86,7 @@ def _step(world: World, root: Obj, node: Obj) -> None:
         wanted = {f"{DEPLOY}{part}": labels.get(f"{DEPLOY}{part}", "true") for part in parts} | {"nvidia.com/gpu.present": "true"}
         world.later(f"{key}/mark", 1, 6, functools.partial(_annotate, world, name, {}, wanted))
     elif done.get(DRIVER) != (version := driver_version(world, root)):
-        if not _driver_broken(world, name):
+        if not driver_broken(world, name):
             built = root["spec"].get("driver", {}).get("enabled", True)
             low, high = (60.0, 300.0) if built else (1.0, 4.0)
             world.later(f"{key}/driver/{version}", low, high, functools.partial(_load_driver, world, name, version))
@@ -128,7 +124,7 @@ def _annotate(world: World, name: str, annotations: Mapping[str, str], labels: M
 
 def _load_driver(world: World, name: str, version: str) -> None:
     """The driver is up. After a change of version feature discovery must look again."""
-    if not _driver_broken(world, name):
+    if not driver_broken(world, name):
         full = {"nvidia.com/cuda.driver-version.full": version} if _shown(world, name) else {}
         _annotate(world, name, {DRIVER: version}, full)
 
@@ -219,74 +215,9 @@ def _plugin_on(root: Obj) -> bool:
     return bool(root["spec"].get("devicePlugin", {}).get("enabled", True))
 
 
-# ---- pods --------------------------------------------------------------------------------------------------------------------
-
-
-def _driver_broken(world: World, node: str) -> bool:
+def driver_broken(world: World, node: str) -> bool:
+    """Whether the driver does not get up on a node."""
     return bool(world.fault("driver_crash", node) or world.fault("operands_broken", node))
-
-
-def _progress(world: World, node: str) -> dict[str, str]:
-    """How far a node is. In large fleets a node without pod objects counts as done, or its pods would have to be objects."""
-    if not world.sampled(node) and not _driver_broken(world, node) and not world.fault("fabric_manager_missing", node):
-        return {DRIVER: "ready", TOOLKIT: "ready", PLUGIN: "ready"}
-    found = world.find(NODES, node)
-    return (found["metadata"].get("annotations") or {}) if found else {}
-
-
-@pods("app", "nvidia-driver-daemonset")
-def driver(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Builds and loads the driver."""
-    if _driver_broken(world, node):
-        return Stuck(reason="CrashLoopBackOff", message=CRASH, log=f"{CRASH}\n")
-    return Run() if DRIVER in _progress(world, node) else Stuck(init="k8s-driver-manager")
-
-
-pods("app", "nvidia-gpu-driver-ubuntu24.04-6c4d7f9b8")(driver)
-
-
-@pods("app", "nvidia-container-toolkit-daemonset")
-def toolkit(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Waits for the driver, then configures containerd."""
-    return Run() if DRIVER in _progress(world, node) else Stuck(init="driver-validation")
-
-
-def _after_toolkit(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Everything that needs the NVIDIA runtime."""
-    return Run() if TOOLKIT in _progress(world, node) else Stuck(init="toolkit-validation")
-
-
-for _name in (
-    "nvidia-device-plugin-daemonset",
-    "gpu-feature-discovery",
-    "nvidia-dcgm",
-    "nvidia-dcgm-exporter",
-    "nvidia-mig-manager",
-    "nvidia-dra-driver-kubelet-plugin",
-    "nvidia-dcgm-exporter-dra",
-):
-    pods("app", _name)(_after_toolkit)
-
-
-@pods("app", "nvidia-operator-validator")
-def validator(world: World, _pod: Obj, node: str) -> Behaviour:
-    """The init container that is stuck names the layer (gpu_stack §1.4). It does not check the number of GPUs."""
-    done = _progress(world, node)
-    for step, mark in (("driver-validation", DRIVER), ("toolkit-validation", TOOLKIT)):
-        if mark not in done:
-            return Stuck(init=step)
-    if world.fault("fabric_manager_missing", node):
-        text = "Failed to allocate device vector A (error code system not yet initialized)!"
-        return Stuck(init="cuda-validation", reason="CrashLoopBackOff", message=text, log=f"{text}\n")
-    if PLUGIN not in done:
-        return Stuck(init="plugin-validation")
-    return Run(log="all validations are successful\n")
-
-
-@pods("app", "nvidia-dra-validator")
-def dra_validator(world: World, _pod: Obj, node: str) -> Behaviour:
-    """The validator of the DRA stack."""
-    return Run() if PLUGIN in _progress(world, node) else Stuck(init="driver-validation")
 
 
 def uuid(world: World, node: str, number: int) -> str:
@@ -294,20 +225,3 @@ def uuid(world: World, node: str, number: int) -> str:
     fault = world.fault("duplicate_gpu_uuid", node)
     owner = fault.nodes[0] if fault is not None and fault.nodes else node
     return sharing_claims.uuid(owner, number)
-
-
-@check("cuda-smoke")
-def cuda_smoke(world: World, _pod: Obj, node: str) -> Behaviour:
-    """What `workflows/stages/scripts/cuda_smoke.sh` reports."""
-    found = world.find(NODES, node)
-    report: dict[str, Any] = {"node": node, "uuids": [], "devices": 0, "passed": 0, "error": ""}
-    if found is None or TOOLKIT not in (found["metadata"].get("annotations") or {}):
-        return Exit(message=report | {"error": "nvidia-smi: not found"})
-    count = visible_gpus(world, node)
-    passed = 0 if world.fault("cuda_fails", node) else count
-    error = "" if passed else f"{uuid(world, node, 0)}: CUDA driver version is insufficient for CUDA runtime version"
-    uuids = [uuid(world, node, number) for number in range(count)]
-    lines = [f"{one}: {'Test PASSED' if passed else error}" for one in uuids]
-    return Exit(
-        message=report | {"uuids": uuids, "devices": count, "passed": passed, "error": error}, log="\n".join(lines), seconds=12
-    )

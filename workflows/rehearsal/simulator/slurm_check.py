@@ -43,7 +43,7 @@ def srun(world: World, pod: Obj, node: str) -> Behaviour:
     """What `workflows/stages/scripts/srun.sh` reports."""
     text, exits = _srun(world, pod["metadata"]["namespace"], int(environment(pod).get("GPUS", "0")))
     message = {"node": node, "exits": exits, "packed": packed(text)}
-    return Exit(message=message, log=text, seconds=25, effect=functools.partial(keep_log, world, pod, text))
+    return Exit(message=message, seconds=25, effect=functools.partial(keep_log, world, pod, text))
 
 
 def _srun(world: World, namespace: str, gpus: int) -> tuple[str, dict[str, int]]:

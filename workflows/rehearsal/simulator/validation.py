@@ -43,7 +43,7 @@ def nccl_intra(world: World, pod: Obj, node: str) -> Behaviour:
         lines = (line for run in range(runs) for line in validation_nccl.table(shape, first, last, _jitter(world, node, run)))
         text, code = validation_nccl.text(lines), 0
     message = {"node": node, "exits": [code] * runs, "packed": packed(text)}
-    return Exit(message=message, log=text, seconds=RUN_SECONDS * runs, effect=functools.partial(keep_log, world, pod, text))
+    return Exit(message=message, log=text, seconds=RUN_SECONDS * runs)
 
 
 def _machine(world: World, node: str, host: str) -> Shape:
@@ -76,7 +76,7 @@ def nccl_inter(world: World, pod: Obj, node: str) -> Behaviour:
     _, _, runs = validation_nccl.told(environment(pod))
     text, code = _together(world, pod, own, runs)
     message = {"node": node, "exits": [code] * runs}
-    return Exit(message=message, log=text, seconds=RUN_SECONDS * runs, effect=functools.partial(keep_log, world, pod, text))
+    return Exit(message=message, seconds=RUN_SECONDS * runs, effect=functools.partial(keep_log, world, pod, text))
 
 
 def _together(world: World, pod: Obj, own: list[Obj], runs: int) -> tuple[str, int]:
@@ -151,7 +151,7 @@ def dcgm(world: World, pod: Obj, node: str) -> Behaviour:
     failed = any(test["test_summary"]["status"] == "Fail" for _, test in tests)
     message = {"node": node, "exits": [226 if failed else 0], "packed": packed(text)}
     seconds = {1: 10.0, 2: 120.0, 3: 900.0}.get(level, 3600.0)
-    return Exit(message=message, log=text, seconds=seconds, effect=functools.partial(keep_log, world, pod, text))
+    return Exit(message=message, log=text, seconds=seconds)
 
 
 def _test(world: World, node: str, category: str, name: str) -> Obj:

@@ -47,7 +47,7 @@ def test_every_mode_passes_on_a_healthy_cluster(make: Make, mode: str) -> None:
 
 @pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fault) -> None:
-    mode = next((spec for word, spec in (("mode mig", MIG), ("mode time_slicing", TIME_SLICING)) if word in fault.summary), NONE)
+    mode = {"sharing.mode=mig": MIG, "sharing.mode=time_slicing": TIME_SLICING}.get(fault.needs, NONE)
     verdicts = list(run(cluster(make, mode, fault.name), stage("sharing", **mode)).values())
     assert all(verdict.is_pass for verdict in verdicts[:-1])
     assert verdicts[-1].gate == fault.gate, verdicts[-1]

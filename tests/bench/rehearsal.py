@@ -1,0 +1,135 @@
+"""A rehearsal of the whole bring-up with 16 and with 1,000 GPU nodes: time, memory of all its processes, time of each stage."""
+
+import argparse
+import os
+import resource
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from figures import Figures
+
+from steps.clients.store import Store
+from steps.contract import evidence
+from workflows import bringup, examples
+from workflows.engines.folders import Home, RunFolder
+from workflows.plan.compiler import compile_plan
+from workflows.rehearsal import approver
+from workflows.rehearsal.rehearse import Options, rehearse
+from workflows.render.bundle import render
+from workflows.spec import ClusterSpec, load
+
+LIMIT_SECONDS = {16: 60.0, 1000: 300.0}
+LIMIT_MEMORY = {1000: 1024.0}
+SAMPLE_SECONDS = 0.5
+
+
+def spec_of(nodes: int) -> ClusterSpec:
+    """The default example with another number of GPU nodes, and the address space that they need."""
+    text = examples.path("h200-16").read_text()
+    if nodes != 16:
+        text = text.replace("gpu[001-016]", f"gpu[0001-{nodes:04d}]").replace("  cni: canal", "  cni: canal\n  cluster_cidr: 100.64.0.0/10")
+        text = text.replace('{pattern: "10.10.1.{1}"}', "{start: 10.64.0.1}").replace("15/16", "95%")
+    return load(text)
+
+
+class Memory(threading.Thread):
+    """Watches the memory (PSS) of this process and all its descendants, in MiB."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.peak = 0.0
+        self.parts: dict[str, float] = {}
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        while not self._done.wait(SAMPLE_SECONDS):
+            parts: dict[str, float] = {}
+            for process in descendants(os.getpid()):
+                name, used = _used(process)
+                parts[name] = parts.get(name, 0.0) + used
+            if sum(parts.values()) > self.peak:
+                self.peak, self.parts = sum(parts.values()), parts
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._done.set()
+        self.join()
+
+
+def descendants(root: int) -> list[int]:
+    """This process and all that it started, children of children too."""
+    parents: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and (stat := _read(folder / "stat")):
+            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(folder.name))
+    found = [root]
+    for process in found:
+        found += parents.get(process, [])
+    return found
+
+
+def _used(process: int) -> tuple[str, float]:
+    words = _read(Path(f"/proc/{process}/cmdline")).split("\0")
+    name = next((part for part in ("apiserver", "simulator") if any(word.endswith(f"rehearsal.{part}") for word in words)), "")
+    name = name or ("engine" if process == os.getpid() else "steps")
+    rollup = _read(Path(f"/proc/{process}/smaps_rollup"))
+    return name, int(rollup.partition("\nPss:")[2].split()[0]) / 1024 if rollup else 0.0
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""  # the process ended meanwhile
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of all that it waited for."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in both)
+
+
+def stage_seconds(folder: RunFolder) -> dict[str, float]:
+    """From the start of a stage's first task to the end of its last one."""
+    store = Store(folder.home.store)
+    spans: dict[str, tuple[float, float]] = {}
+    for key in store.keys(f"runs/{folder.name}/evidence"):
+        record = evidence.decode(store.path(key).read_bytes())
+        first, last = spans.get(record.stage, (record.started, record.finished))
+        spans[record.stage] = min(first, record.started), max(last, record.finished)
+    return {stage: last - first for stage, (first, last) in sorted(spans.items(), key=lambda item: item[1])}
+
+
+def measure(figures: Figures, nodes: int, home: Path) -> None:
+    """Rehearse once."""
+    plan = compile_plan(spec_of(nodes))
+    folder = Home(home).run(f"bench-{nodes}")
+    memory, spent, began = Memory(), cpu_seconds(), time.perf_counter()
+    memory.start()
+    result = rehearse(folder, plan, render(plan, bringup.build), Options(), [approver.opener(folder)])
+    took = time.perf_counter() - began
+    memory.stop()
+    figures.at_most(f"{nodes} nodes: exit code of the run", result.exit_code, 0, "")
+    figures.at_most(f"{nodes} nodes: wall time", took, LIMIT_SECONDS[nodes], "s")
+    figures.note(f"{nodes} nodes: CPU time", f"{cpu_seconds() - spent:.1f} s, load of this machine {os.getloadavg()[0]:.1f}")
+    figures.at_most(f"{nodes} nodes: peak memory of all processes", memory.peak, LIMIT_MEMORY.get(nodes, 1024.0), "MiB")
+    figures.note(f"{nodes} nodes: at the peak", ", ".join(f"{name} {used:.0f} MiB" for name, used in sorted(memory.parts.items())))
+    for stage, seconds in stage_seconds(folder).items():
+        figures.note(f"{nodes} nodes: {stage}", f"{seconds:.1f} s")
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="+", choices=sorted(LIMIT_SECONDS), default=sorted(LIMIT_SECONDS))
+    figures = Figures("rehearsal of the whole bring-up")
+    for nodes in parser.parse_args().nodes:
+        with tempfile.TemporaryDirectory(prefix="bringup-bench-") as folder:
+            measure(figures, nodes, Path(folder))
+    figures.exit()
+
+
+if __name__ == "__main__":
+    main()

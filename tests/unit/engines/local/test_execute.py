@@ -1,0 +1,73 @@
+"""`execute_manifest`: exit codes, sentences, the record, templates in the same file, an operator's script."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from workflows.engines.local.execute import execute_manifest
+
+HEAD = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {generateName: wf-}\n"
+ONE = HEAD + "spec: {entrypoint: t, templates: [{name: t, container: {command: [sh, -c], args: ['%s']}}]}\n"
+GATE = "metadata: {name: base}\nspec: {templates: [{name: t, suspend: {}}]}\n"
+TEMPLATE = "apiVersion: argoproj.io/v1alpha1\nkind: WorkflowTemplate\n" + GATE
+USE = HEAD + "spec: {entrypoint: m, templates: [{name: m, dag: {tasks: [{name: gate, templateRef: {name: base, template: t}}]}}]}\n"
+
+
+def execute(tmp_path: Path, text: str, actions: str | None = None) -> tuple[int, str]:
+    (tmp_path / "workflow.yaml").write_text(text)
+    if actions is not None:
+        (tmp_path / "actions.yaml").write_text(actions)
+    said: list[str] = []
+    script = tmp_path / "actions.yaml" if actions is not None else None
+    code = execute_manifest(tmp_path / "workflow.yaml", tmp_path / "record.json", script, say=said.append)
+    return code, "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "phase"),
+    [("exit 0", 0, "Succeeded"), ("exit 3", 65, "Failed"), ("echo x > /tmp/x; cat /tmp/x", 0, "Succeeded")],
+)
+def test_the_phase_gives_the_exit_code(tmp_path: Path, script: str, code: int, phase: str) -> None:
+    assert execute(tmp_path, ONE % script) == (code, "")
+    assert json.loads((tmp_path / "record.json").read_text())["phase"] == phase
+    assert not Path("/tmp/x").exists()
+
+
+def test_an_output_that_is_not_written_is_a_defect_of_the_workflow(tmp_path: Path) -> None:
+    text = ONE.replace("}]}\n", ", outputs: {parameters: [{name: o, valueFrom: {path: /tmp/o}}]}}]}\n")
+    assert execute(tmp_path, text % "exit 0") == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (ONE.replace("container", "contaner") % "x", "spec.templates[0].contaner: is an unknown field (did you mean 'container'?)"),
+        ("[1, 2]", "holds 0 objects of kind Workflow"),
+        (ONE % "x" + "---\n" + ONE % "y", "holds 2 objects of kind Workflow"),
+        ("a: [", "cannot be read"),
+        ("a: !!python/object:os.system x", "cannot be read"),
+    ],
+)
+def test_outside_of_the_grammar_is_64_with_sentences(tmp_path: Path, text: str, sentence: str) -> None:
+    code, said = execute(tmp_path, text)
+    assert code == 64
+    assert sentence in said
+    assert not (tmp_path / "record.json").exists()
+
+
+def test_templates_in_the_same_file_and_an_operator(tmp_path: Path) -> None:
+    actions = "[{when: {node: gate, phase: Running}, wait: 0, do: stop, node: gate, message: refused}]"
+    assert execute(tmp_path, TEMPLATE + "---\n" + USE, actions) == (65, "")
+    found = json.loads((tmp_path / "record.json").read_text())
+    assert found["actions"] == [{"do": "stop", "accepted": True, "error": ""}]
+    assert [node["message"] for node in found["nodes"] if node["name"] == "gate"] == ["refused"]
+
+
+@pytest.mark.parametrize("actions", ["7", "[{}]", "[{do: resume, wait: soon}]", "a: ["])
+def test_a_script_that_is_none(tmp_path: Path, actions: str) -> None:
+    code, said = execute(tmp_path, TEMPLATE + "---\n" + USE, actions)
+    assert code == 64
+    assert "actions.yaml" in said

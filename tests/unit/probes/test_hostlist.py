@@ -1,0 +1,26 @@
+"""Slurm's host lists."""
+
+import pytest
+
+from steps.probes.hostlist import MOST, expand
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("gpu001", ("gpu001",)),
+        ("gpu[001-003]", ("gpu001", "gpu002", "gpu003")),
+        ("dgx[1,3-4],login1", ("dgx1", "dgx3", "dgx4", "login1")),
+        ("r[1-2]n5-ib", ("r1n5-ib", "r2n5-ib")),
+        ("c[09-11]", ("c09", "c10", "c11")),
+        ("x[3-1]", ()),
+        ("x[a-b]", ("x", "a-b")),
+        ("", ()),
+    ],
+)
+def test_expand(text: str, hosts: tuple[str, ...]) -> None:
+    assert expand(text) == hosts
+
+
+def test_a_hostile_list_is_cut() -> None:
+    assert len(expand("x[1-999999999]," * 3)) == MOST

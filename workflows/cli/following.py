@@ -1,0 +1,106 @@
+"""What the commands about an existing run share: read its state, follow it, find its logs, send its engine something."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from steps.clients.store import Store
+from steps.contract.exit import ExitCode
+from steps.report import source
+from steps.report.build import build
+from steps.report.timeline import stamp
+from workflows.cli import output
+from workflows.engines import approvals
+from workflows.engines.folders import RunFolder
+from workflows.engines.local import inbox
+from workflows.engines.local.result import RunStatus, read_status
+
+ANSWER_SECONDS = 5.0
+"""An engine looks into its inbox ten times a second; one that does not answer by then is not there."""
+LOOK_SECONDS = 0.5
+
+
+class NoEngine(ValueError):
+    """The run has no engine that could do what was asked."""
+
+    hint = "if the run was interrupted, `bringup resume` goes on with it"
+
+
+def status(folder: RunFolder) -> dict[str, Any]:
+    """Phase, stages so far, and what is waited for since when; from the journal and the store."""
+    engine = read_status(folder.engine)
+    return {
+        "run": folder.name,
+        "phase": engine.phase if engine.alive or engine.finished else "interrupted",
+        "message": engine.message,
+        "waiting": [_waiting(folder, node.name, node.started) for node in engine.gates],
+        "stages": _stages(folder),
+    }
+
+
+def _waiting(folder: RunFolder, node: str, since: float) -> dict[str, str]:
+    one = approvals.read(folder, node)
+    how = f"bringup approve {folder.name} --as NAME"
+    return {
+        "stage": one.stage,
+        "since": stamp(since),
+        "evidence": one.evidence,
+        "approvers": ", ".join(sorted(one.approvers)),
+        "how": how,
+    }
+
+
+def _stages(folder: RunFolder) -> list[dict[str, str]]:
+    if not (folder.stored / "run.json").exists():
+        return []
+    report = build(source.read(Store(folder.home.store), folder.name))
+    return [{"stage": stage.id, "status": stage.status, "reason": stage.reason} for stage in report.stages]
+
+
+def follow(folder: RunFolder) -> int:
+    """Print what changes until the run ends; its exit code."""
+    said: set[str] = set()
+    while True:
+        engine = read_status(folder.engine)
+        for line in _news(folder, engine):
+            if line not in said:
+                output.lines([line])
+                said.add(line)
+        if engine.finished or not engine.alive:
+            ending = engine.phase if engine.finished else "interrupted: no engine drives it"
+            output.lines([f"{folder.name}: {ending} {engine.message}".rstrip()])
+            return {"Succeeded": ExitCode.OK}.get(engine.phase, ExitCode.GATE_FAILED)
+        time.sleep(LOOK_SECONDS)
+
+
+def _news(folder: RunFolder, engine: RunStatus) -> list[str]:
+    lines = [f"{row['stage']}: {row['status']}: {row['reason']}" for row in _stages(folder) if row["status"] in ("pass", "fail")]
+    return lines + [f"waits for an approval before {approvals.read(folder, node.name).stage}" for node in engine.gates]
+
+
+def log_files(folder: RunFolder, wanted: str) -> list[tuple[str, str]]:
+    """Logs of a run's nodes, in the order in which they started: (node, text)."""
+    found = []
+    for node in read_status(folder.engine).nodes:
+        path = folder.engine / node.log
+        named = node.template.replace("-", "_")
+        if node.type == "Pod" and wanted.replace(".", "_") in named and path.exists():
+            found.append((node.path, path.read_text(errors="replace").rstrip()))
+    return found
+
+
+def open_nodes(folder: RunFolder) -> list[str]:
+    """Suspend nodes that wait for an answer."""
+    return [node.name for node in read_status(folder.engine).gates]
+
+
+def send(folder: RunFolder, verb: str, node: str, parameters: Mapping[str, str], message: str) -> None:
+    """Ask the run's engine for something and wait for its answer. Raises NoEngine."""
+    if not read_status(folder.engine).alive:
+        raise NoEngine(f"no engine drives run {folder.name}")
+    ticket = inbox.send(folder.engine, verb, node=node, parameters=parameters, message=message)
+    answer = inbox.wait(folder.engine, ticket, ANSWER_SECONDS)
+    if answer is None:
+        raise NoEngine(f"the engine of run {folder.name} does not answer")
+    if not answer.accepted:
+        raise NoEngine(f"run {folder.name}: {answer.error}")
