@@ -5,7 +5,7 @@ from __future__ import annotations
 from steps.contract.task import Verb
 from workflows.catalog import Release
 from workflows.spec.fields import StageName
-from workflows.stages import objects
+from workflows.stages import objects, rights
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
 
@@ -78,7 +78,7 @@ def _apply(site: Site, chosen: tuple[Release, ...], storage_class: str) -> Step:
                 "gate_expectations": _expectations(site, chosen, storage_class),
             },
         ),
-        rules=(*objects.release_rules(site, chosen), *_READS),
+        rules=(*rights.release_rules(site, chosen), *_READS),
     )
 
 
@@ -100,7 +100,7 @@ def _control(site: Site, chosen: tuple[Release, ...], storage_class: str) -> Ste
             expectations=expectations,
         ),
         after=("apply",) if chosen else (),
-        rules=(*objects.gate_rules(site, chosen), *_READS),
+        rules=(*rights.gate_rules(site, chosen), *_READS),
     )
 
 
@@ -135,7 +135,7 @@ def _functional(storage_class: str, certificates: bool) -> Step:
             expectations={"storage_class": storage_class, "certificate": certificates},
         ),
         after=("control",),
-        rules=objects.check_rules(claims, kinds),
+        rules=rights.check_rules(claims, kinds),
     )
 
 

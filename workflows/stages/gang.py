@@ -13,7 +13,7 @@ from workflows.catalog import Release
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.derived import GPU, PRODUCT_LABEL, advertised, allocatable, product_label
 from workflows.spec.fields import StageName
-from workflows.stages import gang_objects, objects
+from workflows.stages import gang_objects, objects, rights
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
 
@@ -146,7 +146,7 @@ def _apply(site: Site, chosen: tuple[Release, ...]) -> Step:
     }
     return Step(
         task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
-        rules=(*objects.release_rules(site, chosen), *_READS),
+        rules=(*rights.release_rules(site, chosen), *_READS),
     )
 
 
@@ -162,7 +162,7 @@ def _wait(site: Site, chosen: tuple[Release, ...], name: str, after: str, expect
     return Step(
         task=task(STAGE, name, Verb.WAIT, deadline=deadline, arguments=arguments, expectations=expectations),
         after=(after,),
-        rules=(*objects.gate_rules(site, chosen), *_READS),
+        rules=(*rights.gate_rules(site, chosen), *_READS),
     )
 
 
@@ -180,8 +180,8 @@ def _configure(site: Site, chosen: tuple[Release, ...], made: list[Object]) -> t
         rules=(
             Rule(groups=("kueue.x-k8s.io",), resources=kinds, verbs=verbs),
             Rule(groups=("",), resources=("namespaces",), verbs=verbs),
-            *objects.CLAIM,
-            *objects.gate_rules(site, chosen),
+            *rights.CLAIM,
+            *rights.gate_rules(site, chosen),
             *_READS,
         ),
     )
@@ -219,7 +219,7 @@ def _nodes(spec: ClusterSpec) -> Step:
             expectations={"resource": resource, "flavors": flavors},
         ),
         after=("control",),
-        rules=(*_WORLD, *objects.DIAGNOSE),
+        rules=(*_WORLD, *rights.DIAGNOSE),
     )
 
 
@@ -256,5 +256,5 @@ def _check(spec: ClusterSpec, name: str, gate: str, check: str, after: str, dead
     return Step(
         task=task(STAGE, name, Verb.JOB, deadline=deadline, arguments=arguments, expectations=expectations),
         after=(after,),
-        rules=(*objects.check_rules(*gang_objects.RULES[who]), *_WORLD, *_READS),
+        rules=(*rights.check_rules(*gang_objects.RULES[who]), *_WORLD, *_READS),
     )

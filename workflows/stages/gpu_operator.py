@@ -9,7 +9,7 @@ from workflows.spec.cluster import ClusterSpec
 from workflows.spec.derived import GPU, allocatable, product_label
 from workflows.spec.fields import StageName
 from workflows.spec.products import numbers
-from workflows.stages import objects
+from workflows.stages import objects, rights
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
 
@@ -101,7 +101,7 @@ def _apply(site: Site, release: Release) -> Step:
     }
     return Step(
         task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
-        rules=(*objects.release_rules(site, (release,)), *_READS),
+        rules=(*rights.release_rules(site, (release,)), *_READS),
     )
 
 
@@ -117,7 +117,7 @@ def _control(site: Site, release: Release) -> Step:
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
         after=("apply",),
-        rules=(*objects.gate_rules(site, (release,)), *_READS),
+        rules=(*rights.gate_rules(site, (release,)), *_READS),
     )
 
 
@@ -155,7 +155,7 @@ def _nodes(site: Site) -> Step:
         rules=(
             *_READS,
             Rule(groups=("resource.k8s.io",), resources=("resourceslices",), verbs=("list",)),
-            *objects.DIAGNOSE,
+            *rights.DIAGNOSE,
         ),
     )
 
@@ -190,7 +190,7 @@ def _functional(site: Site) -> Step:
     return Step(
         task=task(STAGE, "functional", Verb.JOB, deadline=900, arguments=arguments, expectations=_gpus(site)),
         after=("nodes",),
-        rules=objects.check_rules(claims) if _claims(site.spec) else objects.check_rules(),
+        rules=rights.check_rules(claims) if _claims(site.spec) else rights.check_rules(),
     )
 
 

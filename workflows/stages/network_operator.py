@@ -11,7 +11,7 @@ from workflows.catalog.criteria import multus_owner
 from workflows.spec.derived import ib_write_bw_floor
 from workflows.spec.fields import StageName
 from workflows.spec.platform import Fabric
-from workflows.stages import objects
+from workflows.stages import objects, rights
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
 
@@ -92,7 +92,7 @@ def _apply(site: Site, release: Release) -> Step:
     }
     return Step(
         task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
-        rules=(*objects.release_rules(site, (release,)), _CRDS),
+        rules=(*rights.release_rules(site, (release,)), _CRDS),
     )
 
 
@@ -108,7 +108,7 @@ def _charts(site: Site, release: Release) -> Step:
             expectations=expectations,
         ),
         after=("apply",),
-        rules=(*objects.gate_rules(site, (release,)), _CRDS),
+        rules=(*rights.gate_rules(site, (release,)), _CRDS),
     )
 
 
@@ -138,18 +138,6 @@ def _control_expectations(site: Site, release: Release) -> Object:
     return {key: value for key, value in found.items() if value}
 
 
-def _kinds(release: Release) -> tuple[Rule, ...]:
-    """Rights on the kinds that the release's objects have."""
-    named = sorted({(str(item["apiVersion"]).partition("/")[0], str(item["kind"]).lower()) for item in release.objects})
-    verbs = ("get", "list", "create", "patch")
-    return tuple(Rule(groups=(group,), resources=(_plural(kind),), verbs=verbs) for group, kind in named)
-
-
-def _plural(kind: str) -> str:
-    """A kind's resource name as these operators build it: `nicclusterpolicy` → `nicclusterpolicies`."""
-    return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
-
-
 _READS = (
     Rule(
         groups=("mellanox.com",),
@@ -165,7 +153,7 @@ _READS = (
     Rule(groups=("nv-ipam.nvidia.com",), resources=("ippools",), verbs=("list",)),
     Rule(groups=("apps",), resources=("daemonsets", "deployments"), verbs=("list",)),
     Rule(groups=("",), resources=("nodes",), verbs=("list",)),
-    *objects.DIAGNOSE,
+    *rights.DIAGNOSE,
 )
 
 
@@ -179,7 +167,7 @@ def _configure(site: Site, release: Release) -> Step:
     return Step(
         task=task(STAGE, "configure", Verb.APPLY, deadline=300, arguments=arguments),
         after=("charts",),
-        rules=(*objects.CLAIM, *_kinds(release), *_READS),
+        rules=(*rights.CLAIM, *rights.kind_rules(release), *_READS),
     )
 
 
@@ -262,7 +250,7 @@ def _functional(site: Site) -> Step:
             },
         ),
         after=("nodes",),
-        rules=objects.check_rules(services),
+        rules=rights.check_rules(services),
     )
 
 

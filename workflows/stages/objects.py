@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from workflows.catalog import Release
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.fields import StageName
 from workflows.spec.governance import ArgoCd
+from workflows.stages import rights
 from workflows.stages.site import Site
 from workflows.stages.stage import Object, Rule, Step, When, task
 
-CHECK_NAMESPACE = "bringup-check"
+CHECK_NAMESPACE = rights.CHECK_NAMESPACE
 CHECK_LABEL = "bringup/check"
 STAGE_LABEL = "bringup/stage"
 TINY_IMAGE = "docker.io/library/busybox:1.37.0"
@@ -237,62 +238,5 @@ def judge(site: Site, stage: StageName, gates: Mapping[str, str], *, members: st
         ),
         after=tuple(gates),
         when=When.ANYHOW,
-        rules=(Rule(groups=("",), resources=("nodes",), verbs=("get", "patch")), *CLAIM) if cordon else (),
-    )
-
-
-CLAIM = (
-    Rule(groups=("",), resources=("namespaces",), verbs=("get",)),
-    Rule(groups=("coordination.k8s.io",), resources=("leases",), verbs=("get", "create", "patch"), namespaces=("kube-system",)),
-)
-"""Rights to recognize the target and to hold its lease, which every writing task needs."""
-
-DIAGNOSE = (Rule(groups=("",), resources=("pods", "pods/log", "events"), verbs=("get", "list")),)
-"""Rights to read what a record shows beside a verdict that is no pass."""
-
-
-def release_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
-    """Rights to apply releases. Whoever may create HelmCharts in kube-system is cluster-admin in effect (design §10)."""
-    argo = site.spec.delivery.argo_cd
-    verbs = ("get", "create", "patch")
-    owner = (
-        Rule(groups=("helm.cattle.io",), resources=("helmcharts",), verbs=verbs, namespaces=("kube-system",))
-        if argo is None
-        else Rule(groups=("argoproj.io",), resources=("applications",), verbs=verbs, namespaces=(argo.namespace,))
-    )
-    return (Rule(groups=("",), resources=("namespaces",), verbs=verbs), owner, *CLAIM, *gate_rules(site, chosen))
-
-
-def gate_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
-    """Rights to read what the chart gate compares. Release Secrets hold values: only those of the releases' namespaces."""
-    spaces = tuple(dict.fromkeys(release.namespace for release in chosen))
-    argo = site.spec.delivery.argo_cd
-    owner = (
-        (
-            Rule(
-                groups=("helm.cattle.io",),
-                resources=("helmcharts", "helmchartconfigs"),
-                verbs=("get",),
-                namespaces=("kube-system",),
-            ),
-            Rule(groups=("batch",), resources=("jobs",), verbs=("get",), namespaces=("kube-system",)),
-            Rule(groups=("",), resources=("secrets",), verbs=("list",), namespaces=spaces),
-        )
-        if argo is None
-        else (Rule(groups=("argoproj.io",), resources=("applications",), verbs=("get",), namespaces=(argo.namespace,)),)
-    )
-    kinds = ("deployments", "statefulsets", "daemonsets")
-    return (*owner, Rule(groups=("apps",), resources=kinds, verbs=("list",), namespaces=spaces), *DIAGNOSE)
-
-
-def check_rules(*more: Rule) -> tuple[Rule, ...]:
-    """Rights to run a check: Jobs and pods in its namespace, and whatever else its objects need."""
-    space = (CHECK_NAMESPACE,)
-    return (
-        *CLAIM,
-        Rule(groups=("",), resources=("namespaces",), verbs=("get", "create", "patch")),
-        Rule(groups=("batch",), resources=("jobs",), verbs=("create", "delete"), namespaces=space),
-        Rule(groups=("",), resources=("pods",), verbs=("list", "deletecollection"), namespaces=space),
-        *DIAGNOSE,
-        *more,
+        rules=(Rule(groups=("",), resources=("nodes",), verbs=("get", "patch")), *rights.CLAIM) if cordon else (),
     )

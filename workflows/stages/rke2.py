@@ -10,7 +10,7 @@ from workflows.spec.access import Rke2
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.derived import node_labels
 from workflows.spec.ranges import compress
-from workflows.stages import objects
+from workflows.stages import objects, rights
 from workflows.stages.access import JOIN_TOKEN, ssh_arguments
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, When, task
@@ -70,7 +70,7 @@ def _servers(spec: ClusterSpec) -> Step:
     expectations = {"version": spec.rke2.version, "service": "rke2-server"}
     return Step(
         task=task(ID, "servers", Verb.PLAY, deadline=SERVERS_SECONDS, arguments=arguments, expectations=expectations),
-        rules=objects.CLAIM,
+        rules=rights.CLAIM,
     )
 
 
@@ -150,7 +150,7 @@ def _control(site: Site, after: str) -> Step:
                 namespaces=("kube-system", "calico-system"),
             ),
             Rule(groups=("batch",), resources=("jobs",), verbs=("list",), namespaces=("kube-system",)),
-            *objects.DIAGNOSE,
+            *rights.DIAGNOSE,
         ),
     )
 
@@ -170,7 +170,7 @@ def _nodes(site: Site) -> Step:
         rules=(
             Rule(groups=("",), resources=("nodes",), verbs=("list",)),
             Rule(groups=("coordination.k8s.io",), resources=("leases",), verbs=("list",), namespaces=("kube-node-lease",)),
-            *objects.DIAGNOSE,
+            *rights.DIAGNOSE,
         ),
     )
 
@@ -193,7 +193,7 @@ def _functional() -> Step:
             },
         ),
         after=("nodes",),
-        rules=objects.check_rules(
+        rules=rights.check_rules(
             Rule(groups=("",), resources=("services",), verbs=("create", "delete"), namespaces=(objects.CHECK_NAMESPACE,))
         ),
     )
@@ -242,5 +242,5 @@ def _judge(site: Site, members: str, names: list[str]) -> Step:
         task=task(ID, "judge", Verb.JUDGE, deadline=600, arguments=arguments),
         after=tuple(names),
         when=When.ANYHOW,
-        rules=(Rule(groups=("",), resources=("nodes",), verbs=("get", "patch")), *objects.CLAIM),
+        rules=(Rule(groups=("",), resources=("nodes",), verbs=("get", "patch")), *rights.CLAIM),
     )

@@ -12,7 +12,7 @@ from workflows.catalog.merging import value_at
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.derived import PRODUCT_LABEL, advertised, allocatable, product_label, sharing_label
 from workflows.spec.fields import StageName
-from workflows.stages import objects
+from workflows.stages import objects, rights
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
 
@@ -98,7 +98,7 @@ def _apply(site: Site, chosen: tuple[Release, ...]) -> tuple[Step, ...]:
             task=task(STAGE, "apply", Verb.APPLY, deadline=600, arguments=arguments),
             rules=(
                 Rule(groups=("",), resources=("nodes",), verbs=("get", "list", "patch")),
-                *objects.release_rules(site, chosen),
+                *rights.release_rules(site, chosen),
                 *_READS,
             ),
         ),
@@ -147,7 +147,7 @@ def _control(site: Site, chosen: tuple[Release, ...]) -> Step:
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
         after=("apply",) if chosen or _labels(site.spec) else (),
-        rules=(*objects.gate_rules(site, chosen), *_READS),
+        rules=(*rights.gate_rules(site, chosen), *_READS),
     )
 
 
@@ -167,7 +167,7 @@ def _nodes(site: Site) -> Step:
     return Step(
         task=task(STAGE, "nodes", Verb.WAIT, deadline=deadline, arguments=arguments, expectations=_nodes_expectations(site)),
         after=("control",),
-        rules=(Rule(groups=("",), resources=("nodes",), verbs=("list",)), *_READS[-1:], *objects.DIAGNOSE),
+        rules=(Rule(groups=("",), resources=("nodes",), verbs=("list",)), *_READS[-1:], *rights.DIAGNOSE),
     )
 
 
@@ -223,7 +223,7 @@ def _functional(spec: ClusterSpec) -> Step:
     return Step(
         task=task(STAGE, "functional", Verb.JOB, deadline=CHECK_SECONDS, arguments=arguments, expectations=expectations),
         after=("nodes",),
-        rules=objects.check_rules(*more),
+        rules=rights.check_rules(*more),
     )
 
 

@@ -9,7 +9,7 @@ from workflows.catalog import Release
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.fields import StageName
 from workflows.spec.machines import Machine
-from workflows.stages import objects
+from workflows.stages import objects, rights
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
 
@@ -122,7 +122,7 @@ def _apply(site: Site, operator: tuple[Release, ...]) -> Step:
     }
     return Step(
         task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
-        rules=(*objects.release_rules(site, operator), _CRDS),
+        rules=(*rights.release_rules(site, operator), _CRDS),
     )
 
 
@@ -133,7 +133,7 @@ def _charts(site: Site, operator: tuple[Release, ...]) -> Step:
     return Step(
         task=task(STAGE, "charts", Verb.WAIT, deadline=seconds, arguments=arguments, expectations=expectations),
         after=("apply",),
-        rules=(*objects.gate_rules(site, operator), _CRDS),
+        rules=(*rights.gate_rules(site, operator), _CRDS),
     )
 
 
@@ -164,7 +164,7 @@ def _reads(namespace: str) -> tuple[Rule, ...]:
         Rule(groups=("slinky.slurm.net",), resources=kinds, verbs=("list",), namespaces=space),
         Rule(groups=("apps",), resources=("deployments", "statefulsets"), verbs=("list",), namespaces=space),
         Rule(groups=("",), resources=("nodes",), verbs=("list",)),
-        *objects.DIAGNOSE,
+        *rights.DIAGNOSE,
     )
 
 
@@ -180,7 +180,7 @@ def _configure(site: Site, cluster: Release) -> Step:
     return Step(
         task=task(STAGE, "configure", Verb.APPLY, deadline=300, arguments=arguments),
         after=("charts",),
-        rules=(*objects.release_rules(site, (cluster,)), *objects.gate_rules(site, found), *_reads(cluster.namespace)),
+        rules=(*rights.release_rules(site, (cluster,)), *rights.gate_rules(site, found), *_reads(cluster.namespace)),
     )
 
 
@@ -197,7 +197,7 @@ def _control(site: Site, found: tuple[Release, ...], cluster: Release) -> Step:
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
         after=("configure",),
-        rules=(*objects.gate_rules(site, found), *_reads(cluster.namespace)),
+        rules=(*rights.gate_rules(site, found), *_reads(cluster.namespace)),
     )
 
 
@@ -254,7 +254,7 @@ def _functional(site: Site, cluster: Release) -> Step:
         ),
         after=("nodes",),
         rules=(
-            *objects.CLAIM,
+            *rights.CLAIM,
             Rule(groups=("batch",), resources=("jobs",), verbs=("create", "delete"), namespaces=space),
             Rule(groups=("",), resources=("pods",), verbs=("list", "deletecollection"), namespaces=space),
             *_reads(cluster.namespace),

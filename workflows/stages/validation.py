@@ -7,7 +7,7 @@ from workflows.catalog import Release
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.derived import intra_node_floor
 from workflows.spec.fields import StageName
-from workflows.stages import objects, validation_operator, validation_pods
+from workflows.stages import objects, rights, validation_operator, validation_pods
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
 
@@ -113,7 +113,7 @@ def _check(
     return Step(
         task=task(STAGE, name, Verb.JOB, deadline=seconds, arguments=arguments, expectations=expectations),
         after=after[-1:],
-        rules=objects.check_rules(*rules, *((templates,) if claims else ())),
+        rules=rights.check_rules(*rules, *((templates,) if claims else ())),
     )
 
 

@@ -7,7 +7,7 @@ import re
 from steps.contract.task import Verb
 from workflows.catalog import Release
 from workflows.spec.fields import StageName
-from workflows.stages import objects
+from workflows.stages import objects, rights
 from workflows.stages.site import Site
 from workflows.stages.stage import Object, Rule, Step, task
 
@@ -46,7 +46,7 @@ def apply(site: Site, release: Release) -> Step:
     return Step(
         task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
         rules=(
-            *objects.CLAIM,
+            *rights.CLAIM,
             Rule(groups=("",), resources=("namespaces",), verbs=verbs),
             Rule(groups=("",), resources=("serviceaccounts",), verbs=verbs, namespaces=(NAMESPACE,)),
             Rule(groups=("batch",), resources=("jobs",), verbs=verbs, namespaces=(NAMESPACE,)),
@@ -83,7 +83,7 @@ _READS = (
     Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",)),
     Rule(groups=("apps",), resources=("deployments",), verbs=("list",), namespaces=(NAMESPACE,)),
     Rule(groups=("batch",), resources=("jobs",), verbs=("get",), namespaces=(NAMESPACE,)),
-    *objects.DIAGNOSE,
+    *rights.DIAGNOSE,
 )
 
 
