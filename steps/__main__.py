@@ -3,7 +3,6 @@
 import argparse
 import importlib
 import sys
-import traceback
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,6 +28,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{options.verb}: {error}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
         return int(error.exit_code)
     except Exception as error:  # noqa: BLE001 - the outermost edge: a bug must end with its own code and a traceback in the log
+        import traceback  # only a bug pays for it
+
         traceback.print_exc()
         print(f"{options.verb}: bug: {type(error).__name__}: {error}", file=sys.stderr)
         return int(ExitCode.BUG)

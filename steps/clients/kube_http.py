@@ -1,17 +1,26 @@
-"""Requests to a Kubernetes API server: authentication, retries, and errors as our own types."""
+"""Requests to a Kubernetes API server: authentication, retries, and errors as our own types.
+
+Nothing heavy is imported before the first request, tenacity not before the first failure: each step is a process of its own.
+"""
+
+from __future__ import annotations
 
 import os
-import ssl
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import tenacity
-import urllib3
 from msgspec import Struct
 
 from steps import timeouts
 from steps.clients import kubeconfig
 from steps.errors import Refused, StepError, Unreachable
+
+if TYPE_CHECKING:
+    import ssl
+
+    import tenacity
+    import urllib3
 
 FIELD_MANAGER = "bringup"
 _RETRIED = {429, 500, 502, 503, 504}
@@ -45,6 +54,8 @@ class Http:
     """One API server; keeps its connections alive. Not for use by several threads at once on one request."""
 
     def __init__(self, access: kubeconfig.Access) -> None:
+        import urllib3
+
         self._server = access.server
         headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
         if access.token:
@@ -64,13 +75,19 @@ class Http:
     ) -> bytes:
         """The body of a successful answer. Raises ApiError (4xx), Refused (401, 403) or Unreachable after the last try."""
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
-        for attempt in _retrying():
-            with attempt:
-                return self._once(method, path, query, data, content_type)
-        raise AssertionError("tenacity re-raises the last error")
+
+        def once() -> bytes:
+            return self._once(method, path, query, data, content_type)
+
+        try:
+            return once()
+        except Unreachable as error:
+            return _again(once, error)
 
     def text(self, path: str) -> str | None:
         """One GET without retries whose body is text whatever the status; None on 404. Raises Unreachable or Refused."""
+        import urllib3
+
         try:
             answer = self._pool.request("GET", self._server + path)
         except urllib3.exceptions.HTTPError as error:
@@ -80,6 +97,8 @@ class Http:
         return None if answer.status == 404 else answer.data.decode(errors="replace")
 
     def _once(self, method: str, path: str, query: dict[str, str] | None, data: bytes | None, content_type: str) -> bytes:
+        import urllib3
+
         url = self._server + path
         headers = {**self._pool.headers, "Content-Type": content_type} if data is not None else None
         try:
@@ -96,22 +115,35 @@ class Http:
         raise _error(f"{method} {path}", answer)
 
 
-def _retrying() -> tenacity.Retrying:
-    return tenacity.Retrying(
+def _again(call: Callable[[], bytes], first: Unreachable) -> bytes:
+    """Go on after a first failure, which counts as the first try."""
+    import tenacity
+
+    retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(Unreachable),
         stop=tenacity.stop_after_attempt(timeouts.API_TRIES),
         wait=_wait,
         reraise=True,
     )
+    for attempt in retrying:
+        with attempt:
+            if attempt.retry_state.attempt_number == 1:
+                raise first
+            return call()
+    raise AssertionError("tenacity re-raises the last error")
 
 
 def _wait(state: tenacity.RetryCallState) -> float:
+    import tenacity
+
     grown = tenacity.wait_exponential(timeouts.API_BACKOFF_FIRST, max=timeouts.API_BACKOFF_MAX)(state)
     error = state.outcome.exception() if state.outcome else None
     return max(grown, error.wait) if isinstance(error, Busy) else grown
 
 
 def _tls(access: kubeconfig.Access) -> ssl.SSLContext:
+    import ssl
+
     context = ssl.create_default_context(cadata=access.ca or None)
     if access.insecure:
         context.check_hostname = False

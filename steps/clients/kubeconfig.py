@@ -3,11 +3,9 @@
 import base64
 import binascii
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
-import yaml
 from msgspec import Struct
 
 from steps.errors import BadTask
@@ -72,6 +70,8 @@ def _document(path: Path) -> dict[str, Any]:
         ) from error
     if len(raw) > MAX_BYTES:
         raise BadTask(f"kubeconfig {path} has {len(raw)} bytes, limit {MAX_BYTES}")
+    import yaml  # a verb that does not reach for a cluster does not pay for it
+
     try:
         document = yaml.load(raw, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
@@ -130,6 +130,8 @@ def _file(path: str | None) -> str:
 
 def client_certificate_file(access: Access) -> str:
     """A private file with certificate and key, as TLS libraries want one; the caller removes it."""
+    import tempfile
+
     handle, name = tempfile.mkstemp(prefix="bringup-", suffix=".pem")
     with os.fdopen(handle, "w") as file:
         file.write(access.certificate.rstrip("\n") + "\n" + access.key)

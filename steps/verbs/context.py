@@ -1,11 +1,10 @@
 """What every verb has in hand: its task, its environment, and clients made when first used."""
 
 import functools
-import importlib.metadata
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -14,15 +13,17 @@ from steps.clients.clock import Clock
 from steps.clients.clock import of as clock_of
 from steps.clients.environment import Environment
 from steps.clients.fleet import Fleet
-from steps.clients.kube import Kube
 from steps.clients.redact import Redactor
 from steps.clients.store import Store
 from steps.contract import quarantine
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Diagnosis, Evidence
-from steps.contract.task import Task
+from steps.contract.task import Task, Verb
 from steps.contract.verdict import Verdict
 from steps.errors import BadTask
+
+if TYPE_CHECKING:
+    from steps.clients.kube import Kube
 
 T = TypeVar("T")
 KUBECONFIG = "kubeconfig"
@@ -46,8 +47,10 @@ class Context:
         return clock_of(self.environment)
 
     @functools.cached_property
-    def kube(self) -> Kube:
+    def kube(self) -> "Kube":
         """The target cluster, through the kubeconfig that this run wrote or that the spec names."""
+        from steps.clients.kube import Kube
+
         return Kube.from_file(self.kubeconfig())
 
     def kubeconfig(self) -> Path:
@@ -110,7 +113,7 @@ class Context:
             changes=tuple(changes),
             reused=reused,
             error=error,
-            tools=_tools(),
+            tools=_tools(self.task.verb),
             diagnosis=tuple(diagnosis),
         )
         return self.store.write_evidence(record, lambda numbered: self.redactor.data(canonical(numbered)))
@@ -126,6 +129,10 @@ class Context:
         (self.environment.out / name).write_text(value)
 
 
-@functools.cache
-def _tools() -> dict[str, str]:
+def _tools(verb: Verb) -> dict[str, str]:
+    """Versions of what this verb uses; asking for Ansible's takes as long as importing half of a client."""
+    if verb is not Verb.PLAY:
+        return {"bringup": __version__}
+    import importlib.metadata
+
     return {"bringup": __version__, "ansible-core": importlib.metadata.version("ansible-core")}

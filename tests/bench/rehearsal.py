@@ -29,8 +29,9 @@ def spec_of(nodes: int) -> ClusterSpec:
     """The default example with another number of GPU nodes, and the address space that they need."""
     text = examples.path("h200-16").read_text()
     if nodes != 16:
-        text = text.replace("gpu[001-016]", f"gpu[0001-{nodes:04d}]").replace("  cni: canal", "  cni: canal\n  cluster_cidr: 100.64.0.0/10")
-        text = text.replace('{pattern: "10.10.1.{1}"}', "{start: 10.64.0.1}").replace("15/16", "95%")
+        text = text.replace("gpu[001-016]", f"gpu[0001-{nodes:04d}]").replace("15/16", "95%")
+        text = text.replace('{pattern: "10.10.1.{1}"}', "{start: 10.64.0.1}")
+        text = text.replace("  cni: canal", "  cni: canal\n  cluster_cidr: 100.64.0.0/10")
     return load(text)
 
 

@@ -5,11 +5,10 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
-from rich.console import Console
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Format(StrEnum):
@@ -20,8 +19,10 @@ class Format(StrEnum):
     YAML = "yaml"
 
 
-def console(*, stderr: bool = False) -> Console:
+def console(*, stderr: bool = False) -> "Console":
     """The console; without colour where NO_COLOR is set or the output is no terminal, and never folded when piped."""
+    from rich.console import Console
+
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else int(os.environ.get("COLUMNS", "0") or 0) or 200
     return Console(
@@ -34,11 +35,15 @@ def data(value: Any, form: Format) -> None:
     if form is Format.JSON:
         print(json.dumps(value, indent=2, ensure_ascii=False))
     else:
+        import yaml
+
         print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Print a table for a person."""
+    from rich.table import Table
+
     grid = Table(
         *columns, title=title or None, title_justify="left", show_lines=False, box=None, pad_edge=False, header_style="bold"
     )

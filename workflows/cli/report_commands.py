@@ -1,17 +1,11 @@
 """Commands about finished runs: report, verify, timeline, faults."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
-from steps.clients.store import Store
 from steps.contract.exit import ExitCode
-from steps.report import html, junit, public, source, text, timeline, verify
-from steps.report import model as report_model
-from steps.report.build import build
 from workflows.cli import output
 from workflows.cli.output import Format
 from workflows.engines.folders import Home
@@ -35,8 +29,9 @@ def report(
     out: Annotated[Path | None, typer.Option("--out", help="Write to this file instead of the terminal.")] = None,
 ) -> int:
     """Print the acceptance report of a run from its evidence."""
-    made = _report(run)
-    content = _in_form(public.public(made) if for_public else made, form)
+    from workflows.cli import reporting
+
+    content = reporting.report(Home.of_environment(), run, form, for_public=for_public)
     if out is None:
         output.lines([content.rstrip("\n")])
     else:
@@ -50,6 +45,8 @@ def check(
     signer: Annotated[str, typer.Option("--signer", help="NAME=PUBLIC-KEY-FILE whose signature the seal must carry.")] = "",
 ) -> int:
     """Prove offline that nothing of a run was changed since it was sealed."""
+    from steps.report import verify
+
     who = _signer(signer)
     found = verify.problems(folder, who)
     output.lines(found)
@@ -60,11 +57,12 @@ def check(
 
 def incident(run: Run = "", form: Output = Format.TABLE) -> int:
     """Print all that happened in a run in its order: a draft of the post-incident note."""
-    made = _report(run)
+    from workflows.cli import reporting
+
     if form is Format.TABLE:
-        output.lines([timeline.note(made).rstrip()])
+        output.lines([reporting.note(Home.of_environment(), run)])
     else:
-        output.data(msgspec.to_builtins(timeline.timeline(made)), form)
+        output.data(reporting.moments(Home.of_environment(), run), form)
     return ExitCode.OK
 
 
@@ -79,27 +77,6 @@ def faults(form: Output = Format.TABLE) -> int:
         names = ("name", "stage", "gate", "node", "summary", "caught_by", "false_green")
         output.data([{name: getattr(one, name) for name in names} for one in every], form)
     return ExitCode.OK
-
-
-def _report(run: str) -> report_model.Report:
-    home = Home.of_environment()
-    return build(source.read(Store(home.store), home.find(run).name))
-
-
-def _in_form(made: report_model.Report, form: str) -> str:
-    if form in ("json", "yaml"):
-        import yaml
-
-        plain = msgspec.to_builtins(made)
-        return msgspec.json.format(msgspec.json.encode(made)).decode() if form == "json" else yaml.safe_dump(plain, sort_keys=False)
-    writers: dict[str, Callable[[report_model.Report], str]] = {
-        "table": text.text,
-        "html": html.html,
-        "junit": lambda one: junit.junit(one).decode(),
-    }
-    if form not in writers:
-        raise typer.BadParameter(f"{form!r} is no form of a report; use table, json, yaml, html or junit")
-    return writers[form](made)
 
 
 def _signer(text_: str) -> tuple[str, str] | None:

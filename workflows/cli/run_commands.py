@@ -8,9 +8,8 @@ import typer
 
 from steps.contract import approval
 from steps.contract.exit import ExitCode
-from workflows.cli import output, running, sources
+from workflows.cli import output
 from workflows.cli.output import Format
-from workflows.engines import approvals, inputs, launch
 from workflows.engines.folders import Home, new_run_name
 
 Spec = Annotated[str, typer.Argument(help="Spec file, or the name of an example.")]
@@ -39,6 +38,7 @@ def rehearse(
     until: Until = "",
 ) -> int:
     """Run the whole pipeline against a simulated cluster on this machine, faults included."""
+    from workflows.cli import running, sources
     from workflows.rehearsal import approver
     from workflows.rehearsal.faults import registry
     from workflows.rehearsal.rehearse import Options
@@ -65,6 +65,9 @@ def run(
     until: Until = "",
 ) -> int:
     """Run a spec on real hosts with the embedded engine."""
+    from workflows.cli import running, sources
+    from workflows.engines import inputs, launch
+
     if engine != "local":
         raise typer.BadParameter(f"engine {engine!r} is not in this version; use local, or submit what `bringup render` writes")
     path, loaded = sources.read(spec)
@@ -78,6 +81,9 @@ def run(
 
 def resume(run: Run = "") -> int:
     """Go on with a run whose engine was ended; what was done is not done again."""
+    from workflows.cli import running
+    from workflows.engines import launch
+
     folder = Home.of_environment().find(run)
     if (folder.inputs / "machines.json").exists():
         raise typer.BadParameter(f"{folder.name} was a rehearsal; its simulated cluster ended with it. Rehearse again")
@@ -87,7 +93,9 @@ def resume(run: Run = "") -> int:
 
 def status(run: Run = "", form: Output = Format.TABLE) -> int:
     """Show where a run stands and what it waits for."""
-    view = running.status(Home.of_environment().find(run))
+    from workflows.cli import following
+
+    view = following.status(Home.of_environment().find(run))
     if form is not Format.TABLE:
         output.data(view, form)
         return ExitCode.OK
@@ -99,7 +107,9 @@ def status(run: Run = "", form: Output = Format.TABLE) -> int:
 
 def watch(run: Run = "") -> int:
     """Follow a run until it ends, from any terminal."""
-    return running.follow(Home.of_environment().find(run))
+    from workflows.cli import following
+
+    return following.follow(Home.of_environment().find(run))
 
 
 def logs(
@@ -107,8 +117,10 @@ def logs(
     run: Annotated[str, typer.Option("--run", help="Name of a run; the newest where none is given.")] = "",
 ) -> int:
     """Print the logs of a run's tasks, also while they run."""
+    from workflows.cli import following
+
     folder = Home.of_environment().find(run)
-    found = running.log_files(folder, task)
+    found = following.log_files(folder, task)
     if not found:
         raise typer.BadParameter(f"no log of {task!r} in run {folder.name}")
     for name, text in found:
@@ -124,14 +136,17 @@ def approve(
     key: Annotated[str, typer.Option("--key", help="Private SSH key, where the spec lists approvers' keys.")] = "",
 ) -> int:
     """Answer an approval that a run waits for, on the evidence as it is now."""
+    from workflows.cli import following
+    from workflows.engines import approvals
+
     if not who:
         raise typer.BadParameter("an approval needs a name: --as NAME")
     folder = Home.of_environment().find(run)
-    one = approvals.choose(folder, running.open_nodes(folder), stage)
+    one = approvals.choose(folder, following.open_nodes(folder), stage)
     given = approvals.parameters(one, approval.REJECT if reject else approval.PASS, who)
     if key and not reject:
         approvals.sign(folder, one, who, key)
-    running.send(folder, "approve", one.node, given, f"answered by {who}")
+    following.send(folder, "approve", one.node, given, f"answered by {who}")
     output.lines([f"{'rejected' if reject else 'approved'} {one.approved} in {folder.name} as {who}, evidence {one.evidence}"])
     return ExitCode.OK
 
@@ -140,7 +155,9 @@ def cancel(
     run: Run = "", now: Annotated[bool, typer.Option("--now", help="Do not run the exit handler (no report).")] = False
 ) -> int:
     """Stop a run: its steps are ended, then report and seal run."""
+    from workflows.cli import following
+
     folder = Home.of_environment().find(run)
-    running.send(folder, "terminate" if now else "stop", "", {}, "cancelled by an operator")
+    following.send(folder, "terminate" if now else "stop", "", {}, "cancelled by an operator")
     output.lines([f"{folder.name} is being cancelled"])
     return ExitCode.OK

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.cli import output, sources
+from workflows.cli import output
 from workflows.cli.output import Format
 
 Spec = Annotated[str, typer.Argument(help="Spec file, or the name of an example.")]
@@ -40,6 +40,7 @@ def init(
 def validate(spec: Spec = "cluster.yaml", form: Output = Format.TABLE) -> int:
     """Check a spec: every error at once, then the compatibility rules."""
     from workflows import catalog
+    from workflows.cli import sources
 
     path, loaded = sources.read(spec)
     issues = catalog.check(loaded, catalog.load())
@@ -63,6 +64,7 @@ def plan(
     against: Annotated[str, typer.Option("--against", help="Another spec: print only what differs from its plan.")] = "",
 ) -> int:
     """Show what a run would do: stages, changes, nodes, releases, gates, rollback."""
+    from workflows.cli import sources
     from workflows.plan import diff, show
     from workflows.plan.compiler import compile_plan
 
@@ -94,6 +96,7 @@ def render(
     until: Until = "",
 ) -> int:
     """Render the workflow, its RBAC and its ConfigMaps as YAML, and lint them."""
+    from workflows.cli import sources
     from workflows.cli.compiling import PIPELINES, rendered
     from workflows.plan.compiler import compile_plan
     from workflows.render.steps import Settings

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.cli import output, sources
+from workflows.cli import output
 from workflows.cli.output import Format
 
 Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
@@ -39,6 +39,7 @@ def simulate(
     hold: Annotated[bool, typer.Option("--bare", help="Do not bring RKE2 up: only an empty API server.")] = False,
 ) -> int:
     """Serve the simulated cluster alone, so that kubectl and other tools can look at it. Ctrl-C ends it."""
+    from workflows.cli import sources
     from workflows.plan.compiler import compile_plan
     from workflows.rehearsal import serve
 

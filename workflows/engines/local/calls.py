@@ -13,7 +13,8 @@ from workflows.engines.local.state import ERROR, FAILED, PENDING, RUNNING, SUCCE
 from workflows.engines.local.substitution import LENIENT, Scope, SubstitutionError, substitute
 from workflows.render.grammar.gotext import fnv1a, json_text, number_text, seconds
 
-MAX_DEPTH = 100
+MAX_DEPTH = 100  # of templates that call each other (as in the controller)
+MAX_NODES = 50_000  # of one run: a workflow that multiplies itself ends with a sentence, not with the memory
 _LONGEST_PREFIX = 253 - 10 - 1 - 1  # a pod name is at most 253 long, its number 10, the dash 1
 
 
@@ -76,6 +77,8 @@ def execute(run: Run, path: str, call: Call, scope: str, arguments: tuple[Argume
     try:
         if run.depth > MAX_DEPTH:
             raise run.fail_call(path, call, options, "Maximum recursion depth exceeded. See https://argo-workflows.readthedocs.io")
+        if node is None and len(run.nodes) >= MAX_NODES:
+            raise run.fail_call(path, call, options, f"the workflow has more than {MAX_NODES} nodes")
         if node is not None and node.template is not None:
             return _carry_on(run, path, node.template, call, node.options)
         template = _template(run, path, call, scope, arguments, options)

@@ -89,6 +89,14 @@ class Library:
                 yield {"template": task["onExit"]}
             yield from (task.get("hooks") or {}).values()
 
+    def sure_calls(self, place: Place) -> Iterator[Place]:
+        """The templates that a template calls whatever happens: no `when`, no list that may be empty."""
+        for _, task in place.tasks():
+            if task.get("when") is None and task.get("withParam") is None:
+                callee = self.called(task, place.scope)
+                if callee is not None:
+                    yield callee
+
     def reachable(self, calls: list[Mapping[str, Any]]) -> set[tuple[str, str]]:
         """Scope and name of every template that these calls lead to."""
         found: set[tuple[str, str]] = set()

@@ -28,6 +28,18 @@ def check_structure(library: Library) -> Iterator[Finding]:
             yield Finding(f"{place.path}.name", f"a second template is named '{place.raw['name']}'")
         seen.add(key)
         yield from _template(library, place)
+    yield from _endless(library)
+
+
+def _endless(library: Library) -> Iterator[Finding]:
+    """A template that always comes back to itself never ends; with a condition it may."""
+    places = {id(place.raw): place for place in library.places}
+    left = {key: {id(callee.raw) for callee in library.sure_calls(place)} for key, place in places.items()}
+    while free := [key for key, calls in left.items() if not calls & left.keys()]:
+        for key in free:
+            del left[key]
+    for key in left:
+        yield Finding(places[key].path, "calls itself (or one that does) without end", "give the call a `when`")
 
 
 def _workflow(library: Library) -> Iterator[Finding]:
