@@ -1,0 +1,86 @@
+"""Runs that somebody ends: Ctrl-C, `cancel` in another terminal, kill -9; and what is left of them."""
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import until
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "cancel"])
+def test_a_cancelled_run_is_reported_and_sealed(machine: Any, approved: Callable[..., str], how: str) -> None:
+    (machine.folder / "held.yaml").write_text(approved())
+    held = machine.hold("held.yaml")
+    if how == "cancel":
+        assert "is being cancelled" in machine.call("cancel").out
+    else:
+        held.send(signal.SIGINT)
+    done = held.end()
+    assert done.code == 65
+    assert "h200-16: not run: rke2" in done.out
+    assert (machine.runs[0] / "report/report.html").exists()
+    assert machine.call("verify", machine.runs[0]).code == 0
+    assert machine.processes() == []
+    assert "Failed" in machine.call("status").out
+    again = machine.call("cancel")
+    assert again.code == 64
+    assert "no engine drives run" in again.err
+    assert "it has ended" in again.err
+
+
+def test_ctrl_c_ends_steps_that_run(machine: Any, small: str) -> None:
+    (machine.folder / "small.yaml").write_text(small)
+    run = machine.start("rehearse", "small.yaml")
+    run.say("rke2: servers pass")
+    run.send(signal.SIGINT)
+    done = run.end()
+    assert done.code == 65
+    assert "report.html" in done.out
+    assert machine.processes() == []
+    assert machine.call("verify", machine.runs[0]).code == 0
+
+
+def test_ctrl_c_before_the_run_begins_is_one_word(machine: Any, small: str) -> None:
+    (machine.folder / "small.yaml").write_text(small)
+    run = machine.start("rehearse", "small.yaml")
+    run.say("run h200-16-")
+    run.send(signal.SIGINT)
+    done = run.end()
+    assert done.code in (65, 130)  # the engine had begun, or not yet
+    assert "Traceback" not in done.err
+    until(lambda: not machine.processes(), "the end of what the rehearsal started", 20)
+
+
+def test_nothing_outlives_a_killed_rehearsal(machine: Any, small: str) -> None:
+    (machine.folder / "small.yaml").write_text(small)
+    run = machine.start("rehearse", "small.yaml")
+    run.say("rke2: servers pass")
+    assert len(machine.processes()) >= 3  # the command, the API server, the simulator, perhaps a step
+    run.send(signal.SIGKILL)
+    run.end()
+    until(lambda: not machine.processes(), "the end of what the rehearsal started", 20)
+    assert "interrupted" in machine.call("status").out
+    watched = machine.call("watch")
+    assert watched.code == 65
+    assert "interrupted: no engine drives it" in watched.out
+    cancelled = machine.call("cancel")
+    assert cancelled.code == 64
+    assert "it was interrupted" in cancelled.err
+    unsealed = machine.call("verify", machine.runs[0])
+    assert unsealed.code == 64
+    assert "no seal.json" in unsealed.err
+    assert "os_prep" in machine.call("report").out
+
+
+def test_an_open_approval_of_a_killed_rehearsal_cannot_be_answered(machine: Any, approved: Callable[..., str]) -> None:
+    (machine.folder / "held.yaml").write_text(approved())
+    held = machine.hold("held.yaml")
+    held.send(signal.SIGKILL)
+    held.end()
+    refused = machine.call("approve", "--as", "ada@example.org")
+    assert refused.code == 64
+    assert "no engine drives run" in refused.err
+    assert "hint: " in refused.err
+    until(lambda: not machine.processes(), "the end of what the rehearsal started", 20)

@@ -1,0 +1,166 @@
+"""One finished rehearsal, seen through every command that reads a run; and rehearsals that must not begin."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from workflows.cli.main import run
+
+pytestmark = pytest.mark.xdist_group("rehearsed")  # they share one rehearsal
+
+INSIDE = re.compile(r"\b(?:sv[1-3]|gpu0\d\d)\b|10\.10\.|/tmp|/var|/etc|gpu-platform|rack\d|leaf\d|h200-16")
+"""What only insiders may see of the example: hosts, addresses, paths, people, topology, names."""
+
+
+def test_a_rehearsal_prints_plain_lines_and_leaves_its_reports(rehearsed: tuple[Any, Any]) -> None:
+    machine, done = rehearsed
+    assert done.code == 0, done.text
+    assert "\x1b" not in done.out
+    assert "rke2: pass: 19 of 19 nodes passed all gates" in done.out
+    assert "h200-16: pass: all 2 stages passed" in done.out
+    assert "rehearsal: hosts, cluster and figures are simulated" in done.out
+    report = machine.runs[0] / "report"
+    assert str(report / "report.html") in done.out
+    assert {path.name for path in report.iterdir()} == {"report.html", "report.json", "junit.xml", "report.txt"}
+    assert machine.processes() == []
+
+
+def test_lines_of_shards_are_about_each_shard_once(rehearsed: tuple[Any, Any]) -> None:
+    lines = [line for line in rehearsed[1].out.splitlines() if line.startswith("os_prep: play")]
+    assert sorted(lines) == ["os_prep: play pass: 16 of 16 nodes: prepared", "os_prep: play pass: 3 of 3 nodes: prepared"]
+
+
+def test_status_and_watch_of_a_finished_run(rehearsed: tuple[Any, Any]) -> None:
+    machine, _ = rehearsed
+    assert "Succeeded" in machine.call("status").out
+    status = json.loads(machine.call("status", machine.runs[0].name, "-o", "json").out)
+    assert (status["phase"], status["waiting"]) == ("Succeeded", [])
+    assert [(row["stage"], row["status"]) for row in status["stages"]] == [("os_prep", "pass"), ("rke2", "pass")]
+    assert yaml.safe_load(machine.call("status", "-o", "yaml").out) == status
+    watched = machine.call("watch")
+    assert watched.code == 0
+    assert watched.out.splitlines()[-1] == f"{machine.runs[0].name}: Succeeded"
+
+
+def test_logs_are_found_by_stage_and_task(rehearsed: tuple[Any, Any]) -> None:
+    machine, _ = rehearsed
+    found = machine.call("logs", "os_prep.judge")
+    assert found.code == 0
+    assert found.out.startswith("==> ")
+    assert "os-prep.judge" in found.out
+    missing = machine.call("logs", "slurm.judge")
+    assert missing.code == 64
+    assert "no log of 'slurm.judge'" in missing.err
+
+
+def test_the_report_in_every_form(rehearsed: tuple[Any, Any], tmp_path: Path) -> None:
+    machine, _ = rehearsed
+    assert "all 2 stages passed" in machine.call("report").out
+    made = json.loads(machine.call("report", "-o", "json").out)
+    assert yaml.safe_load(machine.call("report", "-o", "yaml").out)["sentence"] == made["sentence"]
+    assert [(one["stage"], one["approver"], one["decision"]) for one in made["approvals"]] == [("rke2", "rehearsal", "pass")]
+    assert "rehearsal itself approved" in made["approvals"][0]["reason"]
+    assert made["simulated"] is True
+    assert machine.call("report", "-o", "html", "--out", tmp_path / "r.html").code == 0
+    assert "</html>" in (tmp_path / "r.html").read_text()
+    suites = ElementTree.fromstring(machine.call("report", "-o", "junit").out)
+    assert {suite.get("name") for suite in suites} == {"os_prep", "rke2"}
+    refused = machine.call("report", "-o", "pdf")
+    assert refused.code == 64
+    assert "no form of a report" in refused.err
+
+
+@pytest.mark.parametrize("form", ["table", "json", "yaml", "html", "junit"])
+def test_the_public_report_has_nothing_of_insiders(rehearsed: tuple[Any, Any], form: str) -> None:
+    machine, _ = rehearsed
+    done = machine.call("report", "--public", "-o", form)
+    assert done.code == 0
+    assert "rke2" in done.out
+    found = INSIDE.search(done.out)
+    assert found is None, done.out[max(0, found.start() - 80) : found.end() + 80]
+
+
+def test_the_timeline_begins_and_ends_with_the_run(rehearsed: tuple[Any, Any]) -> None:
+    machine, _ = rehearsed
+    entries = json.loads(machine.call("timeline", "-o", "json").out)
+    assert (entries[0]["kind"], entries[-1]["kind"]) == ("run", "run")
+    assert entries[-1]["text"].startswith("ended: pass")
+    assert any(entry["kind"] == "approval" and entry["text"] == "pass by rehearsal" for entry in entries)
+    assert "## Still to write" in machine.call("timeline").out
+
+
+def test_verify_names_the_changed_file(rehearsed: tuple[Any, Any]) -> None:
+    machine, _ = rehearsed
+    run = machine.runs[0]
+    assert machine.call("verify", run).code == 0
+    record = run / "evidence/rke2/judge/0000/01.json"
+    before = record.read_bytes()
+    record.write_bytes(before[:-2] + bytes([before[-2] ^ 1]) + before[-1:])
+    changed = machine.call("verify", run)
+    record.write_bytes(before)
+    assert changed.code == 65
+    assert "evidence/rke2/judge/0000/01.json: changed since it was sealed" in changed.out
+    assert machine.call("verify", run).code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("resume",), "was a rehearsal; its simulated cluster ended with it"),
+        (("cancel",), "no engine drives run"),
+        (("approve", "--as", "ada@example.org"), "waits for no approval"),
+        (("approve",), "an approval needs a name"),
+        (("status", "nowhere"), "no run 'nowhere'; runs here: h200-16-"),
+    ],
+)
+def test_what_a_finished_rehearsal_cannot_do(rehearsed: tuple[Any, Any], command: tuple[str, ...], said: str) -> None:
+    done = rehearsed[0].call(*command)
+    assert done.code == 64
+    assert said in done.err
+    assert "hint: " in done.err
+    assert "Invalid value" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--fault", "gpu_missing"), "disturbs stage gpu_operator; this rehearsal has os_prep, rke2"),
+        (("--fault", "disk_full:gpu099"), "the spec has no host gpu099"),
+        (("--approve-as", "mallory"), "mallory is not among the approvers"),
+        (("--approve-as", "a b"), "cannot be an approver's name"),
+        (("--approve-as", "ada@example.org", "--key", "nowhere"), "no key file nowhere"),
+    ],
+)
+def test_a_rehearsal_that_could_not_do_what_is_asked_never_begins(
+    arguments: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    approved: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("BRINGUP_HOME", str(tmp_path / "home"))
+    (tmp_path / "small.yaml").write_text(approved())
+    assert run(["rehearse", str(tmp_path / "small.yaml"), *arguments]) == 64
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_fault_is_caught_with_a_sentence_that_says_it_all(machine: Any, small: str) -> None:
+    (machine.folder / "small.yaml").write_text(small)
+    done = machine.call("rehearse", "small.yaml", "--fault", "disk_full:gpu003,gpu007")
+    assert done.code == 65
+    line = next(line for line in done.out.splitlines() if line.startswith("h200-16: fail: os_prep: 14 of 16 nodes pass, 15 needed"))
+    assert "gpu003: failed, disk_full" in line
+    assert "9000 MiB" in line
+    assert "; expected " in line
+    assert "; next: make space on gpu003" in line
+    made = json.loads(machine.call("report", "-o", "json").out)
+    assert {node["name"] for node in made["nodes"] if node["reason"]} == {"gpu003", "gpu007"}
+    assert machine.call("watch").code == 65
