@@ -57,7 +57,12 @@ def _run(options: argparse.Namespace) -> ExitCode:
     if task.verb.value != options.verb:
         raise BadTask(f"{path} is a task for verb {task.verb.value}, not {options.verb}")
     module = importlib.import_module(f"steps.verbs.{task.verb.value}")
-    code: ExitCode = module.run(Context(task, here, options.shard, _inputs(options.input)))
+    context = Context(task, here, options.shard, _inputs(options.input))
+    try:
+        code: ExitCode = module.run(context)
+    except StepError as error:
+        context.record_error(error)  # a task that ends without a verdict says why in its record; a later attempt supersedes it
+        raise
     return code
 
 

@@ -1,21 +1,23 @@
-"""The error tree of steps: the type decides the retry and the exit code.
+"""The error tree of steps: the type decides the retry, the exit code and the failure class of the record.
 
-StepError                       1   a bug, or a cause that nobody foresaw
-├── BadTask                    64   the task, its environment or its files are wrong
-├── GateFailed                 65   a gate failed or stayed inconclusive; the record is written
-├── Refused                    65   a write that must not happen: wrong target, lost lease, foreign field owner
-└── Temporary                  75   may pass when tried again
-    ├── Unreachable            75   network, API server or SSH host does not answer
-    └── StoreBusy              75   the store could not be written just now
+StepError               1   runtime      a bug, or a cause that nobody foresaw
+├── BadTask            64   input        the task, its environment or its files are wrong
+├── Refused            65   permission   a write that must not happen: no right, wrong target, lost lease
+│   └── Conflict       65   comparison   another manager owns the field
+└── Temporary          75   runtime      may pass when tried again
+    ├── Unreachable    75                network, API server or SSH host does not answer
+    └── StoreBusy      75                the store could not be written just now
 """
 
 from steps.contract.exit import ExitCode
+from steps.contract.verdict import FailureClass
 
 
 class StepError(Exception):
     """Root of all errors that a step raises on purpose. `hint` says what to do about it."""
 
     exit_code: ExitCode = ExitCode.BUG
+    failure_class: FailureClass = FailureClass.RUNTIME
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -26,18 +28,20 @@ class BadTask(StepError):
     """The task file, its arguments, the environment or the fleet are not usable."""
 
     exit_code = ExitCode.USAGE
-
-
-class GateFailed(StepError):
-    """A gate did not pass; its evidence is stored."""
-
-    exit_code = ExitCode.GATE_FAILED
+    failure_class = FailureClass.INPUT
 
 
 class Refused(StepError):
     """A write was stopped before it happened."""
 
     exit_code = ExitCode.GATE_FAILED
+    failure_class = FailureClass.PERMISSION
+
+
+class Conflict(Refused):
+    """Somebody else owns what would be changed."""
+
+    failure_class = FailureClass.COMPARISON
 
 
 class Temporary(StepError):

@@ -27,9 +27,10 @@ STORE_TRIES: Final = 3
 STORE_BACKOFF: Final = 0.5
 """A network file system may refuse a write for a moment while its server fails over."""
 
-TARGET_LEASE: Final = 3600
-"""How long the target stays reserved for a run after its last write: longer than any single wait between two writes of one
-stage; a run that died frees the target after that, a sealed one at once."""
+TARGET_LEASE: Final = 6 * 3600
+"""How long the target stays reserved for a run after its last write: longer than the tasks of any stage between two writes may
+take together (DCGM's level 4 alone has three hours; a test adds them up). A run that died frees the target after that, a sealed
+one at once."""
 
 FAIL_CONFIRM: Final = 10.0
 """A final failure must be seen again after this long: operators report a failed state for a moment while they restart."""

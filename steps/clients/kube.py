@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from steps.clients import kubeconfig
 from steps.clients.kube_http import FIELD_MANAGER, ApiError, Http
-from steps.errors import Refused
+from steps.errors import Conflict
 
 T = TypeVar("T")
 PAGE = 500
@@ -106,9 +106,10 @@ class Kube:
         """The body of a GET that is no JSON (`/readyz?verbose`), also of a 500, which says there what is not ready; None on 404."""
         return self._http.text(path)
 
-    def log(self, namespace: str, pod: str, container: str = "", tail: int = 200) -> str:
-        """The last lines of a pod's log; empty when there is none yet."""
+    def log(self, namespace: str, pod: str, container: str = "", tail: int = 200, previous: bool = False) -> str:
+        """The last lines of a pod's log (`previous`: of its container before the last restart); empty when there is none."""
         query = {"tailLines": str(tail)} | ({"container": container} if container else {})
+        query |= {"previous": "true"} if previous else {}
         try:
             data = self._http.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log", query=query)
         except ApiError:
@@ -122,7 +123,7 @@ class Kube:
         return tuple(f"{event.reason}: {event.message}" for event in ordered)
 
     def apply(self, manifest: Object, *, force: bool = False, dry_run: bool = False) -> Object:
-        """Server-side apply. Raises Refused when another manager owns a field that we would change."""
+        """Server-side apply. Raises Conflict when another manager owns a field that we would change."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false", "fieldValidation": "Strict"}
         query |= {"dryRun": "All"} if dry_run else {}
         try:
@@ -131,7 +132,7 @@ class Kube:
             )
         except ApiError as error:
             if error.status == 409:
-                raise Refused(
+                raise Conflict(
                     str(error), hint="somebody else owns these fields: settle who owns the release, then run again"
                 ) from error
             raise

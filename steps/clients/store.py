@@ -10,7 +10,7 @@ from steps.contract import evidence
 from steps.contract.canonical import digest, digest_bytes
 from steps.errors import BadTask, StepError, StoreBusy
 
-_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*(/[A-Za-z0-9][A-Za-z0-9._@+-]*)*")  # @ and +: approvers are named by their mail
 _BUSY = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.EIO, errno.EACCES, errno.EPERM}
 PRIVATE, SHARED = 0o600, 0o644
 

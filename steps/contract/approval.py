@@ -9,6 +9,9 @@ from steps.contract.canonical import canonical
 HOLD, PASS, REJECT = "hold", "pass", "reject"
 """The three values of the parameter `decision`; a time-out or a bare resume leaves `hold`, which is no approval."""
 
+NODE_PREFIX = "approve-"
+"""Suspend nodes and templates of approvals are called `approve-STAGE`, the stage with dashes."""
+
 NOBODY = "none"
 REHEARSAL = "rehearsal"
 """The approver's name where a rehearsal opened the approval itself; valid in no other run."""

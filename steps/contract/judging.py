@@ -7,11 +7,14 @@ from steps.contract.verdict import Verdict
 
 class Check(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One task whose records count, in running order. `select` says whose check it is (`all`, `gpu`, `server`, `agent`); empty:
-    the required nodes and the members. `optional`: the task may leave no record."""
+    the required nodes and the members. `fanned`: each shard left its own record. `per_node`: its gate must judge nodes by name.
+    `optional`: the task may leave no record."""
 
     task: str
     gate: str
     select: str = ""
+    fanned: bool = False
+    per_node: bool = False
     optional: bool = False
 
 

@@ -3,6 +3,8 @@
 import msgspec
 from msgspec import Struct
 
+from steps.contract.canonical import digest
+
 
 class Sealed(Struct, frozen=True, kw_only=True):
     """One file of the run: its key below `runs/RUN/`, its digest and its size in bytes."""
@@ -13,7 +15,11 @@ class Sealed(Struct, frozen=True, kw_only=True):
 
 
 class Seal(Struct, frozen=True, kw_only=True):
-    """All files of a run at its end. `status` is the workflow's: Succeeded, Failed or Error."""
+    """All files of a run at its end. `status` is the workflow's: Succeeded, Failed or Error.
+
+    `digest` is over the canonical JSON of all other fields: it shows a slip of a byte in the seal itself. Who wants to deceive
+    can compute it anew; against that stands the signature.
+    """
 
     run: str
     plan: str
@@ -21,6 +27,7 @@ class Seal(Struct, frozen=True, kw_only=True):
     sealed: float
     files: tuple[Sealed, ...]
     schema: int = 1
+    digest: str = ""
 
 
 FILE = "seal.json"
@@ -30,11 +37,24 @@ UNSEALED = (FILE, SIGNATURE)
 
 
 def is_sealed(key: str) -> bool:
-    """Whether a key below `runs/RUN/` belongs under the seal: all but the seal, the run's secrets and hidden files."""
+    """Whether a key below `runs/RUN/` belongs under the seal: all but the seal, the run's secrets, logs and hidden files.
+
+    Logs are not sealed: the engines keep theirs outside the store, and what of a log matters is quoted in the evidence.
+    """
     first = key.split("/", 1)[0]
     return key not in UNSEALED and first not in ("secrets", "logs") and not first.startswith(".")
 
 
+def closed(seal: Seal) -> Seal:
+    """The seal with its own digest."""
+    return msgspec.structs.replace(seal, digest=own_digest(seal))
+
+
+def own_digest(seal: Seal) -> str:
+    """The digest over everything else in the seal."""
+    return digest({name: value for name, value in msgspec.to_builtins(seal).items() if name != "digest"})
+
+
 def decode(data: bytes) -> Seal:
-    """Read `seal.json`."""
+    """Read `seal.json`. Raises msgspec.DecodeError when it is none."""
     return msgspec.json.decode(data, type=Seal)

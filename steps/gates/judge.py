@@ -7,6 +7,8 @@ import msgspec
 from steps.contract.judging import Check, Expectation, Observation
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, inconclusive, passed
 
+_GOOD = (Status.PASS, Status.SKIPPED)
+
 
 def judge(seen: Observation, want: Expectation) -> Verdict:
     """The first check that does not hold gives the reason; nodes that failed within the quorum are set aside by name."""
@@ -14,49 +16,48 @@ def judge(seen: Observation, want: Expectation) -> Verdict:
     nodes: dict[str, NodeVerdict] = {}
     for check in want.checks:
         verdicts = by_task.get(check.task, ())
-        missing = _missing(check, verdicts, want)
-        if missing is not None:
-            return missing
-        _merge(nodes, verdicts)
-        broken = next((verdict for verdict in verdicts if _breaks(verdict)), None)
+        if check.optional and not verdicts:
+            continue
+        broken = _missing(check, verdicts, want) or next((verdict for verdict in verdicts if _breaks(verdict)), None)
+        if broken is None:
+            _merge(nodes, verdicts)
+            _note_absent(nodes, verdicts, check, want, seen)
+            broken = _short(nodes, verdicts, check, want)
         if broken is not None:
-            return msgspec.structs.replace(broken, nodes=tuple(nodes.values()))
-        _note_absent(nodes, verdicts, check, want, seen)
-        short = _short(nodes, verdicts, check, want)
-        if short is not None:
-            return short
+            return msgspec.structs.replace(broken, nodes=tuple(nodes.values()) or broken.nodes)
     return _pass(nodes, want)
 
 
 def set_aside(verdict: Verdict) -> tuple[NodeVerdict, ...]:
     """The nodes that a stage which passed goes on without."""
-    return tuple(row for row in verdict.nodes if row.status not in (Status.PASS, Status.SKIPPED)) if verdict.is_pass else ()
+    return tuple(row for row in verdict.nodes if row.status not in _GOOD) if verdict.is_pass else ()
 
 
 def _missing(check: Check, verdicts: tuple[Verdict, ...], want: Expectation) -> Verdict | None:
-    if verdicts or check.optional:
+    """Why a check says nothing: no record, nothing but skipped ones, or no node where its gate must name some."""
+    skipped = [verdict for verdict in verdicts if verdict.status is Status.SKIPPED]
+    if not verdicts:
+        seen, next_step = f"task {check.task} left no record", f"read the log of {check.task}: it ended before its gate could judge"
+    elif len(skipped) == len(verdicts) or (skipped and not check.fanned):
+        seen, next_step = f"{check.gate} was not measured: {skipped[0].reason}", "let more nodes pass the gates before it"
+    elif check.per_node and not any(verdict.nodes for verdict in verdicts) and not any(map(_breaks, verdicts)):
+        seen, next_step = f"{check.gate} judged no node", f"check that the fleet lists the nodes of task {check.task}"
+    else:
         return None
-    return inconclusive(
-        want.gate,
-        seen=f"task {check.task} left no record",
-        expected=f"a record of gate {check.gate}",
-        next_step=f"read the log of {check.task}: it ended before its gate could judge",
-        failure_class=FailureClass.RUNTIME,
-    )
+    expected = f"a verdict of gate {check.gate}"
+    return inconclusive(want.gate, seen=seen, expected=expected, next_step=next_step, failure_class=FailureClass.RUNTIME)
 
 
 def _breaks(verdict: Verdict) -> bool:
     """Whether a verdict stops the stage by itself: no pass, and not only because of single nodes."""
-    if verdict.status in (Status.PASS, Status.SKIPPED):
-        return False
-    return not any(row.status not in (Status.PASS, Status.SKIPPED) for row in verdict.nodes)
+    return verdict.status not in _GOOD and all(row.status in _GOOD for row in verdict.nodes)
 
 
 def _merge(nodes: dict[str, NodeVerdict], verdicts: Iterable[Verdict]) -> None:
     """Keep each node's first non-pass; a later pass does not heal it."""
     for row in (row for verdict in verdicts for row in verdict.nodes):
         known = nodes.get(row.node)
-        if known is None or known.status in (Status.PASS, Status.SKIPPED):
+        if known is None or known.status in _GOOD:
             nodes[row.node] = row
 
 
@@ -64,9 +65,9 @@ def _note_absent(
     nodes: dict[str, NodeVerdict], verdicts: tuple[Verdict, ...], check: Check, want: Expectation, seen: Observation
 ) -> None:
     """A node that a node gate says nothing about has not passed it (a shard without a record is missing nodes)."""
-    if not any(verdict.nodes for verdict in verdicts):
-        return
     judged = {row.node for verdict in verdicts for row in verdict.nodes}
+    if not judged:
+        return
     names = want.about[check.select] if check.select else (*want.required, *want.members)
     for name in names:
         if name in judged or (name in nodes and nodes[name].status is not Status.PASS):
@@ -75,42 +76,55 @@ def _note_absent(
         nodes[name] = NodeVerdict(
             node=name,
             status=Status.INCONCLUSIVE,
-            seen=f"set aside earlier: {reason}" if reason else f"no record from {check.task}",
-            expected=f"a record of gate {check.gate}",
-            next_step="release it after repair" if reason else f"read the log of {check.task}",
+            seen=f"set aside earlier ({reason.removeprefix(f'{name}: ')})" if reason else f"no record from {check.task}",
+            expected="" if reason else f"a record of gate {check.gate}",
+            next_step="repair it and run again" if reason else f"read the log of {check.task}",
             failure_class=FailureClass.RUNTIME,
         )
 
 
 def _short(nodes: dict[str, NodeVerdict], verdicts: tuple[Verdict, ...], check: Check, want: Expectation) -> Verdict | None:
+    """Why too few nodes are left after a check that judges nodes."""
     if not any(verdict.nodes for verdict in verdicts):
         return None
-    bad = [row for row in nodes.values() if row.status not in (Status.PASS, Status.SKIPPED)]
+    bad = [row for row in nodes.values() if row.status not in _GOOD]
     required = [row for row in bad if row.node in want.required]
-    good = sum(name not in nodes or nodes[name].status is Status.PASS for name in want.members)  # no check was about the others yet
+    # a member that no check was about so far is still to come
+    good = sum(name not in nodes or nodes[name].status is Status.PASS for name in want.members)
     if not required and good >= want.needed:
         return None
-    fresh = {row.node for verdict in verdicts for row in verdict.nodes if row.status not in (Status.PASS, Status.SKIPPED)}
-    first = (required or [row for row in bad if row.node in fresh] or bad)[0]
-    everyone = [row for row in bad if row.status is Status.FAIL]
-    what = f"{first.node} must pass" if required else f"{good} of {len(want.members)} nodes pass, {want.needed} needed"
+    fresh = {row.node for verdict in verdicts for row in verdict.nodes if row.status not in _GOOD}
+    culprits = required or [row for row in bad if row.node in fresh] or bad
+    what = f"{culprits[0].node} must pass" if required else f"{good} of {len(want.members)} nodes pass, {want.needed} needed"
+    return _too_few(check.gate, what, culprits)
+
+
+def _too_few(gate: str, what: str, culprits: list[NodeVerdict]) -> Verdict:
+    if not culprits:
+        expected, next_step = "a pass of every needed node", "see why the gates skipped the others"
+        return inconclusive(gate, seen=what, expected=expected, next_step=next_step)
+    first = culprits[0]
     return Verdict(
-        gate=check.gate,
-        status=Status.FAIL if everyone else Status.INCONCLUSIVE,
+        gate=gate,
+        status=Status.FAIL if any(row.status is Status.FAIL for row in culprits) else Status.INCONCLUSIVE,
         reason=f"{what}; {first.sentence}",
         seen=f"{first.node}: {first.seen}",
         expected=first.expected,
         next_step=first.next_step,
         failure_class=first.failure_class or FailureClass.HEALTH,
-        nodes=tuple(nodes.values()),
     )
 
 
 def _pass(nodes: dict[str, NodeVerdict], want: Expectation) -> Verdict:
+    """The stage passes, if the nodes that passed by name are as many as are needed."""
     rows = tuple(nodes.values())
-    aside = [row for row in rows if row.status not in (Status.PASS, Status.SKIPPED)]
     if not rows:
         return passed(want.gate, "all gates passed")
     good = sum(row.status is Status.PASS for row in rows)
+    members = sum(name in nodes and nodes[name].status is Status.PASS for name in want.members)
+    if members < want.needed:
+        what = f"{members} of {len(want.members)} nodes were judged and pass, {want.needed} needed"
+        return msgspec.structs.replace(_too_few(want.gate, what, []), nodes=rows)
+    aside = [row for row in rows if row.status not in _GOOD]
     said = f"{good} of {len(rows)} nodes passed all gates"
     return passed(want.gate, f"{said}; set aside: {'; '.join(row.sentence for row in aside)}" if aside else said, rows)

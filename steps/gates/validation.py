@@ -21,7 +21,7 @@ from steps.gates import checks, nccl
 from steps.gates import dcgm as diagnostics
 from steps.gates.base_services import missing_crd
 from steps.gates.causes import HELM, RUNTIME_REASONS, classify
-from steps.gates.finding import Finding, fail
+from steps.gates.finding import Finding, fail, unknown
 
 CONTROL, INTRA = "validation/control", "validation/intra"
 DCGM, FUNCTIONAL = "validation/dcgm", "validation/functional"
@@ -213,12 +213,20 @@ def _launched(seen: FunctionalObservation) -> Finding | None:
 
 def _placed(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding | None:
     """Hosts in NCCL's log are pods; they must have been on different nodes, or the fabric was not measured."""
-    nodes = {pod.node for pod in seen.workers if pod.node}
-    if not seen.workers or len(nodes) >= len(want.nodes):
+    placed = [pod.node for pod in seen.workers if pod.node]
+    nodes = set(placed)
+    if len(nodes) >= len(want.nodes):
         return None
+    if len(nodes) == len(placed):
+        return unknown(
+            FailureClass.RUNTIME,
+            f"the nodes of {len(placed)} of {len(want.nodes)} workers are known",
+            f"{len(want.nodes)} distinct nodes",
+            "run the check again; its worker pods must stay until they are read",
+        )
     return fail(
         FailureClass.RUNTIME,
-        f"{len(seen.workers)} workers ran on {len(nodes)} nodes",
+        f"{len(placed)} workers ran on {len(nodes)} nodes",
         f"{len(want.nodes)} distinct nodes",
         "check the workers' anti-affinity",
     )

@@ -33,8 +33,8 @@ class KubeReader(Protocol):
     def text(self, path: str) -> str | None:
         """The body of a GET that is no JSON (`/readyz?verbose`), also of a 500, which says there what is not ready; None on 404."""
 
-    def log(self, namespace: str, pod: str, container: str = "", tail: int = 200) -> str:
-        """The last lines of a pod's log; empty when there is none yet."""
+    def log(self, namespace: str, pod: str, container: str = "", tail: int = 200, previous: bool = False) -> str:
+        """The last lines of a pod's log (`previous`: of its container before the last restart); empty when there is none."""
 
     def events(self, namespace: str, name: str) -> tuple[str, ...]:
         """Events about one object as `Reason: message` lines, oldest first."""

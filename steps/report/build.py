@@ -1,6 +1,6 @@
 """Evidence → report: pure; what the records do not show is shown as missing, never as passed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from steps.contract.evidence import Evidence
@@ -10,12 +10,18 @@ from steps.report.source import Record, Source
 
 JUDGE, CONFIRM = "judge", "confirm"
 
+UNJUDGED = {Status.INCONCLUSIVE.value: "ended before its judge", model.NOT_RUN: "an earlier stage did not pass, or the run ended"}
+"""Why a stage without its judge's verdict has its status: once the run has ended, that is."""
 
-def build(source: Source, workflow: str = "") -> model.Report:
-    """The report of one run. `workflow` is the engine's word for how the workflow ended, where it is known."""
+UNDER_WAY = {Status.INCONCLUSIVE.value: "its judge has not spoken yet", model.NOT_RUN: "not started yet"}
+"""The same while the run still goes on."""
+
+
+def build(source: Source, workflow: str = "", running: bool = False) -> model.Report:
+    """The report of one run. `workflow` is the engine's word for how the workflow ended, where it is known; `running`: it has not."""
     latest = _latest(source.records)
     planned = [dict(stage) for stage in source.plan.get("stages", ())]
-    stages = tuple(_stage(stage, latest) for stage in planned)
+    stages = tuple(_stage(stage, latest, UNDER_WAY if running else UNJUDGED) for stage in planned)
     times = [time for record in source.records for time in (record.evidence.started, record.evidence.finished)]
     status, sentence = _overall(stages, latest)
     return model.Report(
@@ -40,6 +46,7 @@ def build(source: Source, workflow: str = "") -> model.Report:
         tools={name: version for record in latest for name, version in record.tools.items()},
         troubles=tuple(_trouble(record) for record in latest if _is_trouble(record)),
         attempts=tuple(_attempt(record) for record in source.records),
+        overcome=tuple(_trouble(record) for record in _overtaken(source.records, latest) if _is_trouble(record)),
     )
 
 
@@ -54,20 +61,28 @@ def _latest(records: Iterable[Record]) -> tuple[Evidence, ...]:
     return tuple(last.values())
 
 
-def _stage(planned: dict[str, Any], latest: tuple[Evidence, ...]) -> model.Stage:
+def _overtaken(records: Iterable[Record], latest: tuple[Evidence, ...]) -> Iterator[Evidence]:
+    """Attempts that a later one of the same shard followed."""
+    kept = {(one.stage, one.task, one.shard, one.attempt) for one in latest}
+    for record in records:
+        one = record.evidence
+        if (one.stage, one.task, one.shard, one.attempt) not in kept:
+            yield one
+
+
+def _stage(planned: dict[str, Any], latest: tuple[Evidence, ...], unjudged_because: dict[str, str]) -> model.Stage:
     mine = [record for record in latest if record.stage == planned["id"]]
     judged = next((record.verdict for record in mine if record.task == JUDGE and record.verdict), None)
     refused = next(
         (record.verdict for record in mine if record.task == CONFIRM and record.verdict and not record.verdict.is_pass), None
     )
     verdict = judged or refused
+    unjudged = Status.INCONCLUSIVE.value if mine else model.NOT_RUN
     return model.Stage(
         id=planned["id"],
         title=planned.get("title", planned["id"]),
-        status=verdict.status.value if verdict else (Status.INCONCLUSIVE.value if mine else model.NOT_RUN),
-        reason=verdict.reason
-        if verdict
-        else ("ended before its judge" if mine else "an earlier stage did not pass, or the run ended"),
+        status=verdict.status.value if verdict else unjudged,
+        reason=verdict.reason if verdict else unjudged_because[unjudged],
         gates=tuple(_gate(gate, mine) for gate in planned.get("gates", ())),
         started=min((record.started for record in mine), default=0.0),
         finished=max((record.finished for record in mine), default=0.0),
@@ -103,10 +118,11 @@ def _overall(stages: tuple[model.Stage, ...], latest: tuple[Evidence, ...]) -> t
     """The run passed when every planned stage passed; else the first that did not gives status and sentence."""
     for stage in stages:
         if stage.status != Status.PASS.value:
-            broken = next((record.error for record in latest if record.error and record.stage == stage.id), "")
-            return stage.status, f"{stage.id}: {stage.reason}" + (
-                f" ({broken})" if broken and stage.status == model.NOT_RUN else ""
-            )
+            errors = [
+                one.error for one in latest if one.error and one.stage == stage.id and not (one.verdict and one.verdict.is_pass)
+            ]
+            untold = next((error for error in errors if error not in stage.reason), "")
+            return stage.status, f"{stage.id}: {stage.reason}" + (f" ({untold})" if untold else "")
     if not stages:
         return model.NOT_RUN, "the plan has no stages"
     return Status.PASS.value, f"all {len(stages)} stages passed"
@@ -114,14 +130,14 @@ def _overall(stages: tuple[model.Stage, ...], latest: tuple[Evidence, ...]) -> t
 
 def _nodes(source: Source, latest: tuple[Evidence, ...]) -> tuple[model.Node, ...]:
     gates: dict[str, dict[str, str]] = {host.name: {} for host in source.hosts}
-    reasons: dict[str, str] = {}
+    reasons: dict[str, dict[str, str]] = {host.name: {} for host in source.hosts}
     for record in latest:
         if record.verdict is None or record.task == JUDGE:
             continue
         for row in record.verdict.nodes:
+            bad = row.status not in (Status.PASS, Status.SKIPPED)
             gates.setdefault(row.node, {})[record.verdict.gate] = row.status.value
-            if row.status not in (Status.PASS, Status.SKIPPED):
-                reasons.setdefault(row.node, f"{record.verdict.gate}: {row.sentence}")
+            reasons.setdefault(row.node, {})[record.verdict.gate] = row.sentence if bad else ""
     aside = {entry.node: entry.reason for entry in source.quarantine}
     return tuple(
         model.Node(
@@ -129,11 +145,16 @@ def _nodes(source: Source, latest: tuple[Evidence, ...]) -> tuple[model.Node, ..
             group=host.group,
             rack=host.rack,
             gates=gates[host.name],
-            reason=reasons.get(host.name, aside.get(host.name, "")),
+            reason=next((f"{gate}: {said}" for gate, said in reasons[host.name].items() if said), aside.get(host.name, "")),
+            reasons={gate: said for gate, said in reasons[host.name].items() if said},
+            places=tuple(host.variables[name] for name in _PLACES if name in host.variables),
             aside=host.name in aside,
         )
         for host in source.hosts
     )
+
+
+_PLACES = ("leaf", "scalable_unit")
 
 
 def _approval(record: Evidence) -> model.Approval:
@@ -171,6 +192,9 @@ def _trouble(record: Evidence) -> model.Trouble:
         inspect=listed.inspect,
         recover=listed.recover,
         found=record.diagnosis,
+        shard=record.shard,
+        attempt=record.attempt,
+        time=record.finished,
     )
 
 

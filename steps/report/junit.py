@@ -13,7 +13,7 @@ def junit(report: model.Report) -> bytes:
     for stage in report.stages:
         cases = [_case(gate.gate, gate.status, gate.reason) for gate in stage.gates]
         cases += [
-            _case(f"{gate.gate} {node.name}", node.gates[gate.gate], node.reason)
+            _case(f"{gate.gate} {node.name}", node.gates[gate.gate], node.reasons.get(gate.gate, ""))
             for gate in stage.gates
             for node in report.nodes
             if gate.gate in node.gates

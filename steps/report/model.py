@@ -55,13 +55,19 @@ class Stage(Struct, frozen=True, kw_only=True):
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """One expected host: status by gate id (gates that do not judge nodes are left out), and why it did not pass."""
+    """One expected host: status by gate id (gates that do not judge nodes are left out), and why it did not pass.
+
+    `reason` is the first in running order, `reasons` has one for each gate that it did not pass. `places` are names of where it
+    stands beside the rack: leaf switch, scalable unit.
+    """
 
     name: str
     group: str
     rack: str
     gates: dict[str, str]
     reason: str = ""
+    reasons: dict[str, str] = {}
+    places: tuple[str, ...] = ()
     aside: bool = False
 
 
@@ -79,7 +85,7 @@ class Approval(Struct, frozen=True, kw_only=True):
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
-    """What was collected about a verdict that is no pass, and the checklist for its class."""
+    """What was collected about a verdict that is no pass, and the checklist for its class. `time` is when it was collected."""
 
     stage: str
     task: str
@@ -89,6 +95,9 @@ class Trouble(Struct, frozen=True, kw_only=True):
     inspect: tuple[str, ...]
     recover: tuple[str, ...]
     found: tuple[Diagnosis, ...]
+    shard: int = 0
+    attempt: int = 1
+    time: float = 0.0
 
 
 class Release(Struct, frozen=True, kw_only=True):
@@ -102,7 +111,10 @@ class Release(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """Everything a report shows. `status` is `pass`, `fail`, `inconclusive` or `not run`: the last stage decides."""
+    """Everything a report shows. `status` is `pass`, `fail`, `inconclusive` or `not run`: the last stage decides.
+
+    `troubles` are of each task's last attempt, `overcome` those of attempts that a later one followed.
+    """
 
     run: str
     engine: str
@@ -125,4 +137,5 @@ class Report(Struct, frozen=True, kw_only=True):
     tools: dict[str, str]
     troubles: tuple[Trouble, ...]
     attempts: tuple[Attempt, ...]
+    overcome: tuple[Trouble, ...] = ()
     schema: int = 1

@@ -8,9 +8,11 @@ from msgspec import Struct
 from steps.clients.kube_http import ApiError
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
+from steps.errors import Conflict
 from steps.probes.reader import Scope
 from steps.verbs import gating, reuse, target
 from steps.verbs.context import Context
+from steps.verbs.diagnose import diagnose_refusal
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
@@ -37,8 +39,9 @@ def run(context: Context) -> ExitCode:
     for manifest in wanted.objects:
         try:
             changes.append(_apply(context, manifest))
-        except ApiError as error:
-            context.record(_refusal(context, manifest, error), changes=changes, error=str(error))
+        except (ApiError, Conflict) as error:
+            found = diagnose_refusal(context.kube, manifest, str(error))
+            context.record(_refusal(context, manifest, error), changes=changes, error=str(error), diagnosis=found)
             return ExitCode.GATE_FAILED
     changes += _label_nodes(context, wanted)
     context.record(passed(_gate_id(context), f"{len(changes)} objects applied"), changes=changes)
@@ -86,8 +89,17 @@ def _label_nodes(context: Context, wanted: Arguments) -> list[str]:
     return [f"{word} labels of nodes: {text} ({len(lacking)} of {len(found)} nodes)"]
 
 
-def _refusal(context: Context, manifest: dict[str, Any], error: ApiError) -> Verdict:
+def _refusal(context: Context, manifest: dict[str, Any], error: ApiError | Conflict) -> Verdict:
     name = f"{manifest['kind']} {manifest['metadata']['name']}"
+    if isinstance(error, Conflict):
+        return failed(
+            _gate_id(context),
+            error.failure_class,
+            seen=f"{name}: {error}",
+            expected="bringup to own the fields it sets",
+            next_step=error.hint,
+            final=True,
+        )
     missing = error.status == 404
     return failed(
         _gate_id(context),

@@ -34,7 +34,7 @@ def _judge(context: Context, wanted: Arguments, answer: dict[str, str], now: str
     if answer["decision"] != approval.PASS:
         said = "nobody approved in time" if answer["decision"] == approval.HOLD else f"{who} answered {answer['decision']}"
         return _refused(gate, said, "decision pass by an approver", "start a new run; proven stages are reused")
-    if not approval.is_name(who):
+    if not approval.is_name(who) or (who == approval.REHEARSAL and not context.environment.simulator):
         return _refused(gate, "an approval without a name", "the approver's name", "approve with `bringup approve RUN --as NAME`")
     if answer["evidence"] != now:
         return _refused(

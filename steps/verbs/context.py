@@ -19,8 +19,8 @@ from steps.contract import quarantine
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.task import Task, Verb
-from steps.contract.verdict import Verdict
-from steps.errors import BadTask
+from steps.contract.verdict import Verdict, failed, inconclusive
+from steps.errors import BadTask, StepError, Temporary
 
 if TYPE_CHECKING:
     from steps.clients.kube import Kube
@@ -75,10 +75,10 @@ class Context:
         except msgspec.ValidationError as error:
             raise BadTask(f"arguments of task {self.task.stage}.{self.task.name}: {error}") from error
 
-    def quarantined(self) -> dict[str, str]:
-        """Nodes set aside by earlier stages of this run, with their reasons."""
-        prefix = f"runs/{self.environment.run}/quarantine"
-        entries = (self.store.read(key) for key in self.store.keys(prefix))
+    def quarantined(self, without: str = "") -> dict[str, str]:
+        """Nodes set aside in this run, with their reasons; those that stage `without` set aside are left out."""
+        prefix, left_out = f"runs/{self.environment.run}/quarantine", quarantine.key(self.environment.run, without)
+        entries = (self.store.read(key) for key in self.store.keys(prefix) if key != left_out)
         return {entry.node: entry.reason for data in entries if data for entry in quarantine.decode(data)}
 
     def expected_nodes(self, select: str) -> tuple[str, ...]:
@@ -117,6 +117,17 @@ class Context:
             diagnosis=tuple(diagnosis),
         )
         return self.store.write_evidence(record, lambda numbered: self.redactor.data(canonical(numbered)))
+
+    def record_error(self, error: StepError) -> None:
+        """Store what ended this attempt as its verdict, so that the judge's sentence is about the cause."""
+        gate = str(self.task.arguments.get("gate") or f"{self.task.stage}/{self.task.name}")
+        seen, expected, next_step = str(error), "the task to come to its verdict", error.hint or "read the task's log"
+        if isinstance(error, Temporary):
+            kind = error.failure_class
+            verdict = inconclusive(gate, seen=seen, expected=expected, next_step=next_step, failure_class=kind)
+        else:
+            verdict = failed(gate, error.failure_class, seen=seen, expected=expected, next_step=next_step, final=True)
+        self.record(verdict, error=str(error))
 
     @functools.cached_property
     def redactor(self) -> Redactor:

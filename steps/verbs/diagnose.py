@@ -1,196 +1,144 @@
-"""Collects what a person would look at next when a verdict is no pass: events, unready pods, their logs, certificates."""
+"""Collects what a person would look at next when a verdict is no pass, the nearest to the failure first."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from steps.contract.evidence import Diagnosis
-from steps.contract.verdict import Verdict
-from steps.errors import StepError
+from steps.contract.play import HostOutcome, HostStatus
+from steps.contract.verdict import Status, Verdict
+from steps.probes import diagnosis
+from steps.probes.diagnosis import Findings
+from steps.probes.diagnosis_objects import Meta as Meta
 from steps.probes.reader import KubeReader
 
-MOST_PODS = 8
-"""Pods looked at in one namespace: the first ones tell; hundreds of the same would bury them."""
-MOST_EVENTS = 20
-LOG_LINES = 30
+if TYPE_CHECKING:
+    from steps.clients.kube import Kube
+
+MOST_NODES = 8
+MOST_HOSTS = 20
+MOST_FIELDS = 30
+"""Fields named of one field manager."""
+_CHECKS, _PODS, _NODES = 80_000, 125_000, 150_000
+"""Bytes up to which these parts may fill a record, one after the other, so that each has some."""
+_HIDDEN = frozenset({"managedFields", "selfLink"})
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-class Meta(Struct, frozen=True, rename="camel"):
-    """Name of an object."""
-
-    name: str = ""
-
-
-class State(Struct, frozen=True):
-    """Why a container waits or ended."""
-
-    reason: str = ""
-    message: str = ""
-
-
-class States(Struct, frozen=True):
-    """A container's state."""
-
-    waiting: State | None = None
-    terminated: State | None = None
-
-
-class ContainerStatus(Struct, frozen=True, rename="camel"):
-    """Readiness of one container."""
-
-    name: str = ""
-    ready: bool = False
-    restart_count: int = 0
-    state: States = States()
+def diagnose(
+    kube: KubeReader, namespaces: Iterable[str], verdict: Verdict, *, checks: Iterable[str] = (), check_namespace: str = ""
+) -> tuple[Diagnosis, ...]:
+    """What the failing nodes, the check's pods and the namespaces of a failing stage show. A read that fails is itself noted,
+    never raised. To be called while the check's pods are still there: their logs go with them."""
+    found, failing, checks = Findings(kube), _failing(verdict), tuple(checks)
+    spaces = tuple(dict.fromkeys(space for space in (*namespaces, check_namespace) if space))
+    found.most = _CHECKS
+    diagnosis.check_pods(found, check_namespace, checks, failing)
+    found.most = _PODS
+    for space in spaces:
+        diagnosis.pods(found, space, failing, leave=checks)
+    diagnosis.installs(found)
+    found.most = _NODES
+    for node in failing:
+        diagnosis.node(found, node)
+    found.most = diagnosis.MOST_BYTES
+    for space in spaces:
+        diagnosis.warnings(found, space)
+        diagnosis.services(found, space)
+        diagnosis.certificates(found, space)
+    return found.entries()
 
 
-class Mount(Struct, frozen=True, rename="camel"):
-    """A mount of a container."""
-
-    name: str = ""
-    mount_path: str = ""
-
-
-class Resources(Struct, frozen=True):
-    """A container's limits."""
-
-    limits: dict[str, str] = {}
+def _failing(verdict: Verdict) -> tuple[str, ...]:
+    """The first nodes that did not pass; those that failed before those that could not be told."""
+    rows = [row for row in verdict.nodes if row.status in (Status.FAIL, Status.INCONCLUSIVE)]
+    rows.sort(key=lambda row: row.status is not Status.FAIL)
+    return tuple(row.node for row in rows[:MOST_NODES])
 
 
-class Container(Struct, frozen=True, rename="camel"):
-    """What of a container's spec a diagnosis shows."""
-
-    name: str = ""
-    image: str = ""
-    resources: Resources = Resources()
-    volume_mounts: tuple[Mount, ...] = ()
-
-
-class PodSpec(Struct, frozen=True, rename="camel"):
-    """Placement and containers of a pod."""
-
-    node_name: str = ""
-    containers: tuple[Container, ...] = ()
+def diagnose_play(outcomes: Iterable[HostOutcome], verdict: Verdict | None = None) -> tuple[Diagnosis, ...]:
+    """What a play showed of the hosts that failed in it, and of those that it finished and the verdict does not pass: task,
+    kind of failure, message, counts, and the facts that the gate judged."""
+    named = {row.node for row in verdict.nodes if row.status is not Status.PASS} if verdict is not None else set()
+    bad = [one for one in outcomes if one.status is not HostStatus.OK or one.host in named]
+    bad.sort(key=lambda one: one.status is HostStatus.OK)
+    shown = [Diagnosis(what="play", source=f"host {one.host}", content=_host(one)) for one in bad[:MOST_HOSTS]]
+    if len(bad) > MOST_HOSTS:
+        names = " ".join(one.host for one in bad[MOST_HOSTS : MOST_HOSTS + diagnosis.MOST_LINES])
+        shown.append(Diagnosis(what="more hosts", source="play", content=f"{len(bad) - MOST_HOSTS}: {names}"))
+    return tuple(shown)
 
 
-class PodStatus(Struct, frozen=True, rename="camel"):
-    """Phase and containers of a pod."""
+def _host(one: HostOutcome) -> str:
+    kind = f" ({one.kind.value})" if one.kind is not None else ""
+    return "\n".join(
+        [
+            f"{one.status.value}{kind}, {one.done} tasks done, {one.changed} changed",
+            *([f"task {one.task}"] if one.task else []),
+            *([diagnosis.end(one.message)] if one.message else []),
+            *([diagnosis.end("\n".join(diagnosis.flat(one.facts, "facts")))] if one.facts else []),
+        ]
+    )
+
+
+# ---- refused writes ------------------------------------------------------------------------------------------------------------
+
+
+class Phase(Struct, frozen=True):
+    """A namespace's phase: `Terminating` refuses everything new."""
 
     phase: str = ""
-    reason: str = ""
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
-    container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class Pod(Struct, frozen=True):
-    """A pod as a diagnosis needs it."""
+class Namespace(Struct, frozen=True):
+    """A namespace."""
 
-    metadata: Meta = Meta()
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
-
-    @property
-    def healthy(self) -> bool:
-        """Succeeded, or running with every container ready."""
-        ready = all(container.ready for container in self.status.container_statuses)
-        return self.status.phase == "Succeeded" or (self.status.phase == "Running" and ready)
+    status: Phase = Phase()
 
 
-class Event(Struct, frozen=True):
-    """A warning event."""
-
-    reason: str = ""
-    message: str = ""
-
-
-class Condition(Struct, frozen=True):
-    """A condition of a certificate."""
-
-    type: str = ""
-    status: str = ""
-    message: str = ""
-
-
-class Conditions(Struct, frozen=True):
-    """Conditions of an object."""
-
-    conditions: tuple[Condition, ...] = ()
+def diagnose_refusal(kube: "Kube", manifest: dict[str, Any], error_text: str) -> tuple[Diagnosis, ...]:
+    """What stands in the way of a refused write: the live object without what is secret or bulky, who manages which of its
+    fields, and its namespace's phase."""
+    found, meta = Findings(kube), manifest["metadata"]
+    name = f"{manifest['kind']} {'/'.join(filter(None, (meta.get('namespace'), meta['name'])))}"
+    found.add("answer of the API server", name, diagnosis.end(error_text))
+    live = found.read(name, lambda: (kube.get(kube.path(manifest), dict),))
+    if live is not None:
+        found.add("live object", name, _object(live[0]) if live[0] is not None else "it does not exist")
+        found.add("field managers", name, _managers(live[0] or {}))
+    space = str(manifest["metadata"].get("namespace", ""))
+    if space:
+        held = found.read(f"namespace {space}", lambda: (kube.get(f"/api/v1/namespaces/{space}", Namespace),))
+        if held is not None:
+            found.add("namespace", space, f"phase {held[0].status.phase}" if held[0] is not None else "it does not exist")
+    return found.entries()
 
 
-class Certificate(Struct, frozen=True):
-    """A cert-manager certificate's state."""
-
-    metadata: Meta = Meta()
-    status: Conditions = Conditions()
-
-
-class Subset(Struct, frozen=True):
-    """Ready addresses behind a Service."""
-
-    addresses: tuple[dict[str, object], ...] = ()
+def _object(live: dict[str, Any]) -> str:
+    """The object's fields, one a line; of a Secret only the keys."""
+    meta = {key: value for key, value in live.get("metadata", {}).items() if key not in _HIDDEN}
+    meta["annotations"] = {key: value for key, value in meta.get("annotations", {}).items() if key != _LAST_APPLIED}
+    shown = {**live, "metadata": meta}
+    if live.get("kind") == "Secret":
+        shown |= {part: sorted(live[part]) for part in ("data", "stringData") if isinstance(live.get(part), dict)}
+    lines = diagnosis.flat(shown)
+    return diagnosis.begin("\n".join(lines), 20_000)
 
 
-class Endpoints(Struct, frozen=True):
-    """What a Service leads to."""
-
-    metadata: Meta = Meta()
-    subsets: tuple[Subset, ...] = ()
-
-
-def diagnose(kube: KubeReader, namespaces: Iterable[str], verdict: Verdict) -> tuple[Diagnosis, ...]:
-    """What the namespaces of a failing stage show. Best effort: a read that fails is itself noted, never raised."""
-    found: list[Diagnosis] = []
-    for namespace in namespaces:
-        try:
-            found += _namespace(kube, namespace)
-        except StepError as error:
-            found.append(Diagnosis(what="could not be read", source=f"namespace {namespace}", content=str(error)))
-    for node in [row for row in verdict.nodes if row.status is not verdict.status.PASS][:MOST_PODS]:
-        try:
-            lines = kube.events("default", node.node)
-        except StepError as error:
-            lines = (str(error),)
-        if lines:
-            found.append(Diagnosis(what="events", source=f"node {node.node}", content="\n".join(lines[-MOST_EVENTS:])))
-    return tuple(found)
+def _managers(live: dict[str, Any]) -> str:
+    entries = live.get("metadata", {}).get("managedFields") or ()
+    return "\n".join(
+        f"{one.get('manager', '?')} ({one.get('operation', '?')}"
+        f"{', ' + one['subresource'] if one.get('subresource') else ''}, {one.get('time', 'no time')}): "
+        f"{', '.join(_fields(one.get('fieldsV1') or {})[:MOST_FIELDS])}"
+        for one in entries
+    )
 
 
-def _namespace(kube: KubeReader, namespace: str) -> list[Diagnosis]:
-    base = f"/api/v1/namespaces/{namespace}"
-    found: list[Diagnosis] = []
-    events = kube.list(f"{base}/events", Event, fields="type=Warning") or ()
-    if events:
-        lines = [f"{event.reason}: {event.message}" for event in events[-MOST_EVENTS:]]
-        found.append(Diagnosis(what="warning events", source=f"namespace {namespace}", content="\n".join(lines)))
-    sick = [pod for pod in kube.list(f"{base}/pods", Pod) or () if not pod.healthy]
-    for pod in sick[:MOST_PODS]:
-        found += _pod(kube, namespace, pod)
-    if len(sick) > MOST_PODS:
-        found.append(Diagnosis(what="more unhealthy pods", source=f"namespace {namespace}", content=str(len(sick) - MOST_PODS)))
-    for endpoints in kube.list(f"{base}/endpoints", Endpoints) or ():
-        if not any(subset.addresses for subset in endpoints.subsets):
-            source = f"Service {namespace}/{endpoints.metadata.name}"
-            found.append(Diagnosis(what="no ready endpoints", source=source, content="no pod behind this Service is ready"))
-    for certificate in kube.list(f"/apis/cert-manager.io/v1/namespaces/{namespace}/certificates", Certificate) or ():
-        bad = [f"{row.type}={row.status}: {row.message}" for row in certificate.status.conditions if row.status != "True"]
-        if bad:
-            source = f"Certificate {namespace}/{certificate.metadata.name}"
-            found.append(Diagnosis(what="certificate not ready", source=source, content="\n".join(bad)))
-    return found
-
-
-def _pod(kube: KubeReader, namespace: str, pod: Pod) -> list[Diagnosis]:
-    source = f"Pod {namespace}/{pod.metadata.name}"
-    lines = [f"phase {pod.status.phase or 'unknown'} {pod.status.reason}".rstrip(), f"node {pod.spec.node_name or 'none'}"]
-    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        state = status.state.waiting or status.state.terminated
-        if state is not None or not status.ready:
-            text = f"{state.reason} {state.message}".strip() if state else "not ready"
-            lines.append(f"container {status.name}: {text} (restarts {status.restart_count})")
-    for container in pod.spec.containers:
-        limits = ", ".join(f"{key}={value}" for key, value in sorted(container.resources.limits.items())) or "none"
-        mounts = ", ".join(mount.mount_path for mount in container.volume_mounts) or "none"
-        lines.append(f"container {container.name}: image {container.image}; limits {limits}; mounts {mounts}")
-    found = [Diagnosis(what="pod state", source=source, content="\n".join(lines))]
-    log = kube.log(namespace, pod.metadata.name, tail=LOG_LINES)
-    return [*found, Diagnosis(what=f"last {LOG_LINES} log lines", source=source, content=log)] if log else found
+def _fields(owned: dict[str, Any], path: str = "") -> list[str]:
+    """Paths of the fields that a manager owns: leaves of fieldsV1."""
+    inner = {key: value for key, value in owned.items() if key != "."}
+    if not inner:
+        return [path] if path else []
+    return [field for key, value in inner.items() for field in _fields(value, f"{path}.{key.partition(':')[2]}")]

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.kube_http import ApiError
+from steps.contract.evidence import Diagnosis
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, passed
 from steps.probes.reader import Scope
@@ -66,7 +67,7 @@ def run(context: Context) -> ExitCode:
 
             watched = watching.until_decided(look, context.clock, context.task.deadline_seconds)
             verdict, observation = watched.verdict, watched.observation
-        found = () if verdict.is_pass else diagnose(context.kube, (wanted.namespace, *wanted.namespaces), verdict)
+        found = () if verdict.is_pass else _look_closer(context, wanted, verdict)
     finally:
         _remove(context, wanted, objects)
     context.record(verdict, observation=observation, diagnosis=found)
@@ -133,6 +134,12 @@ def _create(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any
                 final=True,
             )
     return None
+
+
+def _look_closer(context: Context, wanted: Arguments, verdict: Verdict) -> tuple[Diagnosis, ...]:
+    """What the check's pods and their nodes show, before the pods are deleted."""
+    spaces = (wanted.namespace, *wanted.namespaces)
+    return diagnose(context.kube, spaces, verdict, checks=wanted.checks, check_namespace=wanted.namespace)
 
 
 def _remove(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> None:

@@ -35,7 +35,7 @@ class Node(Struct, frozen=True):
 def run(context: Context) -> ExitCode:
     """Judge, set aside, store."""
     wanted = context.arguments(Arguments)
-    aside = context.quarantined()
+    aside = context.quarantined(without=context.task.stage)  # what an earlier attempt of this task set aside is still to be done
     selections = {wanted.members, wanted.required, *(check.select for check in wanted.checks)} - {""}
     everyone = {select: tuple(host.name for host in context.fleet.hosts(select)) for select in selections}
     want = judging.Expectation(
@@ -62,16 +62,16 @@ def _result(context: Context, check: judging.Check) -> judging.Result:
 
 
 def _set_aside(context: Context, rows: tuple[NodeVerdict, ...], cordon: bool) -> list[str]:
-    if not rows:
-        return []
+    """Store the stage's quarantine and cordon its nodes; a second attempt does the same again and changes nothing."""
     stage, run = context.task.stage, context.environment.run
+    key = quarantine.key(run, stage)
     entries = tuple(quarantine.Entry(node=row.node, stage=stage, gate=f"{stage}/judge", reason=row.sentence) for row in rows)
-    context.store.replace(quarantine.key(run, stage), quarantine.encode(entries))
-    changes = [f"quarantined {entry.node}" for entry in entries]
-    if cordon:
+    if entries or context.store.read(key) is not None:
+        context.store.replace(key, quarantine.encode(entries))
+    if entries and cordon:
         target.claim(context)
-        changes += [change for entry in entries if (change := _cordon(context, entry))]
-    return changes
+    cordoned = [change for entry in entries if cordon and (change := _cordon(context, entry))]
+    return [*(f"quarantined {entry.node}" for entry in entries), *cordoned]
 
 
 def _cordon(context: Context, entry: quarantine.Entry) -> str:

@@ -10,8 +10,10 @@ from steps.clients.fleet import selected
 from steps.contract.exit import ExitCode
 from steps.contract.fleet import Host
 from steps.contract.play import HostKeys, HostStatus, Jump, PlayHost, PlayRequest, PlayResult
+from steps.contract.verdict import Status, Verdict
 from steps.verbs import gating, target
 from steps.verbs.context import KUBECONFIG, Context
+from steps.verbs.diagnose import diagnose_play
 
 
 class Ssh(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,14 +53,18 @@ def run(context: Context) -> ExitCode:
     names = tuple(host.name for host in hosts)
     gate = gating.find(wanted.gate)
     if not hosts:
-        context.record(gate.decide(_observe(gate, ()), gate.expect(context.task.expectations, ())))
+        reason = "no host of this shard takes part: all are set aside, or another task's"
+        context.record(Verdict(gate=wanted.gate, status=Status.SKIPPED, reason=reason))
         return ExitCode.OK
+    if context.kubeconfig().exists():
+        target.claim(context)  # a play changes machines of a cluster that may be another run's
     result = ansible.play(_request(context, wanted, hosts))
     result = _keep_secrets(context, wanted, result)
     seen = _observe(gate, result.hosts)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, names))
     changed = [f"{outcome.host}: {outcome.changed} changes" for outcome in result.hosts if outcome.changed]
-    context.record(verdict, observation=seen, changes=changed, error=result.message)
+    found = () if verdict.is_pass else diagnose_play(result.hosts)
+    context.record(verdict, observation=seen, changes=changed, error=result.message, diagnosis=found)
     context.output("verdict", verdict.status.value)
     return ExitCode.OK
 
@@ -128,6 +134,8 @@ def _keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> Pl
             if text and outcome.status is HostStatus.OK:
                 kept.setdefault(name, text)
         outcomes.append(msgspec.structs.replace(outcome, facts=facts))
+    if KUBECONFIG in kept:
+        target.recognize(context, kept[KUBECONFIG])
     for name, text in kept.items():
         context.keep_secret(name, text)
     if KUBECONFIG in kept:

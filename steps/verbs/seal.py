@@ -35,7 +35,7 @@ def run(context: Context) -> ExitCode:
         sealed=time.time(),
         files=tuple(_sealed(context, prefix, key) for key in keys if seal.is_sealed(key)),
     )
-    data = canonical(sealed)
+    data = canonical(seal.closed(sealed))
     context.store.replace(prefix + seal.FILE, data)
     if wanted.key:
         context.store.replace(prefix + seal.SIGNATURE, signature.sign(data, context.environment.secrets / wanted.key))

@@ -1,6 +1,8 @@
 """Before the first write: is this the cluster that the run is about, and does no other run hold it? (design §4)"""
 
 import datetime
+import tempfile
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -62,9 +64,23 @@ def claim(context: Context) -> None:
     if uid != wanted:
         raise Refused(
             f"the kubeconfig leads to cluster {uid}, this run is about {wanted}",
-            hint="nothing was written; name the right kubeconfig, or correct target.uid in the spec",
+            hint="nothing was written to it; name the right kubeconfig, or correct target.uid in the spec",
         )
     _hold(context)
+
+
+def recognize(context: Context, kubeconfig: str) -> None:
+    """Check a kubeconfig that a play brought before it is kept: a new cluster is this run's only if the run knows no other."""
+    with tempfile.NamedTemporaryFile("w", suffix=".kubeconfig") as file:
+        file.write(kubeconfig)
+        file.flush()
+        uid = cluster_uid(Kube.from_file(Path(file.name)))
+    wanted = _known_uid(context, uid)
+    if uid != wanted:
+        raise Refused(
+            f"the hosts belong to cluster {uid}, this run is about {wanted}",
+            hint="their preparation has run, the cluster itself was not touched; correct the hosts, or target.uid in the spec",
+        )
 
 
 def _known_uid(context: Context, uid: str) -> str:

@@ -8,7 +8,8 @@ import sys
 from figures import Figures
 
 LIMIT = 0.150
-VERBS = ("open", "apply", "wait", "judge", "job", "confirm", "seal")
+VERBS = ("open", "play", "apply", "wait", "judge", "job", "confirm", "seal", "report")
+CLIENT = "urllib3, yaml"
 TRIES = 5
 
 
@@ -31,6 +32,8 @@ def main() -> None:
     for verb in VERBS:
         code = f"import steps.__main__, steps.clients.environment, steps.verbs.context, steps.verbs.{verb}"
         figures.at_most(f"imports of verb {verb}, CPU beside the interpreter", cpu(code) - bare, LIMIT, "s")
+    code = f"import steps.__main__, steps.clients.environment, steps.verbs.context, steps.verbs.wait, {CLIENT}"
+    figures.at_most("the same of wait with its Kubernetes client", cpu(code) - bare, LIMIT, "s")
     figures.exit()
 
 

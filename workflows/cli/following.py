@@ -7,13 +7,15 @@ from typing import Any
 from steps.clients.store import Store
 from steps.contract.exit import ExitCode
 from steps.report import source
-from steps.report.build import build
+from steps.report.build import UNJUDGED, build
+from steps.report.model import NOT_RUN, Stage
 from steps.report.timeline import stamp
 from workflows.cli import output
 from workflows.engines import approvals
 from workflows.engines.folders import RunFolder
 from workflows.engines.local import inbox
 from workflows.engines.local.result import RunStatus, read_status
+from workflows.render import names
 
 ANSWER_SECONDS = 5.0
 """An engine looks into its inbox ten times a second; one that does not answer by then is not there."""
@@ -23,7 +25,7 @@ LOOK_SECONDS = 0.5
 class NoEngine(ValueError):
     """The run has no engine that could do what was asked."""
 
-    hint = "if the run was interrupted, `bringup resume` goes on with it"
+    hint = "see where it stands with `bringup status`; an interrupted run goes on with `bringup resume`"
 
 
 def status(folder: RunFolder) -> dict[str, Any]:
@@ -34,7 +36,7 @@ def status(folder: RunFolder) -> dict[str, Any]:
         "phase": engine.phase if engine.alive or engine.finished else "interrupted",
         "message": engine.message,
         "waiting": [_waiting(folder, node.name, node.started) for node in engine.gates],
-        "stages": _stages(folder),
+        "stages": _stages(folder, engine),
     }
 
 
@@ -50,11 +52,20 @@ def _waiting(folder: RunFolder, node: str, since: float) -> dict[str, str]:
     }
 
 
-def _stages(folder: RunFolder) -> list[dict[str, str]]:
+def _stages(folder: RunFolder, engine: RunStatus) -> list[dict[str, str]]:
+    """Stages as the report has them; while an engine drives the run, those without a verdict are still to come."""
     if not (folder.stored / "run.json").exists():
         return []
     report = build(source.read(Store(folder.home.store), folder.name))
-    return [{"stage": stage.id, "status": stage.status, "reason": stage.reason} for stage in report.stages]
+    begun = {node.template for node in engine.nodes} if engine.alive and not engine.finished else None
+    return [_stage(stage, begun) for stage in report.stages]
+
+
+def _stage(stage: Stage, begun: set[str] | None) -> dict[str, str]:
+    """One stage; `begun` holds the templates that a living engine has begun, None where there is no such engine."""
+    if begun is not None and stage.reason in UNJUDGED.values():
+        return {"stage": stage.id, "status": "running" if names.dashed(stage.id) in begun else "to come", "reason": ""}
+    return {"stage": stage.id, "status": stage.status, "reason": stage.reason}
 
 
 def follow(folder: RunFolder) -> int:
@@ -74,7 +85,8 @@ def follow(folder: RunFolder) -> int:
 
 
 def _news(folder: RunFolder, engine: RunStatus) -> list[str]:
-    lines = [f"{row['stage']}: {row['status']}: {row['reason']}" for row in _stages(folder) if row["status"] in ("pass", "fail")]
+    said = [row for row in _stages(folder, engine) if row["status"] not in ("running", "to come", NOT_RUN)]
+    lines = [f"{row['stage']}: {row['status']}: {row['reason']}" for row in said]
     return lines + [f"waits for an approval before {approvals.read(folder, node.name).stage}" for node in engine.gates]
 
 
@@ -85,7 +97,7 @@ def log_files(folder: RunFolder, wanted: str) -> list[tuple[str, str]]:
         path = folder.engine / node.log
         named = node.template.replace("-", "_")
         if node.type == "Pod" and wanted.replace(".", "_") in named and path.exists():
-            found.append((node.path, path.read_text(errors="replace").rstrip()))
+            found.append((node.path, path.read_text(errors="replace").rstrip() or "(it said nothing)"))
     return found
 
 
@@ -96,8 +108,9 @@ def open_nodes(folder: RunFolder) -> list[str]:
 
 def send(folder: RunFolder, verb: str, node: str, parameters: Mapping[str, str], message: str) -> None:
     """Ask the run's engine for something and wait for its answer. Raises NoEngine."""
-    if not read_status(folder.engine).alive:
-        raise NoEngine(f"no engine drives run {folder.name}")
+    engine = read_status(folder.engine)
+    if not engine.alive:
+        raise NoEngine(f"no engine drives run {folder.name}: it {'has ended' if engine.finished else 'was interrupted'}")
     ticket = inbox.send(folder.engine, verb, node=node, parameters=parameters, message=message)
     answer = inbox.wait(folder.engine, ticket, ANSWER_SECONDS)
     if answer is None:

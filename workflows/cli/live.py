@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.table import Table
 
 from steps.clients.store import Store
+from steps.contract import approval
 from steps.contract.evidence import Evidence
 from workflows.engines.local.result import News, NodeNews, NodeStatus
 from workflows.plan.model import Plan
@@ -43,7 +44,7 @@ class Progress:
     def __post_init__(self) -> None:
         for stage in self.plan.stages:
             self.rows[stage.id] = _Row(stage)
-            self.templates[f"approve-{names.dashed(stage.id)}"] = (stage.id, "approval")
+            self.templates[f"{approval.NODE_PREFIX}{names.dashed(stage.id)}"] = (stage.id, "approval")
             self.templates[names.template(stage.id, "confirm")] = (stage.id, "confirm")
             for step in stage.steps:
                 self.templates[names.template(stage.id, step.name)] = (stage.id, step.name)
@@ -60,9 +61,9 @@ class Progress:
             row.status = "waiting" if node.type == "Suspend" else "running"
             return [f"{stage}: waits for an approval (bringup approve {self.run} --as NAME)"] if node.type == "Suspend" else []
         row.finished = node.finished
-        return self._ended(row, stage, task)
+        return self._ended(row, stage, task, int(node.inputs.get("shard") or 0))
 
-    def _ended(self, row: _Row, stage: str, task: str) -> list[str]:
+    def _ended(self, row: _Row, stage: str, task: str, shard: int) -> list[str]:
         records = self.store.records(self.run, stage, task) if task != "approval" else ()
         verdicts = [record.verdict for record in records if record.verdict]
         judged = [verdict for verdict in verdicts if verdict.nodes]
@@ -71,10 +72,11 @@ class Progress:
         if task == "judge" and verdicts:
             row.status, row.reason = verdicts[0].status.value, verdicts[0].reason
             return [f"{stage}: {row.status}: {row.reason} ({row.finished - row.started:.1f} s)"]
-        return [self._line(stage, task, records)] if records else []
+        mine = [record for record in records if record.shard == shard]
+        return [self._line(stage, task, mine[-1])] if mine else []
 
-    def _line(self, stage: str, task: str, records: tuple[Evidence, ...]) -> str:
-        verdict = records[-1].verdict
+    def _line(self, stage: str, task: str, record: Evidence) -> str:
+        verdict = record.verdict
         said = f"{verdict.status.value}: {verdict.reason}" if verdict else "recorded"
         return f"{stage}: {task} {said}"
 
@@ -108,9 +110,8 @@ class View:
     def observe(self, news: News) -> None:
         """Take a piece of the engine's news."""
         if isinstance(news, NodeNews):
-            lines = self._progress.take(news.node)
-            if not self._live:
-                for line in lines:
+            for line in self._progress.take(news.node):
+                if not self._live or news.waits:
                     self._console.print(line, markup=False)
 
     def _render(self) -> RenderableType:

@@ -1,5 +1,6 @@
 """`bringup`: the command line. Finds the command, and turns every error into one sentence, a hint and an exit code."""
 
+import errno
 import os
 import sys
 import traceback
@@ -17,6 +18,9 @@ from workflows.cli.tool_commands import register as register_tools
 
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__bases__[0])
 """typer exports BadParameter alone; its base covers unknown commands, options and missing arguments as well."""
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""A disk that may have room again: temporary."""
 
 INTERRUPTED = 130
 """What shells expect of a program ended by Ctrl-C."""
@@ -56,7 +60,7 @@ def run(arguments: list[str]) -> int:
     try:
         return int(application()(args=arguments, standalone_mode=False, prog_name="bringup") or 0)
     except _UsageError as problem:
-        output.error(problem.format_message(), f"bringup {arguments[0]} --help" if arguments else "bringup --help")
+        output.error(_said(problem), f"bringup {arguments[0]} --help" if arguments else "bringup --help")
         return ExitCode.USAGE
     except (typer.Abort, KeyboardInterrupt):
         output.error("interrupted")
@@ -68,9 +72,21 @@ def run(arguments: list[str]) -> int:
         return _failed(problem, "--debug" in arguments)
 
 
+def _said(problem: typer.BadParameter) -> str:
+    """What is wrong with the command line; our own sentences as they are, without "Invalid value"."""
+    ours = isinstance(problem, typer.BadParameter) and problem.param is None
+    return problem.message if ours else problem.format_message()
+
+
 def _failed(problem: Exception, debug: bool) -> int:
     if debug:
         traceback.print_exception(problem)
+    if isinstance(problem, OSError) and (problem.filename or problem.errno in _FULL):
+        output.error(
+            f"{problem.filename or 'cannot write'}: {problem.strerror}",
+            "runs lie in BRINGUP_HOME: choose a folder with room",
+        )
+        return ExitCode.TEMPORARY if problem.errno in _FULL else ExitCode.USAGE
     code = getattr(problem, "exit_code", None)
     if code is None and isinstance(problem, ValueError) and type(problem) is not ValueError:
         code = ExitCode.USAGE  # our own ValueErrors are about what somebody gave us

@@ -40,20 +40,18 @@ def rehearse(
     """Run the whole pipeline against a simulated cluster on this machine, faults included."""
     from workflows.cli import running, sources
     from workflows.rehearsal import approver
-    from workflows.rehearsal.faults import registry
     from workflows.rehearsal.rehearse import Options
     from workflows.rehearsal.rehearse import rehearse as play
 
-    faults = tuple(fault or ())
+    options = Options(faults=tuple(fault or ()), seed=seed)
     loaded = sources.read(spec)[1]
-    for name in (text.partition(":")[0] for text in faults):
-        if not registry.find(name).fits(loaded):
-            raise typer.BadParameter(f"fault {name} needs a spec with {registry.find(name).needs}")
     plan, bundle = running.prepare(loaded, only or (), until)
+    options.check(loaded, plan)
+    approver.check(plan, approve_as, key)
     folder = Home.of_environment().run(new_run_name(plan.name))
     with running.shown(plan, folder) as view:
         watchers = [view.observe] if hold else [view.observe, approver.opener(folder, approve_as, key)]
-        result = play(folder, plan, bundle, Options(faults=faults, seed=seed), watchers)
+        result = play(folder, plan, bundle, options, watchers)
     return running.conclude(folder, result)
 
 
@@ -83,10 +81,10 @@ def resume(run: Run = "") -> int:
     """Go on with a run whose engine was ended; what was done is not done again."""
     from workflows.cli import running
     from workflows.engines import launch
+    from workflows.rehearsal.rehearse import refuse_resuming
 
     folder = Home.of_environment().find(run)
-    if (folder.inputs / "machines.json").exists():
-        raise typer.BadParameter(f"{folder.name} was a rehearsal; its simulated cluster ended with it. Rehearse again")
+    refuse_resuming(folder)
     result = launch.resume(folder, {}, running.plain_observer)
     return running.conclude(folder, result)
 
@@ -143,9 +141,7 @@ def approve(
         raise typer.BadParameter("an approval needs a name: --as NAME")
     folder = Home.of_environment().find(run)
     one = approvals.choose(folder, following.open_nodes(folder), stage)
-    given = approvals.parameters(one, approval.REJECT if reject else approval.PASS, who)
-    if key and not reject:
-        approvals.sign(folder, one, who, key)
+    given = approvals.answer(folder, one, approval.REJECT if reject else approval.PASS, who, key)
     following.send(folder, "approve", one.node, given, f"answered by {who}")
     output.lines([f"{'rejected' if reject else 'approved'} {one.approved} in {folder.name} as {who}, evidence {one.evidence}"])
     return ExitCode.OK

@@ -1,5 +1,6 @@
 """Answers an approval: what is approved, the digest of its evidence, and a signature where the spec lists keys."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ from steps.clients.store import Store
 from steps.contract import approval, task
 from workflows.engines.folders import RunFolder
 
-PREFIX = "approve-"
+PREFIX = approval.NODE_PREFIX
 """Suspend nodes of approvals are called `approve-STAGE`."""
 
 
@@ -22,6 +23,12 @@ class NotWaiting(ValueError):
 
 class NotAllowed(ValueError):
     """The name cannot approve here."""
+
+
+class NotSigned(ValueError):
+    """The spec lists a key for this approver, and none was given to sign with."""
+
+    hint = "sign with --key and the private SSH key of this name"
 
 
 class Open(Struct, frozen=True, kw_only=True):
@@ -64,11 +71,29 @@ def choose(folder: RunFolder, nodes: list[str], stage: str = "") -> Open:
 
 def parameters(one: Open, decision: str, approver: str) -> dict[str, str]:
     """The three output parameters that answer an approval. Raises NotAllowed for a name that cannot be an approver's."""
+    check_name(approver, one.approvers)
+    return {"decision": decision, "approver": approver, "evidence": one.evidence}
+
+
+def check_name(approver: str, approvers: Collection[str]) -> None:
+    """Raise NotAllowed for a name that cannot be an approver's, or is not among those who may approve (empty: anybody)."""
     if not approval.is_name(approver):
         raise NotAllowed(f"{approver!r} cannot be an approver's name: letters, digits and ._@+- only")
-    if one.approvers and approver not in one.approvers and approver != approval.REHEARSAL:
-        raise NotAllowed(f"{approver} is not among the approvers ({', '.join(sorted(one.approvers))})")
-    return {"decision": decision, "approver": approver, "evidence": one.evidence}
+    if approvers and approver not in approvers and approver != approval.REHEARSAL:
+        raise NotAllowed(f"{approver} is not among the approvers ({', '.join(sorted(approvers))})")
+
+
+def answer(folder: RunFolder, one: Open, decision: str, approver: str, key: str = "") -> dict[str, str]:
+    """A person's answer as output parameters, its signature in the store where the spec lists a key for this name.
+
+    Raises NotAllowed, and NotSigned before anything is sent: the run goes on waiting.
+    """
+    given = parameters(one, decision, approver)
+    if decision == approval.PASS and key:
+        sign(folder, one, approver, key)
+    elif decision == approval.PASS and one.approvers.get(approver):
+        raise NotSigned(f"the spec lists an SSH key for {approver}: this approval must be signed")
+    return given
 
 
 def sign(folder: RunFolder, one: Open, approver: str, key: str) -> None:

@@ -13,6 +13,14 @@ HOME_VARIABLE = "BRINGUP_HOME"
 class NoSuchRun(ValueError):
     """No run of that name; the message lists some that there are."""
 
+    hint = "start one with `bringup rehearse` or `bringup run`; BRINGUP_HOME says where runs lie"
+
+
+class NoHome(ValueError):
+    """The environment names no folder for runs."""
+
+    hint = f"set {HOME_VARIABLE} to a folder on a local disk"
+
 
 @dataclass(frozen=True)
 class Home:
@@ -22,12 +30,15 @@ class Home:
 
     @classmethod
     def of_environment(cls, environ: Mapping[str, str] | None = None) -> "Home":
-        """The home that the environment names."""
+        """The home that the environment names. Raises NoHome where it names none: runs must not land somewhere by chance."""
         env = os.environ if environ is None else environ
         if env.get(HOME_VARIABLE):
             return cls(Path(env[HOME_VARIABLE]).absolute())
-        state = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME", "~")).expanduser() / ".local/state")
-        return cls(Path(state) / "bringup")
+        if env.get("XDG_STATE_HOME"):
+            return cls(Path(env["XDG_STATE_HOME"]).absolute() / "bringup")
+        if not env.get("HOME"):
+            raise NoHome(f"neither {HOME_VARIABLE} nor HOME is set, so there is no folder for runs")
+        return cls(Path(env["HOME"]).absolute() / ".local/state/bringup")
 
     @property
     def store(self) -> Path:
@@ -51,8 +62,9 @@ class Home:
             return self.run(every[-1])
         if name in every:
             return self.run(name)
-        known = f"; runs here: {', '.join(every[-5:])}" if every else f"; there are no runs in {self.root}"
-        raise NoSuchRun(f"no run {name!r}{known}")
+        if not every:
+            raise NoSuchRun(f"{f'no run {name!r}: ' if name else ''}there are no runs in {self.root}")
+        raise NoSuchRun(f"no run {name!r}; runs here: {', '.join(every[-5:])}")
 
 
 @dataclass(frozen=True)

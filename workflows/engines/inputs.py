@@ -55,5 +55,8 @@ def _secret(file: SecretFile, spec_folder: Path, environ: Mapping[str, str]) -> 
 def _file(path: Path, data: bytes, mode: int = 0o644) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(handle, "wb") as out:
-        out.write(data)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(data)
+    except OSError as error:  # a full disk shows at the write, and there without a name
+        raise OSError(error.errno, error.strerror, str(path)) from error

@@ -1,11 +1,14 @@
 """Starts and continues runs on the embedded engine: the rendered manifest, this machine's folders, the right environment."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import msgspec
 
+from steps.clients.environment import SIMULATOR
 from steps.contract import paths
-from workflows.engines import inputs
+from workflows.engines import inputs, locks
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.driver import default_environment
 from workflows.engines.local.engine import LocalEngine
@@ -18,7 +21,7 @@ PARALLELISM = 8
 
 def start(folder: RunFolder, extra: Mapping[str, str], observer: Observer | None, reuse: str = "none") -> RunResult:
     """Run the manifest in `folder.inputs` from its beginning. `extra` is added to every step's environment."""
-    document = msgspec.json.decode((folder.inputs / inputs.MANIFEST).read_bytes())
+    document = _document(folder)
     template = document["template"]
     namespace = document["workflow"]["metadata"]["namespace"]
     workflow = {**document["workflow"], "metadata": {"name": folder.name, "namespace": namespace}}
@@ -33,14 +36,27 @@ def start(folder: RunFolder, extra: Mapping[str, str], observer: Observer | None
         parallelism=PARALLELISM,
         observer=observer,
     )
-    return engine.run()
+    with _alone(folder, template, extra):
+        return engine.run()
 
 
 def resume(folder: RunFolder, extra: Mapping[str, str], observer: Observer | None) -> RunResult:
     """Go on with a run whose engine is gone; a finished run is returned as it is."""
-    return LocalEngine.resume(folder.engine, environment(extra), observer)
+    with _alone(folder, _document(folder)["template"], extra):
+        return LocalEngine.resume(folder.engine, environment(extra), observer)
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """What every step of a local run has in its environment."""
     return {**default_environment(), paths.ENGINE: "local", **extra}
+
+
+def _document(folder: RunFolder) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.json.decode((folder.inputs / inputs.MANIFEST).read_bytes())
+    return document
+
+
+def _alone(folder: RunFolder, template: Mapping[str, Any], extra: Mapping[str, str]) -> AbstractContextManager[None]:
+    """The lock on the run's cluster; a rehearsal has a cluster of its own and needs none."""
+    simulated = SIMULATOR in extra
+    return nullcontext() if simulated else locks.cluster(folder.home, template["metadata"]["labels"]["bringup/cluster"])

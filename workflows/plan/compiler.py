@@ -10,7 +10,7 @@ import msgspec
 from steps.contract.canonical import digest
 from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
-from workflows.plan import fleet
+from workflows.plan import fleet, judging
 from workflows.plan.model import Plan
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.machines import expand_groups
@@ -69,7 +69,7 @@ def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, onl
 def _stages(site: Site) -> tuple[Stage, ...]:
     wanted = site.spec.stages
     built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in ORDER if wanted is None or name in wanted)
-    return tuple(stage for stage in built if stage is not None)
+    return tuple(judging.complete(stage) for stage in built if stage is not None)
 
 
 def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str) -> tuple[Stage, ...]:

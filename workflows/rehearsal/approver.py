@@ -1,12 +1,28 @@
 """Answers the approvals of a rehearsal as soon as they wait, in its own name or in somebody's, and records it as such."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from steps.contract import approval
 from workflows.engines import approvals
 from workflows.engines.folders import RunFolder
 from workflows.engines.local import inbox
 from workflows.engines.local.result import News, NodeNews
+from workflows.plan.model import Plan
+
+
+class NoKey(ValueError):
+    """There is no such key file."""
+
+
+def check(plan: Plan, name: str, key: str = "") -> None:
+    """Whether this name and key can answer the plan's approvals, before anything runs. Raises NotAllowed, NoKey."""
+    approvals.check_name(name, ())
+    for stage in plan.stages:
+        if stage.approval:
+            approvals.check_name(name, stage.approval.approvers)
+    if key and not Path(key).expanduser().is_file():
+        raise NoKey(f"no key file {key} to sign approvals with")
 
 
 def opener(folder: RunFolder, name: str = approval.REHEARSAL, key: str = "") -> Callable[[News], None]:

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import msgspec
+
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
+from workflows.plan.model import Plan
+
+FLEET = "machines.json"
+"""The machines to simulate, as the simulator reads them."""
 
 START_SECONDS = 60.0
 """A process that has not said that it serves by then will not: on an idle machine it takes under a second."""
@@ -37,9 +43,16 @@ class SimulatedCluster:
         return {SIMULATOR: self.url, SIMULATOR_TOKEN: self.token}
 
 
+def write_fleet(folder: Path, plan: Plan) -> Path:
+    """Write the plan's machines into a folder."""
+    fleet = folder / FLEET
+    fleet.write_bytes(msgspec.json.encode({"hosts": plan.hosts, "accelerator": plan.accelerator}))
+    return fleet
+
+
 @contextmanager
 def simulated_cluster(folder: Path, fleet: Path, options: Sequence[str] = ()) -> Iterator[SimulatedCluster]:
-    """Run a simulated cluster while the context lasts. `fleet` is a JSON list of hosts; `options` go to the simulator.
+    """Run a simulated cluster while the context lasts. `fleet` is what `write_fleet` made; `options` go to the simulator.
 
     Both processes end with this one, however it ends (`--with-parent`).
     """

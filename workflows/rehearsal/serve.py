@@ -14,10 +14,16 @@ import urllib3
 from steps.clients import kubeconfig as kubeconfigs
 from steps.contract.play import PlayHost, PlayRequest
 from workflows.plan.model import Plan
-from workflows.rehearsal.processes import SimulatedCluster, simulated_cluster
+from workflows.rehearsal.processes import SimulatedCluster, simulated_cluster, write_fleet
 
 PLAY_SECONDS = 600.0
 """A play over thousands of simulated hosts takes seconds; ten minutes means that the simulator hangs."""
+
+
+class KubeconfigExists(ValueError):
+    """The file that is to hold the kubeconfig is there: it may be somebody's own."""
+
+    hint = "name a file that does not exist; it goes away with the simulated cluster"
 
 
 class PlayRefused(RuntimeError):
@@ -28,23 +34,38 @@ class PlayRefused(RuntimeError):
 def serving(
     plan: Plan, kubeconfig_out: Path, *, faults: Sequence[str] = (), speed: float = 60.0, bare: bool = False
 ) -> Iterator[str]:
-    """Serve while the context lasts; yields the API server's address. `speed` is simulated seconds a second."""
+    """Serve while the context lasts; yields the API server's address. `speed` is simulated seconds a second.
+
+    The kubeconfig goes away with the cluster. Raises KubeconfigExists.
+    """
+    if kubeconfig_out.exists():
+        raise KubeconfigExists(f"{kubeconfig_out} exists")
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
-        fleet = Path(folder) / "machines.json"
-        fleet.write_bytes(msgspec.json.encode({"hosts": plan.hosts, "accelerator": plan.accelerator}))
+        fleet = write_fleet(Path(folder), plan)
         options = ["--real-time", str(speed), *(part for fault in faults for part in ("--fault", fault))]
         with simulated_cluster(Path(folder) / "cluster", fleet, options) as cluster:
             if not bare:
                 _bring_up(plan, cluster)
-            _copy_private(cluster.kubeconfig, kubeconfig_out)
-            yield _server(cluster.kubeconfig)
+            with _private_copy(cluster.kubeconfig, kubeconfig_out), _held_back():
+                yield _server(cluster.kubeconfig)
+
+
+_ENDING = {signal.SIGINT, signal.SIGTERM}
 
 
 def until_interrupted() -> None:
-    """Return on SIGINT or SIGTERM."""
-    waited = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, waited)
-    signal.sigwait(waited)
+    """Return on SIGINT or SIGTERM; one that came since the cluster serves counts."""
+    signal.sigwait(_ENDING)
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Keep the ending signals for `until_interrupted`, whenever they come."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _bring_up(plan: Plan, cluster: SimulatedCluster) -> None:
@@ -65,11 +86,15 @@ def _bring_up(plan: Plan, cluster: SimulatedCluster) -> None:
             raise PlayRefused(f"the simulated hosts refused {request.playbook}: {answer.data[:300].decode(errors='replace')}")
 
 
-def _copy_private(source: Path, target: Path) -> None:
-    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with source.open("rb") as data, os.fdopen(handle, "wb") as out:
-        os.fchmod(out.fileno(), 0o600)
-        shutil.copyfileobj(data, out)
+@contextmanager
+def _private_copy(source: Path, target: Path) -> Iterator[None]:
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with source.open("rb") as data, os.fdopen(handle, "wb") as out:
+            shutil.copyfileobj(data, out)
+        yield
+    finally:
+        target.unlink(missing_ok=True)
 
 
 def _server(kubeconfig: Path) -> str:

@@ -18,7 +18,7 @@ from workflows.engines import inputs, launch
 from workflows.engines.folders import Home
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal import approver
-from workflows.rehearsal.processes import SimulatedCluster, simulated_cluster
+from workflows.rehearsal.processes import SimulatedCluster, simulated_cluster, write_fleet
 from workflows.rehearsal.rehearse import Options
 from workflows.render.bundle import render
 from workflows.spec import ClusterSpec
@@ -101,8 +101,6 @@ class Stand:
 def stand(spec: ClusterSpec, folder: Path, options: Options | None = None) -> Iterator[Stand]:
     """A stand for a spec while the context lasts; everything it writes lies below `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    plan = compile_plan(spec)
-    fleet = folder / "machines.json"
-    fleet.write_bytes(msgspec.json.encode({"hosts": plan.hosts, "accelerator": plan.accelerator}))
+    fleet = write_fleet(folder, compile_plan(spec))
     with simulated_cluster(folder / "cluster", fleet, (options or Options()).arguments()) as cluster:
         yield Stand(spec, cluster, folder)

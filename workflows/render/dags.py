@@ -45,7 +45,7 @@ def approve(one: Stage) -> Suspend:
     """The approval before a stage: its parameters default to no approval, so a time-out is none (hera_argo §2.4)."""
     assert one.approval is not None
     return Suspend(
-        name=f"approve-{names.dashed(one.id)}",
+        name=f"{approval.NODE_PREFIX}{names.dashed(one.id)}",
         duration=str(one.approval.timeout_seconds),
         outputs=[
             Parameter(name=name, value_from=m.ValueFrom(supplied=m.SuppliedValueFrom(), default=default))

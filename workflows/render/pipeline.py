@@ -58,7 +58,7 @@ def _main(kind: str, stages: tuple[Stage, ...]) -> None:
 
 def _approval(stage: str, before: str) -> str:
     """The wait for a person before a stage, and the check of the answer, on which the stage depends."""
-    approve, confirm = f"approve-{stage}", f"confirm-{stage}"
+    approve, confirm = f"{approval.NODE_PREFIX}{stage}", f"confirm-{stage}"
     answer = [Parameter(name=name, value=f"{{{{tasks.{approve}.outputs.parameters.{name}}}}}") for name in approval.PARAMETERS]
     Task(name=approve, template=approve, depends=f"{before}.Succeeded")
     Task(name=confirm, template=f"{stage}-confirm", depends=f"{approve}.Succeeded", arguments=answer)

@@ -1,66 +1,116 @@
-"""Who may do what: one ServiceAccount a verb in home, and one least-privilege ClusterRole a task on the target."""
+"""Who may do what: one ServiceAccount a verb in home, and on the target one ServiceAccount a task with the least it needs."""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from steps.contract.task import Verb
 from workflows.plan.model import Plan
 from workflows.render import names, steps
 from workflows.stages.stage import Rule
 
 Object = dict[str, Any]
-RUNTIME_SECRETS = "bringup-runtime"
-"""The one Secret in home for what is made at run time: join token and kubeconfig (design §4)."""
+Rights = dict[tuple[str, str], frozenset[str]]
+"""(API group, resource) → verbs."""
+
+RBAC = "rbac.authorization.k8s.io"
+TARGET_NAMESPACE = "bringup"
+"""Namespace of the tasks' ServiceAccounts on the target."""
+CLUSTER_WIDE = ""
+BUILT_IN = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+"""Namespaces that every cluster has from its start."""
+
+ESCALATIONS = (
+    (("helm.cattle.io", "helmcharts"), frozenset({"create", "patch", "update"}), "may create HelmCharts: cluster-admin in effect"),
+    ((RBAC, "clusterroles"), frozenset({"bind", "escalate"}), "may bind ClusterRoles: cluster-admin in effect"),
+)
+"""Rights that give more than they name: the helm-controller installs whatever a HelmChart names with its own rights."""
 
 
 def home(plan: Plan, settings: steps.Settings) -> list[Object]:
-    """ServiceAccounts, Roles and RoleBindings in home: report task results; the verb that makes a cluster may keep its secrets."""
+    """ServiceAccounts, Roles and RoleBindings in home: every pod reports its task result there, and nothing else."""
+    results: Rights = {("argoproj.io", "workflowtaskresults"): frozenset({"create", "patch"})}
     objects: list[Object] = []
     for verb in sorted({task.verb for task in plan.tasks}):
-        name, namespace = steps.account(verb.value), settings.namespace
-        meta = {"name": name, "namespace": namespace, "labels": {"bringup/verb": verb.value}}
-        rules = [_rule(["argoproj.io"], ["workflowtaskresults"], ["create", "patch"])]
-        if verb is Verb.PLAY:
-            rules.append(_rule([""], ["secrets"], ["get", "patch", "update"], [RUNTIME_SECRETS]))
-        subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
-        objects += [
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False},
-            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta, "rules": rules},
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "RoleBinding",
-                "metadata": meta,
-                "roleRef": reference,
-                "subjects": [subject],
-            },
-        ]
+        account = _account(steps.account(verb.value), settings.namespace)
+        account["metadata"]["labels"] = {"bringup/verb": verb.value}
+        objects += [account, *_granted(account, settings.namespace, results)]
     return objects
 
 
 def target(plan: Plan) -> list[Object]:
-    """ClusterRoles for the target, one for each task that has rules there.
+    """What a target gets: Namespaces, then for each task that has rules there a ServiceAccount and its bound roles.
 
-    Who may create HelmCharts in kube-system is cluster-admin in effect, because the helm-controller installs whatever they name
-    with its own rights: the annotation says so.
+    Rules without namespaces become a ClusterRole, the others one Role in each of their namespaces; all are called
+    `bringup-STAGE-TASK`. A Role can be applied only where its namespace exists, also where a stage makes that namespace later: the
+    Namespaces come first, bare, so that the labels of the stage's own server-side apply are added to them.
     """
-    roles: list[Object] = []
+    granted: list[Object] = []
+    spaces = {TARGET_NAMESPACE}
     for stage in plan.stages:
         for step in stage.steps:
-            if not step.rules:
+            merged = merge(step.rules)
+            if not merged:
                 continue
-            admin = any("helmcharts" in rule.resources and "patch" in rule.verbs for rule in step.rules)
-            note = {"bringup/note": "may create HelmCharts: cluster-admin in effect"} if admin else {}
-            meta = {"name": f"bringup-{names.template(stage.id, step.name)}", "annotations": note}
-            rules = [_target_rule(rule) for rule in step.rules]
-            roles.append({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta, "rules": rules})
-    return roles
+            account = _account(f"bringup-{names.template(stage.id, step.name)}", TARGET_NAMESPACE)
+            granted.append(account)
+            for space, rights in merged.items():
+                granted += _granted(account, space, rights)
+                spaces.add(space)
+    if not granted:
+        return []
+    made = sorted(spaces - BUILT_IN - {CLUSTER_WIDE})
+    return [*({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}} for space in made), *granted]
 
 
-def _target_rule(rule: Rule) -> Object:
-    return _rule(rule.groups, rule.resources, rule.verbs)
+def merge(rules: Iterable[Rule]) -> dict[str, Rights]:
+    """Namespace (CLUSTER_WIDE first) → rights: every right once, and in no namespace what holds cluster-wide anyway."""
+    found: dict[str, defaultdict[tuple[str, str], set[str]]] = {}
+    for rule in rules:
+        for space in rule.namespaces or (CLUSTER_WIDE,):
+            rights = found.setdefault(space, defaultdict(set))
+            for key in ((group, resource) for group in rule.groups for resource in rule.resources):
+                rights[key].update(rule.verbs)
+    everywhere: Mapping[tuple[str, str], set[str]] = found.get(CLUSTER_WIDE, {})
+    merged: dict[str, Rights] = {}
+    for space in sorted(found):
+        covered = everywhere if space != CLUSTER_WIDE else {}
+        left = {key: frozenset(verbs - covered.get(key, set())) for key, verbs in sorted(found[space].items())}
+        if any(left.values()):
+            merged[space] = {key: verbs for key, verbs in left.items() if verbs}
+    return merged
 
 
-def _rule(groups: Iterable[str], resources: Iterable[str], verbs: Iterable[str], named: Iterable[str] = ()) -> Object:
-    rule: Object = {"apiGroups": list(groups), "resources": list(resources), "verbs": list(verbs)}
-    return {**rule, "resourceNames": list(named)} if named else rule
+def _account(name: str, namespace: str) -> Object:
+    meta = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False}
+
+
+def _granted(account: Object, namespace: str, rights: Rights) -> Iterator[Object]:
+    """A role with these rights, and its binding to the account; the role says so where it gives more than it names."""
+    subject = account["metadata"]
+    scope = "Cluster" if namespace == CLUSTER_WIDE else ""
+    meta: Object = {"name": subject["name"]}
+    if namespace != CLUSTER_WIDE:
+        meta["namespace"] = namespace
+    if "labels" in subject:
+        meta["labels"] = subject["labels"]
+    notes = [note for key, verbs, note in ESCALATIONS if rights.get(key, frozenset()) & verbs]
+    noted = {**meta, "annotations": {"bringup/note": "; ".join(notes)}} if notes else meta
+    yield {"apiVersion": f"{RBAC}/v1", "kind": f"{scope}Role", "metadata": noted, "rules": _rules(rights)}
+    yield {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": f"{scope}RoleBinding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": RBAC, "kind": f"{scope}Role", "name": subject["name"]},
+        "subjects": [{"kind": "ServiceAccount", "name": subject["name"], "namespace": subject["namespace"]}],
+    }
+
+
+def _rules(rights: Rights) -> list[Object]:
+    """As few rules as say it: resources of one group with the same verbs share one."""
+    shared: defaultdict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for (group, resource), verbs in rights.items():
+        shared[group, tuple(sorted(verbs))].append(resource)
+    return [
+        {"apiGroups": [group], "resources": resources, "verbs": list(verbs)} for (group, verbs), resources in sorted(shared.items())
+    ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hera.workflows import Container, Env, Parameter
 from hera.workflows import models as m
 
+from steps import __version__
 from steps.contract import paths, task
 from steps.contract.exit import RETRY_EXPRESSION
 from workflows.render import names
@@ -33,7 +34,7 @@ class Settings:
     """What an installation chooses: namespace of home, the step image, the store's volume claim."""
 
     namespace: str = "bringup"
-    image: str = "bringup-steps:0.1.0"
+    image: str = f"bringup-steps:{__version__}"
     store_claim: str = "bringup-store"
 
 

@@ -5,7 +5,7 @@ A field description is shown by editors (JSON Schema) and its first example is t
 
 import re
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -26,17 +26,7 @@ StageName = Literal[
 ]
 """The nine stages of a bring-up, in running order (design §3)."""
 
-STAGES: tuple[StageName, ...] = (
-    "os_prep",
-    "rke2",
-    "base_services",
-    "gpu_operator",
-    "network_operator",
-    "sharing",
-    "gang",
-    "slurm",
-    "validation",
-)
+STAGES: tuple[StageName, ...] = get_args(StageName)
 
 
 class Section(BaseModel):

@@ -62,11 +62,6 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         "Accelerators other than NVIDIA's are out of scope: the gates read the NVIDIA operators and tools.",
     ),
     OutOfScope(
-        "upgrades of a cluster in service",
-        ("upgrade", "rolling_upgrade", "migrate", "migration"),
-        "Upgrading a cluster in service is out of scope: bringup brings up and accepts, it does not migrate running workloads.",
-    ),
-    OutOfScope(
         "storage systems",
         ("ceph", "rook", "lustre", "weka", "beegfs", "vast"),
         "Installing storage systems is out of scope: bringup uses a storage class that exists, or a local path provisioner.",

@@ -17,7 +17,12 @@ CLAIM = (
 )
 """Rights to recognize the target and to hold its lease, which every writing task needs."""
 
-DIAGNOSE = (Rule(groups=("",), resources=("pods", "pods/log", "events"), verbs=("get", "list")),)
+DIAGNOSE = (
+    Rule(groups=("",), resources=("pods", "pods/log", "events", "nodes"), verbs=("get", "list")),
+    Rule(groups=("batch",), resources=("jobs",), verbs=("get", "list")),
+    Rule(groups=("discovery.k8s.io",), resources=("endpointslices",), verbs=("get", "list")),
+    Rule(groups=("cert-manager.io",), resources=("certificates",), verbs=("get", "list")),
+)
 """Rights to read what a record shows beside a verdict that is no pass."""
 
 

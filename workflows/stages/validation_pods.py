@@ -56,7 +56,7 @@ def mpi_job(site: Site, seconds: int) -> Object:
         "spec": {
             "slotsPerWorker": slots(site),
             "launcherCreationPolicy": "WaitForWorkersReady",
-            "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 0, "activeDeadlineSeconds": seconds - 30},
+            "runPolicy": {"cleanPodPolicy": "None", "backoffLimit": 0, "activeDeadlineSeconds": seconds - 30},
             "mpiReplicaSpecs": {
                 "Launcher": {
                     "replicas": 1,

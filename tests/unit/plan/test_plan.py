@@ -5,6 +5,7 @@ import gzip
 import msgspec
 import pytest
 
+from steps import timeouts
 from steps.contract import fleet as contract
 from steps.contract.task import MAX_BYTES, decode
 from workflows import examples
@@ -90,3 +91,19 @@ def test_what_a_person_reads() -> None:
     data = show.to_data(plan)
     assert data["hosts"] == {"count": 19, "ranges": "gpu[001-016],sv[1-3]"}
     assert all(task["inputDigest"].startswith("sha256:") for stage in data["stages"] for task in stage["tasks"])
+
+
+@pytest.mark.parametrize("name", examples.names())
+def test_the_judge_counts_every_task_of_its_stage_in_running_order(name: str) -> None:
+    for stage in compile_plan(load(examples.path(name))).stages:
+        *steps, judge = stage.steps
+        assert [check["task"] for check in judge.task.arguments["checks"]] == [step.name for step in steps]
+
+
+@pytest.mark.parametrize("name", examples.names())
+def test_the_target_s_lease_outlives_what_may_happen_between_two_writes(name: str) -> None:
+    longest = waited = 0
+    for task in compile_plan(load(examples.path(name))).tasks:
+        waited = task.deadline_seconds if task.verb.value in ("apply", "job", "play") else waited + task.deadline_seconds
+        longest = max(longest, waited)
+    assert longest < timeouts.TARGET_LEASE

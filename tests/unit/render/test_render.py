@@ -1,18 +1,27 @@
 """What is rendered: closed schema, both layers of the linter, size, rights."""
 
 import copy
+import itertools
 import re
+import typing
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
 
+from steps import __version__
+from steps.contract import approval
 from workflows import bringup, examples, factory, image, stack
+from workflows.engines import approvals
 from workflows.plan.compiler import compile_plan
-from workflows.render import closed, grammar, house, steps
+from workflows.rehearsal.faults import registry
+from workflows.render import closed, grammar, house, names, rbac, steps
 from workflows.render.bundle import Build, Bundle, render, to_yaml
-from workflows.spec import load
+from workflows.spec import STAGES, StageName, load
+from workflows.stages import ORDER
+from workflows.stages.stage import Rule
 
 PIPELINES = {"bringup": bringup.build, "factory": factory.build, "stack": stack.build, "image": image.build}
 TEXT = examples.path("h200-16").read_text()
@@ -57,20 +66,101 @@ def test_no_pod_runs_as_root_or_with_a_mounted_token() -> None:
             assert template["serviceAccountName"].startswith("bringup-")
 
 
-def test_rights_in_home_are_task_results_and_for_plays_one_named_secret() -> None:
-    roles = [one for one in bundle().rbac if one["kind"] == "Role"]
+def test_rights_in_home_are_task_results_and_nothing_else() -> None:
+    made = bundle().rbac
+    roles = [one for one in made if one["kind"] == "Role"]
+    assert len(roles) == sum(one["kind"] == "ServiceAccount" for one in made) > 0
     for role in roles:
-        rules = role["rules"]
-        assert rules[0] == {"apiGroups": ["argoproj.io"], "resources": ["workflowtaskresults"], "verbs": ["create", "patch"]}
-        assert len(rules) == (2 if role["metadata"]["name"] == "bringup-play" else 1)
-        assert all(rule.get("resourceNames") == ["bringup-runtime"] for rule in rules[1:])
+        assert role["rules"] == [{"apiGroups": ["argoproj.io"], "resources": ["workflowtaskresults"], "verbs": ["create", "patch"]}]
 
 
-def test_who_may_create_helm_charts_is_called_what_it_is() -> None:
-    notes = {role["metadata"]["name"]: role["metadata"].get("annotations", {}) for role in bundle().target_rbac}
-    assert "cluster-admin in effect" in notes["bringup-gpu-operator-apply"]["bringup/note"]
-    for role in bundle().target_rbac:
-        assert all("*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]) for rule in role["rules"]), role["metadata"]
+Right = tuple[str, str, str, str, str]
+"""Name of the task's account, namespace (empty: cluster-wide), API group, resource, verb."""
+
+
+def granted(objects: tuple[dict[str, Any], ...]) -> Counter[Right]:
+    """Every right that a bound role gives to the account of its own name, and how often."""
+    accounts = {(one["metadata"]["name"], one["metadata"]["namespace"]) for one in objects if one["kind"] == "ServiceAccount"}
+    roles = {place(one): one for one in objects if one["kind"] in ("Role", "ClusterRole")}
+    rights: Counter[Right] = Counter()
+    for binding in (one for one in objects if one["kind"] in ("RoleBinding", "ClusterRoleBinding")):
+        (subject,) = binding["subjects"]
+        assert (subject["name"], subject["namespace"]) in accounts, binding
+        reference, space = binding["roleRef"], binding["metadata"].get("namespace", "")
+        assert binding["kind"] == f"{reference['kind']}Binding", binding
+        for rule in roles.pop((reference["kind"], space, reference["name"]))["rules"]:
+            sets = itertools.product(rule["apiGroups"], rule["resources"], rule["verbs"])
+            rights.update((subject["name"], space, *one) for one in sets)
+    assert roles == {}, "roles that nothing binds"
+    return rights
+
+
+def place(one: dict[str, Any]) -> tuple[str, str, str]:
+    return one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]
+
+
+@pytest.mark.parametrize("name", examples.names())
+def test_a_task_may_do_on_the_target_what_its_rules_say_where_they_say_it(name: str) -> None:
+    plan = compile_plan(load(examples.path(name)))
+    given = granted(render(plan, bringup.build).target_rbac)
+    assert [right for right, times in given.items() if times > 1] == []
+    wanted = {
+        (f"bringup-{names.template(stage.id, step.name)}", space, *one)
+        for stage in plan.stages
+        for step in stage.steps
+        for rule in step.rules
+        for space in rule.namespaces or ("",)
+        for one in itertools.product(rule.groups, rule.resources, rule.verbs)
+    }
+    everywhere = {right for right in wanted if right[1] == ""}
+    assert {right for right in given if right[1] == ""} == everywhere
+    assert set(given) == {right for right in wanted if right[1] == "" or (right[0], "", *right[2:]) not in everywhere}
+
+
+@pytest.mark.parametrize("name", examples.names())
+def test_no_task_may_read_secrets_cluster_wide(name: str) -> None:
+    given = granted(bundle(name).target_rbac)
+    assert [right for right in given if right[1] == "" and right[3] in ("secrets", "*")] == []
+    assert [right for right in given if "*" in right] == []
+
+
+def test_charts_are_compared_with_release_secrets_of_their_own_namespaces() -> None:
+    given = granted(bundle().target_rbac)
+    mine = {right[1:] for right in given if right[0] == "bringup-gpu-operator-apply" and right[3] == "secrets"}
+    assert mine == {("gpu-operator", "", "secrets", "list")}
+
+
+@pytest.mark.parametrize("name", examples.names())
+def test_every_namespace_of_a_role_is_there_before_it(name: str) -> None:
+    there = set(rbac.BUILT_IN)
+    for one in bundle(name).target_rbac:
+        if one["kind"] == "Namespace":
+            assert "labels" not in one["metadata"]
+            there.add(one["metadata"]["name"])
+        assert one["metadata"].get("namespace", "kube-system") in there, one
+
+
+def test_rights_are_merged() -> None:
+    rules = [
+        Rule(groups=("",), resources=("pods",), verbs=("list",)),
+        Rule(groups=("",), resources=("pods", "events"), verbs=("get", "list")),
+        Rule(groups=("",), resources=("pods",), verbs=("list", "delete"), namespaces=("a", "b")),
+        Rule(groups=("",), resources=("events",), verbs=("get",), namespaces=("c",)),
+    ]
+    pods, events = ("", "pods"), ("", "events")
+    read, left = frozenset({"get", "list"}), {pods: frozenset({"delete"})}
+    assert rbac.merge(rules) == rbac.merge(rules[::-1]) == {"": {events: read, pods: read}, "a": left, "b": left}
+
+
+def test_who_is_cluster_admin_in_effect_is_called_so() -> None:
+    made = bundle().target_rbac
+    notes = {place(one): one["metadata"]["annotations"]["bringup/note"] for one in made if "annotations" in one["metadata"]}
+    charts = "may create HelmCharts: cluster-admin in effect"
+    assert notes["Role", "kube-system", "bringup-gpu-operator-apply"] == charts
+    for right in granted(made):
+        if right[3] == "helmcharts" and right[4] != "get":
+            assert notes["Role", right[1], right[0]] == charts
+    assert notes["ClusterRole", "", "bringup-validation-apply"] == "may bind ClusterRoles: cluster-admin in effect"
 
 
 def breach(change: Callable[[dict[str, Any]], None]) -> str:
@@ -145,3 +235,24 @@ def test_the_image_and_the_namespace_are_chosen_by_the_installation() -> None:
     made = render(compile_plan(load(examples.path("h200-16"))), bringup.build, chosen)
     assert made.template["metadata"]["namespace"] == "ops"
     assert first(made.template["spec"], "container")["container"]["image"] == chosen.image
+
+
+def test_the_default_image_is_of_this_version() -> None:
+    image = first(bundle().template["spec"], "container")["container"]["image"]
+    assert image == f"bringup-steps:{__version__}"
+
+
+def test_approvals_have_one_name() -> None:
+    made = bundle().template["spec"]["templates"]
+    waits = {template["name"] for template in made if "suspend" in template}
+    tasks = {task["template"] for template in made if "dag" in template for task in template["dag"]["tasks"]}
+    assert waits
+    assert waits <= tasks
+    assert all(name.startswith(approval.NODE_PREFIX) for name in waits)
+    assert approvals.PREFIX == approval.NODE_PREFIX
+
+
+def test_the_order_of_stages_is_written_once() -> None:
+    assert typing.get_args(StageName) == STAGES
+    assert ORDER is STAGES
+    assert registry.STAGES is STAGES

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from steps.clients.store import Store
-from steps.contract.verdict import FailureClass
+from steps.contract.evidence import Diagnosis
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, of_nodes
 from steps.errors import BadTask
 from steps.report import checklists, html, junit, public, source, text, timeline
 from steps.report.build import build
@@ -70,6 +71,94 @@ def test_the_public_report_names_no_host_address_path_or_place(stored: source.So
     for secret in ("gpu00", "sv1", "10.77", "/etc/", "/opt/", "rack7", "ada@example.org", "charts.example.org", "volcano-system"):
         assert secret not in whole, secret
     assert "node 3" in whole
+
+
+def test_an_error_that_the_reason_does_not_hold_is_told_once(stored: source.Source) -> None:
+    def with_error(error: str) -> str:
+        records = [
+            msgspec.structs.replace(one, evidence=msgspec.structs.replace(one.evidence, error=error))
+            if one.evidence.task == "functional"
+            else one
+            for one in stored.records
+        ]
+        return build(msgspec.structs.replace(stored, records=tuple(records))).sentence
+
+    assert with_error("the API server closed the connection").endswith("check schedulerName (the API server closed the connection)")
+    assert with_error("3 of 17 pods bound on gpu002").endswith("check schedulerName")
+
+
+def test_a_stage_that_ended_before_its_judge_tells_its_error(stored: source.Source) -> None:
+    begun = next(one for one in stored.records if one.evidence.task == "control")
+    broken = msgspec.structs.replace(begun.evidence, verdict=None, error="exit 1: no route to host")
+    report = build(msgspec.structs.replace(stored, records=(*stored.records[:2], msgspec.structs.replace(begun, evidence=broken))))
+    assert report.status == "inconclusive"
+    assert report.sentence == "gang: ended before its judge (exit 1: no route to host)"
+
+
+def test_the_error_of_a_record_that_passed_is_not_the_cause(stored: source.Source) -> None:
+    records = [
+        msgspec.structs.replace(one, evidence=msgspec.structs.replace(one.evidence, error="a warning"))
+        if one.evidence.task == "control"
+        else one
+        for one in stored.records
+    ]
+    assert "a warning" not in build(msgspec.structs.replace(stored, records=tuple(records))).sentence
+
+
+def test_while_a_run_goes_on_stages_to_come_have_not_started(stored: source.Source) -> None:
+    begun = msgspec.structs.replace(stored, records=stored.records[:1])
+    assert [stage.reason for stage in build(begun, running=True).stages] == [
+        "its judge has not spoken yet",
+        "not started yet",
+        "not started yet",
+    ]
+    assert build(begun).stages[2].reason == "an earlier stage did not pass, or the run ended"
+
+
+def test_junit_gives_each_gate_its_own_reason(stored: source.Source) -> None:
+    rows = [NodeVerdict(node="gpu003", status=Status.FAIL, seen="7 of 8 GPUs", expected="8", next_step="look at dmesg")]
+    judged = next(one for one in stored.records if one.evidence.task == "control")
+    second = msgspec.structs.replace(judged.evidence, verdict=of_nodes("gang/control", rows, what="usable"))
+    records = [one for one in stored.records if one is not judged]
+    report = build(msgspec.structs.replace(stored, records=(*records, msgspec.structs.replace(judged, evidence=second))))
+    node = report.nodes[3]
+    assert set(node.reasons) == {"os_prep/nodes", "gang/control"}
+    assert node.reason == f"os_prep/nodes: {node.reasons['os_prep/nodes']}"
+    said = {case.get("name"): case.find("failure") for case in ElementTree.fromstring(junit.junit(report)).iter("testcase")}
+    first, other = said["os_prep/nodes gpu003"], said["gang/control gpu003"]
+    assert first is not None
+    assert "timed out" in str(first.get("message"))
+    assert other is not None
+    assert other.get("message") == "gpu003: 7 of 8 GPUs; expected 8; next: look at dmesg"
+
+
+def test_the_timeline_folds_equal_changes_of_many_hosts(stored: source.Source) -> None:
+    changes = (*(f"{name}: 12 changes" for name in ("gpu001", "gpu002", "gpu003")), "sv1: 3 changes", "created run r1")
+    first = msgspec.structs.replace(
+        stored.records[0], evidence=msgspec.structs.replace(stored.records[0].evidence, changes=changes)
+    )
+    entries = timeline.timeline(build(msgspec.structs.replace(stored, records=(first, *stored.records[1:]))))
+    told = [entry.text for entry in entries if entry.kind == "change"]
+    assert told == ["gpu[001-003]: 12 changes", "sv1: 3 changes", "created run r1"]
+
+
+def test_findings_have_their_own_times_and_those_of_earlier_attempts_are_told(stored: source.Source) -> None:
+    failed = next(one for one in stored.records if one.evidence.task == "functional")
+    content = "before\n1970-01-01T00:02:11.123456789Z first\n  more\n1970-01-01T00:03:12+00:00 second\n9999-99-99T00:00:00Z third"
+    found = Diagnosis(what="log", source="Pod a/b", content=content)
+    early = msgspec.structs.replace(failed.evidence, diagnosis=(found,), finished=133.0)
+    late = msgspec.structs.replace(failed.evidence, attempt=2, started=136.0, finished=139.0)
+    others = [one for one in stored.records if one is not failed]
+    both = (msgspec.structs.replace(failed, evidence=early), msgspec.structs.replace(failed, evidence=late))
+    report = build(msgspec.structs.replace(stored, records=(*others, *both)))
+    assert [(one.attempt, one.time) for one in report.overcome] == [(1, 133.0)]
+    told = [(round(entry.time, 3), entry.text) for entry in timeline.timeline(report) if entry.kind == "finding"]
+    assert told[0] == (131.123, "log: 1970-01-01T00:02:11.123456789Z first\n  more")
+    assert told[1] == (133.0, "log: before")
+    assert told[2][0] == 139.0
+    assert "panic at" in told[2][1]
+    assert told[3][0] == 192.0
+    assert told[3][1].startswith("log: 1970-01-01T00:03:12+00:00 second\n9999")
 
 
 def test_every_failure_class_has_a_checklist() -> None:

@@ -32,13 +32,45 @@ def test_an_untouched_run_verifies_and_a_second_seal_too(store: Store, tmp_path:
     assert verify.problems(_sealed(store, tmp_path)) == ()
 
 
-def test_every_single_changed_byte_is_named(store: Store, tmp_path: Path) -> None:
+def test_every_changed_byte_of_a_sealed_file_is_named(store: Store, tmp_path: Path) -> None:
     folder = _sealed(store, tmp_path)
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "seal.json"):
         before = path.read_bytes()
-        path.write_bytes(bytes([before[0] ^ 1]) + before[1:])
-        assert verify.problems(folder) == (f"{path.relative_to(folder).as_posix()}: changed since it was sealed",)
+        for position in {0, len(before) // 2, len(before) - 1}:
+            path.write_bytes(_flipped(before, position))
+            assert verify.problems(folder) == (f"{path.relative_to(folder).as_posix()}: changed since it was sealed",)
         path.write_bytes(before)
+
+
+def test_a_changed_byte_anywhere_in_the_seal_itself_is_noticed(store: Store, tmp_path: Path) -> None:
+    path = _sealed(store, tmp_path) / "seal.json"
+    before = path.read_bytes()
+    for position in sorted({*range(0, len(before), 7), *range(len(before) - 200, len(before))}):
+        path.write_bytes(_flipped(before, position))
+        found = verify.problems(path.parent)
+        assert any(said.startswith("seal.json: ") for said in found), (position, before[position - 20 : position + 20])
+
+
+@pytest.mark.parametrize(
+    ("was", "made"),
+    [
+        (b'"status":"Failed"', b'"status":"Succeeded"'),
+        (b'"run":"r1"', b'"run":"r2"'),
+        (b'"plan":"', b'"plan":"x'),
+        (b'"schema":1', b'"schema": 1'),
+        (b'"schema":1', b'"schema":1,"surplus":true'),
+        (b'"digest":"sha256:', b'"digest":"sha256:0'),
+    ],
+)
+def test_a_changed_field_of_the_seal_is_noticed(store: Store, tmp_path: Path, was: bytes, made: bytes) -> None:
+    path = _sealed(store, tmp_path) / "seal.json"
+    assert was in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(was, made))
+    assert verify.problems(path.parent) == ("seal.json: changed since it was sealed",)
+
+
+def _flipped(data: bytes, position: int) -> bytes:
+    return data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]
 
 
 def test_missing_and_added_files_are_named(store: Store, tmp_path: Path) -> None:

@@ -97,3 +97,58 @@ def test_checks_of_one_selection_do_not_miss_the_others() -> None:
     about = {"server": ("sv1",), "agent": NODES}
     want = Expectation(gate="g/judge", checks=checks, members=NODES, needed=16, required=("sv1",), about=about)
     assert judge(seen, want).is_pass
+
+
+SKIPPED = Verdict(gate="g/functional", status=Status.SKIPPED, reason="not run: 1 nodes passed the gates before it, 2 are needed")
+
+
+def test_a_check_that_was_not_run_is_no_pass() -> None:
+    verdict = run(GOOD, rows(), SKIPPED)
+    assert verdict.status is Status.INCONCLUSIVE
+    assert "g/functional was not measured: not run" in verdict.reason
+
+
+def test_a_gate_that_must_judge_nodes_and_names_none_is_no_pass() -> None:
+    checks = (Check(task="nodes", gate="g/nodes", per_node=True),)
+    seen = Observation(results=(Result(task="nodes", verdicts=(passed("g/nodes", "fine"),)),))
+    assert judge(seen, Expectation(gate="g/judge", checks=checks, members=NODES, needed=15)).status is Status.INCONCLUSIVE
+
+
+def test_members_that_no_check_named_have_not_passed() -> None:
+    checks = (Check(task="servers", gate="g/servers", select="server"),)
+    seen = Observation(results=(Result(task="servers", verdicts=(rows(names=("sv1",)),)),))
+    want = Expectation(gate="g/judge", checks=checks, members=NODES, needed=15, required=("sv1",), about={"server": ("sv1",)})
+    verdict = judge(seen, want)
+    assert verdict.status is Status.INCONCLUSIVE
+    assert "0 of 16 nodes were judged and pass" in verdict.reason
+
+
+def test_a_shard_whose_hosts_are_all_set_aside_does_not_break_the_quorum() -> None:
+    first, second = NODES[:8], NODES[8:]
+    skipped = Verdict(gate="g/nodes", status=Status.SKIPPED, reason="no host of this shard takes part")
+    checks = (Check(task="nodes", gate="g/nodes", fanned=True, per_node=True),)
+    seen = Observation(
+        results=(Result(task="nodes", verdicts=(rows(names=first), skipped)),), aside=dict.fromkeys(second, "unreachable")
+    )
+    verdict = judge(seen, Expectation(gate="g/judge", checks=checks, members=NODES, needed=8))
+    assert verdict.is_pass
+    assert {row.node for row in set_aside(verdict)} == set(second)
+    assert not judge(seen, Expectation(gate="g/judge", checks=checks, members=NODES, needed=9)).is_pass
+
+
+def test_rows_that_are_only_skipped_are_told_as_such() -> None:
+    row = NodeVerdict(node="n01", status=Status.SKIPPED)
+    verdict = run(GOOD, Verdict(gate="g/nodes", status=Status.PASS, reason="", nodes=(row,)), WORKS)
+    assert not verdict.is_pass
+
+
+def test_a_refused_change_is_the_stage_s_reason() -> None:
+    refused = failed(
+        "g/apply", FailureClass.COMPARISON, seen="helm owns spec.version", expected="ours", next_step="settle", final=True
+    )
+    checks = (Check(task="apply", gate="g/apply"), *CHECKS)
+    verdict = judge(
+        Observation(results=(Result(task="apply", verdicts=(refused,)),)),
+        Expectation(gate="g/judge", checks=checks, members=NODES, needed=15),
+    )
+    assert (verdict.gate, verdict.failure_class) == ("g/apply", FailureClass.COMPARISON)

@@ -9,7 +9,9 @@ import importlib.util
 
 from msgspec import Struct
 
-STAGES = ("os_prep", "rke2", "base_services", "gpu_operator", "network_operator", "sharing", "gang", "slurm", "validation")
+from workflows import spec
+
+STAGES = spec.STAGES
 """Stages in running order; the faults of each are the tuple `FAULTS` of the module of that name in this folder."""
 
 
@@ -55,9 +57,14 @@ def faults() -> tuple[Fault, ...]:
     return tuple(found)
 
 
+@functools.cache
+def _by_name() -> dict[str, Fault]:
+    return {fault.name: fault for fault in faults()}
+
+
 def find(name: str) -> Fault:
     """The fault of a name. Raises UnknownFault with a proposal."""
-    by_name = {fault.name: fault for fault in faults()}
+    by_name = _by_name()
     if name in by_name:
         return by_name[name]
     near = difflib.get_close_matches(name, by_name, n=3)

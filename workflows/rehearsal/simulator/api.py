@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import ssl
 from pathlib import Path
@@ -13,6 +14,7 @@ import urllib3
 from msgspec import Struct
 
 from steps.clients import kubeconfig
+from workflows.rehearsal.simulator.connection import TIMEOUT, Connections
 from workflows.rehearsal.simulator.kinds import Kind, Obj, Ref
 
 AGENT = "bringup-simulator"
@@ -20,7 +22,8 @@ AGENT = "bringup-simulator"
 
 PAGE = 500
 _DECODE = msgspec.json.Decoder(dict[str, Any])
-_AGAIN = urllib3.Retry(total=5, backoff_factor=0.05, status_forcelist={429, 503, 504}, allowed_methods=None, raise_on_status=False)
+_BUSY = frozenset({429, 503, 504})
+_AGAIN = urllib3.Retry(total=5, backoff_factor=0.05, status_forcelist=_BUSY, allowed_methods=None, raise_on_status=False)
 """The simulator must live through an API server that is told to be overloaded; a repeated create ends as AlreadyExists."""
 
 
@@ -74,8 +77,9 @@ class Api:
             headers["Authorization"] = f"Bearer {access.token}"
         context = _context(access) if access.server.startswith("https:") else None
         pool = urllib3.PoolManager(
-            1, headers=headers, maxsize=connections, block=True, retries=_AGAIN, ssl_context=context, timeout=60
+            1, headers=headers, maxsize=connections, block=True, retries=_AGAIN, ssl_context=context, timeout=TIMEOUT
         )
+        self._connections = Connections(access.server, context)
         self._pool = pool
         self._server = access.server
         self._headers = headers
@@ -87,19 +91,31 @@ class Api:
 
     def close(self) -> None:
         """Close the connections."""
+        self._connections.close()
         self._pool.clear()
 
     def send(
         self, method: str, path: str, body: Any = None, *, query: dict[str, str] | None = None, content: str = "application/json"
     ) -> bytes:
         """The body of a successful answer. Raises ApiError for a refusal."""
-        url = self._server + path + (f"?{urlencode(query)}" if query else "")
+        target = path + (f"?{urlencode(query)}" if query else "")
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         headers = self._headers if data is None else self._headers | {"Content-Type": content}
-        answer = self._pool.request(method, url, body=data, headers=headers)
-        if answer.status < 300:
-            return answer.data
-        raise _error(f"{method} {path}", answer.status, answer.data)
+        status, answer = self._request(method, target, data, headers)
+        if status < 300:
+            return answer
+        raise _error(f"{method} {path}", status, answer)
+
+    def _request(self, method: str, target: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
+        """One try over a connection of this thread; what a server under load or a lost connection refuses is tried again."""
+        try:
+            status, answer = self._connections.request(method, target, data, headers)
+        except (OSError, http.client.HTTPException):
+            status, answer = 0, b""
+        if status and status not in _BUSY:
+            return status, answer
+        again = self._pool.request(method, self._server + target, body=data, headers=headers)
+        return again.status, again.data
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> Obj | None:
         """One object; None when it does not exist."""

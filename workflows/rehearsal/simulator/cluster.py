@@ -31,6 +31,7 @@ class Cluster:
         self._revision = ""
         self._writes = 0
         self._bulk = Bulk()
+        self._ensured: dict[tuple[Kind, Ref], tuple[bytes, str, int]] = {}
 
     # ---- reading -------------------------------------------------------------------------------------------------------------
 
@@ -95,10 +96,18 @@ class Cluster:
             )
 
     def ensure(self, kind: Kind, obj: Obj) -> Obj:
-        """Create the object or patch it until it contains `obj`; a `status` in it is written to the status sub-resource."""
+        """Create the object or patch it until it contains `obj`; a `status` in it is written to the status sub-resource.
+
+        Lists come back with the server's defaults filled in and hence never compare equal: what was ensured once counts as
+        contained until the object's generation moves.
+        """
         main = {key: value for key, value in obj.items() if key != "status"}
         made = self.create(kind, main)
-        made = self.patch(kind, made, main) or made
+        wanted = msgspec.json.encode(main)
+        if self._ensured.get((kind, ref(made))) != _version(wanted, made) or not contains(made["metadata"], main["metadata"]):
+            made = self.patch(kind, made, main) or made
+            if "generation" in made["metadata"]:
+                self._ensured[kind, ref(made)] = _version(wanted, made)
         return self.patch(kind, made, {"status": obj["status"]}, status=True) or made if "status" in obj else made
 
     def delete(self, kind: Kind, obj: Obj | Ref) -> None:
@@ -183,6 +192,7 @@ class Cluster:
             self._objects[kind].clear()
             self._dirty[kind].clear()
         self._served.clear()
+        self._ensured.clear()
         self._revision = ""
 
     def touch(self, kind: Kind, at: Ref) -> None:
@@ -275,6 +285,10 @@ def contains(obj: Any, change: Any) -> bool:
     if not isinstance(obj, dict):
         return False
     return all(key not in obj if value is None else key in obj and contains(obj[key], value) for key, value in change.items())
+
+
+def _version(wanted: bytes, obj: Obj) -> tuple[bytes, str, int]:
+    return wanted, obj["metadata"].get("uid", ""), obj["metadata"].get("generation", 0)
 
 
 def _finalizers(obj: Obj) -> bool:

@@ -18,9 +18,10 @@ REVISION = "controller-revision-hash"
 class _Set:
     """What is known of one DaemonSet: its eligible nodes, and on which of them its pod is ready."""
 
-    def __init__(self, uid: str, generation: int) -> None:
-        self.uid = uid
+    def __init__(self, daemon_set: Obj, generation: int) -> None:
+        self.uid = str(daemon_set["metadata"]["uid"])
         self.generation = generation
+        self.revision = _revision(daemon_set)
         self.eligible: set[str] = set()
         self.ready: set[str] = set()
         self.real: set[str] = set()
@@ -51,13 +52,13 @@ class DaemonSets:
                 continue
             known, new = self._known(daemon_set)
             if new:
-                self._roll(world, daemon_set)
+                self._roll(world, daemon_set, known.revision)
             for node in world.objects(NODES) if new or changed.everything else nodes:
                 self._node(world, daemon_set, known, node)
             for name in gone:
                 self._leave(world, at, known, name)
             if new or nodes or gone or at in touched or at in changed.refs(DAEMON_SETS) or changed.everything:
-                _report(world, daemon_set, known, self._stale(world, at, _revision(daemon_set)))
+                _report(world, daemon_set, known, self._stale(world, at, known.revision))
         for at in [at for at in self._sets if world.find(DAEMON_SETS, at.name, at.namespace) is None]:
             del self._sets[at]
 
@@ -67,17 +68,17 @@ class DaemonSets:
         known = self._sets.get(at)
         if known is not None and known.uid == meta["uid"] and known.generation == meta.get("generation", 1):
             return known, False
-        fresh = _Set(meta["uid"], meta.get("generation", 1))
+        fresh = _Set(daemon_set, meta.get("generation", 1))
         if known is not None and known.uid == fresh.uid:
             fresh.ready, fresh.real = known.ready, known.real
         self._sets[at] = fresh
         return fresh, True
 
-    def _roll(self, world: World, daemon_set: Obj) -> None:
+    def _roll(self, world: World, daemon_set: Obj, revision: str) -> None:
         """Replace pods of an older template, unless the set waits for somebody to delete them."""
         if (daemon_set["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
             return
-        at, revision = ref(daemon_set), _revision(daemon_set)
+        at = ref(daemon_set)
         for pod_at in [pod_at for pod_at, (owner, _) in self._pods.items() if owner == at]:
             pod = world.find(PODS, pod_at.name, pod_at.namespace)
             if pod is not None and pod["metadata"]["labels"].get(REVISION) != revision:
@@ -114,7 +115,7 @@ class DaemonSets:
         daemon_set = world.find(DAEMON_SETS, owner.name, owner.namespace)
         if daemon_set is None:
             return None
-        known = _Set(daemon_set["metadata"]["uid"], -1)
+        known = _Set(daemon_set, -1)
         self._sets[owner] = known
         return known
 
@@ -133,7 +134,7 @@ class DaemonSets:
         known.eligible.add(name)
         if name in known.real:
             return
-        pod = _pod(daemon_set, name)
+        pod = _pod(daemon_set, name, known.revision)
         what = behaviour(world, pod, name)
         if world.sampled(name) or not (isinstance(what, Run) and what.ready):
             known.real.add(name)
@@ -175,9 +176,9 @@ def _pod_name(daemon_set: str, node: str) -> str:
     return f"{daemon_set}-{pods.suffix(daemon_set, node)}"
 
 
-def _pod(daemon_set: Obj, node: str) -> Obj:
+def _pod(daemon_set: Obj, node: str, revision: str) -> Obj:
     """The set's pod on a node, bound at once. Its name depends on the node only."""
-    labels = {REVISION: _revision(daemon_set), "pod-template-generation": str(daemon_set["metadata"].get("generation", 1))}
+    labels = {REVISION: revision, "pod-template-generation": str(daemon_set["metadata"].get("generation", 1))}
     name = _pod_name(daemon_set["metadata"]["name"], node)
     return pods.from_template(daemon_set["spec"]["template"], name, DAEMON_SETS, daemon_set, labels=labels, node=node)
 

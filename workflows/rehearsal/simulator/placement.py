@@ -14,6 +14,9 @@ _SUFFIXES = {
 }  # fmt: skip
 
 
+ELSEWHERE = "node(s) didn't match Pod's node affinity/selector"
+
+
 def quantity(text: object) -> float:
     """A Kubernetes quantity as a number: `500m` → 0.5, `2Gi` → 2147483648. ValueError for anything else."""
     value = str(text)
@@ -87,14 +90,26 @@ def _affinity_term(term: Obj, node: Obj) -> bool:
     )
 
 
+def pinned(spec: Obj) -> frozenset[str] | None:
+    """Names of the only nodes that a pod's affinity allows, as pods made for one node have it; None where it names none."""
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    names: set[str] = set()
+    for term in (required or {}).get("nodeSelectorTerms") or ({},):
+        fields = [entry for entry in term.get("matchFields") or () if entry["key"] == "metadata.name" and entry["operator"] == "In"]
+        if not fields:
+            return None
+        names.update(fields[0]["values"])
+    return frozenset(names)
+
+
 def admits(node: Obj, spec: Obj, *, daemon: bool = False) -> str:
     """Why a node does not take pods of this spec whatever runs there; empty when it does. `daemon`: as DaemonSets see it."""
     labels = node["metadata"].get("labels") or {}
     if not (spec.get("nodeSelector") or {}).items() <= labels.items():
-        return "node(s) didn't match Pod's node affinity/selector"
+        return ELSEWHERE
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
     if required and not any(_affinity_term(term, node) for term in required["nodeSelectorTerms"]):
-        return "node(s) didn't match Pod's node affinity/selector"
+        return ELSEWHERE
     if node["spec"].get("unschedulable") and not daemon:
         return "node(s) were unschedulable"
     for taint in node["spec"].get("taints") or ():
@@ -111,6 +126,7 @@ class Occupancy:
         self.nodes = {node["metadata"]["name"]: node for node in nodes}
         self.free = {name: _allocatable(node) for name, node in self.nodes.items()}
         self._pods: list[tuple[Obj, str]] = []
+        self._anti: list[tuple[Obj, str, str]] = []
         for pod in running:
             if pods.node(pod) in self.nodes and not pods.finished(pod):
                 self.add(pod, pods.node(pod))
@@ -121,6 +137,7 @@ class Occupancy:
         for name, amount in requests(pod).items():
             free[name] = free.get(name, 0.0) - amount
         self._pods.append((pod, node))
+        self._anti += [(term, pod["metadata"]["namespace"], node) for term in pod_terms(pod, "podAntiAffinity")]
 
     def short(self, node: str, wanted: Mapping[str, float]) -> str:
         """The first resource that a node lacks for this request; empty when it fits."""
@@ -140,9 +157,7 @@ class Occupancy:
 
     def anti_terms(self) -> list[tuple[Obj, str, str]]:
         """Required anti-affinity terms of running pods, with their namespace and node: they keep matching newcomers away."""
-        return [
-            (term, pod["metadata"]["namespace"], node) for pod, node in self._pods for term in pod_terms(pod, "podAntiAffinity")
-        ]
+        return list(self._anti)
 
 
 def domain(node: Obj, key: str) -> str:

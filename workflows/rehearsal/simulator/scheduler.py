@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from workflows.rehearsal.simulator import pods
 from workflows.rehearsal.simulator.kinds import NODES, PODS, Obj
-from workflows.rehearsal.simulator.placement import Occupancy, admits, domain, pod_terms, requests, selects
+from workflows.rehearsal.simulator.placement import ELSEWHERE, Occupancy, admits, domain, pinned, pod_terms, requests, selects
 from workflows.rehearsal.simulator.role import Changed
 from workflows.rehearsal.simulator.world import World
 
@@ -73,7 +73,11 @@ class Candidates:
         self._anti = pod_terms(pod, "podAntiAffinity")
         self._near = pod_terms(pod, "podAffinity")
         self._open: list[str] = []
-        for name, node in occupancy.nodes.items():
+        only = pinned(pod["spec"])
+        named = occupancy.nodes if only is None else {name: occupancy.nodes[name] for name in sorted(only & occupancy.nodes.keys())}
+        if len(named) < len(occupancy.nodes):
+            self._reasons[ELSEWHERE] = len(occupancy.nodes) - len(named)
+        for name, node in named.items():
             reason = admits(node, pod["spec"])
             if reason:
                 self._reasons[reason] += 1

@@ -1,0 +1,22 @@
+"""Runs every bench command, one after the other; ends non-zero if one printed SHORT or broke."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+NO_COMMANDS = ("all", "figures")
+
+
+def main() -> int:
+    """Run them."""
+    short = []
+    for path in sorted(HERE.glob("*.py")):
+        if path.stem not in NO_COMMANDS and subprocess.run([sys.executable, str(path)], check=False).returncode:
+            short.append(path.stem)
+    print(f"SHORT: {', '.join(short)}" if short else "PASS: all figures are within their limits")
+    return 1 if short else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""The public report names no host, address, place or person, in whatever form a sentence says it."""
+
+import msgspec
+import pytest
+
+from steps.report import model, public, source
+from steps.report.build import build
+
+RUN, REUSED = "lab-17-20261121-101500-3f2a", "nightly-3"
+
+
+def _report(stored: source.Source, sentence: str) -> model.Report:
+    made = build(stored)
+    names = ("cp1", "GPU001", "gpu002", "n7.dc1.example.org", "gpu003", "sv1")
+    nodes = tuple(
+        model.Node(
+            name=name, group="hgx-east", rack=f"r0{number}", places=(f"L{number}", "su-alpha"), gates={"os_prep/nodes": "pass"}
+        )
+        for number, name in enumerate(names, 1)
+    )
+    attempts = (msgspec.structs.replace(made.attempts[0], reused=REUSED), *made.attempts[1:])
+    approvals = (
+        msgspec.structs.replace(made.approvals[0], approver="grace@example.org"),
+        msgspec.structs.replace(made.approvals[0], approver="ada"),
+    )
+    return msgspec.structs.replace(
+        made, run=RUN, cluster="helios-prod", nodes=nodes, attempts=attempts, approvals=approvals, sentence=sentence
+    )
+
+
+HIDDEN = [
+    ("etcd-cp1 is not ready", "etcd-node 1 is not ready"),
+    ("pod nvidia-driver-gpu001 restarts", "pod nvidia-driver-node 2 restarts"),
+    ("GPU001", "node 2"),
+    ("gpu001_x and Gpu002", "node 2_x and node 3"),
+    ("cp1.cluster.example.org:6443", "node 1:6443"),
+    ("n7.dc1.example.org, n7 and n7.dc1", "node 4, node 4 and node 4"),
+    ("cp1. Then", "node 1. Then"),
+    ("gpu[001-016] wait", "several nodes wait"),
+    ("gpu0011 is no host of ours", "gpu0011 is no host of ours"),
+    ("fd00::1: timed out", "[address]: timed out"),
+    ("[fd00::1]:6443", "[[address]]:6443"),
+    ("eth0:fe80::a:b%eth0/64 up", "eth[address] up"),
+    ("2001:db8::10", "[address]"),
+    ("2001:db8:0:1:2:3:4:5/64", "[address]"),
+    ("::ffff:10.77.0.3", "[address]"),
+    ("10.77.0.3:22", "[address]:22"),
+    ("at 10:15:00 std::vector :: x", "at 10:15:00 std::vector :: x"),
+    ("registry.example.org/app", "[domain]/app"),
+    ("db.prod.acme and mirror.lan and a.b.de", "[domain] and [domain] and [domain]"),
+    ("port GUID 0x946dae0300cde72c", "port GUID [hardware id]"),
+    ("946d:ae03:00cd:e72c", "[hardware id]"),
+    ("946dae0300cde72c", "[hardware id]"),
+    ("b8:ce:f6:0a:1b:2c", "[hardware id]"),
+    ("GPU-5fd4f087-86f3-7a43-b711-4771313afc50", "[hardware id]"),
+    ("/data is full", "[path] is full"),
+    ("(/data) /mnt/a/b.txt", "([path]) [path]"),
+    ("rack r01 leaf L3", "rack [rack] leaf [place]"),
+    ("rack r99, leaf: sw-17", "rack [place], leaf: [place]"),
+    ("in su-alpha of HGX-east", "in [place] of [group]"),
+    ("the cluster Helios-prod", "the cluster cluster"),
+    (f"run {RUN} reused {REUSED}", "run run reused run"),
+    ("as in lab-20261101-000000-aaaa", "as in run"),
+    ("ada approved after grace@example.org", "approver 2 approved after approver 1"),
+    ("eve is not among the approvers (bob, mallory)", "eve is not among the approvers"),
+    ("mail hal@example.org", "mail [mail]"),
+    ("pulls oci://registry.example.org/gpu002/x", "pulls [url]"),
+]
+
+
+@pytest.mark.parametrize(("said", "shown"), HIDDEN, ids=[said for said, _ in HIDDEN])
+def test_a_sentence_for_outsiders(stored: source.Source, said: str, shown: str) -> None:
+    assert public.public(_report(stored, said)).sentence == shown
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "16 of 16 nodes: advertise nvidia.com/gpu × 1 for each GPU",
+        "/readyz is ok, 3 of 3 etcd members are healthy, rke2-coredns-rke2-coredns, rke2-canal are complete",
+        "16 of 16 nodes: Ready with v1.35.7+rke2r1",
+        "378.84 to 381.62 GB/s at the largest size, GPUDirect RDMA on 512 of 512 channels",
+        "expected driver.rdma.useHostMofed; next: run rke2-uninstall.sh",
+        "gpu_operator: feature.node.kubernetes.io/pci-15b3.present is missing at 10:15:00",
+        "evidence sha256:" + "0123456789abcdef" * 4,
+    ],
+)
+def test_ordinary_sentences_stay(stored: source.Source, said: str) -> None:
+    assert public.public(_report(stored, said)).sentence == said
+
+
+def test_own_words_stay_even_where_a_group_or_cluster_has_such_a_name(stored: source.Source) -> None:
+    shown = public.public(msgspec.structs.replace(_report(stored, ""), cluster="gang"))
+    assert [stage.id for stage in shown.stages] == ["os_prep", "gang", "slurm"]
+    assert shown.nodes[0].gates == {"os_prep/nodes": "pass"}
+
+
+def test_nothing_of_a_whole_report_leaks(stored: source.Source) -> None:
+    whole = msgspec.json.encode(public.public(_report(stored, f"{RUN}: cp1 in r02"))).decode().lower()
+    for word in ("cp1", "gpu00", "hgx", "r02", "su-alpha", "helios", "lab-17", REUSED, "grace", '"ada', "ada ", "example.org"):
+        assert word not in whole, word
+
+
+def test_approvers_are_numbered_in_their_order(stored: source.Source) -> None:
+    shown = public.public(_report(stored, ""))
+    assert [approval.approver for approval in shown.approvals] == ["approver 1", "approver 2"]

@@ -1,0 +1,32 @@
+"""One local run a cluster at a time: what the workflow's mutex is to Argo, a lock file is on this machine."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from steps.contract.exit import ExitCode
+from workflows.engines.folders import Home
+
+
+class ClusterBusy(RuntimeError):
+    """Another run of this machine works on the same cluster."""
+
+    exit_code = ExitCode.TEMPORARY
+    hint = "see `bringup status`; wait for that run, or cancel it"
+
+
+@contextmanager
+def cluster(home: Home, name: str) -> Iterator[None]:
+    """Hold the cluster of this name while the context lasts. Raises ClusterBusy; the lock ends with the process in any case."""
+    folder = home.root / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ClusterBusy(f"another run on this machine works on cluster {name}") from error
+        yield
+    finally:
+        os.close(handle)
