@@ -18,7 +18,7 @@ UNDER_WAY = {Status.INCONCLUSIVE.value: "its judge has not spoken yet", model.NO
 
 
 def build(source: Source, workflow: str = "", running: bool = False) -> model.Report:
-    """The report of one run. `workflow` is the engine's word for how the workflow ended, where it is known; `running`: it has not."""
+    """The report of one run. `workflow` is the engine's word for how it ended, where that is known; `running`: it has not ended."""
     latest = _latest(source.records)
     planned = [dict(stage) for stage in source.plan.get("stages", ())]
     stages = tuple(_stage(stage, latest, UNDER_WAY if running else UNJUDGED) for stage in planned)

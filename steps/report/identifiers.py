@@ -15,9 +15,10 @@ _HARDWARE = re.compile(
     rf"|\b(?:GPU-|MIG-)?{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}\b"  # UUID
     rf"|\b(?=\w*[A-Fa-f])(?=\w*\d){_HEX}{{16}}\b"  # GUID without a prefix
 )
-_PATH = re.compile(r"(?<![\w.:/\]])/(?!(?:readyz|livez|healthz)\b)[\w.@+-]+(?:/[\w.@+-]*)*")
+_PATH = re.compile(r"(?<![\w./])/(?!(?:readyz|livez|healthz)\b)[\w.@+-]+(?:/[\w.@+-]*)*")
 """An absolute path, also of one segment; the API server's own health paths say nothing about a site."""
-_DOMAIN = re.compile(r"(?<![\w.@-])[A-Za-z0-9_](?:[A-Za-z0-9_-]*\.)+[A-Za-z][A-Za-z0-9-]*(?![\w-])")
+_DOMAIN = re.compile(r"(?<![\w.@-])[A-Za-z0-9_](?:[A-Za-z0-9_-]*\.)+[A-Za-z][A-Za-z0-9-]*(?![\w-])((?::\d+)?(?:/[\w.@+:-]*)*)")
+"""A dotted name with the port and path (an image's repository) behind it."""
 _ENDINGS = {
     "com",
     "org",
@@ -101,10 +102,10 @@ def _is_v6(text: str) -> bool:
 
 
 def _domain(match: re.Match[str]) -> str:
-    found = match[0]
+    found = match[0].removesuffix(match[1])
     labels = found.lower().split(".")
     last, lower = labels[-1], found.islower()
     if _VENDORS.fullmatch(found) or last in _FILES:
-        return found
+        return match[0]
     known = last in _ENDINGS or last in _INSIDE or (len(last) == 2 and lower)
-    return "[domain]" if known or (lower and len(labels) > 2) else found
+    return "[domain]" if known or (lower and len(labels) > 2) else match[0]

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from steps.contract import approval
 from steps.report import identifiers, model
 
 _KEPT = {"id", "stage", "gate", "status", "failure_class", "workflow", "engine", "plan", "decision", "inspect", "recover"}
@@ -15,6 +16,9 @@ _ORDINARY = re.compile(r"(?:gpu|cpu|server|agent|node|worker|compute|login|stora
 _RUN = re.compile(r"(?<![A-Za-z0-9])[a-z0-9][a-z0-9-]*-\d{8}-\d{6}-[0-9a-f]{4}(?![A-Za-z0-9])")
 """How runs are named that nobody named: spec, date, time, four digits (also runs that this one reused)."""
 _PLACE = re.compile(r"\b(rack|leaf|spine|switch|row|cage|unit)([ =:]+)(?=[\w.-]*\d)[\w-]+", re.IGNORECASE)
+_TOKEN = re.compile(r"[\w.@+-]*")
+_DOMAIN = re.compile(r"\A(?:\.[A-Za-z0-9-]*[A-Za-z][A-Za-z0-9-]*)+")
+_NO_PERSON = {"", approval.NOBODY, approval.REHEARSAL}
 _LISTED_APPROVERS = re.compile(r"(?<=among the approvers) \([^)]*\)")
 
 
@@ -40,43 +44,51 @@ def public(report: model.Report) -> model.Report:
 
 
 class _Names:
-    """What this report's own names are replaced by."""
+    """What this report's own names are replaced by.
+
+    Names are found by how they begin (few stems, also of 10,000 hosts) and then looked up, the longest first, not inside a
+    longer word; `_` and `-` end a word (`etcd-gpu001`, `gpu001_x`). A host takes the domain behind it along.
+    """
 
     def __init__(self, report: model.Report) -> None:
         self._words = _words(report)
-        hosts = {name.lower() for node in report.nodes for name in (node.name, node.name.partition(".")[0])}
-        self._hosts = re.compile(_any(hosts) + r"(?:\.[A-Za-z0-9-]*[A-Za-z][A-Za-z0-9-]*)*", re.IGNORECASE)
-        self._others = re.compile(_any(set(self._words) - hosts), re.IGNORECASE)
-        stems = {re.split(r"\d", host, maxsplit=1)[0] for host in hosts} - {""}
-        ranged = "|".join(re.escape(stem) for stem in sorted(stems, key=len, reverse=True)) or "(?!)"
-        self._ranges = re.compile(rf"(?<![A-Za-z0-9])(?:{ranged})[\w.-]*\[[\d,-]+\](?:[\w.-]*\w)?", re.IGNORECASE)
+        self._hosts = {name for node in report.nodes for name in _host_names(node.name)}
+        plain = {name for name in self._words if _TOKEN.fullmatch(name)}
+        stems = _any(re.split(r"\d", name, maxsplit=1)[0] for name in plain)
+        self._tokens = re.compile(rf"(?<![A-Za-z0-9])(?=[A-Za-z0-9])(?:{stems}){_TOKEN.pattern}", re.I)
+        self._phrases = re.compile(rf"(?<![A-Za-z0-9])(?:{_any(set(self._words) - plain)})(?![A-Za-z0-9])", re.I)
+        self._ranges = re.compile(rf"(?<![A-Za-z0-9])(?=[A-Za-z0-9])(?:{stems})[\w.-]*\[[\d,-]+\](?:[\w.-]*\w)?", re.I)
 
     def hide(self, text: str) -> str:
         """The text with every name of this report replaced, and then whatever else looks like a name from inside."""
         text = identifiers.urls(_LISTED_APPROVERS.sub("", text))
-        text = self._others.sub(lambda match: self._words[match[0].lower()], _RUN.sub("run", text))
-        text = self._ranges.sub("several nodes", text)
-        text = self._hosts.sub(self._host, text)
+        text = self._phrases.sub(lambda match: self._words[match[0].lower()], _RUN.sub("run", text))
+        text = self._tokens.sub(self._token, self._ranges.sub("several nodes", text))
         return identifiers.hide(_PLACE.sub(r"\1\2[place]", text))
 
-    def _host(self, match: re.Match[str]) -> str:
-        """The longest name that the match begins with: the rest is its domain."""
-        found = match[0].lower()
-        while found not in self._words:
-            found = found.rpartition(".")[0]
-        return self._words[found]
+    def _token(self, match: re.Match[str]) -> str:
+        text = match[0]
+        ends = [end for end in range(len(text), 0, -1) if end == len(text) or not text[end].isalnum()]
+        for end in ends:
+            name = text[:end].lower()
+            if name in self._words:
+                rest = _DOMAIN.sub("", text[end:]) if name in self._hosts else text[end:]
+                return self._words[name] + self._tokens.sub(self._token, rest)
+        return text[: ends[-1]] + self._tokens.sub(self._token, text[ends[-1] :])
+
+
+def _host_names(name: str) -> tuple[str, str]:
+    """A host's name and, where that has a domain, its first label: as Slurm and log lines say it."""
+    return name.lower(), name.lower().partition(".")[0]
 
 
 def _words(report: model.Report) -> dict[str, str]:
     """Name in lower case → neutral word; where one name has two meanings, the host wins, then the run and the people."""
-    words: dict[str, str] = {}
-    for number, node in enumerate(report.nodes, 1):
-        words.setdefault(node.name.lower(), f"node {number}")
-    for number, node in enumerate(report.nodes, 1):
-        words.setdefault(node.name.partition(".")[0].lower(), f"node {number}")
+    hosts = {_host_names(node.name)[0]: f"node {number}" for number, node in enumerate(report.nodes, 1)}
+    short = {_host_names(node.name)[1]: f"node {number}" for number, node in enumerate(report.nodes, 1)}
     runs = (report.run, *(attempt.reused for attempt in report.attempts))
-    words = {**dict.fromkeys((run.lower() for run in runs if run), "run"), **words}
-    asked = dict.fromkeys(approval.approver for approval in report.approvals if approval.approver not in ("", "none"))
+    words = {**dict.fromkeys((run.lower() for run in runs if run), "run"), **short, **hosts}
+    asked = dict.fromkeys(one.approver for one in report.approvals if one.approver not in _NO_PERSON)
     for number, approver in enumerate(asked, 1):
         words.setdefault(approver.lower(), f"approver {number}")
     for kind, names in (
@@ -92,10 +104,9 @@ def _words(report: model.Report) -> dict[str, str]:
     return words
 
 
-def _any(names: Iterable[str]) -> str:
-    """Any of the names, the longest first, not inside a longer word; `_` and `-` end a word (`etcd-gpu001`, `gpu001_x`)."""
-    listed = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return rf"(?<![A-Za-z0-9])(?:{listed or '(?!)'})(?![A-Za-z0-9])"
+def _any(texts: Iterable[str]) -> str:
+    """Any of the texts, the longest first, as a pattern; of no texts one that matches nothing."""
+    return "|".join(re.escape(text) for text in sorted(set(texts), key=len, reverse=True)) or "(?!)"
 
 
 def _clean(value: Any, names: _Names) -> Any:

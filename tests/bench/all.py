@@ -10,10 +10,8 @@ NO_COMMANDS = ("all", "figures")
 
 def main() -> int:
     """Run them."""
-    short = []
-    for path in sorted(HERE.glob("*.py")):
-        if path.stem not in NO_COMMANDS and subprocess.run([sys.executable, str(path)], check=False).returncode:
-            short.append(path.stem)
+    commands = [path for path in sorted(HERE.glob("*.py")) if path.stem not in NO_COMMANDS]
+    short = [path.stem for path in commands if subprocess.run([sys.executable, str(path)], check=False).returncode]
     print(f"SHORT: {', '.join(short)}" if short else "PASS: all figures are within their limits")
     return 1 if short else 0
 

@@ -28,6 +28,8 @@ DIAGNOSE = (
 
 def release_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
     """Rights to apply releases. Whoever may create HelmCharts in kube-system is cluster-admin in effect (design §10)."""
+    if not chosen:
+        return (*CLAIM, *DIAGNOSE)
     argo = site.spec.delivery.argo_cd
     verbs = ("get", "create", "patch")
     owner = (
@@ -41,6 +43,8 @@ def release_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
 def gate_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
     """Rights to read what the chart gate compares. Release Secrets hold values: only those of the releases' namespaces."""
     spaces = tuple(dict.fromkeys(release.namespace for release in chosen))
+    if not spaces:  # no namespaces would mean all of them
+        return DIAGNOSE
     argo = site.spec.delivery.argo_cd
     owner = (
         (

@@ -1,5 +1,7 @@
 """The public report names no host, address, place or person, in whatever form a sentence says it."""
 
+import time
+
 import msgspec
 import pytest
 
@@ -11,7 +13,7 @@ RUN, REUSED = "lab-17-20261121-101500-3f2a", "nightly-3"
 
 def _report(stored: source.Source, sentence: str) -> model.Report:
     made = build(stored)
-    names = ("cp1", "GPU001", "gpu002", "n7.dc1.example.org", "gpu003", "sv1")
+    names = ("cp1", "GPU001", "gpu002", "n7.dc1.example.org", "gpu003", "sv1", "4u-box")
     nodes = tuple(
         model.Node(
             name=name, group="hgx-east", rack=f"r0{number}", places=(f"L{number}", "su-alpha"), gates={"os_prep/nodes": "pass"}
@@ -35,6 +37,9 @@ HIDDEN = [
     ("gpu001_x and Gpu002", "node 2_x and node 3"),
     ("cp1.cluster.example.org:6443", "node 1:6443"),
     ("n7.dc1.example.org, n7 and n7.dc1", "node 4, node 4 and node 4"),
+    ("cp1-gpu001-x", "node 1-node 2-x"),
+    ("cp1.", "node 1."),
+    ("etcd-cp.cp1.b", "etcd-cp.node 1"),
     ("cp1. Then", "node 1. Then"),
     ("gpu[001-016] wait", "several nodes wait"),
     ("gpu0011 is no host of ours", "gpu0011 is no host of ours"),
@@ -46,7 +51,8 @@ HIDDEN = [
     ("::ffff:10.77.0.3", "[address]"),
     ("10.77.0.3:22", "[address]:22"),
     ("at 10:15:00 std::vector :: x", "at 10:15:00 std::vector :: x"),
-    ("registry.example.org/app", "[domain]/app"),
+    ("pulls registry.example.org:5000/team/app:1.2 late", "pulls [domain] late"),
+    ("cp1:/export and 4u-box-4u-box", "node 1:[path] and node 7-node 7"),
     ("db.prod.acme and mirror.lan and a.b.de", "[domain] and [domain] and [domain]"),
     ("port GUID 0x946dae0300cde72c", "port GUID [hardware id]"),
     ("946d:ae03:00cd:e72c", "[hardware id]"),
@@ -104,3 +110,24 @@ def test_nothing_of_a_whole_report_leaks(stored: source.Source) -> None:
 def test_approvers_are_numbered_in_their_order(stored: source.Source) -> None:
     shown = public.public(_report(stored, ""))
     assert [approval.approver for approval in shown.approvals] == ["approver 1", "approver 2"]
+
+
+def test_the_rehearsal_is_no_person(stored: source.Source) -> None:
+    made = _report(stored, "the rehearsal itself approved")
+    itself = msgspec.structs.replace(made.approvals[0], approver="rehearsal")
+    shown = public.public(msgspec.structs.replace(made, approvals=(itself,)))
+    assert (shown.approvals[0].approver, shown.sentence) == ("rehearsal", "the rehearsal itself approved")
+
+
+def test_ten_thousand_nodes_with_reasons_are_quick(stored: source.Source) -> None:
+    nodes = tuple(_in_rack(number) for number in range(10_000))
+    began = time.process_time()
+    shown = public.public(msgspec.structs.replace(build(stored), nodes=nodes))
+    assert time.process_time() - began < 5.0
+    assert shown.nodes[9_999].reason == "node 10000: 7 of 8 GPUs on [place]"
+
+
+def _in_rack(number: int) -> model.Node:
+    rack, leaf = f"rack{number // 16:03d}", f"leaf{number // 8:04d}"
+    name = f"{rack}-node{number:05d}"
+    return model.Node(name=name, group="hgx", rack=rack, gates={}, places=(leaf,), reason=f"{name}: 7 of 8 GPUs on {leaf}")

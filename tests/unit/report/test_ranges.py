@@ -12,7 +12,7 @@ from steps.report.ranges import by_hosts, fold
         (["gpu001"], "gpu001"),
         (["gpu002", "gpu001", "gpu004"], "gpu[001-002,004]"),
         ([f"gpu{number:03d}" for number in range(98, 103)], "gpu[098-102]"),
-        ([f"sv{number}" for number in range(0, 12)], "sv[0-11]"),
+        ([f"sv{number}" for number in range(12)], "sv[0-11]"),
         (["n9", "n10", "login"], "n[9-10],login"),
         (["rack1-node01", "rack1-node02", "rack2-node01"], "rack1-node[01-02],rack2-node01"),
         (["a1.example.org", "a2.example.org"], "a[1-2].example.org"),

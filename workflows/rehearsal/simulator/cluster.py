@@ -91,15 +91,12 @@ class Cluster:
         at = obj if isinstance(obj, Ref) else ref(obj)
         known = self._known(kind, at)
         if known is None or not contains(known, change):
-            self._bulk.add(
-                (kind, at), lambda: self._send_patch(kind, at, change, status), lambda made: self._keep_sent(kind, at, made)
-            )
+            self._bulk.add((kind, at), lambda: self._send_patch(kind, at, change, status), lambda it: self._keep_sent(kind, at, it))
 
     def ensure(self, kind: Kind, obj: Obj) -> Obj:
         """Create the object or patch it until it contains `obj`; a `status` in it is written to the status sub-resource.
 
-        Lists come back with the server's defaults filled in and hence never compare equal: what was ensured once counts as
-        contained until the object's generation moves.
+        Lists come back with defaults filled in and never compare equal: what was ensured stays so until the generation moves.
         """
         main = {key: value for key, value in obj.items() if key != "status"}
         made = self.create(kind, main)
@@ -141,7 +138,6 @@ class Cluster:
     def bind(self, pod: Obj, node: str, now: str) -> None:
         """Bind a pod, together with this instant's other writes. One that is gone, or bound by somebody else, is left alone."""
         at = ref(pod)
-
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
         status = pod.get("status", {}) | {"conditions": [scheduled]}
         bound = pod | {"spec": pod["spec"] | {"nodeName": node}, "status": status}

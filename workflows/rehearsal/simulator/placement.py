@@ -93,8 +93,9 @@ def _affinity_term(term: Obj, node: Obj) -> bool:
 def pinned(spec: Obj) -> frozenset[str] | None:
     """Names of the only nodes that a pod's affinity allows, as pods made for one node have it; None where it names none."""
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    terms: list[Obj] = (required or {}).get("nodeSelectorTerms") or [{}]
     names: set[str] = set()
-    for term in (required or {}).get("nodeSelectorTerms") or ({},):
+    for term in terms:
         fields = [entry for entry in term.get("matchFields") or () if entry["key"] == "metadata.name" and entry["operator"] == "In"]
         if not fields:
             return None
