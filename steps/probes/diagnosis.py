@@ -4,11 +4,13 @@ A record has its limits, and so has the time that a step spends here: what did n
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from steps import timeouts
 from steps.contract.evidence import Diagnosis
 from steps.errors import StepError, Temporary
 from steps.probes import packed
@@ -23,8 +25,6 @@ INSTALL_LABEL = "helmcharts.helm.cattle.io/chart"
 SYSTEM = "kube-system"
 MOST_BYTES = 180_000
 """Of all findings of one record, as they are stored."""
-MOST_SECONDS = 60.0
-"""Of collecting: the engine leaves a task 15 minutes beyond its deadline, which its clean-up needs too."""
 MOST_AWAY = 3
 """Reads that got no answer before the rest is left out: each is tried for seconds. One is no reason: a kubelet that is away
 makes the API server answer 500 for its pods' logs."""
@@ -48,7 +48,7 @@ class Findings:
         self.most = MOST_BYTES
         self._entries: list[Diagnosis] = []
         self._size = self._left_out = self._away = 0
-        self._end = time.monotonic() + MOST_SECONDS
+        self._end = time.monotonic() + timeouts.DIAGNOSIS
 
     def add(self, what: str, source: str, content: str) -> None:
         """Keep a finding; an empty one is none."""
@@ -82,7 +82,7 @@ class Findings:
         """All findings, with a last one that says how much was left out."""
         if not self._left_out:
             return tuple(self._entries)
-        why = f"a record holds {MOST_BYTES} bytes; reading ends after {MOST_SECONDS:.0f} s or {MOST_AWAY} reads without an answer"
+        why = f"a record holds {MOST_BYTES} bytes; reading ends after {timeouts.DIAGNOSIS:.0f} s or {MOST_AWAY} reads without an answer"
         text = f"{self._left_out} reads or findings: {why}"
         return (*self._entries, Diagnosis(what="left out", source="this diagnosis", content=text))
 
@@ -142,7 +142,7 @@ def _report(found: Findings, source: str, status: ContainerStatus, said: str) ->
 
 
 def pods(found: Findings, namespace: str, failing: Sequence[str], leave: Iterable[str] = (), labels: str = "") -> None:
-    """Pods on failing nodes, one line each; then the unhealthy ones in full, those of failing nodes first; then the logs of
+    """Pods on failing nodes, one line each; then the unhealthy ones in full, causes and failing nodes first; then the logs of
     healthy ones on the first failing nodes. `leave` names checks, whose pods are left out."""
     left = frozenset(leave)
     listed = found.list(f"pods of namespace {namespace}", f"/api/v1/namespaces/{namespace}/pods", Pod, labels)
@@ -151,7 +151,7 @@ def pods(found: Findings, namespace: str, failing: Sequence[str], leave: Iterabl
     for node in failing:
         lines = [pod.line() for pod in every if pod.spec.node_name == node]
         found.add("pods", f"node {node}, namespace {namespace}", "\n".join(lines[:MOST_LINES]))
-    sick = [pod for pod in every if not pod.healthy]
+    sick = _varied(pod for pod in every if not pod.healthy)
     for pod in sick[:MOST_PODS]:
         _sick_pod(found, namespace, pod)
     if len(sick) > MOST_PODS:
@@ -161,6 +161,18 @@ def pods(found: Findings, namespace: str, failing: Sequence[str], leave: Iterabl
     for pod in well[:MOST_OPERANDS]:
         for status in pod.status.container_statuses:
             _logs(found, namespace, pod, status, SHORT_LOG)
+
+
+def _varied(sick: Iterable[Pod]) -> list[Pod]:
+    """Those that show a cause before those that wait for something, three of each owner before more of it: one crash on every
+    node must bury neither another one nor what waits for it."""
+    seen: Counter[str] = Counter()
+    order: list[tuple[int, bool, int, Pod]] = []
+    for pod in sick:
+        nth = seen[pod.owner or pod.metadata.name]
+        order.append((nth // 3, not pod.tells, nth, pod))
+        seen[pod.owner or pod.metadata.name] += 1
+    return [entry[3] for entry in sorted(order, key=lambda entry: entry[:3])]
 
 
 def _sick_pod(found: Findings, namespace: str, pod: Pod) -> None:

@@ -30,11 +30,18 @@ def cut(text: str, most: int = MESSAGE) -> str:
     return f"{kept} … ({len(text)} characters)".lstrip()
 
 
+class Owner(Struct, frozen=True):
+    """What an object belongs to."""
+
+    name: str = ""
+
+
 class Meta(Struct, frozen=True, rename="camel"):
-    """Name, labels and times of an object."""
+    """Name, labels, owner and times of an object."""
 
     name: str = ""
     labels: dict[str, str] = {}
+    owner_references: tuple[Owner, ...] = ()
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 

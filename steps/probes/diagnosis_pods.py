@@ -57,9 +57,16 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
         return not self.ready and not self.ended_well
 
     @property
+    def tells(self) -> bool:
+        """Whether it ended badly, restarts, or waits for more than its start."""
+        odd = self.state.waiting is not None and self.state.waiting.reason not in STARTING
+        return odd or (not self.ready and (self.restart_count > 0 or (self.state.terminated is not None and not self.ended_well)))
+
+    @property
     def started(self) -> bool:
         """Whether it can have a log."""
-        return self.state.running is not None or self.state.terminated is not None or self.restart_count > 0
+        again = self.state.waiting is not None and self.state.waiting.reason == "CrashLoopBackOff"
+        return self.state.running is not None or self.state.terminated is not None or self.restart_count > 0 or again
 
     def text(self) -> str:
         """One line: state, reason, exit code, restarts, and how the last start ended."""
@@ -238,6 +245,18 @@ class Pod(Struct, frozen=True):
         """Succeeded, or running with every container ready."""
         ready = all(container.ready for container in self.status.container_statuses)
         return self.status.phase == "Succeeded" or (self.status.phase == "Running" and ready)
+
+    @property
+    def owner(self) -> str:
+        """The DaemonSet, ReplicaSet or Job that it belongs to."""
+        return self.metadata.owner_references[0].name if self.metadata.owner_references else ""
+
+    @property
+    def tells(self) -> bool:
+        """Whether it shows a cause, while others only wait for something: it failed, cannot be placed, or a container ended badly,
+        restarts or waits for more than its start."""
+        unplaced = any(row.type == "PodScheduled" and row.status == "False" for row in self.status.conditions)
+        return self.status.phase == "Failed" or unplaced or any(status.tells for status in self.statuses)
 
     def line(self) -> str:
         """Name, phase and restarts in one line, with each container that fails."""

@@ -1,4 +1,4 @@
-"""Checks a run's folder against its seal: every changed, missing or added byte is named; needs nothing but the folder."""
+"""Checks a run's folder against its seal: every change to what is sealed (not logs or secrets) is named; needs only the folder."""
 
 from pathlib import Path
 

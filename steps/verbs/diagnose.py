@@ -10,7 +10,6 @@ from steps.contract.play import HostOutcome, HostStatus
 from steps.contract.verdict import Status, Verdict
 from steps.probes import diagnosis
 from steps.probes.diagnosis import Findings
-from steps.probes.diagnosis_objects import Meta as Meta
 from steps.probes.reader import KubeReader
 
 if TYPE_CHECKING:

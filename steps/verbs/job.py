@@ -10,10 +10,11 @@ from steps.clients.kube_http import ApiError
 from steps.contract.evidence import Diagnosis
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, passed
+from steps.probes.diagnosis_objects import Meta
 from steps.probes.reader import Scope
 from steps.verbs import gating, reuse, target, watching
 from steps.verbs.context import Context
-from steps.verbs.diagnose import Meta, diagnose
+from steps.verbs.diagnose import diagnose
 
 CHECK_LABEL = "bringup/check"
 _KEPT = ("Namespace", "ServiceAccount")

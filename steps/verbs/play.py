@@ -63,7 +63,7 @@ def run(context: Context) -> ExitCode:
     seen = _observe(gate, result.hosts)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, names))
     changed = [f"{outcome.host}: {outcome.changed} changes" for outcome in result.hosts if outcome.changed]
-    found = () if verdict.is_pass else diagnose_play(result.hosts)
+    found = () if verdict.is_pass else diagnose_play(result.hosts, verdict)
     context.record(verdict, observation=seen, changes=changed, error=result.message, diagnosis=found)
     context.output("verdict", verdict.status.value)
     return ExitCode.OK

@@ -7,7 +7,7 @@ from typing import Any
 from steps.clients.store import Store
 from steps.contract.exit import ExitCode
 from steps.report import source
-from steps.report.build import UNJUDGED, build
+from steps.report.build import UNDER_WAY, UNJUDGED, build
 from steps.report.model import NOT_RUN, Stage
 from steps.report.timeline import stamp
 from workflows.cli import output
@@ -56,14 +56,16 @@ def _stages(folder: RunFolder, engine: RunStatus) -> list[dict[str, str]]:
     """Stages as the report has them; while an engine drives the run, those without a verdict are still to come."""
     if not (folder.stored / "run.json").exists():
         return []
-    report = build(source.read(Store(folder.home.store), folder.name))
+    engine = read_status(folder.engine)
+    running = engine.alive and not engine.finished
+    report = build(source.read(Store(folder.home.store), folder.name), running=running)
     begun = {node.template for node in engine.nodes} if engine.alive and not engine.finished else None
     return [_stage(stage, begun) for stage in report.stages]
 
 
 def _stage(stage: Stage, begun: set[str] | None) -> dict[str, str]:
     """One stage; `begun` holds the templates that a living engine has begun, None where there is no such engine."""
-    if begun is not None and stage.reason in UNJUDGED.values():
+    if begun is not None and stage.reason in (*UNJUDGED.values(), *UNDER_WAY.values()):
         return {"stage": stage.id, "status": "running" if names.dashed(stage.id) in begun else "to come", "reason": ""}
     return {"stage": stage.id, "status": stage.status, "reason": stage.reason}
 

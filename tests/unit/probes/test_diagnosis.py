@@ -238,3 +238,17 @@ def test_long_texts_keep_whole_lines_and_whole_words() -> None:
     assert diagnosis.begin("\n".join(lines), 100).splitlines()[0] == "line 0"
     assert cut("alpha beta gamma", 12) == "alpha beta … (16 characters)"
     assert "secret" not in cut("secret" * 200, 100)
+
+
+def test_causes_come_before_what_waits_for_them() -> None:
+    waits = [
+        pod(f"a-{n}", "n", "Pending", {"waiting": {"reason": "PodInitializing"}}, ownerReferences=[{"name": "a"}]) for n in range(9)
+    ]
+    crash = {"waiting": {"reason": "CrashLoopBackOff", "message": "no kernel"}}
+    crashes = [pod(f"z-{n}", "n", "Running", crash, ownerReferences=[{"name": "z"}]) for n in range(9)]
+    found = Findings(StandIn({f"{API}/pods": waits + crashes}, {"z-0/main": "no kernel headers"}))
+    diagnosis.pods(found, "ns", [])
+    shown = [entry.source.rpartition("/")[2] for entry in found.entries() if entry.what == "pod state"]
+    assert shown == ["z-0", "z-1", "z-2", "a-0", "a-1", "a-2", "z-3", "z-4"]
+    assert found_as(found)["log", "Pod ns/z-0, container main"] == "no kernel headers"
+    assert found_as(found)["more unhealthy pods", "namespace ns"].startswith("10: z-5")

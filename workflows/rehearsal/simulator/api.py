@@ -107,7 +107,7 @@ class Api:
         raise _error(f"{method} {path}", status, answer)
 
     def _request(self, method: str, target: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
-        """One try over a connection of this thread; what a server under load or a lost connection refuses is tried again."""
+        """One try over a plain connection; what a server under load or a lost connection refuses is tried again."""
         try:
             status, answer = self._connections.request(method, target, data, headers)
         except (OSError, http.client.HTTPException):
