@@ -36,4 +36,4 @@ FAIL_CONFIRM: Final = 10.0
 """A final failure must be seen again after this long: operators report a failed state for a moment while they restart."""
 
 DIAGNOSIS: Final = 60.0
-"""Collecting what a person would look at next: the engine leaves a task 15 minutes beyond its deadline, which clean-up needs too."""
+"""Collecting what a person would look at next: the engine leaves a task 15 minutes beyond its deadline, for clean-up too."""
