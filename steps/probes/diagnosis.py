@@ -82,7 +82,7 @@ class Findings:
         """All findings, with a last one that says how much was left out."""
         if not self._left_out:
             return tuple(self._entries)
-        why = f"a record holds {MOST_BYTES} bytes; reading ends after {timeouts.DIAGNOSIS:.0f} s or {MOST_AWAY} reads without an answer"
+        why = f"at most {MOST_BYTES} bytes a record, {timeouts.DIAGNOSIS:.0f} s of reading, {MOST_AWAY} reads without an answer"
         text = f"{self._left_out} reads or findings: {why}"
         return (*self._entries, Diagnosis(what="left out", source="this diagnosis", content=text))
 
