@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -56,6 +57,8 @@ def _run(options: argparse.Namespace) -> ExitCode:
         raise BadTask(f"{path}: {error}") from error
     if task.verb.value != options.verb:
         raise BadTask(f"{path} is a task for verb {task.verb.value}, not {options.verb}")
+    if importlib.util.find_spec(f"steps.verbs.{task.verb.value}") is None:
+        raise BadTask(f"verb {task.verb.value} is not in this version", hint="render with the version that runs the steps")
     module = importlib.import_module(f"steps.verbs.{task.verb.value}")
     context = Context(task, here, options.shard, _inputs(options.input))
     try:

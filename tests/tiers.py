@@ -57,7 +57,7 @@ TIERS = (
         ("tests/unit", "tests/contract", "tests/golden", "tests/gates", "tests/conformance"),
         480,
         _nothing,
-        ("-n", "2", "--dist", "loadgroup"),
+        ("-n", "2", "--dist", "loadfile"),
     ),
     Tier("hosts", ("tests/hosts",), 1020, _hosts),
 )

@@ -1,0 +1,24 @@
+"""Every fault of the last stages is caught by the gate it names, from a snapshot before its stage; healthy stages pass."""
+
+from collections.abc import Callable
+
+import pytest
+
+from workflows.rehearsal.faults import registry
+from workflows.rehearsal.sweep import Catch
+from workflows.stages import ORDER
+
+STAGES = ORDER[5:]
+
+
+@pytest.mark.parametrize("name", [fault.name for fault in registry.faults() if fault.stage in STAGES])
+def test_the_named_gate_catches_it(name: str, catch_of: Callable[[str, tuple[str, ...]], Catch]) -> None:
+    catch = catch_of(name, STAGES)
+    assert not catch.problem, catch.problem
+    assert catch.outcome.exit_code == 65
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_no_false_alarm_between_the_faults(stage: str, catch_of: Callable[[str, tuple[str, ...]], Catch]) -> None:
+    catch = catch_of(f"healthy {stage}", STAGES)
+    assert not catch.problem, catch.problem
