@@ -138,14 +138,15 @@ def execute_manifest(
     *,
     run_dir: Path | None = None,
     parallelism: int = 8,
-    say: Callable[[str], object] = sys.stderr.write,
+    say: Callable[[str], object] | None = None,
 ) -> int:
     """Run a manifest to its end and write its record; `/tmp/` in its commands becomes the attempt's own folder.
 
     `actions` is a file with what an operator does meanwhile, in the corpus' form.  Without `run_dir` the run lives in a
     temporary directory.  Returns 0 (Succeeded), 65 (Failed), 1 (Error), or the exit code of the engine's error, said as
-    sentences through `say` (64: outside of the grammar).
+    sentences through `say`, by default on stderr (64: outside of the grammar).
     """
+    say = say or sys.stderr.write
     try:
         manifest, templates = read_manifests(path)
         script = read_actions(actions) if actions is not None else ()
