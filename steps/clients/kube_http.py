@@ -61,7 +61,7 @@ class Http:
         if access.token:
             headers["Authorization"] = f"Bearer {access.token}"
         timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=timeouts.API_READ)
-        tls = _tls(access) if access.server.startswith("https:") else None
+        tls = tls_context(access) if access.server.startswith("https:") else None
         self._pool = urllib3.PoolManager(4, headers=headers, timeout=timeout, retries=False, ssl_context=tls)
 
     def request(
@@ -141,7 +141,8 @@ def _wait(state: tenacity.RetryCallState) -> float:
     return max(grown, error.wait) if isinstance(error, Busy) else grown
 
 
-def _tls(access: kubeconfig.Access) -> ssl.SSLContext:
+def tls_context(access: kubeconfig.Access) -> ssl.SSLContext:
+    """How to trust an API server and be let in by certificate; unverified only where the kubeconfig says so."""
     import ssl
 
     context = ssl.create_default_context(cadata=access.ca or None)

@@ -77,28 +77,6 @@ class RawRoot(Struct, frozen=True):
     status: RootStatus = RootStatus()
 
 
-class NodeSpec(Struct, frozen=True):
-    """Whether a node is cordoned."""
-
-    unschedulable: bool = False
-
-
-class NodeStatus(Struct, frozen=True):
-    """A node's resources and conditions."""
-
-    capacity: dict[str, str] = {}
-    allocatable: dict[str, str] = {}
-    conditions: tuple[workloads.Condition, ...] = ()
-
-
-class RawNode(Struct, frozen=True):
-    """A node."""
-
-    metadata: workloads.Meta = workloads.Meta()
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
-
-
 class SliceSpec(Struct, frozen=True, rename="camel"):
     """Devices of a driver on a node."""
 
@@ -136,7 +114,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     validators = _validators(kube, daemon.name) if daemon is not None and incomplete else {}
     devices = _devices(kube) if scope.arguments.get("mode") == Mode.GPU_CLUSTER else None
     wanted = frozenset(scope.nodes)
-    found = kube.list("/api/v1/nodes", RawNode) or ()
+    found = kube.list("/api/v1/nodes", workloads.Node) or ()
     kept = (_node(raw, validators, devices) for raw in found if raw.metadata.name in wanted)
     return NodesObservation(nodes=tuple(sorted(kept, key=lambda node: node.name)), validators=daemon)
 
@@ -218,7 +196,7 @@ def _devices(kube: KubeReader) -> dict[str, int]:
     return counted
 
 
-def _node(raw: RawNode, validators: Mapping[str, Validator], devices: Mapping[str, int] | None) -> Node:
+def _node(raw: workloads.Node, validators: Mapping[str, Validator], devices: Mapping[str, int] | None) -> Node:
     name, labels = raw.metadata.name, raw.metadata.labels
     deploy = {key.removeprefix(DEPLOY): value for key, value in labels.items() if key.startswith(DEPLOY)}
     ready = next((entry.status for entry in raw.status.conditions if entry.type == "Ready"), "")

@@ -93,28 +93,6 @@ class NodeState(Struct, frozen=True):
     status: SyncStatus = SyncStatus()
 
 
-class NodeSpec(Struct, frozen=True):
-    """Whether a node is cordoned."""
-
-    unschedulable: bool = False
-
-
-class NodeStatus(Struct, frozen=True):
-    """A node's resources and conditions."""
-
-    capacity: dict[str, str] = {}
-    allocatable: dict[str, str] = {}
-    conditions: tuple[workloads.Condition, ...] = ()
-
-
-class RawNode(Struct, frozen=True):
-    """A node."""
-
-    metadata: workloads.Meta = workloads.Meta()
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
-
-
 def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
     """The chart and its CRDs."""
     return ChartsObservation(
@@ -143,7 +121,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     resource = str(scope.arguments.get("resource", ""))
     states = _sync_states(kube) if scope.arguments.get("sriov") else {}
     wanted = frozenset(scope.nodes)
-    found = (raw for raw in kube.list("/api/v1/nodes", RawNode) or () if raw.metadata.name in wanted)
+    found = (raw for raw in kube.list("/api/v1/nodes", workloads.Node) or () if raw.metadata.name in wanted)
     return NodesObservation(nodes=tuple(sorted((_node(raw, resource, states) for raw in found), key=lambda node: node.name)))
 
 
@@ -202,7 +180,7 @@ def _sync_states(kube: KubeReader) -> dict[str, SyncStatus]:
     return {raw.metadata.name: raw.status for raw in kube.list(path, NodeState) or ()}
 
 
-def _node(raw: RawNode, resource: str, states: Mapping[str, SyncStatus]) -> Node:
+def _node(raw: workloads.Node, resource: str, states: Mapping[str, SyncStatus]) -> Node:
     labels, sync = raw.metadata.labels, states.get(raw.metadata.name, SyncStatus())
     return Node(
         name=raw.metadata.name,

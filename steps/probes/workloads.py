@@ -109,6 +109,28 @@ class Condition(Struct, frozen=True):
     message: str = ""
 
 
+class NodeSpec(Struct, frozen=True):
+    """Whether a node is cordoned."""
+
+    unschedulable: bool = False
+
+
+class NodeStatus(Struct, frozen=True):
+    """A node's resources and conditions."""
+
+    capacity: dict[str, str] = {}
+    allocatable: dict[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class Node(Struct, frozen=True):
+    """A node."""
+
+    metadata: Meta = Meta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
 class PodSpec(Struct, frozen=True, rename="camel"):
     """Where a pod runs."""
 

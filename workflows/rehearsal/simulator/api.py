@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
-import ssl
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -14,6 +12,7 @@ import urllib3
 from msgspec import Struct
 
 from steps.clients import kubeconfig
+from steps.clients.kube_http import tls_context
 from workflows.rehearsal.simulator.connection import TIMEOUT, Connections
 from workflows.rehearsal.simulator.kinds import Kind, Obj, Ref
 
@@ -75,7 +74,7 @@ class Api:
         headers = {"Accept": "application/json", "User-Agent": AGENT}
         if access.token:
             headers["Authorization"] = f"Bearer {access.token}"
-        context = _context(access) if access.server.startswith("https:") else None
+        context = tls_context(access) if access.server.startswith("https:") else None
         pool = urllib3.PoolManager(
             1, headers=headers, maxsize=connections, block=True, retries=_AGAIN, ssl_context=context, timeout=TIMEOUT
         )
@@ -209,20 +208,6 @@ class Api:
 def decode(raw: msgspec.Raw | bytes) -> Obj:
     """An encoded object as plain data."""
     return _DECODE.decode(raw)
-
-
-def _context(access: kubeconfig.Access) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=access.ca or None)
-    if access.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if access.certificate:
-        file = kubeconfig.client_certificate_file(access)
-        try:
-            context.load_cert_chain(file)
-        finally:
-            os.unlink(file)
-    return context
 
 
 def _error(what: str, status: int, data: bytes) -> ApiError:
