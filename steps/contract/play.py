@@ -113,6 +113,17 @@ class HostOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     facts_to: float = 0.0
 
 
+class Played(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One node after a play, as every stage that acts over SSH observes it; a stage adds what the node showed."""
+
+    node: str
+    outcome: HostStatus
+    kind: FailureKind | None = None
+    task: str = ""
+    message: str = ""
+    changed: int = 0
+
+
 class PlayResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The end of a play: one outcome for every requested host, in their order. Times are UTC seconds since the epoch.
 

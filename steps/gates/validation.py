@@ -1,5 +1,8 @@
 """Gates of validation: the MPI operator, NCCL inside each node, DCGM on each node, NCCL over all nodes (gpu_stack §8)."""
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
 import msgspec
 
 from steps.contract.checks import CheckPod
@@ -25,6 +28,8 @@ from steps.gates.finding import Finding, fail, unknown
 
 CONTROL, INTRA = "validation/control", "validation/intra"
 DCGM, FUNCTIONAL = "validation/dcgm", "validation/functional"
+
+CheckedPod = TypeVar("CheckedPod", NcclPod, DcgmPod)
 
 
 # ---- control -------------------------------------------------------------------------------------------------------------------
@@ -96,22 +101,30 @@ def _operator(seen: ControlObservation, want: ControlExpectation) -> Verdict | N
     return None
 
 
+def _rows(
+    nodes: Iterable[str], pods: Sequence[CheckedPod], judged: Callable[[str, CheckedPod], NodeVerdict], what: str
+) -> list[NodeVerdict]:
+    """One row a node: its pod's report judged, or what is known of a node without a report. `what` the report holds."""
+    by_pod = {one.pod.name: one for one in pods}
+    best = checks.by_node(one.pod for one in pods)
+    pending = [one.pod for one in pods if not one.pod.node]
+    reported = {name: pod for name, pod in best.items() if pod.report}
+    return [
+        judged(name, by_pod[reported[name].name]) if name in reported else checks.silent(name, best.get(name), pending, what)
+        for name in nodes
+    ]
+
+
 # ---- NCCL inside a node --------------------------------------------------------------------------------------------------------
 
 
 def intra(seen: IntraObservation, want: IntraExpectation) -> Verdict:
     """Each node's GPUs form one communicator and reach the floor at the largest size, in every run."""
-    by_pod = {one.pod.name: one for one in seen.pods}
-    best = checks.by_node(one.pod for one in seen.pods)
-    pending = [one.pod for one in seen.pods if not one.pod.node]
-    rows = []
-    for name in want.nodes:
-        pod = best.get(name)
-        if pod and pod.report:
-            asked = msgspec.structs.replace(want.want, ranks=want.others.get(name, want.gpus), hosts=1)
-            rows.append(_nccl_node(name, by_pod[pod.name], asked))
-        else:
-            rows.append(checks.silent(name, pod, pending, "NCCL's log"))
+
+    def judged(name: str, pod: NcclPod) -> NodeVerdict:
+        return _nccl_node(name, pod, msgspec.structs.replace(want.want, ranks=want.others.get(name, want.gpus), hosts=1))
+
+    rows = _rows(want.nodes, seen.pods, judged, "NCCL's log")
     floor = f" at {want.want.floor:g} GB/s or more" if want.want.floor else ""
     return checks.concluded(of_nodes(INTRA, rows, what=f"NCCL over {want.gpus} GPUs{floor}"))
 
@@ -146,16 +159,7 @@ def _judged(exits: tuple[int, ...], log: NcclLog | None, want: NcclWant) -> Find
 
 def dcgm(seen: DcgmObservation, want: DcgmExpectation) -> Verdict:
     """Each node's diagnostic ran on all of its GPUs, tested something, and found nothing."""
-    by_pod = {one.pod.name: one for one in seen.pods}
-    best = checks.by_node(one.pod for one in seen.pods)
-    pending = [one.pod for one in seen.pods if not one.pod.node]
-    rows = []
-    for name in want.nodes:
-        pod = best.get(name)
-        if pod and pod.report:
-            rows.append(_dcgm_node(name, by_pod[pod.name], want))
-        else:
-            rows.append(checks.silent(name, pod, pending, "the result of dcgmi diag"))
+    rows = _rows(want.nodes, seen.pods, lambda name, pod: _dcgm_node(name, pod, want), "the result of dcgmi diag")
     return checks.concluded(of_nodes(DCGM, rows, what=f"DCGM level {want.level} on {want.gpus} GPUs"))
 
 

@@ -17,6 +17,8 @@ from steps.contract.stages.gang import (
 )
 from steps.probes import charts, gang_world, workloads
 from steps.probes.checks import CHECK_LABEL, NAMESPACE
+from steps.probes.conditions import Condition as RawCondition
+from steps.probes.conditions import seconds
 from steps.probes.reader import KubeReader, Scope
 
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
@@ -31,16 +33,6 @@ class Meta(Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
     owner_references: tuple[workloads.Owner, ...] = ()
-
-
-class RawCondition(Struct, frozen=True, rename="camel"):
-    """A condition with its transition."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: datetime.datetime | None = None
 
 
 class QueueStatus(Struct, frozen=True):
@@ -259,9 +251,7 @@ def _group(raw: RawGroup) -> Group:
 
 
 def _condition(raw: RawCondition) -> Condition:
-    return Condition(
-        type=raw.type, status=raw.status, reason=raw.reason, message=raw.message[:300], since=_seconds(raw.last_transition_time)
-    )
+    return Condition(type=raw.type, status=raw.status, reason=raw.reason, message=raw.message[:300], since=raw.since)
 
 
 def _members(kube: KubeReader, check: str) -> tuple[Member, ...]:
@@ -272,7 +262,7 @@ def _members(kube: KubeReader, check: str) -> tuple[Member, ...]:
 def _member(pod: RawPod) -> Member:
     scheduled = next((entry for entry in pod.status.conditions if entry.type == "PodScheduled"), RawCondition())
     refused = scheduled.status == "False"
-    bound = _seconds(scheduled.last_transition_time) if scheduled.status == "True" else 0.0
+    bound = scheduled.since if scheduled.status == "True" else 0.0
     return Member(
         name=pod.metadata.name,
         node=pod.spec.node_name,
@@ -291,8 +281,4 @@ def _bindings(kube: KubeReader, check: str, since: float) -> tuple[str, ...]:
 
 
 def _event_time(event: RawEvent) -> float:
-    return max(_seconds(time) for time in (event.last_timestamp, event.event_time))
-
-
-def _seconds(time: datetime.datetime | None) -> float:
-    return time.timestamp() if time else 0.0
+    return max(seconds(time) for time in (event.last_timestamp, event.event_time))

@@ -1,6 +1,5 @@
 """Reads the GPU Operator's root resources, its DaemonSets, the nodes' labels and resources, and the CUDA check's pods."""
 
-import datetime
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -17,6 +16,7 @@ from steps.contract.stages.gpu_operator import (
     Validator,
 )
 from steps.probes import charts, checks, managed, workloads
+from steps.probes.conditions import Condition as RawCondition
 from steps.probes.reader import KubeReader, Scope
 
 NAMESPACE = "gpu-operator"
@@ -38,16 +38,6 @@ KEPT_LABELS = frozenset(
 )
 VALIDATORS = ("nvidia-operator-validator", "nvidia-dra-validator")
 DRA_DRIVER = "gpu.nvidia.com"
-
-
-class RawCondition(Struct, frozen=True, rename="camel"):
-    """A condition with its transition time."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: datetime.datetime | None = None
 
 
 class DriverSpec(Struct, frozen=True):
@@ -153,7 +143,7 @@ def _root(raw: RawRoot) -> Root:
                 status=entry.status,
                 reason=entry.reason,
                 message=entry.message[:500],
-                since=entry.last_transition_time.timestamp() if entry.last_transition_time else 0.0,
+                since=entry.since,
             )
             for entry in raw.status.conditions or ()
         ),

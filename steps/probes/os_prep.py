@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from steps.contract.play import HostOutcome
 from steps.contract.stages.os_prep import Facts, Item, NodeObservation, Observation
+from steps.probes import played
 
 
 class Shown(Struct, frozen=True, kw_only=True):
@@ -22,21 +23,11 @@ def from_play(outcomes: Iterable[HostOutcome]) -> Observation:
 
 
 def _node(outcome: HostOutcome) -> NodeObservation:
-    bare = NodeObservation(
-        node=outcome.host,
-        outcome=outcome.status,
-        kind=outcome.kind,
-        task=outcome.task,
-        message=outcome.message,
-        changed=outcome.changed,
-    )
-    if not outcome.facts:
-        return bare
-    try:
-        shown = msgspec.convert(outcome.facts, Shown)
-    except msgspec.ValidationError as error:
-        return msgspec.structs.replace(bare, message=bare.message or f"its observation cannot be read: {error}")
-    return msgspec.structs.replace(bare, items=shown.items, facts=shown.facts, skew_seconds=_skew(shown.facts, outcome))
+    seen = played.bare(outcome, NodeObservation)
+    shown, why = played.shown(outcome.facts, Shown)
+    if shown is None:
+        return msgspec.structs.replace(seen, message=seen.message or why)
+    return msgspec.structs.replace(seen, items=shown.items, facts=shown.facts, skew_seconds=_skew(shown.facts, outcome))
 
 
 def _skew(facts: Facts, outcome: HostOutcome) -> float | None:

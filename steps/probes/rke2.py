@@ -18,7 +18,8 @@ from steps.contract.stages.rke2 import (
     PlayObservation,
     Server,
 )
-from steps.probes import checks, workloads
+from steps.probes import checks, played, workloads
+from steps.probes.conditions import Condition, seconds
 from steps.probes.reader import KubeReader, Scope
 
 SYSTEM = "kube-system"
@@ -33,17 +34,6 @@ class Meta(Struct, frozen=True):
 
     name: str = ""
     labels: dict[str, str] = {}
-
-
-class Condition(Struct, frozen=True, rename="camel"):
-    """A condition of a node, pod or Job."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_heartbeat_time: datetime.datetime | None = None
-    last_transition_time: datetime.datetime | None = None
 
 
 class Address(Struct, frozen=True):
@@ -142,7 +132,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     """Every registered node, expected or not."""
     renewed = {
-        lease.metadata.name: _seconds(lease.spec.renew_time)
+        lease.metadata.name: seconds(lease.spec.renew_time)
         for lease in kube.list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", Lease) or ()
     }
     found = kube.list("/api/v1/nodes", RawNode) or ()
@@ -165,20 +155,9 @@ def read_readyz(text: str | None) -> tuple[str, ...] | None:
 
 
 def _host(outcome: HostOutcome) -> HostObservation:
-    bare = HostObservation(
-        node=outcome.host,
-        outcome=outcome.status,
-        kind=outcome.kind,
-        task=outcome.task,
-        message=outcome.message,
-        changed=outcome.changed,
-    )
-    if not outcome.facts:
-        return bare
-    try:
-        return msgspec.structs.replace(bare, facts=msgspec.convert(outcome.facts, HostFacts))
-    except msgspec.ValidationError as error:
-        return msgspec.structs.replace(bare, message=bare.message or f"its observation cannot be read: {error}")
+    seen = played.bare(outcome, HostObservation)
+    facts, why = played.shown(outcome.facts, HostFacts)
+    return msgspec.structs.replace(seen, facts=facts, message=seen.message or why)
 
 
 def _member(pod: str) -> str:
@@ -222,8 +201,8 @@ def _node(node: RawNode, renewed: float) -> Node:
         message=ready.message[:300],
         version=node.status.node_info.kubelet_version,
         address=next((entry.address for entry in node.status.addresses if entry.type == "InternalIP"), ""),
-        seen=max(renewed, _seconds(ready.last_heartbeat_time)),
-        since=_seconds(ready.last_transition_time),
+        seen=max(renewed, ready.seen),
+        since=ready.since,
         cordoned=node.spec.unschedulable,
         taints=tuple(_taint(taint) for taint in node.spec.taints),
         pressure=tuple(entry.type for entry in conditions if entry.type in PRESSURES and entry.status == "True"),
@@ -236,7 +215,3 @@ def _taint(taint: Taint) -> str:
 
 def _status(conditions: tuple[Condition, ...], kind: str) -> str:
     return next((entry.status for entry in conditions if entry.type == kind), "")
-
-
-def _seconds(time: datetime.datetime | None) -> float:
-    return time.timestamp() if time else 0.0

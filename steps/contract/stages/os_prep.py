@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from steps.contract.play import FailureKind, HostStatus
+from steps.contract.play import Played
 
 
 class ItemStatus(StrEnum):
@@ -77,18 +77,12 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     disks: tuple[Disk, ...] = ()
 
 
-class NodeObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodeObservation(Played, frozen=True, kw_only=True, omit_defaults=True):
     """One node after the play: how the play ended there, and what it showed.
 
     `skew_seconds` is the least difference between its clock and the controller's that explains the reading; None where not known.
     """
 
-    node: str
-    outcome: HostStatus
-    kind: FailureKind | None = None
-    task: str = ""
-    message: str = ""
-    changed: int = 0
     items: tuple[Item, ...] = ()
     facts: Facts | None = None
     skew_seconds: float | None = None

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from steps.contract.charts import Workload
 from steps.contract.checks import CheckPod
-from steps.contract.play import FailureKind, HostStatus
+from steps.contract.play import Played
 
 _VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?:-(alpha|beta|rc)(\d+))?\+rke2r(\d+)")
 
@@ -49,15 +49,9 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started: float = 0.0
 
 
-class HostObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HostObservation(Played, frozen=True, kw_only=True, omit_defaults=True):
     """One host after a play: how the play ended there, and what it showed."""
 
-    node: str
-    outcome: HostStatus
-    kind: FailureKind | None = None
-    task: str = ""
-    message: str = ""
-    changed: int = 0
     facts: HostFacts | None = None
 
 

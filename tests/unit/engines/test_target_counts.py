@@ -1,6 +1,7 @@
 """kill -9 of the engine at every journal record of a rendered pipeline: same evidence, and the target counts each change once."""
 
 import dataclasses
+import itertools
 import multiprocessing
 import os
 import select
@@ -121,25 +122,24 @@ def test_killed_at_every_record_the_evidence_is_the_same_and_the_target_counts_e
     tmp_path: Path, access: Path
 ) -> None:
     log = Watched(access)
-    records: list[int] = []
     whole = prepared(tmp_path / "whole", drill("whole"), access)
-    result = launch.start(whole, {}, lambda news: records.append(news.seq) if isinstance(news, RecordNews) else None)
+    result = launch.start(whole, {}, None)
     assert result.exit_code == 0, result.message
     expected, prefixes = evidence(whole), ["whole"]
-    assert len(records) > 10
 
-    killed, context = 0, multiprocessing.get_context("fork")
-    for number in records:
+    context = multiprocessing.get_context("fork")
+    for number in itertools.count(1):  # until a run ends by itself: no two runs need to have equally many records
         prefixes.append(f"at-{number}")
         folder = prepared(tmp_path / prefixes[-1], drill(prefixes[-1]), access)
         child = context.Process(target=killed_at, args=(folder, number))
         child.start()
         child.join()
-        assert child.exitcode in (-signal.SIGKILL, 0), number  # 0: events that came together shared a record, so it had fewer
-        killed += child.exitcode != 0
+        assert child.exitcode in (-signal.SIGKILL, 0), number
         resumed = launch.resume(folder, {}, None)
         assert resumed.exit_code == 0, (number, resumed.message)
         assert evidence(folder) == expected, number
+        if child.exitcode == 0:
+            break
 
-    assert killed >= len(records) - 2
+    assert number > 10
     assert log.changes() == Counter({f"{prefix}-{name}": 1 for prefix in prefixes for name in NAMES})

@@ -1,0 +1,32 @@
+"""What a play says of a host before a stage's own facts; facts that nobody can read are told as such."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from steps.contract.play import HostOutcome, Played
+
+Seen = TypeVar("Seen", bound=Played)
+Shown = TypeVar("Shown")
+
+
+def bare(outcome: HostOutcome, kind: type[Seen]) -> Seen:
+    """The observation without any facts."""
+    return kind(
+        node=outcome.host,
+        outcome=outcome.status,
+        kind=outcome.kind,
+        task=outcome.task,
+        message=outcome.message,
+        changed=outcome.changed,
+    )
+
+
+def shown(facts: dict[str, Any], kind: type[Shown]) -> tuple[Shown | None, str]:
+    """The facts a module of ours returned and why they cannot be read; (None, "") where it returned none."""
+    if not facts:
+        return None, ""
+    try:
+        return msgspec.convert(facts, kind), ""
+    except msgspec.ValidationError as error:
+        return None, f"its observation cannot be read: {error}"
