@@ -74,10 +74,9 @@ def test_a_stage_has_one_basename_everywhere(stage: str) -> None:
 
 
 def test_each_room_has_a_readme() -> None:
-    rooms = {path.parent for path in CODE if path.name != "__init__.py" or path.parent.parent == ROOT}
-    lacking = [
-        _relative(room) for room in sorted(rooms) if not ((room / "README.md").exists() or (room.parent / "README.md").exists())
-    ]
+    rooms = {path.parent for path in CODE if "roles" not in path.parts} | {ROOT / "playbooks/roles"}
+    tiers = {path for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.rglob("*.py"))}
+    lacking = [_relative(room) for room in sorted(rooms | tiers) if not (room / "README.md").exists()]
     assert not lacking
 
 
