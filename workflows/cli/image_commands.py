@@ -1,0 +1,60 @@
+"""Commands about images: the step image."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steps.contract.exit import ExitCode
+from workflows.cli import output
+from workflows.cli.output import Format
+
+Tree = Annotated[Path | None, typer.Option("--tree", help="Checkout of bringup; without it, the one that this command comes from.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    image, step = typer.Typer(no_args_is_help=True), typer.Typer(no_args_is_help=True)
+    step.command(name="build")(build)
+    step.command(name="lock")(lock)
+    image.add_typer(step, name="step", help="The image that runs `python -m steps` in pods.")
+    app.add_typer(image, name="image", help="Build images.")
+
+
+def build(
+    out: Annotated[Path, typer.Option("--out", help="Where to write the OCI archive; its bill of materials is written beside it.")],
+    name: Annotated[str, typer.Option("--name", help="Image reference, with a tag.")] = "",
+    tree: Tree = None,
+    form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
+) -> int:
+    """Build the step image as an OCI archive: no daemon, no registry, no root; the same inputs give the same digest."""
+    from workflows.images import step
+    from workflows.images.cache import Cache, default
+
+    built = step.Step(_tree(tree), Cache(default()), _say).write(out, name)
+    if form is not Format.TABLE:
+        facts = {"archive": str(built.archive), "sbom": str(built.bill), "name": built.name}
+        output.data({**facts, "digest": built.digest, "image_id": built.image_id, "size": built.size}, form)
+    else:
+        output.lines(
+            [f"{built.name} {built.digest}", f"{built.archive}: {built.size / 1e6:.1f} MB, bill of materials {built.bill}"]
+        )
+    return ExitCode.OK
+
+
+def lock(tree: Tree = None) -> int:
+    """Resolve the recipe again: newest Debian packages of its suites, wheels as in uv.lock."""
+    from workflows.images import recipe, resolve
+    from workflows.images.cache import Cache, default
+
+    debs, wheels = resolve.lock(_tree(tree), Cache(default()))
+    output.lines([f"{recipe.FOLDER}: {debs} packages, {wheels} wheels locked"])
+    return ExitCode.OK
+
+
+def _tree(named: Path | None) -> Path:
+    return named or Path(__file__).parents[2]
+
+
+def _say(what: str) -> None:
+    typer.echo(what, err=True)
