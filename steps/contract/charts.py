@@ -82,13 +82,13 @@ class Workload(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def current(self) -> bool:
-        """Whether its controller has seen its newest spec, so that the counts are about that spec."""
-        return self.observed >= self.generation
+        """Whether its controller has seen its newest spec, so that the counts are about that spec; no where neither is told."""
+        return self.observed >= self.generation > 0
 
     def settled(self, spare: int = 0) -> bool:
         """Whether all wanted pods but `spare` run the newest spec and are ready; spare counts for DaemonSets only."""
         least = self.desired - (spare if self.kind == "DaemonSet" else 0)
-        return self.current and self.updated >= least and self.ready >= max(least, 1)
+        return self.current and self.desired > 0 and self.updated >= least and self.ready >= max(least, 1)
 
 
 class Trouble(Struct, frozen=True, kw_only=True, omit_defaults=True):

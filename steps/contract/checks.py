@@ -4,6 +4,12 @@ from typing import Any
 
 from msgspec import Struct
 
+CHECK_LABEL = "bringup/check"
+"""Label of every pod of a check, with the check's name."""
+
+CHECK_NAMESPACE = "bringup-check"
+"""Where checks run, unless their stage has a namespace of its own."""
+
 
 class CheckPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One pod of a check.

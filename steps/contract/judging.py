@@ -4,6 +4,10 @@ from msgspec import Struct
 
 from steps.contract.verdict import Verdict
 
+FLEET = {"os_prep/nodes": "os_prep/fleet"}
+"""Gate of a fanned task → the gate that compares what all of its shards observed: each of them saw its own hosts alone. The
+observations of the shards are objects of lists, which are joined; the expectations are those of the fanned task."""
+
 
 class Check(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One task whose records count, in running order. `select` says whose check it is (`all`, `gpu`, `server`, `agent`); empty:
@@ -26,7 +30,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 class Observation(Struct, frozen=True, kw_only=True):
-    """All records of a stage, and the nodes that earlier stages set aside (name → reason)."""
+    """All records of a stage, and the nodes that earlier stages set aside (name → stage)."""
 
     results: tuple[Result, ...]
     aside: dict[str, str] = {}
@@ -34,7 +38,7 @@ class Observation(Struct, frozen=True, kw_only=True):
 
 class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`members` are the nodes of which `needed` must pass every gate that judges nodes; `required` must pass one and all.
-    `about` holds the names behind every `select` of the checks."""
+    `about` holds the names behind every `select` of the checks; `kind` is what the members are, for people."""
 
     gate: str
     checks: tuple[Check, ...]
@@ -42,3 +46,4 @@ class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     needed: int
     required: tuple[str, ...] = ()
     about: dict[str, tuple[str, ...]] = {}
+    kind: str = "nodes"

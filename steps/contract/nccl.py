@@ -36,7 +36,8 @@ class NcclRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `started` and `concluded` are its own marks (releases before 2.17 print none); `out_of_bounds` is None where the summary is
     missing; `ranks` counts the device lines, `world` is the size of the communicator as far as they or NCCL tell it (0: unknown);
-    `average` is in GB/s and says nothing about the largest size (gpu_stack §0.10).
+    `average` is in GB/s and says nothing about the largest size (gpu_stack §0.10); `sizes` is how many sizes the run announced
+    before it began (0: unknown).
     """
 
     collective: str = ""
@@ -44,6 +45,7 @@ class NcclRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started: bool = False
     concluded: bool = False
     rows: tuple[Row, ...] = ()
+    sizes: int = 0
     out_of_bounds: int | None = None
     out_of_bounds_ok: bool | None = None
     average: float | None = None
@@ -119,13 +121,14 @@ class Transport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def gdr(self) -> bool | None:
         """Whether GPUDirect RDMA is in use on every channel; None where nothing tells.
 
-        Current NCCL prints `via NET/IB/0/GDRDMA`, never the literal `[GDRDMA]` (gpu_stack §0.9).
+        Current NCCL prints `via NET/IB/0/GDRDMA`, never the literal `[GDRDMA]` (gpu_stack §0.9). That an adapter could
+        (`gdr_enabled`) does not say that a channel does.
         """
         if self.socket or self.gdr_disabled or self.ring_gdr is False:
             return False
         if self.channels:
             return self.gdr_channels == self.channels
-        return True if self.gdr_enabled or self.ring_gdr else None
+        return True if self.ring_gdr else None
 
 
 class NcclLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -142,7 +145,7 @@ class NcclWant(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     `floor` is in GB/s at the largest size, None where a site has none; `spread` is how far apart runs may be, as a share of the
     fastest. `rdma` and `gdr`: traffic between nodes must not fall back to sockets, and must use GPUDirect RDMA on every channel;
     `networks` are the names that NCCL may print as its network (empty: any but Socket). `ranks`, `hosts` and `hcas` are exact,
-    0 where not known.
+    0 where not known. `whole`: the log must hold a row for every size that the run announced, else the largest is not known.
     """
 
     floor: float | None = None
@@ -155,3 +158,4 @@ class NcclWant(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     gdr: bool = False
     networks: tuple[str, ...] = ()
     checked: bool = True
+    whole: bool = True

@@ -1,11 +1,19 @@
 """A run: its header in the store and the identity of its target cluster."""
 
+from collections.abc import Callable
+from typing import Final
+
 import msgspec
 from msgspec import Struct
 
+LEASE_SECONDS: Final = 6 * 3600
+"""Least time that the target stays reserved for a run after its last write: covers retries and an engine that was away. The plan
+adds what its tasks and approvals may take between two writes. A run that died frees the target after that, a sealed one at once."""
+
 
 class Header(Struct, frozen=True, kw_only=True):
-    """`run.json`: what this run is about. `target_uid` is empty until the spec knows the cluster; `simulated` is a rehearsal."""
+    """`run.json`: what this run is about. `target_uid` is empty where the spec does not know the cluster; `simulated` is a
+    rehearsal. `left_out` are stages of the spec that this run does not have, though a later one of the spec runs in it."""
 
     run: str
     engine: str
@@ -15,6 +23,8 @@ class Header(Struct, frozen=True, kw_only=True):
     revision: str
     target_uid: str = ""
     simulated: bool = False
+    lease_seconds: int = LEASE_SECONDS
+    left_out: tuple[str, ...] = ()
     schema: int = 1
 
 
@@ -41,6 +51,41 @@ def target_key(run: str) -> str:
 def decode_header(data: bytes) -> Header:
     """Read `run.json`."""
     return msgspec.json.decode(data, type=Header)
+
+
+Read = Callable[[str], bytes | None]
+"""Reads a key of the store; None where nobody wrote it."""
+
+
+class Target(Struct, frozen=True):
+    """`target.json`: the identity of the cluster that a run found."""
+
+    uid: str = ""
+
+
+def target_uid(run: str, read: Read) -> str:
+    """UID of the cluster that a run is about, from its spec or as it found it; empty where it is not known."""
+    header, found = read(header_key(run)), read(target_key(run))
+    named = decode_header(header).target_uid if header else ""
+    return named or (msgspec.json.decode(found, type=Target).uid if found else "")
+
+
+def why_not_reused(earlier: str, read: Read, *, cluster: str, uid: str, simulated: bool) -> str:
+    """Why nothing of an earlier run can be reused by a run about this cluster, empty when it can. `uid` may not be known yet."""
+    data = read(header_key(earlier))
+    if data is None:
+        return f"there is no run {earlier} to reuse"
+    header, known = decode_header(data), target_uid(earlier, read)
+    if header.cluster != cluster:
+        return f"run {earlier} is about cluster {header.cluster}, this one about {cluster}: nothing of it can be reused"
+    if header.simulated != simulated:
+        kinds = ("a rehearsal", "a run on real hosts")
+        return f"run {earlier} was {kinds[not header.simulated]}, this is {kinds[not simulated]}: nothing of it can be reused"
+    if not known:
+        return f"run {earlier} never reached its cluster: nothing of it can be reused"
+    if uid and uid != known:
+        return f"run {earlier} was about the cluster with UID {known}, this one is about {uid}: nothing of it can be reused"
+    return ""
 
 
 PLAN_FILE = "plan.json"

@@ -37,12 +37,9 @@ UNSEALED = (FILE, SIGNATURE)
 
 
 def is_sealed(key: str) -> bool:
-    """Whether a key below `runs/RUN/` belongs under the seal: all but the seal, the run's secrets, logs and hidden files.
-
-    Logs are not sealed: the engines keep theirs outside the store, and what of a log matters is quoted in the evidence.
-    """
+    """Whether a key below `runs/RUN/` belongs under the seal: all but the seal, the run's secrets and hidden files."""
     first = key.split("/", 1)[0]
-    return key not in UNSEALED and first not in ("secrets", "logs") and not first.startswith(".")
+    return key not in UNSEALED and first != "secrets" and not first.startswith(".")
 
 
 def closed(seal: Seal) -> Seal:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from steps.contract.checks import CheckPod
+from steps.contract.checks import CHECK_NAMESPACE, CheckPod
+from steps.contract.plural import count
 from steps.contract.stages.base_services import (
     Certificate,
     Claim,
     ControlExpectation,
     ControlObservation,
-    Crd,
     FunctionalExpectation,
     FunctionalObservation,
     StorageClass,
@@ -17,6 +17,7 @@ from steps.contract.stages.base_services import (
 from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
 from steps.gates import charts
 from steps.gates.causes import RUNTIME_REASONS
+from steps.gates.crds import missing_crd
 
 CONTROL = "base_services/control"
 FUNCTIONAL = "base_services/functional"
@@ -52,25 +53,8 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
     return passed(FUNCTIONAL, "; ".join(proofs))
 
 
-def missing_crd(gate: str, seen: Iterable[Crd], want: Iterable[str]) -> Verdict | None:
-    """The first wanted CRD that the API server does not serve."""
-    by_name = {crd.name: crd for crd in seen}
-    for name in want:
-        crd = by_name.get(name)
-        if crd is None or not crd.established:
-            had = "does not exist" if crd is None else f"is not established {crd.message}".rstrip()
-            return inconclusive(
-                gate,
-                seen=f"CRD {name} {had}",
-                expected="condition Established",
-                next_step="see whether its chart brings CRDs (crds.enabled, upgradeCRDs), and who else owns the name",
-                failure_class=FailureClass.DEPENDENCY,
-            )
-    return None
-
-
 def _summary(want: ControlExpectation) -> str:
-    parts = [f"{len(want.releases)} charts deployed", f"{len(want.crds)} CRDs established"]
+    parts = [f"{count(len(want.releases), 'chart')} deployed", f"{count(len(want.crds), 'CRD')} established"]
     parts += [f"{want.storage_class} is the only default storage class"] if want.storage_class else []
     return ", ".join(parts)
 
@@ -124,9 +108,9 @@ def _volume(claim: Claim | None, pods: tuple[CheckPod, ...], want: str) -> Verdi
             FUNCTIONAL,
             seen="the check's claim does not exist yet",
             expected="claim pvc",
-            next_step="look at the namespace bringup-check",
+            next_step=f"look at the namespace {CHECK_NAMESPACE}",
         )
-    if claim.phase == "Lost" or (claim.storage_class and claim.storage_class != want):
+    if claim.phase == "Lost" or claim.storage_class not in ("", want):
         return failed(
             FUNCTIONAL,
             FailureClass.HEALTH,
@@ -136,14 +120,15 @@ def _volume(claim: Claim | None, pods: tuple[CheckPod, ...], want: str) -> Verdi
             final=True,
         )
     pod = next((one for one in pods if one.report), pods[0] if pods else None)
-    if claim.phase != "Bound" or not claim.volume:
+    if claim.phase != "Bound" or not claim.volume or not claim.storage_class:
         return _unbound(claim, pod, want)
     return _nonce(claim, pod)
 
 
 def _unbound(claim: Claim, pod: CheckPod | None, want: str) -> Verdict:
     last = claim.events[-1] if claim.events else ""
-    said = f"claim is {claim.phase or 'without a phase'} {last}".rstrip()
+    classless = "" if claim.storage_class else " without a storage class"
+    said = f"claim is {claim.phase or 'without a phase'}{classless} {last}".rstrip()
     waits = f"; pod {pod.name}: {pod.reason} {pod.message}".rstrip() if pod and pod.reason else ""
     return inconclusive(
         FUNCTIONAL,

@@ -43,6 +43,7 @@ def _helm(gate: str, state: ReleaseState, want: Release) -> Verdict | None:
         or _fresh(gate, state.chart, state.job, want)
         or _installed(gate, state, state.chart, want)
         or _deployed(gate, state.newest, want)
+        or _dated(gate, state.chart.changed, f"HelmChart {want.name}")
     )
 
 
@@ -84,6 +85,19 @@ def _fresh(gate: str, chart: Chart, job: InstallJob | None, want: Release) -> Ve
         seen=f"install Job of {want.name} ({job.uid[:8]}) is {chart.changed - job.created:.0f} s older than the last change",
         expected="a Job made for this change",
         next_step="wait for helm-controller, then read its log on the servers",
+        failure_class=FailureClass.APPLY,
+    )
+
+
+def _dated(gate: str, changed: float, what: str) -> Verdict | None:
+    """Without the time of the last change nothing shows that all the rest is about it."""
+    if changed:
+        return None
+    return inconclusive(
+        gate,
+        seen=f"{what} does not tell when it was last changed",
+        expected="managedFields or a creation time to compare with",
+        next_step="read the object's metadata: something strips it",
         failure_class=FailureClass.APPLY,
     )
 
@@ -166,7 +180,13 @@ def _argo_cd(gate: str, state: ReleaseState, want: Release) -> Verdict | None:
             expected=f"{want.name} {want.version}",
             next_step="apply this stage again: somebody removed it",
         )
-    return _pinned(gate, app, want) or _reconciled(gate, app, want) or _no_error(gate, app, want) or _synced(gate, state, app, want)
+    return (
+        _pinned(gate, app, want)
+        or _reconciled(gate, app, want)
+        or _no_error(gate, app, want)
+        or _synced(gate, state, app, want)
+        or _dated(gate, app.changed, f"Application {want.name}")
+    )
 
 
 def _pinned(gate: str, app: Application, want: Release) -> Verdict | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from steps.contract.checks import CheckPod
+from steps.contract.checks import CHECK_NAMESPACE, CheckPod
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict
 from steps.gates.causes import RUNTIME_REASONS
 
@@ -41,7 +41,7 @@ def silent(node: str, pod: CheckPod | None, pending: Iterable[CheckPod], what: s
         status=Status.FAIL if over else Status.INCONCLUSIVE,
         seen=f"pod {pod.name} is {pod.phase or 'not started'} without a report {pod.reason} {pod.message}".rstrip(),
         expected=what,
-        next_step=f"kubectl -n bringup-check describe pod {pod.name} (its log is in the record)",
+        next_step=f"kubectl -n {CHECK_NAMESPACE} describe pod {pod.name} (its log is in the record)",
         failure_class=FailureClass.RUNTIME,
     )
 

@@ -56,7 +56,12 @@ def _named(test: DcgmTest, failure: DcgmFailure) -> str:
 
 
 def _tested(run: DcgmRun, level: int) -> Finding | None:
-    """A diagnostic that skipped what it was started for is not a pass."""
+    """A diagnostic that skipped what it was started for is not a pass, nor is one whose results are not told."""
+    silent = next((test for test in run.tests if not test.statuses or "unknown" in test.statuses), None)
+    if silent is not None:
+        return unknown(
+            FailureClass.RUNTIME, f"test {silent.name or 'without a name'} has no result", "a result of every test", "run it again"
+        )
     if not run.count("pass"):
         return unknown(
             FailureClass.DEPENDENCY,
@@ -64,7 +69,7 @@ def _tested(run: DcgmRun, level: int) -> Finding | None:
             "tests that ran",
             "run as root with the GPUs idle; see the tests' warnings",
         )
-    loads = [test for test in run.tests if test.category.lower() != "deployment"]
+    loads = [test for test in run.tests if test.category.lower() not in ("", "deployment")]
     if level > 1 and not any(test.statuses.get("pass") for test in loads):
         skipped = ", ".join(test.name for test in loads) or "none of them"
         return unknown(

@@ -54,6 +54,9 @@ def _oversize_findings(seen: GangObservation, want: OversizeExpectation) -> Iter
     if seen.group and not _evidence(seen.group, want.scheduler):
         said = _told(seen.group)
         yield _open(OVERSIZE, f"the scheduler has not said why the gang waits ({said})", _wanted(want.scheduler), log)
+    if seen.group and _has_pods(seen.group, want.scheduler) and len(seen.members) < want.count:
+        said = f"{len(seen.members)} of {want.count} members of the gang were seen"
+        yield _open(OVERSIZE, said, "all of them, unbound", f"see what keeps the pods from being made (quota, admission); {log}")
     if _age(seen) < want.observe_seconds:
         yield _open(OVERSIZE, f"nobody bound for {_age(seen):.0f} s", f"{want.observe_seconds:.0f} s", "wait")
 
@@ -101,6 +104,11 @@ def _group(gate: str, seen: GangObservation, count: int, scheduler: Scheduler) -
             next_step="see minAvailable (Volcano) or the annotation kai.scheduler/batch-min-member (KAI)",
             final=True,
         )
+
+
+def _has_pods(group: Group, scheduler: Scheduler) -> bool:
+    """Whether a waiting gang has pods by now: Volcano makes them once it lets a group in, Kueue keeps the Job suspended."""
+    return scheduler is Scheduler.KAI or (scheduler is Scheduler.VOLCANO and group.phase == "Inqueue")
 
 
 def _bound(seen: GangObservation) -> list[str]:
@@ -165,7 +173,8 @@ def _count(seen: GangObservation) -> str:
 
 
 def _age(seen: GangObservation) -> float:
-    return seen.now - seen.since
+    """For how long the gang has been looked at; not at all where nobody knows since when."""
+    return seen.now - seen.since if seen.since else 0.0
 
 
 def _open(gate: str, seen: str, expected: str, next_step: str) -> Verdict:

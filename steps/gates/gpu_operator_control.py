@@ -2,14 +2,11 @@
 
 import re
 
-from steps.contract.charts import Workload
 from steps.contract.stages.gpu_operator import Condition, ControlExpectation, ControlObservation, Mode, Root
 from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive
 from steps.gates import charts
-
-SETTLE_SECONDS = 30.0
-"""A ready status older than the spec counts only this long after the change: the operator looks again every 5 s while not ready,
-and six looks without a transition mean that the change needed none (gpu_stack §0.2)."""
+from steps.gates.nfd import one_nfd
+from steps.gates.operands import SETTLE_SECONDS, serves
 
 SKEW = 1.0
 _VACUOUS = {"NFDLabelsMissing": "no node has NFD's labels", "NoGPUNodes": "NFD found no NVIDIA GPU in any node"}
@@ -68,27 +65,6 @@ def _one_root(gate: str, seen: ControlObservation, want: ControlExpectation) -> 
     return None
 
 
-def one_nfd(gate: str, nfd: tuple[str, ...]) -> Verdict | None:
-    """Not exactly one NFD: with none no GPU is found, two overwrite each other's labels (gpu_stack §0.8)."""
-    if len(nfd) == 1:
-        return None
-    if not nfd:
-        return inconclusive(
-            gate,
-            seen="no NFD worker DaemonSet in the cluster",
-            expected="exactly one",
-            next_step="set nfd.enabled in the GPU Operator's values",
-            failure_class=FailureClass.DEPENDENCY,
-        )
-    return failed(
-        gate,
-        FailureClass.DEPENDENCY,
-        seen=f"{len(nfd)} NFD workers: {', '.join(nfd)}",
-        expected="exactly one (the GPU Operator's)",
-        next_step="remove the other: they overwrite each other's node labels",
-    )
-
-
 def _vacuous(gate: str, root: Root) -> Verdict | None:
     ready = _condition(root, "Ready")
     if root.state == "ignored":
@@ -137,7 +113,7 @@ def _reconciled(gate: str, root: Root, seen: ControlObservation, want: ControlEx
             expected="state ready with Ready=True, reason Reconciled",
             next_step="read the log of the operator",
         )
-    if error.reason == "OperandNotReady" and _within_quorum(error.message, seen, want):
+    if error.reason == "OperandNotReady" and _within_quorum(root, error.message, seen, want):
         return None
     said = f"{root.name}: {error.reason}: {error.message}"
     cause = seen.trouble[0] if seen.trouble else None
@@ -160,23 +136,29 @@ def not_ready_states(message: str) -> tuple[str, ...]:
     return tuple(found[1].split()) if found else ()
 
 
-def _within_quorum(message: str, seen: ControlObservation, want: ControlExpectation) -> bool:
+def _within_quorum(root: Root, message: str, seen: ControlObservation, want: ControlExpectation) -> bool:
     """Whether every state that is not ready is short of single nodes only, fewer than the quorum lets go.
 
     The operator wants all nodes; nodes set aside would keep it notReady for ever. Which nodes are short the node gate names.
     """
+    ready = _condition(root, "Ready")
+    if root.state != "notReady" or ready is None or not ready.status:
+        return False
     states = not_ready_states(message)
     counts = {entry.name: entry for entry in seen.operands}
     daemons = [counts.get(OPERAND_OF.get(state, "")) for state in states]
-    return bool(states) and all(daemon is not None and _serves(daemon, want.least) for daemon in daemons)
-
-
-def _serves(daemon: Workload, least: int) -> bool:
-    return daemon.current and daemon.ready >= least and daemon.updated >= least
+    return bool(states) and all(daemon is not None and serves([daemon], want.least) for daemon in daemons)
 
 
 def _fresh(gate: str, root: Root, seen: ControlObservation) -> Verdict | None:
     ready = _condition(root, "Ready")
+    if not root.changed:
+        return inconclusive(
+            gate,
+            seen=f"{root.name} does not tell when its spec was last changed",
+            expected="managedFields or a creation time to compare with",
+            next_step="read the object's metadata: something strips it",
+        )
     moved = ready is not None and ready.since + SKEW >= root.changed
     if moved or seen.now - root.changed >= SETTLE_SECONDS:
         return None

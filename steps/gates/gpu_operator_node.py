@@ -1,46 +1,16 @@
 """One GPU node, in the order in which its parts come up: the first part that is not there gives the reason."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from steps.contract.stages.gpu_operator import Mode, Node, NodesExpectation, NodesObservation, Validator
+from steps.contract.stages.gpu_operator import GPU_LABELS, Mode, Node, NodesExpectation, NodesObservation
 from steps.contract.verdict import FailureClass, NodeVerdict, Status
-from steps.gates.causes import RUNTIME_REASONS
+from steps.gates import gpu_operator_validator as validator
 
-PCI = tuple(f"feature.node.kubernetes.io/{name}.present" for name in ("pci-10de", "pci-0302_10de", "pci-0300_10de"))
 UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
 MEMORY_SHARE = 0.98
 """A GPU with less than this share of the usual memory has lost some of it (a few MiB differ by firmware)."""
-
-
-class Stuck(Struct, frozen=True):
-    """What it means when one init container of the validator does not end."""
-
-    failure_class: FailureClass
-    what: str
-    next_step: str
-
-
-STUCK = {
-    "driver-validation": Stuck(
-        FailureClass.DEPENDENCY,
-        "the driver is not loaded",
-        "log of nvidia-driver-daemonset; on the host: nouveau, a second driver, dmesg",
-    ),
-    "toolkit-validation": Stuck(
-        FailureClass.RUNTIME,
-        "containerd does not know the NVIDIA runtime",
-        "CONTAINERD_SOCKET of the toolkit, /var/lib/rancher/rke2/agent",
-    ),
-    "cuda-validation": Stuck(
-        FailureClass.RUNTIME, "CUDA does not start", "nvidia-smi -q Fabric State, and nvidia-fabricmanager on NVSwitch machines"
-    ),
-    "plugin-validation": Stuck(
-        FailureClass.HEALTH, "the device plugin advertises nothing usable", "log of nvidia-device-plugin-daemonset, MIG state"
-    ),
-}
-"""The validator's init containers run in this order; the one that is stuck names the layer (gpu_stack §1.4)."""
 
 
 class Look(Struct, frozen=True):
@@ -91,7 +61,7 @@ def _alive(look: Look) -> NodeVerdict | None:
 
 
 def _discovered(look: Look) -> NodeVerdict | None:
-    if any(look.node.labels.get(label) == "true" for label in PCI):
+    if any(look.node.labels.get(label) == "true" for label in GPU_LABELS):
         return None
     return look.wait(
         "NFD found no NVIDIA device",
@@ -149,10 +119,10 @@ def _upgrade(look: Look) -> NodeVerdict | None:
 
 
 def _validated(look: Look) -> NodeVerdict | None:
-    validators, mine = look.seen.validators, look.node.validator
+    mine = look.node.validator
     if mine is not None:
-        return None if mine.ready else _stuck(look, mine)
-    if validators is not None and validators.desired > 0 and _all_accounted_for(look.seen):
+        return None if mine.ready else validator.stuck(mine).of_node(look.node.name)
+    if validator.all_ready(look.seen, look.want):
         return None
     return look.wait(
         "no validator pod on this node",
@@ -160,27 +130,6 @@ def _validated(look: Look) -> NodeVerdict | None:
         "kubectl -n gpu-operator get ds; see why the node is not selected",
         FailureClass.DEPENDENCY,
     )
-
-
-def _all_accounted_for(seen: NodesObservation) -> bool:
-    """Whether the pods that were seen unready are all that the validators' DaemonSet is short of: the others are then ready."""
-    validators = seen.validators
-    unready = sum(node.validator is not None and not node.validator.ready for node in seen.nodes)
-    return validators is not None and validators.current and validators.desired - validators.ready <= unready
-
-
-def _stuck(look: Look, mine: Validator) -> NodeVerdict:
-    meaning = STUCK.get(mine.stuck)
-    if meaning is None:
-        return look.wait(
-            f"validator {mine.pod} is not ready: {mine.reason} {mine.message}".rstrip(": "),
-            "all validations successful",
-            f"kubectl -n gpu-operator describe pod {mine.pod}",
-            FailureClass.HEALTH,
-        )
-    said = f"validator stuck in {mine.stuck} ({meaning.what}): {mine.reason} {mine.message}".rstrip(": ")
-    status = Status.FAIL if mine.reason in RUNTIME_REASONS else Status.INCONCLUSIVE
-    return look.bad(said, "all validations successful", meaning.next_step, meaning.failure_class, status=status)
 
 
 def _product(look: Look) -> NodeVerdict | None:
@@ -227,15 +176,30 @@ def _count(look: Look) -> NodeVerdict | None:
 
 
 def _driver(look: Look) -> NodeVerdict | None:
-    found = look.node.labels.get("nvidia.com/cuda.driver-version.full", "")
-    if not look.want.driver or (found + ".").startswith(look.want.driver + "."):
+    return _wanted_driver(look, [look.node.labels.get("nvidia.com/cuda.driver-version.full", "")])
+
+
+def _device_drivers(look: Look) -> NodeVerdict | None:
+    """Without feature discovery the devices themselves tell which driver serves them."""
+    return _wanted_driver(look, look.node.drivers or [""])
+
+
+def _wanted_driver(look: Look, found: Iterable[str]) -> NodeVerdict | None:
+    """`driver` is the beginning of a version by its numbers: DRA writes semantic versions, without leading zeros."""
+    wanted = _numbers(look.want.driver)
+    odd = next((version for version in found if _numbers(version)[: len(wanted)] != wanted), None)
+    if not look.want.driver or odd is None:
         return None
     return look.bad(
-        f"driver is {found or 'not known'}",
+        f"driver is {odd or 'not known'}",
         look.want.driver,
         "restart the driver pod of this node (its DaemonSet updates on delete only), or update the host's driver",
         FailureClass.COMPARISON,
     )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdigit() else -1 for part in version.split("."))
 
 
 def _advertised(look: Look) -> NodeVerdict | None:
@@ -295,5 +259,14 @@ _CHECKS: tuple[Check, ...] = (
     _advertised,
     _schedulable,
 )
-_DRA_CHECKS: tuple[Check, ...] = (_alive, _discovered, _deployed, _upgrade, _validated, _devices, _schedulable)
+_DRA_CHECKS: tuple[Check, ...] = (
+    _alive,
+    _discovered,
+    _deployed,
+    _upgrade,
+    _validated,
+    _devices,
+    _device_drivers,
+    _schedulable,
+)
 """GPUCluster manages neither feature discovery nor the device plugin (gpu_stack §3.3, path B)."""

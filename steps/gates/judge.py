@@ -1,13 +1,16 @@
 """The verdict on a whole stage: every check must have left its records, and enough nodes must have passed all of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from steps.contract.judging import Check, Expectation, Observation
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, inconclusive, passed
+from steps.contract.ranges import fold
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, inconclusive, passed, sentence
 
 _GOOD = (Status.PASS, Status.SKIPPED)
+_ASIDE = "set aside in"
+"""How a node is told that an earlier stage set aside; the stage follows."""
 
 
 def judge(seen: Observation, want: Expectation) -> Verdict:
@@ -72,13 +75,13 @@ def _note_absent(
     for name in names:
         if name in judged or (name in nodes and nodes[name].status is not Status.PASS):
             continue
-        reason = seen.aside.get(name)
+        stage = seen.aside.get(name)  # why is told there, once
         nodes[name] = NodeVerdict(
             node=name,
             status=Status.INCONCLUSIVE,
-            seen=f"set aside earlier ({reason.removeprefix(f'{name}: ')})" if reason else f"no record from {check.task}",
-            expected="" if reason else f"a record of gate {check.gate}",
-            next_step="repair it and run again" if reason else f"read the log of {check.task}",
+            seen=f"{_ASIDE} {stage}" if stage else f"no record from {check.task}",
+            expected="" if stage else f"a record of gate {check.gate}",
+            next_step="" if stage else f"read the log of {check.task}",
             failure_class=FailureClass.RUNTIME,
         )
 
@@ -95,7 +98,8 @@ def _short(nodes: dict[str, NodeVerdict], verdicts: tuple[Verdict, ...], check: 
         return None
     fresh = {row.node for verdict in verdicts for row in verdict.nodes if row.status not in _GOOD}
     culprits = required or [row for row in bad if row.node in fresh] or bad
-    what = f"{culprits[0].node} must pass" if required else f"{good} of {len(want.members)} nodes pass, {want.needed} needed"
+    counted = f"{good} of {len(want.members)} {want.kind} pass, {want.needed} needed"
+    what = f"{fold(row.node for row in required)} must pass" if required else counted
     return _too_few(check.gate, what, culprits)
 
 
@@ -103,16 +107,24 @@ def _too_few(gate: str, what: str, culprits: list[NodeVerdict]) -> Verdict:
     if not culprits:
         expected, next_step = "a pass of every needed node", "see why the gates skipped the others"
         return inconclusive(gate, seen=what, expected=expected, next_step=next_step)
-    first = culprits[0]
+    first, everyone = culprits[0], fold(row.node for row in culprits)
+    alike = all(_cause(row) == _cause(first) for row in culprits)
+    seen = f"{everyone if alike else first.node}: {first.seen}"
+    next_step = first.next_step or f"repair {everyone}, then run again"
+    told = sentence(seen, first.expected, next_step)
     return Verdict(
         gate=gate,
         status=Status.FAIL if any(row.status is Status.FAIL for row in culprits) else Status.INCONCLUSIVE,
-        reason=f"{what}; {first.sentence}",
-        seen=f"{first.node}: {first.seen}",
+        reason=f"{what}; {told}" if alike else f"{what}, not by {everyone}; {told}",
+        seen=seen,
         expected=first.expected,
-        next_step=first.next_step,
+        next_step=next_step,
         failure_class=first.failure_class or FailureClass.HEALTH,
     )
+
+
+def _cause(row: NodeVerdict) -> tuple[str, str]:
+    return row.seen, row.expected
 
 
 def _pass(nodes: dict[str, NodeVerdict], want: Expectation) -> Verdict:
@@ -123,8 +135,20 @@ def _pass(nodes: dict[str, NodeVerdict], want: Expectation) -> Verdict:
     good = sum(row.status is Status.PASS for row in rows)
     members = sum(name in nodes and nodes[name].status is Status.PASS for name in want.members)
     if members < want.needed:
-        what = f"{members} of {len(want.members)} nodes were judged and pass, {want.needed} needed"
+        what = f"{members} of {len(want.members)} {want.kind} were judged and pass, {want.needed} needed"
         return msgspec.structs.replace(_too_few(want.gate, what, []), nodes=rows)
     aside = [row for row in rows if row.status not in _GOOD]
-    said = f"{good} of {len(rows)} nodes passed all gates"
-    return passed(want.gate, f"{said}; set aside: {'; '.join(row.sentence for row in aside)}" if aside else said, rows)
+    return passed(want.gate, "; ".join([f"{good} of {len(rows)} nodes passed all gates", *_told_aside(aside)]), rows)
+
+
+def _told_aside(aside: Iterable[NodeVerdict]) -> Iterator[str]:
+    """Nodes that this stage sets aside with their reasons, those of earlier stages by name alone."""
+    earlier: dict[str, list[str]] = {}
+    fresh = []
+    for row in aside:
+        if row.seen.startswith(_ASIDE):
+            earlier.setdefault(row.seen, []).append(row.node)
+        else:
+            fresh.append(row.sentence)
+    yield from [f"set aside: {'; '.join(fresh)}"] if fresh else []
+    yield from (f"{fold(names)} {seen}" for seen, names in earlier.items())

@@ -5,6 +5,7 @@ sizes says nothing about the largest one; a run on one host, on sockets, or cut 
 """
 
 from steps.contract.nccl import NcclLog, NcclRun, NcclWant, Transport
+from steps.contract.plural import count
 from steps.contract.verdict import FailureClass
 from steps.gates.finding import Finding, fail, unknown
 
@@ -40,14 +41,28 @@ def network(seen: Transport, want: NcclWant) -> Finding | None:
             "every channel between nodes over RDMA",
             "check that the pods get the RDMA resource and see /dev/infiniband, and that the fabric ports are up",
         )
-    if want.networks and seen.network and seen.network not in want.networks:
+    if not seen.network:
+        return unknown(
+            FailureClass.DEPENDENCY,
+            "the log does not tell which network NCCL uses",
+            "a line `Using network` or channels between nodes",
+            "run with NCCL_DEBUG=INFO",
+        )
+    if want.networks and seen.network not in want.networks:
         return fail(
             FailureClass.INPUT,
             f"NCCL uses network {seen.network}",
             f"one of {', '.join(want.networks)}",
             "correct the network plug-in of the image, or the spec's fabric",
         )
-    if want.hcas and seen.hcas and len(seen.hcas) != want.hcas:
+    if want.hcas and not seen.hcas:
+        return unknown(
+            FailureClass.DEPENDENCY,
+            "the log does not tell which adapters NCCL uses",
+            f"{want.hcas} adapters",
+            "run with NCCL_DEBUG=INFO",
+        )
+    if want.hcas and len(seen.hcas) != want.hcas:
         return fail(
             FailureClass.HARDWARE,
             f"NCCL uses {len(seen.hcas)} adapters: {', '.join(seen.hcas)}",
@@ -100,8 +115,8 @@ def _shape(run: NcclRun, want: NcclWant) -> Finding | None:
     if want.ranks and run.world != want.ranks:
         return fail(
             FailureClass.INPUT if run.world < 2 else FailureClass.RUNTIME,
-            f"{run.world} ranks on {hosts} hosts",
-            f"{want.ranks} ranks in one communicator",
+            f"{count(run.world, 'rank')} on {count(hosts, 'host')}",
+            f"{count(want.ranks, 'rank')} in one communicator",
             "check that nccl-tests was built with MPI=1 and that mpirun reached every worker",
         )
     if want.hosts and hosts != want.hosts:
@@ -162,11 +177,19 @@ def _certainty(run: NcclRun, want: NcclWant) -> Finding | None:
     if want.checked and not run.checked:
         return unknown(
             FailureClass.RUNTIME,
-            "correctness was not checked (#wrong is N/A or missing)",
+            f"correctness was not checked (#wrong is N/A on {run.unchecked_sides} sides, or missing)",
             "checked data at every size",
             "run with -c 1",
         )
-    if not run.ended:
+    if want.whole and (not run.sizes or len(run.rows) < run.sizes):
+        wanted = f"{run.sizes} sizes" if run.sizes else "an unknown number of sizes"
+        return unknown(
+            FailureClass.RUNTIME,
+            f"{len(run.rows)} rows of {wanted}",
+            "a row for every size from minBytes to maxBytes",
+            "read the whole log of the check: which size is the largest cannot be told from a part",
+        )
+    if not run.ended or run.out_of_bounds is None:
         return unknown(
             FailureClass.RUNTIME,
             "the summary `Out of bounds values` is missing",

@@ -1,6 +1,7 @@
 """Whether the fabric reaches pods: states that are `ignore` are not ready, one NFD, one Multus, bandwidth between neighbours."""
 
 from steps.contract.charts import Workload
+from steps.contract.plural import count
 from steps.contract.stages.network_operator import (
     ChartsExpectation,
     ChartsObservation,
@@ -16,16 +17,15 @@ from steps.contract.stages.network_operator import (
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
 from steps.gates import charts as releases
 from steps.gates import checks, network_operator_ring
-from steps.gates.base_services import missing_crd
-from steps.gates.gpu_operator_control import one_nfd
+from steps.gates.crds import missing_crd
+from steps.gates.nfd import one_nfd
+from steps.gates.operands import SETTLE_SECONDS, serves
 
 CHARTS = "network_operator/charts"
 CONTROL = "network_operator/control"
 NODES = "network_operator/nodes"
 FUNCTIONAL = "network_operator/functional"
 POLICY = "nic-cluster-policy"
-SETTLE_SECONDS = 30.0
-"""The policy's status carries no generation and no time: it is believed only this long after the last change of its spec."""
 
 OPERANDS = {
     "state-OFED": ("mofed-",),
@@ -46,7 +46,9 @@ def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
     return (
         releases.problem(CHARTS, seen.releases, want.releases)
         or missing_crd(CHARTS, seen.crds, want.crds)
-        or passed(CHARTS, f"{', '.join(release.name for release in want.releases)} deployed, {len(want.crds)} CRDs established")
+        or passed(
+            CHARTS, f"{', '.join(release.name for release in want.releases)} deployed, {count(len(want.crds), 'CRD')} established"
+        )
     )
 
 
@@ -58,7 +60,7 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
         or _policy(seen, want)
         or _networks(seen, want)
         or _pools(seen, want)
-        or passed(CONTROL, f"{len(want.states)} states ready: {', '.join(want.states)}")
+        or passed(CONTROL, f"{count(len(want.states), 'state')} ready: {', '.join(want.states)}")
     )
 
 
@@ -106,10 +108,11 @@ def _policy(seen: ControlObservation, want: ControlExpectation) -> Verdict | Non
             next_step="apply this stage again",
             failure_class=FailureClass.APPLY,
         )
-    if seen.now - policy.changed < SETTLE_SECONDS:
+    if not policy.changed or seen.now - policy.changed < SETTLE_SECONDS:
+        ago = f"{seen.now - policy.changed:.0f} s ago" if policy.changed else "at a time that it does not tell,"
         return inconclusive(
             CONTROL,
-            seen=f"{POLICY} changed {seen.now - policy.changed:.0f} s ago and says {policy.state or 'nothing'}",
+            seen=f"{POLICY} changed {ago} and says {policy.state or 'nothing'}",
             expected=f"its status {SETTLE_SECONDS:.0f} s after the change",
             next_step="wait: the status does not tell which spec it is about",
         )
@@ -121,7 +124,7 @@ def _state(name: str, tag: str, policy: Policy, seen: ControlObservation, want: 
     found = next((one for one in policy.applied if one.name == name), None)
     state = found.state if found else "not listed"
     daemons = [one for one in seen.operands if one.name.startswith(OPERANDS.get(name, ())) and one.kind == "DaemonSet"]
-    if state == "ready" or (state == "notReady" and _serves(daemons, want.least)):
+    if state == "ready" or (state == "notReady" and serves(daemons, want.least)):
         return _vacuous(name, daemons, seen, want) or _tag(name, tag, daemons)
     said = f"{name} is {state} {found.message if found else ''}".rstrip()
     if state == "ignore":
@@ -145,19 +148,13 @@ def _state(name: str, tag: str, policy: Policy, seen: ControlObservation, want: 
     )
 
 
-def _serves(daemons: list[Workload], least: int) -> bool:
-    """Whether all but a few nodes within the quorum are served; the operator itself wants every node."""
-    ready, updated = sum(one.ready for one in daemons), sum(one.updated for one in daemons)
-    return bool(daemons) and all(one.current for one in daemons) and min(ready, updated) >= least
-
-
 def _counts(daemons: list[Workload]) -> str:
     return ", ".join(f"{one.name} {one.ready} of {one.desired}" for one in daemons) or "no DaemonSet of it"
 
 
 def _vacuous(name: str, daemons: list[Workload], seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
     """A state is also ready where its DaemonSet selects no node."""
-    if not OPERANDS.get(name) or _serves(daemons, want.least):
+    if not OPERANDS.get(name) or serves(daemons, want.least):
         return None
     worst = next((one for one in daemons if not one.settled()), None)
     if worst is not None and seen.trouble:
@@ -195,7 +192,7 @@ def _overall(policy: Policy, want: ControlExpectation) -> Verdict | None:
             expected="state ready, and no part that the plan does not know",
             next_step="find who else writes this NicClusterPolicy",
         )
-    if policy.state == "ready" or any(one.state == "notReady" for one in policy.applied):
+    if policy.state == "ready" or (policy.state == "notReady" and any(one.state == "notReady" for one in policy.applied)):
         return None
     return inconclusive(
         CONTROL, seen=f"{POLICY} is {policy.state or 'without a state'}", expected="ready", next_step="read the operator's log"
@@ -275,7 +272,7 @@ def _node_problem(node: Node, want: NodesExpectation) -> tuple[str, str, str, Fa
             FailureClass.RUNTIME,
             status,
         )
-    if node.allocatable < want.count or node.allocatable < node.capacity:
+    if node.allocatable < want.count or node.allocatable != node.capacity:
         seen = f"{want.resource}: {node.allocatable} of {node.capacity} allocatable"
         step = "compare fabric.device_ids and interfaces with lspci -nn -d 15b3: on the node; log of the device plugin"
         some = FailureClass.HARDWARE if node.capacity else FailureClass.HEALTH

@@ -77,6 +77,13 @@ def _fabric(facts: Facts) -> Iterator[Finding]:
             f"{facts.nvidia_driver}, as the driver",
             "install the fabric manager of the driver's version",
         )
+    elif not facts.fabric_states:
+        yield unknown(
+            FailureClass.DEPENDENCY,
+            f"{facts.nvswitches} NVSwitches, and nvidia-smi tells no fabric state",
+            "Completed",
+            "run nvidia-smi -q on the node and look for Fabric",
+        )
     elif set(facts.fabric_states) - {"Completed"}:
         yield fail(
             FailureClass.HARDWARE,

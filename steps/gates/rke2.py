@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from steps.contract.play import FailureKind, HostStatus
 from steps.contract.stages.rke2 import (
     ControlExpectation,
     ControlObservation,
@@ -18,8 +17,7 @@ from steps.contract.stages.rke2 import (
     parse_version,
 )
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
-from steps.gates import rke2_control, rke2_network
-from steps.gates.os_prep import PLAY_FAILED
+from steps.gates import plays, rke2_control, rke2_network
 
 MOST_NOTED = 5
 
@@ -60,21 +58,12 @@ def _played(gate: str, seen: PlayObservation, want: PlayExpectation) -> Verdict:
 def _host(name: str, host: HostObservation | None, want: PlayExpectation) -> NodeVerdict:
     if host is None:
         return _open(name, "no record", "a record of this host", f"read the log of the play that holds {name}")
-    if host.outcome is HostStatus.CANCELLED:
-        return _open(name, f"cut off: {host.message}", "the play to reach its end", "resume the run")
-    if host.outcome is not HostStatus.OK:
-        return _play_failed(host)
+    problem = plays.problem(host)
+    if problem is not None:
+        return problem.of_node(name)
     if host.facts is None:
         return _open(name, host.message or "no observation", "an observation of the service", f"play rke2 on {name} again")
     return next(_service(name, host.facts, want), NodeVerdict(node=name, status=Status.PASS, seen=f"{want.service} is active"))
-
-
-def _play_failed(host: HostObservation) -> NodeVerdict:
-    kind = host.kind or FailureKind.TASK_FAILED
-    failure_class, advice = PLAY_FAILED[kind]
-    where = f" in '{host.task}'" if host.task else ""
-    seen = f"{host.outcome.value}, {kind.value}{where}: {host.message}"
-    return _bad(host.node, failure_class, seen, "the play to end well", advice.format(node=host.node))
 
 
 def _service(name: str, facts: HostFacts, want: PlayExpectation) -> Iterator[NodeVerdict]:
@@ -135,14 +124,15 @@ def _node_findings(node: Node, want: NodesExpectation, now: float) -> Iterator[N
     if not node.address:
         yield _bad(name, FailureClass.INPUT, "no InternalIP", "an InternalIP", "set node-ip in /etc/rancher/rke2/config.yaml")
     yield from _unplanned(node, want)
-    if now - node.since < want.settled_seconds:
-        expected = f"Ready for {want.settled_seconds:.0f} s"
-        yield _open(name, f"Ready for only {max(now - node.since, 0):.0f} s", expected, "wait, or see why it flaps")
+    if not node.since or now - node.since < want.settled_seconds:
+        ago = f"only {max(now - node.since, 0):.0f} s" if node.since else "a time that is not told"
+        yield _open(name, f"Ready for {ago}", f"Ready for {want.settled_seconds:.0f} s", "wait, or see why it flaps")
 
 
 def _unplanned(node: Node, want: NodesExpectation) -> Iterator[NodeVerdict]:
     if node.cordoned:
-        step = f"see annotation bringup/quarantine, repair, then `kubectl uncordon {node.name}`"
+        ours = f"with annotation bringup/quarantine repair it and `bringup quarantine release {node.name} --as NAME`"
+        step = f"{ours}; without it somebody else did that: `kubectl uncordon {node.name}`"
         yield _bad(node.name, FailureClass.INPUT, "cordoned", "schedulable", step)
     strange = [taint for taint in node.taints if taint not in want.taints]
     passing = [taint for taint in strange if taint.startswith("node.kubernetes.io/")]

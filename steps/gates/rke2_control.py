@@ -69,12 +69,17 @@ def _member(server: Server) -> Iterator[Verdict]:
         said = "has no pod" if server.etcd is None else "is not ready"
         step = f"read /var/log/pods/kube-system_etcd-{name}* on {name}; too slow a disk is the usual cause"
         yield _open(f"etcd-{name} {said}", "a healthy etcd member on every server", step)
-    if server.voter is False:
+    if not server.voter:
+        said = (
+            f"etcd member {name} is no voter" if server.voter is False else f"server {name} does not tell whether it votes in etcd"
+        )
         step = f"wait until {name} has caught up; if it stays a learner, remove its Node and join it again"
-        yield _open(f"etcd member {name} is no voter", "every member a voter (EtcdIsVoter is True)", step)
+        yield _open(said, "every member a voter (EtcdIsVoter is True)", step)
 
 
 def _jobs(seen: ControlObservation, _: ControlExpectation) -> Iterator[Verdict]:
+    """Jobs that are there must have ended well. That none is left is no sign: people delete finished ones, and what the Jobs
+    installed is looked for by name."""
     for job in seen.jobs:
         if job.failed:
             yield failed(
@@ -91,6 +96,9 @@ def _jobs(seen: ControlObservation, _: ControlExpectation) -> Iterator[Verdict]:
 
 def _workloads(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
     by_name = {f"{workload.kind} {workload.name}": workload for workload in seen.workloads}
+    if not want.workloads:
+        step = "name DNS and network plugin in the expectation"
+        yield _open("no workload of RKE2 is expected", "at least one", step, FailureClass.INPUT)
     for name in want.workloads:
         workload = by_name.get(name)
         if workload is None:

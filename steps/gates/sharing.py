@@ -95,8 +95,20 @@ def _configuration(seen: ControlObservation, want: ControlExpectation) -> Iterat
 
 def _no_sharing(seen: ControlObservation, policy: Policy) -> Iterator[Verdict]:
     """Without a wanted configuration, none may be the default: it would divide every GPU whose node has no label."""
-    default = (seen.configs or {}).get(policy.default)
-    if default is not None and default.strategy:
+    if not policy.config:
+        return
+    if seen.configs is None:
+        step = "apply stage gpu_operator again: the chart makes it"
+        yield _open(f"ConfigMap gpu-operator/{policy.config} does not exist", "it, or no name of it in ClusterPolicy", step)
+        return
+    if policy.default not in seen.configs:
+        dividing = next((key for key, shares in sorted(seen.configs.items()) if shares.strategy), "") or ", ".join(seen.unreadable)
+        if dividing:
+            said = f"which configuration of {policy.config} holds by default is not told, and one is {dividing}"
+            yield _open(said, "a default that keeps GPUs whole", _VALUES)
+        return
+    default = seen.configs[policy.default]
+    if default.strategy:
         yield _fail(f"the default configuration {policy.default} says {_text(default)}", "whole GPUs", _VALUES)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from steps.contract.checks import CheckPod
+from steps.contract.checks import CHECK_NAMESPACE, CheckPod
 from steps.contract.stages.sharing import FunctionalExpectation, FunctionalObservation
 from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
 from steps.gates.causes import RUNTIME_REASONS
@@ -39,7 +39,7 @@ def _refusal(pod: CheckPod | None, want: FunctionalExpectation) -> Iterator[Verd
         )
         return
     seen = "no pod that asks for two shares" if pod is None else f"{TWO} is {pod.phase or 'unknown'} {pod.reason} {pod.message}"
-    yield _open(seen.rstrip(), expected, f"kubectl -n bringup-check describe pod {TWO}")
+    yield _open(seen.rstrip(), expected, f"kubectl -n {CHECK_NAMESPACE} describe pod {TWO}")
 
 
 def _pair(by_name: dict[str, CheckPod], want: FunctionalExpectation) -> Iterator[Verdict]:
@@ -69,7 +69,7 @@ def _single(name: str, pod: CheckPod | None) -> Iterator[Verdict]:
     """One pod with one unit ran and saw exactly one device."""
     if pod is None or not pod.report:
         said = f"{name} is {pod.phase or 'unknown'} {pod.reason} {pod.message}".rstrip() if pod else f"no pod {name}"
-        step = f"kubectl -n bringup-check describe pod {name}"
+        step = f"kubectl -n {CHECK_NAMESPACE} describe pod {name}"
         if pod is not None and (pod.ended or pod.reason in RUNTIME_REASONS - {"Unschedulable"}):
             expected = "a pod with one unit to run"
             yield failed(GATE, FailureClass.RUNTIME, seen=said, expected=expected, next_step=step, final=pod.ended)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from steps.contract.plural import count
 from steps.contract.stages.slurm import (
     ChartsExpectation,
     ChartsObservation,
@@ -17,8 +18,8 @@ from steps.contract.stages.slurm import (
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
 from steps.gates import charts as releases
 from steps.gates import slurm_srun, slurm_states
-from steps.gates.base_services import missing_crd
 from steps.gates.causes import RUNTIME_REASONS
+from steps.gates.crds import missing_crd
 from steps.gates.finding import Finding, fail, unknown
 
 CHARTS, CONTROL = "slurm/charts", "slurm/control"
@@ -30,7 +31,9 @@ def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
     return (
         releases.problem(CHARTS, seen.releases, want.releases)
         or missing_crd(CHARTS, seen.crds, want.crds)
-        or passed(CHARTS, f"{', '.join(release.name for release in want.releases)} deployed, {len(want.crds)} CRDs established")
+        or passed(
+            CHARTS, f"{', '.join(release.name for release in want.releases)} deployed, {count(len(want.crds), 'CRD')} established"
+        )
     )
 
 

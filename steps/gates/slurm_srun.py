@@ -6,14 +6,30 @@ from steps.contract.stages.slurm import FunctionalExpectation, FunctionalObserva
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes
 from steps.gates import checks, slurm_states
 from steps.gates.causes import RUNTIME_REASONS
-from steps.gates.finding import Finding, fail
+from steps.gates.finding import Finding, fail, unknown
 
 
 def jobs(gate: str, srun: Srun, node_of: Mapping[str, str], want: FunctionalExpectation) -> Verdict:
     """The verdict on every expected node; `node_of` says which Kubernetes node a Slurm node is."""
     names = {node: name for name, node in node_of.items()}
-    rows = [_job(node, names.get(node, node), srun, want) for node in want.nodes]
-    return checks.concluded(of_nodes(gate, rows, what=f"ran a job with {want.gpus} GPUs" if want.gpus else "ran a job"))
+    rows = [_job(node, names.get(node), srun, want) for node in want.nodes]
+    verdict = checks.concluded(of_nodes(gate, rows, what=f"ran a job with {want.gpus} GPUs" if want.gpus else "ran a job"))
+    return (_exits(gate, srun, want) or verdict) if verdict.is_pass else verdict
+
+
+def _exits(gate: str, srun: Srun, want: FunctionalExpectation) -> Verdict | None:
+    """A command that failed or whose end is not known, although every node answered: something of it was lost."""
+    odd = [name for name in ("sinfo", "hosts", *(("gpus",) if want.gpus else ())) if srun.exits.get(name) != 0]
+    if not odd:
+        return None
+    said = ", ".join(f"{name} with {srun.exits.get(name, 'an unknown code')}" for name in odd)
+    return inconclusive(
+        gate,
+        seen=f"every node answered, but the check's commands ended otherwise: {said}",
+        expected="exit code 0",
+        next_step="read the check pod's log in the record",
+        failure_class=FailureClass.RUNTIME,
+    )
 
 
 def unknown_nodes(gate: str, srun: Srun) -> Verdict | None:
@@ -48,12 +64,14 @@ def no_report(gate: str, seen: FunctionalObservation) -> Verdict:
     return inconclusive(gate, seen=said, expected="what sinfo and srun say", next_step="wait for the check pod")
 
 
-def _job(node: str, name: str, srun: Srun, want: FunctionalExpectation) -> NodeVerdict:
+def _job(node: str, name: str | None, srun: Srun, want: FunctionalExpectation) -> NodeVerdict:
     known = next((one for one in srun.nodes if one.name == name), None)
-    if known is None:
-        finding: Finding | None = fail(
-            FailureClass.HEALTH, f"Slurm knows no node {name}", "a state in sinfo", "read slurmd's log on the node"
+    if name is None:
+        finding: Finding | None = unknown(
+            FailureClass.HEALTH, "which Slurm node runs here is not known", "a pod that runs slurmd", "see gate slurm/nodes"
         )
+    elif known is None:
+        finding = fail(FailureClass.HEALTH, f"Slurm knows no node {name}", "a state in sinfo", "read slurmd's log on the node")
     else:
         finding = slurm_states.problem(known, want.gpus) or _reached(name, srun) or _saw(name, srun, want)
     return finding.of_node(node) if finding else NodeVerdict(node=node, status=Status.PASS, seen=f"job ran on {name}")

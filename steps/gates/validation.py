@@ -7,6 +7,7 @@ import msgspec
 
 from steps.contract.checks import CheckPod
 from steps.contract.nccl import NcclLog, NcclWant
+from steps.contract.plural import count
 from steps.contract.stages.validation import (
     ControlExpectation,
     ControlObservation,
@@ -22,8 +23,8 @@ from steps.contract.stages.validation import (
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
 from steps.gates import checks, nccl
 from steps.gates import dcgm as diagnostics
-from steps.gates.base_services import missing_crd
 from steps.gates.causes import HELM, RUNTIME_REASONS, classify
+from steps.gates.crds import missing_crd
 from steps.gates.finding import Finding, fail, unknown
 
 CONTROL, INTRA = "validation/control", "validation/intra"
@@ -41,7 +42,7 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
         _install(seen)
         or missing_crd(CONTROL, seen.crds, want.crds)
         or _operator(seen, want)
-        or passed(CONTROL, f"{want.deployment} {want.tag} ready, {len(want.crds)} CRDs established".replace("  ", " "))
+        or passed(CONTROL, f"{want.deployment} {want.tag} ready, {count(len(want.crds), 'CRD')} established".replace("  ", " "))
     )
 
 
@@ -194,7 +195,7 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
         return finding.verdict(FUNCTIONAL, final=True)
     transport = seen.log.transport
     gdr = f", GPUDirect RDMA on {transport.gdr_channels} of {transport.channels} channels" if transport.channels else ""
-    said = f"{asked.ranks} ranks on {asked.hosts} nodes: {_speed(seen.log)} at the largest size{gdr}"
+    said = f"{count(asked.ranks, 'rank')} on {count(asked.hosts, 'node')}: {_speed(seen.log)} at the largest size{gdr}"
     return passed(FUNCTIONAL, said, notes=_notes(seen.log))
 
 

@@ -4,35 +4,24 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from steps.contract.checks import CHECK_NAMESPACE
 from steps.contract.stages.base_services import (
     Certificate,
     Claim,
     ControlObservation,
-    Crd,
     FunctionalObservation,
     StorageClass,
     Webhook,
 )
 from steps.probes import charts, checks
+from steps.probes.conditions import Condition
+from steps.probes.crds import read_crds
 from steps.probes.reader import KubeReader, Scope
-from steps.probes.workloads import Condition, Meta
+from steps.probes.workloads import Conditioned, Meta
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 CHECK = "pvc"
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-
-
-class Conditions(Struct, frozen=True):
-    """A status that is conditions."""
-
-    conditions: tuple[Condition, ...] = ()
-
-
-class Conditioned(Struct, frozen=True):
-    """An object with conditions."""
-
-    metadata: Meta = Meta()
-    status: Conditions = Conditions()
 
 
 class RawClass(Struct, frozen=True):
@@ -125,19 +114,6 @@ def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
     return FunctionalObservation(claim=_claim(kube), pods=checks.read(kube, CHECK), certificate=_certificate(kube))
 
 
-def read_crds(kube: KubeReader, names: Iterable[str]) -> tuple[Crd, ...]:
-    """Whether the API server serves these kinds; those that do not exist are left out."""
-    found = ((name, kube.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", Conditioned)) for name in names)
-    return tuple(_crd(name, raw) for name, raw in found if raw is not None)
-
-
-def _crd(name: str, raw: Conditioned) -> Crd:
-    conditions = {entry.type: entry for entry in raw.status.conditions}
-    established, accepted = conditions.get("Established"), conditions.get("NamesAccepted")
-    refused = accepted.message if accepted and accepted.status == "False" else ""
-    return Crd(name=name, established=bool(established and established.status == "True"), message=refused)
-
-
 def _storage_classes(kube: KubeReader) -> tuple[StorageClass, ...]:
     found = kube.list("/apis/storage.k8s.io/v1/storageclasses", RawClass) or ()
     return tuple(
@@ -173,7 +149,7 @@ def _ready_endpoints(kube: KubeReader, service: Service) -> int:
 
 
 def _claim(kube: KubeReader) -> Claim | None:
-    raw = kube.get(f"/api/v1/namespaces/{checks.NAMESPACE}/persistentvolumeclaims/{CHECK}", RawClaim)
+    raw = kube.get(f"/api/v1/namespaces/{CHECK_NAMESPACE}/persistentvolumeclaims/{CHECK}", RawClaim)
     if raw is None:
         return None
     bound = raw.status.phase == "Bound"
@@ -181,12 +157,12 @@ def _claim(kube: KubeReader) -> Claim | None:
         phase=raw.status.phase,
         storage_class=raw.spec.storage_class_name,
         volume=raw.spec.volume_name,
-        events=() if bound else kube.events(checks.NAMESPACE, CHECK)[-5:],
+        events=() if bound else kube.events(CHECK_NAMESPACE, CHECK)[-5:],
     )
 
 
 def _certificate(kube: KubeReader) -> Certificate | None:
-    raw = kube.get(f"/apis/cert-manager.io/v1/namespaces/{checks.NAMESPACE}/certificates/{CHECK}", Conditioned)
+    raw = kube.get(f"/apis/cert-manager.io/v1/namespaces/{CHECK_NAMESPACE}/certificates/{CHECK}", Conditioned)
     if raw is None:
         return None
     ready = next((entry for entry in raw.status.conditions if entry.type == "Ready"), Condition())

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from steps.contract.charts import Chart, InstallJob, Owner, Release, ReleaseState, Revision, Trouble, Workload
 from steps.probes import applications, workloads
+from steps.probes.conditions import Condition
 from steps.probes.managed import Meta, spec_changed
 from steps.probes.reader import KubeReader, Scope
 
@@ -23,15 +24,6 @@ TRACKING = ("argocd.argoproj.io/tracking-id", "app.kubernetes.io/instance")
 LOG_LINES = 40
 LOG_CHARACTERS = 2000
 _HELM = "/apis/helm.cattle.io/v1/namespaces/kube-system"
-
-
-class Condition(Struct, frozen=True):
-    """A condition."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
 
 
 class ChartSpec(Struct, frozen=True):

@@ -4,72 +4,16 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from steps.contract.checks import CheckPod
+from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
+from steps.probes.containers import ContainerStatus, Ended
 from steps.probes.reader import KubeReader
-from steps.probes.workloads import Condition, Meta
+from steps.probes.workloads import Pod
 
-CHECK_LABEL = "bringup/check"
 INDEX = "batch.kubernetes.io/job-completion-index"
-NAMESPACE = "bringup-check"
 
 
-class Ended(Struct, frozen=True, rename="camel"):
-    """A container that ended."""
-
-    reason: str = ""
-    message: str = ""
-    exit_code: int = 0
-
-
-class Waiting(Struct, frozen=True):
-    """A container that waits."""
-
-    reason: str = ""
-    message: str = ""
-
-
-class States(Struct, frozen=True):
-    """A container's state."""
-
-    waiting: Waiting | None = None
-    terminated: Ended | None = None
-
-
-class Container(Struct, frozen=True):
-    """One container."""
-
-    name: str = ""
-    state: States = States()
-
-
-class Spec(Struct, frozen=True, rename="camel"):
-    """Where the pod runs."""
-
-    node_name: str = ""
-
-
-class Status(Struct, frozen=True, rename="camel"):
-    """Phase and containers."""
-
-    phase: str = ""
-    reason: str = ""
-    message: str = ""
-    conditions: tuple[Condition, ...] = ()
-    init_container_statuses: tuple[Container, ...] = ()
-    container_statuses: tuple[Container, ...] = ()
-
-
-class Pod(Struct, frozen=True):
-    """A check pod as the API returns it."""
-
-    metadata: Meta = Meta()
-    spec: Spec = Spec()
-    status: Status = Status()
-
-
-def read(kube: KubeReader, check: str, namespace: str = NAMESPACE, annotations: Iterable[str] = ()) -> tuple[CheckPod, ...]:
+def read(kube: KubeReader, check: str, namespace: str = CHECK_NAMESPACE, annotations: Iterable[str] = ()) -> tuple[CheckPod, ...]:
     """All pods of one check, by completion index and name, with the wanted annotations; those being deleted are left out."""
     found = kube.list(f"/api/v1/namespaces/{namespace}/pods", Pod, labels=f"{CHECK_LABEL}={check}") or ()
     wanted = tuple(annotations)
@@ -92,7 +36,7 @@ def _check_pod(pod: Pod, wanted: tuple[str, ...]) -> CheckPod:
     )
 
 
-def _report(containers: Iterable[Container]) -> dict[str, Any]:
+def _report(containers: Iterable[ContainerStatus]) -> dict[str, Any]:
     """The JSON object of the first container that left one; anything else is no report."""
     for container in containers:
         ended = container.state.terminated
@@ -107,11 +51,11 @@ def _report(containers: Iterable[Container]) -> dict[str, Any]:
 
 def _why(pod: Pod) -> tuple[str, str]:
     for entry in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        ended, waiting = entry.state.terminated, entry.state.waiting
-        if ended is not None and ended.exit_code != 0:
-            return ended.reason or "Error", f"container {entry.name} ended with {ended.exit_code}: {ended.message}"
-        if waiting is not None and waiting.reason not in ("", "ContainerCreating", "PodInitializing"):
-            return waiting.reason, f"container {entry.name}: {waiting.message}"
+        problem = entry.problem
+        if isinstance(problem, Ended):
+            return problem.reason or "Error", f"container {entry.name} ended with {problem.exit_code}: {problem.message}"
+        if problem is not None:
+            return problem.reason, f"container {entry.name}: {problem.message}"
     refused = next((entry for entry in pod.status.conditions if entry.type == "PodScheduled" and entry.status == "False"), None)
     if refused is not None:
         return refused.reason, refused.message

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from steps import timeouts
+from steps.contract.checks import CHECK_LABEL
 from steps.contract.evidence import Diagnosis
 from steps.errors import StepError, Temporary
 from steps.probes import packed
-from steps.probes.checks import CHECK_LABEL
+from steps.probes.containers import ContainerStatus
 from steps.probes.diagnosis_objects import Certificate, Event, Job, Node, Slice, cut, events_text
-from steps.probes.diagnosis_pods import ContainerStatus, Pod
+from steps.probes.diagnosis_pods import Pod
 from steps.probes.reader import KubeReader
 
 T = TypeVar("T")

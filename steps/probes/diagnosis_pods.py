@@ -1,79 +1,9 @@
-"""Pods as a diagnosis shows them: states, limits, mounts and probes of their containers, and the text that they become.
+"""Pods as a diagnosis shows them: states, limits, mounts and probes of their containers, and the text that they become."""
 
-API servers write `null` for times that they do not know (`finishedAt`): such fields allow it.
-"""
-
-import msgspec
 from msgspec import Struct
 
+from steps.probes.containers import ContainerStatus, States
 from steps.probes.diagnosis_objects import Condition, Meta, cut
-
-STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
-
-
-class Waiting(Struct, frozen=True):
-    """Why a container waits."""
-
-    reason: str = ""
-    message: str = ""
-
-
-class Ended(Struct, frozen=True, rename="camel"):
-    """How a container ended."""
-
-    reason: str = ""
-    message: str = ""
-    exit_code: int = 0
-    finished_at: str | None = None
-
-
-class States(Struct, frozen=True):
-    """A container's state."""
-
-    waiting: Waiting | None = None
-    terminated: Ended | None = None
-    running: dict[str, msgspec.Raw] | None = None
-
-
-class ContainerStatus(Struct, frozen=True, rename="camel"):
-    """Readiness of one container, how it is and how it ended before."""
-
-    name: str = ""
-    ready: bool = False
-    restart_count: int = 0
-    state: States = States()
-    last_state: States = States()
-
-    @property
-    def ended_well(self) -> bool:
-        """Whether it ran to its end and said 0."""
-        return self.state.terminated is not None and self.state.terminated.exit_code == 0
-
-    @property
-    def failing(self) -> bool:
-        """Whether it ended badly, waits for more than its start, or runs without being ready."""
-        if self.state.waiting is not None:
-            return self.state.waiting.reason not in STARTING or self.restart_count > 0
-        return not self.ready and not self.ended_well
-
-    @property
-    def tells(self) -> bool:
-        """Whether it ended badly, restarts, or waits for more than its start."""
-        odd = self.state.waiting is not None and self.state.waiting.reason not in STARTING
-        return odd or (not self.ready and (self.restart_count > 0 or (self.state.terminated is not None and not self.ended_well)))
-
-    @property
-    def started(self) -> bool:
-        """Whether it can have a log."""
-        again = self.state.waiting is not None and self.state.waiting.reason == "CrashLoopBackOff"
-        return self.state.running is not None or self.state.terminated is not None or self.restart_count > 0 or again
-
-    def text(self) -> str:
-        """One line: state, reason, exit code, restarts, and how the last start ended."""
-        parts = [_state(self.state) or ("ready" if self.ready else "not ready"), f"restarts {self.restart_count}"]
-        if before := _state(self.last_state):
-            parts.append(f"before: {before}")
-        return f"container {self.name}: {'; '.join(parts)}"
 
 
 class HttpGet(Struct, frozen=True):
@@ -261,7 +191,7 @@ class Pod(Struct, frozen=True):
     def line(self) -> str:
         """Name, phase and restarts in one line, with each container that fails."""
         restarts = sum(status.restart_count for status in self.statuses)
-        failing = "".join(f"; {status.text()}" for status in self.statuses if status.failing)
+        failing = "".join(f"; {status_text(status)}" for status in self.statuses if status.failing)
         ready = "" if self.status.phase != "Running" else " ready" if self.healthy else " not ready"
         return f"{self.metadata.name}: {self.status.phase or 'unknown'}{ready}, restarts {restarts}{failing}"
 
@@ -275,10 +205,18 @@ class Pod(Struct, frozen=True):
                 f"node {self.spec.node_name or 'none'}",
                 *([f"being deleted since {self.metadata.deletion_timestamp}"] if self.metadata.deletion_timestamp else []),
                 *(row.text() for row in self.status.conditions if row.status != "True"),
-                *(status.text() for status in self.statuses),
+                *(status_text(status) for status in self.statuses),
                 *(line for one in (*self.spec.init_containers, *self.spec.containers) for line in one.text(volumes)),
             ]
         )
+
+
+def status_text(status: ContainerStatus) -> str:
+    """One line: state, reason, exit code, restarts, and how the last start ended."""
+    parts = [_state(status.state) or ("ready" if status.ready else "not ready"), f"restarts {status.restart_count}"]
+    if before := _state(status.last_state):
+        parts.append(f"before: {before}")
+    return f"container {status.name}: {'; '.join(parts)}"
 
 
 def _state(states: States) -> str:

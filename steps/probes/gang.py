@@ -4,6 +4,7 @@ import datetime
 
 from msgspec import Struct
 
+from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE
 from steps.contract.stages.gang import (
     Condition,
     ControlObservation,
@@ -16,7 +17,6 @@ from steps.contract.stages.gang import (
     Scheduler,
 )
 from steps.probes import charts, gang_world, workloads
-from steps.probes.checks import CHECK_LABEL, NAMESPACE
 from steps.probes.conditions import Condition as RawCondition
 from steps.probes.conditions import seconds
 from steps.probes.reader import KubeReader, Scope
@@ -25,14 +25,6 @@ VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
 KAI = "/apis/scheduling.run.ai"
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 MOST_NAMED = 5
-
-
-class Meta(Struct, frozen=True, rename="camel"):
-    """Name and owners."""
-
-    name: str = ""
-    namespace: str = ""
-    owner_references: tuple[workloads.Owner, ...] = ()
 
 
 class QueueStatus(Struct, frozen=True):
@@ -57,7 +49,7 @@ class QueueSpec(Struct, frozen=True, rename="camel"):
 class RawQueue(Struct, frozen=True):
     """A queue of any of the three schedulers."""
 
-    metadata: Meta = Meta()
+    metadata: workloads.Meta = workloads.Meta()
     spec: QueueSpec = QueueSpec()
     status: QueueStatus = QueueStatus()
 
@@ -71,7 +63,7 @@ class FlavorSpec(Struct, frozen=True, rename="camel"):
 class RawFlavor(Struct, frozen=True):
     """A ResourceFlavor."""
 
-    metadata: Meta = Meta()
+    metadata: workloads.Meta = workloads.Meta()
     spec: FlavorSpec = FlavorSpec()
 
 
@@ -99,25 +91,9 @@ class GroupStatus(Struct, frozen=True, rename="camel"):
 class RawGroup(Struct, frozen=True):
     """A PodGroup or Workload."""
 
-    metadata: Meta = Meta()
+    metadata: workloads.Meta = workloads.Meta()
     spec: GroupSpec = GroupSpec()
     status: GroupStatus = GroupStatus()
-
-
-class PodStatus(Struct, frozen=True):
-    """Phase and conditions."""
-
-    phase: str = ""
-    reason: str = ""
-    conditions: tuple[RawCondition, ...] = ()
-
-
-class RawPod(Struct, frozen=True):
-    """A pod of a gang."""
-
-    metadata: Meta = Meta()
-    spec: workloads.PodSpec = workloads.PodSpec()
-    status: PodStatus = PodStatus()
 
 
 class Involved(Struct, frozen=True):
@@ -130,7 +106,7 @@ class Involved(Struct, frozen=True):
 class RawEvent(Struct, frozen=True, rename="camel"):
     """An event that says that a pod was bound."""
 
-    metadata: Meta = Meta()
+    metadata: workloads.Meta = workloads.Meta()
     involved_object: Involved = Involved()
     message: str = ""
     last_timestamp: datetime.datetime | None = None
@@ -224,7 +200,7 @@ def _groups(kube: KubeReader, scheduler: Scheduler) -> tuple[RawGroup, ...]:
 
 def _belongs(group: RawGroup, check: str) -> bool:
     meta = group.metadata
-    return meta.namespace == NAMESPACE and any(owner.name == check for owner in meta.owner_references)
+    return meta.namespace == CHECK_NAMESPACE and any(owner.name == check for owner in meta.owner_references)
 
 
 def _waits(scheduler: Scheduler, group: RawGroup) -> bool:
@@ -255,11 +231,10 @@ def _condition(raw: RawCondition) -> Condition:
 
 
 def _members(kube: KubeReader, check: str) -> tuple[Member, ...]:
-    found = kube.list(f"/api/v1/namespaces/{NAMESPACE}/pods", RawPod, labels=f"{CHECK_LABEL}={check}") or ()
-    return tuple(sorted((_member(pod) for pod in found), key=lambda member: member.name))
+    return tuple(_member(pod) for pod in workloads.pods(kube, CHECK_NAMESPACE, f"{CHECK_LABEL}={check}"))
 
 
-def _member(pod: RawPod) -> Member:
+def _member(pod: workloads.Pod) -> Member:
     scheduled = next((entry for entry in pod.status.conditions if entry.type == "PodScheduled"), RawCondition())
     refused = scheduled.status == "False"
     bound = scheduled.since if scheduled.status == "True" else 0.0
@@ -275,7 +250,7 @@ def _member(pod: RawPod) -> Member:
 
 def _bindings(kube: KubeReader, check: str, since: float) -> tuple[str, ...]:
     """Events of the scheduler about this gang's pods; those of an earlier gang with the same names are older."""
-    events = kube.list(f"/api/v1/namespaces/{NAMESPACE}/events", RawEvent, fields="reason=Scheduled") or ()
+    events = kube.list(f"/api/v1/namespaces/{CHECK_NAMESPACE}/events", RawEvent, fields="reason=Scheduled") or ()
     fresh = (one for one in events if one.involved_object.name.startswith(f"{check}-") and _event_time(one) >= int(since))
     return tuple(f"{one.involved_object.name}: {one.message}"[:200] for one in fresh)[:MOST_NAMED]
 

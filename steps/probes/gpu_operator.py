@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from steps.contract.charts import Workload
 from steps.contract.stages.gpu_operator import (
+    GPU_LABELS,
     Condition,
     ControlObservation,
     FunctionalObservation,
@@ -15,19 +16,17 @@ from steps.contract.stages.gpu_operator import (
     Root,
     Validator,
 )
-from steps.probes import charts, checks, managed, workloads
+from steps.probes import charts, checks, managed, sharing_devices, workloads
 from steps.probes.conditions import Condition as RawCondition
+from steps.probes.nfd import nfd_workers
 from steps.probes.reader import KubeReader, Scope
 
 NAMESPACE = "gpu-operator"
 CHECK = "cuda-smoke"
 DEPLOY = "nvidia.com/gpu.deploy."
-PCI = tuple(f"feature.node.kubernetes.io/{name}.present" for name in ("pci-10de", "pci-0302_10de", "pci-0300_10de"))
-"""Labels by any of which the operator itself finds GPU nodes (gpu_stack §1.5)."""
-
 KEPT_LABELS = frozenset(
     {
-        *PCI,
+        *GPU_LABELS,
         "nvidia.com/gpu.present",
         "nvidia.com/gpu.product",
         "nvidia.com/gpu.count",
@@ -36,8 +35,8 @@ KEPT_LABELS = frozenset(
         "nvidia.com/gpu-driver-upgrade-state",
     }
 )
+Devices = tuple[sharing_devices.Device, ...]
 VALIDATORS = ("nvidia-operator-validator", "nvidia-dra-validator")
-DRA_DRIVER = "gpu.nvidia.com"
 
 
 class DriverSpec(Struct, frozen=True):
@@ -67,20 +66,6 @@ class RawRoot(Struct, frozen=True):
     status: RootStatus = RootStatus()
 
 
-class SliceSpec(Struct, frozen=True, rename="camel"):
-    """Devices of a driver on a node."""
-
-    driver: str = ""
-    node_name: str = ""
-    devices: tuple[workloads.Meta, ...] = ()
-
-
-class ResourceSlice(Struct, frozen=True):
-    """A ResourceSlice."""
-
-    spec: SliceSpec = SliceSpec()
-
-
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """Charts, root resources, operands with the troubles of their pods, NFD workers, and nodes with a GPU by NFD."""
     operands = workloads.read(kube, NAMESPACE, lambda _: True, ("DaemonSet",))
@@ -99,12 +84,12 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     """The expected nodes; validator pods are read only while their DaemonSet is incomplete."""
+    found, wanted = workloads.nodes(kube), frozenset(scope.nodes)
     daemon = next(filter(None, (_daemon_set(kube, name) for name in VALIDATORS)), None)
-    incomplete = daemon is not None and daemon.ready < daemon.desired
-    validators = _validators(kube, daemon.name) if daemon is not None and incomplete else {}
-    devices = _devices(kube) if scope.arguments.get("mode") == Mode.GPU_CLUSTER else None
-    wanted = frozenset(scope.nodes)
-    found = kube.list("/api/v1/nodes", workloads.Node) or ()
+    chosen = sum(raw.metadata.labels.get(f"{DEPLOY}operator-validator") == "true" for raw in found)
+    complete = daemon is not None and daemon.ready >= daemon.desired >= max(chosen, len(wanted))
+    validators = {} if daemon is None or complete else _validators(kube, daemon.name)
+    devices = sharing_devices.by_node(kube) if scope.arguments.get("mode") == Mode.GPU_CLUSTER else None
     kept = (_node(raw, validators, devices) for raw in found if raw.metadata.name in wanted)
     return NodesObservation(nodes=tuple(sorted(kept, key=lambda node: node.name)), validators=daemon)
 
@@ -112,19 +97,6 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
 def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
     """The check's pods."""
     return FunctionalObservation(pods=checks.read(kube, CHECK))
-
-
-def nfd_workers(kube: KubeReader) -> tuple[str, ...]:
-    """DaemonSets of NFD workers in all namespaces: two of them overwrite each other's labels (gpu_stack §0.8)."""
-    found = kube.list("/apis/apps/v1/daemonsets", workloads.Raw) or ()
-    return tuple(sorted(f"{raw.metadata.namespace}/{raw.metadata.name}" for raw in found if _is_nfd_worker(raw)))
-
-
-def _is_nfd_worker(raw: workloads.Raw) -> bool:
-    meta = raw.metadata
-    named = "node-feature-discovery-worker" in meta.name or "nfd-worker" in meta.name
-    labelled = meta.labels.get("app.kubernetes.io/name") == "node-feature-discovery" and meta.labels.get("role") == "worker"
-    return named or labelled
 
 
 def _roots(kube: KubeReader, path: str) -> tuple[Root, ...]:
@@ -151,10 +123,11 @@ def _root(raw: RawRoot) -> Root:
 
 
 def _gpu_nodes(kube: KubeReader) -> tuple[str, ...]:
-    names = {
-        raw.metadata.name for label in PCI for raw in kube.list("/api/v1/nodes", charts.AnyObject, labels=f"{label}=true") or ()
-    }
-    return tuple(sorted(names))
+    """Nodes that carry one of NFD's labels of an NVIDIA GPU, in one LIST: a selector cannot ask for one of several labels."""
+    found = kube.list("/api/v1/nodes", charts.AnyObject) or ()
+    return tuple(
+        sorted(raw.metadata.name for raw in found if any(raw.metadata.labels.get(label) == "true" for label in GPU_LABELS))
+    )
 
 
 def _daemon_set(kube: KubeReader, name: str) -> Workload | None:
@@ -178,38 +151,25 @@ def _validator(pod: workloads.Pod) -> Validator:
     )
 
 
-def _devices(kube: KubeReader) -> dict[str, int]:
-    counted: dict[str, int] = {}
-    for one in kube.list("/apis/resource.k8s.io/v1/resourceslices", ResourceSlice) or ():
-        if one.spec.driver == DRA_DRIVER:
-            counted[one.spec.node_name] = counted.get(one.spec.node_name, 0) + len(one.spec.devices)
-    return counted
-
-
-def _node(raw: workloads.Node, validators: Mapping[str, Validator], devices: Mapping[str, int] | None) -> Node:
+def _node(raw: workloads.Node, validators: Mapping[str, Validator], devices: Mapping[str, Devices] | None) -> Node:
     name, labels = raw.metadata.name, raw.metadata.labels
     deploy = {key.removeprefix(DEPLOY): value for key, value in labels.items() if key.startswith(DEPLOY)}
-    ready = next((entry.status for entry in raw.status.conditions if entry.type == "Ready"), "")
     return Node(
         name=name,
-        ready=ready == "True",
+        ready=raw.ready,
         unschedulable=raw.spec.unschedulable,
         labels={key: labels[key] for key in sorted(KEPT_LABELS & labels.keys())},
         deployed=sum(value == "true" for value in deploy.values()),
         paused={key: value for key, value in deploy.items() if value != "true"},
         capacity=_resources(raw.status.capacity),
         allocatable=_resources(raw.status.allocatable),
-        devices=-1 if devices is None else devices.get(name, 0),
+        devices=-1 if devices is None else len(devices.get(name, ())),
+        drivers=sharing_devices.driver_versions((devices or {}).get(name, ())),
         validator=validators.get(name),
     )
 
 
 def _resources(quantities: Mapping[str, str]) -> dict[str, int]:
-    """NVIDIA's extended resources; such quantities are whole numbers, with `k` from a thousand on."""
-    scale = {"k": 1000}
-    found = {}
-    for key, text in quantities.items():
-        if key.startswith("nvidia.com/"):
-            number, unit = (text[:-1], scale[text[-1]]) if text[-1:] in scale else (text, 1)
-            found[key] = int(number) * unit if number.isdigit() else -1
-    return found
+    """NVIDIA's extended resources; -1 where a quantity cannot be read."""
+    found = {key: workloads.whole(text) for key, text in quantities.items() if key.startswith("nvidia.com/")}
+    return {key: -1 if count is None else count for key, count in found.items()}

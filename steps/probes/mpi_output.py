@@ -1,8 +1,5 @@
-"""Reads what mpirun and the OSU benchmarks print: errors of launching, and latency or bandwidth by size (gpu_stack §8.6)."""
+"""Reads what mpirun and what it starts print when they fail (gpu_stack §8.6)."""
 
-import re
-
-from steps.contract.mpi import OsuRow, OsuRun
 from steps.contract.tool import ToolError
 from steps.contract.verdict import FailureClass
 from steps.probes.tool_errors import find, pattern
@@ -65,38 +62,7 @@ _PATTERNS = (
     ),
 )
 
-_TITLE = re.compile(r"^#[ \t]*OSU (?P<test>MPI\S*[ \t].*?)[ \t]+v(?P<version>[\d.]+)[ \t]*$", re.MULTILINE)
-_COLUMNS = re.compile(r"^#[ \t]*Size[ \t]+(?P<columns>.*\S)[ \t]*$", re.MULTILINE)
-_ROW = re.compile(
-    r"^[ \t]*(?P<size>\d{1,18})(?P<values>(?:[ \t]+-?\d[\d.eE+-]*)+)(?:[ \t]+(?P<check>Pass|Fail))?[ \t]*$", re.MULTILINE
-)
-_UNIT = re.compile(r"\(([^)\n]+)\)")
-
 
 def errors(text: str) -> tuple[ToolError, ...]:
     """Errors of mpirun and what it starts, the most telling first."""
     return find(text, _PATTERNS)
-
-
-def osu(text: str) -> OsuRun | None:
-    """One run of an OSU benchmark; None where the text has no title of one."""
-    title = _TITLE.search(text)
-    if title is None:
-        return None
-    header = _COLUMNS.search(text, title.end())
-    unit = _UNIT.search(header["columns"]) if header else None
-    return OsuRun(
-        test=title["test"],
-        version=title["version"],
-        unit=unit[1] if unit else "",
-        rows=tuple(_row(match) for match in _ROW.finditer(text, header.end())) if header else (),
-    )
-
-
-def _row(match: re.Match[str]) -> OsuRow:
-    value = match["values"].split()[0]
-    try:
-        number = float(value)
-    except ValueError:
-        number = 0.0
-    return OsuRow(size=int(match["size"]), value=number, valid={"Pass": True, "Fail": False}.get(match["check"] or ""))

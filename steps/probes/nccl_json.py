@@ -83,6 +83,7 @@ def read(text: str) -> NcclRun | None:
         started=True,
         concluded=document.end_time is not None,
         rows=tuple(row for row in rows if row is not None),
+        sizes=len(rows),
         out_of_bounds=count,
         out_of_bounds_ok=None if okay is None else okay in (True, "true"),
         average=_number(document.average_bus_bandwidth.bandwidth),

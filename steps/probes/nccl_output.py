@@ -24,7 +24,8 @@ _LINE = re.compile(
     r"|#[ \t]*nccl-tests version[ \t]+(?P<version>\S+)"
     r"|#[ \t]*Collective test starting:[ \t]*(?P<starting>\S+)"
     r"|#[ \t]*Collective test concluded:[ \t]*(?P<concluded>\S+)"
-    r"|#?[ \t]*(?P<threads>nThread)[ \t]"
+    r"|#?[ \t]*(?P<threads>nThread)[ \t][^\n]*?minBytes[ \t]+(?P<low>\d{1,18})[ \t]+maxBytes[ \t]+(?P<high>\d{1,18})[ \t]+"
+    r"step:[ \t]*(?P<step>\d{1,18})\((?P<unit>factor|bytes)\)"
     r")",
     re.MULTILINE,
 )
@@ -70,11 +71,13 @@ class _Draft:
         """Whether a line of this group belongs to the next run: after the footer, or a second start."""
         if group in ("average", "concluded"):
             return group in self._said
+        if group == "unit":
+            return "threads" in self._said or bool(self._rows or self._ranks)
         if group in ("word", "bounds"):
             return "bounds" in self._said
         if "bounds" in self._said or "concluded" in self._said or "average" in self._said:
             return True
-        if group in ("version", "starting", "threads"):
+        if group in ("version", "starting"):
             return group in self._said or bool(self._rows or self._ranks)
         return False
 
@@ -105,6 +108,7 @@ class _Draft:
             started="starting" in said,
             concluded="concluded" in said,
             rows=tuple(cells.row for cells in self._rows),
+            sizes=nccl_table.sizes(said) if "threads" in said else 0,
             out_of_bounds=int(bounds) if bounds is not None else None,
             out_of_bounds_ok=word == "OK" if word else None,
             average=nccl_table.number(said.get("average", "")),

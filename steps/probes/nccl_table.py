@@ -1,7 +1,7 @@
 """One row of an nccl-tests table: finds the columns of both sides, whatever release printed them (gpu_stack §8.1)."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -63,6 +63,22 @@ def row(cells: Sequence[str], header: tuple[str, ...]) -> Cells | None:
     root = cells[names.index("root")] if "root" in names else "-1"
     whole = int(cells[1]) * _WIDTH.get(cells[2], 0) == made.size
     return Cells(row=made, reduces=whole and root == "-1" and cells[3] != "none")
+
+
+MOST_SIZES = 100_000
+"""More sizes than this nobody asks for: such a header tells nothing."""
+
+
+def sizes(header: Mapping[str, str]) -> int:
+    """How many sizes a run goes through from `low` to `high` bytes, each `step` times (`unit` factor) or bytes more; 0: unknown."""
+    at, high, step = int(header["low"]), int(header["high"]), int(header["step"])
+    if header["unit"] == "bytes":
+        count = (high - at) // step + 1 if step and high >= at else 0
+        return count if count <= MOST_SIZES else 0
+    count = 0
+    while at and at <= high and step > 1:
+        count, at = count + 1, at * step
+    return count
 
 
 def collective(rows: Iterable[Cells]) -> str:

@@ -14,8 +14,6 @@ _MNNVL = re.compile(r"\bMNNVL ([01])\b")
 _CLIQUE = re.compile(r"\bcliqueSize (\d{1,9})")
 _COMM = re.compile(r"\bcomm 0x[0-9a-f]+ rank \d+ n[rR]anks (\d{1,9})(?: nNodes (\d{1,9}))?")
 _VERSION = re.compile(r"NCCL version (\S+)")
-GDR_NETWORKS = frozenset({"IB", "IBext", "IBext_v8", "IBext_v9", "IBext_v10", "IBext_v11", "gIB"})
-"""Networks whose channels say by `/GDRDMA` whether they bypass the host's memory; others have words of their own."""
 
 
 def read(text: str) -> Transport:

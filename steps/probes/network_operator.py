@@ -1,6 +1,6 @@
 """Reads the Network Operator's resources, the nodes' RDMA resources, and the pods of the bandwidth check."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -17,8 +17,8 @@ from steps.contract.stages.network_operator import (
 )
 from steps.probes import charts as releases
 from steps.probes import checks, managed, workloads
-from steps.probes.base_services import read_crds
-from steps.probes.gpu_operator import nfd_workers
+from steps.probes.crds import read_crds
+from steps.probes.nfd import nfd_workers
 from steps.probes.reader import KubeReader, Scope
 
 NAMESPACE = "nvidia-network-operator"
@@ -121,7 +121,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     resource = str(scope.arguments.get("resource", ""))
     states = _sync_states(kube) if scope.arguments.get("sriov") else {}
     wanted = frozenset(scope.nodes)
-    found = (raw for raw in kube.list("/api/v1/nodes", workloads.Node) or () if raw.metadata.name in wanted)
+    found = (raw for raw in workloads.nodes(kube) if raw.metadata.name in wanted)
     return NodesObservation(nodes=tuple(sorted((_node(raw, resource, states) for raw in found), key=lambda node: node.name)))
 
 
@@ -184,23 +184,13 @@ def _node(raw: workloads.Node, resource: str, states: Mapping[str, SyncStatus]) 
     labels, sync = raw.metadata.labels, states.get(raw.metadata.name, SyncStatus())
     return Node(
         name=raw.metadata.name,
-        ready=_is_ready(raw.status.conditions),
+        ready=raw.ready,
         unschedulable=raw.spec.unschedulable,
         nic=labels.get(NIC_LABEL) == "true",
         mofed_wait=labels.get(MOFED_WAIT, ""),
         upgrade_state=labels.get(UPGRADE_STATE, ""),
-        capacity=_count(raw.status.capacity.get(resource, "0")),
-        allocatable=_count(raw.status.allocatable.get(resource, "0")),
+        capacity=workloads.whole(raw.status.capacity.get(resource, "0")) or 0,
+        allocatable=workloads.whole(raw.status.allocatable.get(resource, "0")) or 0,
         sync=sync.sync_status,
         sync_error=sync.last_sync_error[:300],
     )
-
-
-def _is_ready(conditions: Iterable[workloads.Condition]) -> bool:
-    return any(entry.type == "Ready" and entry.status == "True" for entry in conditions)
-
-
-def _count(quantity: str) -> int:
-    """An extended resource as a number: a whole number, with `k` for thousands (`1k`)."""
-    text, scale = (quantity[:-1], 1000) if quantity.endswith("k") else (quantity, 1)
-    return int(text) * scale if text.isdigit() else 0

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
+from steps.contract.checks import CHECK_NAMESPACE
 from steps.contract.play import HostOutcome
 from steps.contract.stages.rke2 import (
     ControlObservation,
@@ -21,19 +22,13 @@ from steps.contract.stages.rke2 import (
 from steps.probes import checks, played, workloads
 from steps.probes.conditions import Condition, seconds
 from steps.probes.reader import KubeReader, Scope
+from steps.probes.workloads import Conditioned, Conditions, Meta
 
 SYSTEM = "kube-system"
 NAMESPACES = (SYSTEM, "calico-system")
 """Where RKE2's own DNS and network plugins run; Calico's operator has a namespace of its own."""
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 _INSTALL = "helm-install-rke2-"
-
-
-class Meta(Struct, frozen=True):
-    """Name and labels."""
-
-    name: str = ""
-    labels: dict[str, str] = {}
 
 
 class Address(Struct, frozen=True):
@@ -64,10 +59,9 @@ class RawNodeSpec(Struct, frozen=True):
     taints: tuple[Taint, ...] = ()
 
 
-class RawNodeStatus(Struct, frozen=True, rename="camel"):
+class RawNodeStatus(Conditions, frozen=True, rename="camel"):
     """What the kubelet reports."""
 
-    conditions: tuple[Condition, ...] = ()
     addresses: tuple[Address, ...] = ()
     node_info: NodeInfo = NodeInfo()
 
@@ -93,19 +87,6 @@ class Lease(Struct, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
-class Conditions(Struct, frozen=True):
-    """Conditions of a pod or Job."""
-
-    conditions: tuple[Condition, ...] = ()
-
-
-class Conditioned(Struct, frozen=True):
-    """A pod or Job, for its conditions."""
-
-    metadata: Meta = Meta()
-    status: Conditions = Conditions()
-
-
 def from_play(outcomes: Iterable[HostOutcome]) -> PlayObservation:
     """One observation for each host; facts that nobody can read are told as its message."""
     return PlayObservation(nodes=tuple(_host(outcome) for outcome in outcomes))
@@ -115,7 +96,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """The control plane. A server that is expected and not registered is left out."""
     nodes = kube.list("/api/v1/nodes", RawNode, labels="node-role.kubernetes.io/control-plane") or ()
     static = kube.list(f"/api/v1/namespaces/{SYSTEM}/pods", Conditioned, labels="tier=control-plane") or ()
-    ready = {pod.metadata.name: _status(pod.status.conditions, "Ready") == "True" for pod in static}
+    ready = {pod.metadata.name: pod.status.status("Ready") == "True" for pod in static}
     return ControlObservation(
         readyz=read_readyz(kube.text("/readyz?verbose")),
         servers=tuple(_server(node, ready) for node in nodes if node.metadata.name in scope.nodes),
@@ -141,7 +122,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
 
 def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
     """The pods of check `dns`."""
-    return FunctionalObservation(pods=checks.read(kube, "dns", str(scope.arguments.get("namespace", checks.NAMESPACE))))
+    return FunctionalObservation(pods=checks.read(kube, "dns", str(scope.arguments.get("namespace", CHECK_NAMESPACE))))
 
 
 def read_readyz(text: str | None) -> tuple[str, ...] | None:
@@ -166,11 +147,11 @@ def _member(pod: str) -> str:
 
 
 def _server(node: RawNode, ready: dict[str, bool]) -> Server:
-    name, conditions = node.metadata.name, node.status.conditions
-    voter = _status(conditions, "EtcdIsVoter")
+    name = node.metadata.name
+    voter = node.status.status("EtcdIsVoter")
     return Server(
         name=name,
-        ready=_status(conditions, "Ready") == "True",
+        ready=node.status.status("Ready") == "True",
         voter=voter == "True" if voter else None,
         etcd=ready.get(f"etcd-{name}"),
         apiserver=ready.get(f"kube-apiserver-{name}"),
@@ -180,7 +161,7 @@ def _server(node: RawNode, ready: dict[str, bool]) -> Server:
 def _install_jobs(kube: KubeReader) -> tuple[InstallJob, ...]:
     found = kube.list(f"/apis/batch/v1/namespaces/{SYSTEM}/jobs", Conditioned) or ()
     return tuple(
-        InstallJob(name=job.metadata.name, complete=_status(job.status.conditions, "Complete") == "True", failed=_failed(job))
+        InstallJob(name=job.metadata.name, complete=job.status.status("Complete") == "True", failed=_failed(job))
         for job in found
         if job.metadata.name.startswith(_INSTALL)
     )
@@ -211,7 +192,3 @@ def _node(node: RawNode, renewed: float) -> Node:
 
 def _taint(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
-
-
-def _status(conditions: tuple[Condition, ...], kind: str) -> str:
-    return next((entry.status for entry in conditions if entry.type == kind), "")

@@ -4,6 +4,7 @@ import datetime
 
 from msgspec import Struct
 
+from steps.contract.checks import CHECK_NAMESPACE
 from steps.contract.stages.sharing import (
     ControlObservation,
     FunctionalObservation,
@@ -12,6 +13,7 @@ from steps.contract.stages.sharing import (
     Policy,
 )
 from steps.probes import charts, checks, sharing_devices, workloads
+from steps.probes.conditions import Condition
 from steps.probes.managed import Meta
 from steps.probes.reader import KubeReader, Scope
 from steps.probes.sharing_config import read_shares
@@ -60,18 +62,12 @@ class RootSpec(Struct, frozen=True, rename="camel"):
     mig: Mig = Mig()
 
 
-class RootStatus(Struct, frozen=True):
-    """Status of a root object."""
-
-    conditions: tuple[workloads.Condition, ...] = ()
-
-
 class Root(Struct, frozen=True):
     """A ClusterPolicy or GPUCluster."""
 
     metadata: Meta = Meta()
     spec: RootSpec = RootSpec()
-    status: RootStatus = RootStatus()
+    status: workloads.Conditions = workloads.Conditions()
 
 
 class ConfigMap(Struct, frozen=True):
@@ -79,12 +75,6 @@ class ConfigMap(Struct, frozen=True):
 
     metadata: Meta = Meta()
     data: dict[str, str] = {}
-
-
-class Named(Struct, frozen=True):
-    """Any object, for its name."""
-
-    metadata: Meta = Meta()
 
 
 class Started(Struct, frozen=True, rename="camel"):
@@ -100,27 +90,13 @@ class PluginPod(Struct, frozen=True):
     status: Started = Started()
 
 
-class Resources(Struct, frozen=True):
-    """What a node has and gives."""
-
-    capacity: dict[str, str] = {}
-    allocatable: dict[str, str] = {}
-
-
-class RawNode(Struct, frozen=True):
-    """A node as the API returns it."""
-
-    metadata: Meta = Meta()
-    status: Resources = Resources()
-
-
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """What decides about sharing, in the operator's namespace and cluster-wide."""
     policy = _policy(kube)
     path = f"/api/v1/namespaces/{OPERATOR}/configmaps/{policy.config if policy else ''}"
     found = kube.get(path, ConfigMap) if policy and policy.config else None
     configs = {key: read_shares(text) for key, text in found.data.items()} if found else {}
-    classes = kube.list("/apis/resource.k8s.io/v1/deviceclasses", Named)
+    classes = kube.list("/apis/resource.k8s.io/v1/deviceclasses", charts.AnyObject)
     return ControlObservation(
         policy=policy,
         releases=charts.observe(kube, charts.scoped(scope)),
@@ -137,13 +113,13 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     """What every expected node advertises."""
     wanted = frozenset(scope.nodes)
     pools = sharing_devices.by_node(kube)
-    found = (node for node in kube.list("/api/v1/nodes", RawNode) or () if node.metadata.name in wanted)
+    found = (node for node in workloads.nodes(kube) if node.metadata.name in wanted)
     return NodesObservation(nodes=tuple(_node(node, pools.get(node.metadata.name)) for node in found))
 
 
 def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
     """The pods of check `sharing`."""
-    return FunctionalObservation(pods=checks.read(kube, "sharing", str(scope.arguments.get("namespace", checks.NAMESPACE))))
+    return FunctionalObservation(pods=checks.read(kube, "sharing", str(scope.arguments.get("namespace", CHECK_NAMESPACE))))
 
 
 def _policy(kube: KubeReader) -> Policy | None:
@@ -159,7 +135,7 @@ def _policy(kube: KubeReader) -> Policy | None:
 
 def _root(kind: str, root: Root) -> Policy:
     conditions = {entry.type: entry for entry in root.status.conditions}
-    none = workloads.Condition()
+    none = Condition()
     ready, error = conditions.get("Ready", none), conditions.get("Error", none)
     plugin = root.spec.device_plugin
     return Policy(
@@ -186,7 +162,7 @@ def _stale(kube: KubeReader, found: ConfigMap) -> tuple[str, ...]:
     return tuple(sorted(old)[:MOST_STALE])
 
 
-def _node(node: RawNode, devices: tuple[sharing_devices.Device, ...] | None) -> Node:
+def _node(node: workloads.Node, devices: tuple[sharing_devices.Device, ...] | None) -> Node:
     return Node(
         name=node.metadata.name,
         capacity=_nvidia(node.status.capacity),
@@ -198,9 +174,9 @@ def _node(node: RawNode, devices: tuple[sharing_devices.Device, ...] | None) -> 
 
 
 def _nvidia(resources: dict[str, str]) -> dict[str, int]:
-    """GPU resources alone: SR-IOV devices may share the prefix `nvidia.com/`. Such quantities are whole numbers, `k` for 1000."""
-    named = {key: text for key, text in resources.items() if key == "nvidia.com/gpu" or key.startswith(_PREFIXES)}
-    return {key: int(text.replace("k", "000")) for key, text in sorted(named.items()) if text.replace("k", "").isdigit()}
+    """GPU resources alone: SR-IOV devices may share the prefix `nvidia.com/`; quantities that cannot be read are left out."""
+    named = {key: workloads.whole(text) for key, text in resources.items() if key == "nvidia.com/gpu" or key.startswith(_PREFIXES)}
+    return {key: count for key, count in sorted(named.items()) if count is not None}
 
 
 _PREFIXES = ("nvidia.com/gpu.", "nvidia.com/mig-")

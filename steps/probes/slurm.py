@@ -21,7 +21,8 @@ from steps.contract.stages.slurm import (
 )
 from steps.probes import charts as releases
 from steps.probes import checks, mpi_output, packed, slurm_errors, slurm_output, workloads
-from steps.probes.base_services import read_crds
+from steps.probes.conditions import Condition
+from steps.probes.crds import read_crds
 from steps.probes.reader import KubeReader, Scope
 
 NAMESPACE = "slurm"
@@ -37,14 +38,6 @@ SUNK_STATES = {"SlurmDrain": "drain", "SlurmCordon": "cordon", "SlurmNotRespondi
 
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
 MOST_TROUBLED = 16
-
-
-class Condition(Struct, frozen=True):
-    """A condition."""
-
-    type: str = ""
-    status: str = ""
-    message: str = ""
 
 
 class PartStatus(Struct, frozen=True):
@@ -88,19 +81,6 @@ class RawNodeSet(Struct, frozen=True):
     status: NodeSetStatus = NodeSetStatus()
 
 
-class NodeStatus(Struct, frozen=True):
-    """A node's resources."""
-
-    allocatable: dict[str, str] = {}
-
-
-class RawNode(Struct, frozen=True):
-    """A Kubernetes node."""
-
-    metadata: workloads.Meta = workloads.Meta()
-    status: NodeStatus = NodeStatus()
-
-
 def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
     """The operator's charts and CRDs."""
     return ChartsObservation(
@@ -131,7 +111,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     return NodesObservation(
         pods=_pods(kube, space),
         nodesets=tuple(_nodeset(raw) for raw in found),
-        allocatable={raw.metadata.name: _gpus(raw.status.allocatable) for raw in kube.list("/api/v1/nodes", RawNode) or ()},
+        allocatable={raw.metadata.name: _gpus(raw.status.allocatable) for raw in workloads.nodes(kube)},
     )
 
 
@@ -235,7 +215,7 @@ def _slurm_pod(pod: workloads.Pod) -> SlurmPod:
     )
 
 
-def _states(conditions: Iterable[workloads.Condition]) -> tuple[tuple[str, ...], str]:
+def _states(conditions: Iterable[Condition]) -> tuple[tuple[str, ...], str]:
     """Slurm's words for a node and its reason, from the pod's conditions."""
     true = [entry for entry in conditions if entry.status == "True"]
     slinky = [entry for entry in true if entry.type.startswith(STATE)]

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract.checks import CheckPod
+from steps.contract.checks import CHECK_NAMESPACE, CheckPod
 from steps.contract.stages.validation import (
     ControlObservation,
     DcgmObservation,
@@ -17,7 +17,7 @@ from steps.contract.stages.validation import (
     NcclPod,
 )
 from steps.probes import charts, checks, dcgm_output, mpi_output, nccl_output, packed, workloads
-from steps.probes.base_services import read_crds
+from steps.probes.crds import read_crds
 from steps.probes.reader import KubeReader, Scope
 
 NAMESPACE = "mpi-operator"
@@ -28,24 +28,10 @@ LOG_LINES = 400_000
 POD_LINES = 20_000
 
 
-class Condition(Struct, frozen=True):
-    """A condition."""
-
-    type: str = ""
-    status: str = ""
-    message: str = ""
-
-
-class Status(Struct, frozen=True):
-    """An MPIJob's conditions."""
-
-    conditions: tuple[Condition, ...] = ()
-
-
 class RawMpiJob(Struct, frozen=True):
     """An MPIJob."""
 
-    status: Status = Status()
+    status: workloads.Conditions = workloads.Conditions()
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
@@ -74,9 +60,9 @@ def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
     """The multi-node NCCL test; the launcher's log is read once it ended."""
     pods = checks.read(kube, INTER)
     launcher = next((pod for pod in pods if pod.name.startswith(f"{JOB}-launcher")), None)
-    raw = kube.get(f"/apis/kubeflow.org/v2beta1/namespaces/{checks.NAMESPACE}/mpijobs/{JOB}", RawMpiJob)
+    raw = kube.get(f"/apis/kubeflow.org/v2beta1/namespaces/{CHECK_NAMESPACE}/mpijobs/{JOB}", RawMpiJob)
     over = launcher is not None and (launcher.ended or bool(launcher.report))
-    text = kube.log(checks.NAMESPACE, launcher.name, tail=LOG_LINES) if launcher is not None and over else ""
+    text = kube.log(CHECK_NAMESPACE, launcher.name, tail=LOG_LINES) if launcher is not None and over else ""
     return FunctionalObservation(
         job=_mpi_job(raw) if raw else None,
         launcher=launcher,
@@ -117,7 +103,7 @@ def _output(kube: KubeReader, pod: CheckPod) -> str:
     """The tool's own output: packed in the report, or the log where it was too long for that; empty while there is no report."""
     if not pod.report:
         return ""
-    return packed.text(pod.report) or kube.log(checks.NAMESPACE, pod.name, tail=POD_LINES)
+    return packed.text(pod.report) or kube.log(CHECK_NAMESPACE, pod.name, tail=POD_LINES)
 
 
 def _exits(report: dict[str, Any]) -> tuple[int, ...]:

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from steps.contract.charts import Trouble, Workload
+from steps.probes.conditions import Condition
+from steps.probes.containers import ContainerStatus
 from steps.probes.reader import KubeReader
 
 RESOURCES = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
 MOST_TROUBLES = 16
 """Troubles kept of one namespace: the first ones tell, hundreds of the same would bury them."""
-_STARTING = frozenset({"", "ContainerCreating", "PodInitializing", "Completed"})
 
 
 class Owner(Struct, frozen=True):
@@ -78,35 +79,21 @@ class Raw(Struct, frozen=True):
     status: Status = Status()
 
 
-class State(Struct, frozen=True):
-    """Why a container waits or ended."""
+class Conditions(Struct, frozen=True):
+    """Conditions of an object."""
 
-    reason: str = ""
-    message: str = ""
+    conditions: tuple[Condition, ...] = ()
 
-
-class States(Struct, frozen=True):
-    """A container's state."""
-
-    waiting: State | None = None
-    terminated: State | None = None
+    def status(self, kind: str) -> str:
+        """`True`, `False` or `Unknown` as the condition of this type says; empty where there is none."""
+        return next((entry.status for entry in self.conditions if entry.type == kind), "")
 
 
-class ContainerStatus(Struct, frozen=True):
-    """One container's state."""
+class Conditioned(Struct, frozen=True):
+    """Any object, for its conditions."""
 
-    name: str = ""
-    ready: bool = False
-    state: States = States()
-
-
-class Condition(Struct, frozen=True):
-    """A pod condition."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
+    metadata: Meta = Meta()
+    status: Conditions = Conditions()
 
 
 class NodeSpec(Struct, frozen=True):
@@ -129,6 +116,11 @@ class Node(Struct, frozen=True):
     metadata: Meta = Meta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+    @property
+    def ready(self) -> bool:
+        """Whether its kubelet says Ready."""
+        return any(entry.type == "Ready" and entry.status == "True" for entry in self.status.conditions)
 
 
 class PodSpec(Struct, frozen=True, rename="camel"):
@@ -169,7 +161,7 @@ class Pod(Struct, frozen=True):
     @property
     def stuck_init(self) -> ContainerStatus | None:
         """The first init container that has not ended well; None when all have."""
-        return next((entry for entry in self.status.init_container_statuses if not _succeeded(entry)), None)
+        return next((entry for entry in self.status.init_container_statuses if not entry.ended_well), None)
 
 
 Keep = Callable[[Raw], bool]
@@ -184,6 +176,17 @@ def read(kube: KubeReader, namespace: str, keep: Keep, kinds: Iterable[str] = tu
         if keep(raw)
     )
     return tuple(sorted(found, key=lambda entry: (entry.kind, entry.name)))
+
+
+def whole(quantity: str) -> int | None:
+    """An extended resource as a number: such quantities are whole, from a thousand on with `k`. None where it is no such number."""
+    digits = quantity.removesuffix("k")
+    return int(digits) * (1000 if digits != quantity else 1) if digits.isdigit() else None
+
+
+def nodes(kube: KubeReader) -> tuple[Node, ...]:
+    """Every node of the cluster."""
+    return kube.list("/api/v1/nodes", Node) or ()
 
 
 def pods(kube: KubeReader, namespace: str, labels: str = "") -> tuple[Pod, ...]:
@@ -203,19 +206,15 @@ def trouble(pod: Pod) -> Trouble | None:
     """What keeps one pod from being ready, or None."""
     name, node = pod.metadata.name, pod.spec.node_name
     for entry in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        state = entry.state.waiting or entry.state.terminated
-        if state is not None and state.reason not in _STARTING:
-            return Trouble(pod=name, node=node, container=entry.name, reason=state.reason, message=state.message[:300])
+        if (problem := entry.problem) is not None:
+            said = problem.reason or "Error"
+            return Trouble(pod=name, node=node, container=entry.name, reason=said, message=problem.message[:300])
     if pod.status.phase == "Failed":
         return Trouble(pod=name, node=node, reason=pod.status.reason or "Failed", message=pod.status.message[:300])
     refused = next((entry for entry in pod.status.conditions if entry.type == "PodScheduled" and entry.status == "False"), None)
     if refused is not None:
         return Trouble(pod=name, reason=refused.reason, message=refused.message[:300])
     return None
-
-
-def _succeeded(entry: ContainerStatus) -> bool:
-    return entry.state.terminated is not None and entry.state.terminated.reason == "Completed"
 
 
 def _workload(kind: str, raw: Raw) -> Workload:

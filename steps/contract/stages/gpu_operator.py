@@ -7,6 +7,9 @@ from msgspec import Struct
 from steps.contract.charts import Release, ReleaseState, Trouble, Workload
 from steps.contract.checks import CheckPod
 
+GPU_LABELS = tuple(f"feature.node.kubernetes.io/{name}.present" for name in ("pci-10de", "pci-0302_10de", "pci-0300_10de"))
+"""NFD's labels by any of which the operator itself finds GPU nodes (gpu_stack §1.5)."""
+
 
 class Mode(StrEnum):
     """How GPUs are advertised: by the device plugin (ClusterPolicy) or as DRA devices (GPUCluster, from 26.7)."""
@@ -74,7 +77,8 @@ class Validator(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One node. `labels` are those that the gate compares, `deployed` counts the labels `nvidia.com/gpu.deploy.*` that say true and
-    `paused` are the others (name → value); resources are NVIDIA's; `devices` are DRA devices (-1: not counted)."""
+    `paused` are the others (name → value); resources are NVIDIA's; `devices` are DRA devices (-1: not counted) and `drivers` the
+    versions that they report."""
 
     name: str
     ready: bool = False
@@ -85,6 +89,7 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     devices: int = -1
+    drivers: tuple[str, ...] = ()
     validator: Validator | None = None
 
 

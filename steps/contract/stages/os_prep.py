@@ -49,7 +49,10 @@ class Clock(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`init` is `systemd` or `none`; driver and fabric manager are versions, empty where absent (gpu_stack §9 P05)."""
+    """`init` is `systemd` or `none`; driver and fabric manager are versions, empty where absent (gpu_stack §9 P05).
+
+    What a gate relies on has no default where "not told" would read as good.
+    """
 
     os_id: str
     os_version: str
@@ -57,18 +60,18 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     architecture: str
     python: str
     clock: Clock
+    machine_id: str
+    gpus: int
+    nvswitches: int
+    nouveau_loaded: bool
     init: str = "none"
     hostname: str = ""
-    machine_id: str = ""
     boot_id: str = ""
     product: str = ""
     cpus: int = 0
     memory_mib: int = 0
     swap_mib: int = 0
     memlock: str = ""
-    gpus: int = 0
-    nvswitches: int = 0
-    nouveau_loaded: bool = False
     nvidia_driver: str = ""
     fabric_manager: str = ""
     fabric_manager_active: bool = False
@@ -92,6 +95,19 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All nodes that a play returned."""
 
     nodes: tuple[NodeObservation, ...]
+
+
+class FleetNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One node with what is compared over the whole fleet."""
+
+    node: str
+    facts: Facts | None = None
+
+
+class FleetObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The nodes of all shards."""
+
+    nodes: tuple[FleetNode, ...]
 
 
 class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -36,16 +36,16 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `service` is the unit's name, `state` its ActiveState, `version` the full string of the installed binary.
     `ready`: a server's own /readyz on port 6443, or an agent's kubelet /healthz, answered ok. `started` is seconds since the epoch,
-    `restarts` NRestarts.
+    `restarts` NRestarts, which has no default: not told would read as none.
     """
 
     service: str
+    restarts: int
     version: str = ""
     state: str = ""
     enabled: bool = False
     ready: bool = False
     node_ip: str = ""
-    restarts: int = 0
     started: float = 0.0
 
 

@@ -14,6 +14,7 @@ HEADER = "#       size         count      type   redop    root     time   algbw 
 ROW = "  8589934592    2147483648     float     sum      -1  84948.7  101.12  189.60       0  84992.3  101.07  189.50       0"
 RUN = f"""# nccl-tests version 2.17.9 nccl-headers=22903 nccl-library=22903
 # Collective test starting: all_reduce_perf
+# nThread 1 nGpus 1 minBytes 8589934592 maxBytes 8589934592 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1
 #  Rank  0 Group  0 Pid   2574 on  node-0 device  0 [0000:0f:00] NVIDIA H200
 #  Rank  1 Group  0 Pid   2575 on  node-1 device  0 [0000:0f:00] NVIDIA H200
 {HEADER}
@@ -109,7 +110,7 @@ def test_tags_of_launchers(tag: str) -> None:
 
 
 def test_runs_of_one_log_are_told_apart() -> None:
-    crashed = "\n".join(RUN.splitlines()[:6])
+    crashed = "\n".join(RUN.splitlines()[:7])
     log = nccl_output.read(f"{RUN}{crashed}\n{RUN}")
     assert [run.concluded for run in log.runs] == [True, False, True]
     found = nccl.problem(log, NcclWant())

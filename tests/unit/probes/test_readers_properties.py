@@ -59,7 +59,6 @@ WANT = NcclWant(floor=1.0, runs=1, rdma=True, gdr=True)
 def test_readers_never_raise(text: str) -> None:
     nccl_output.read(text)
     nccl_errors.read(text)
-    mpi_output.osu(text)
     mpi_output.errors(text)
     slurm_output.sinfo(text)
     slurm_output.reasons(text)

@@ -1,4 +1,4 @@
-"""Every recorded MPI output is read to its figures or its cause."""
+"""Every recorded failure of MPI is read to its cause, and no good run to one."""
 
 import os
 from pathlib import Path
@@ -22,32 +22,6 @@ CAUSES = {
 }
 
 pytestmark = pytest.mark.skipif(not CASES, reason="recorded outputs are not here ($BRINGUP_TEST_DATA)")
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if "test" in case["expected"]], ids=lambda case: case["file"])
-def test_osu(case: dict[str, Any]) -> None:
-    expected, given = case["expected"], case["given"]
-    run = mpi_output.osu((DATA / case["file"]).read_text())
-    assert run is not None
-    values = [row.value for row in run.rows]
-    largest, smallest = run.largest, min(run.rows, key=lambda row: row.size, default=None)
-    seen: dict[str, Any] = {"test": run.test, "version": run.version, "rows": len(run.rows)}
-    if largest and smallest:
-        seen |= {
-            "unit": run.unit,
-            "largest_bytes": largest.size,
-            "value_at_largest": largest.value,
-            "smallest_bytes": smallest.size,
-            "value_at_smallest": smallest.value,
-            "max_value": max(values),
-            "min_value": min(values),
-            "validation": {"Pass": sum(row.valid is True for row in run.rows)},
-        }
-    assert {key: seen[key] for key in expected if key in seen} == {key: expected[key] for key in expected if key in seen}
-    if largest and "latency_ceiling_us" in given:
-        assert (largest.value <= given["latency_ceiling_us"]) == (expected["verdict"] == "pass")
-    if largest and "bw_floor_mbs" in given:
-        assert (largest.value >= given["bw_floor_mbs"]) == (expected["verdict"] == "pass")
 
 
 @pytest.mark.parametrize("name", CAUSES)

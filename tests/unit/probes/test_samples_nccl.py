@@ -41,12 +41,18 @@ def log_of(case: dict[str, Any]) -> NcclLog:
     return nccl_output.read((DATA / case["file"]).read_text(errors="replace"))
 
 
+def is_excerpt(run: NcclRun) -> bool:
+    """Whether only a part of a log was recorded: its header or some of its rows are not in the file."""
+    return len(run.rows) != run.sizes
+
+
 def judged(log: NcclLog, given: dict[str, Any]) -> Finding | None:
     want = NcclWant(
         floor=given.get("busbw_floor_gbps"),
         rdma=given.get("rdma_expected", False),
         gdr=given.get("gdr_expected", False),
         checked=given.get("validation_required", True),
+        whole=not any(is_excerpt(run) for run in log.runs),
     )
     transport_only = not log.runs and ("rdma_expected" in given or "mnnvl_expected" in given)
     return nccl.network(log.transport, want) if transport_only else nccl.problem(log, want)

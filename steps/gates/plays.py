@@ -1,0 +1,54 @@
+"""What the end of a play means for one host, whichever stage played it."""
+
+from steps.contract.play import FailureKind, HostStatus, Played
+from steps.contract.verdict import FailureClass
+from steps.gates.finding import Finding, fail, unknown
+
+PLAY_FAILED = {
+    FailureKind.NETWORK: (
+        FailureClass.DEPENDENCY,
+        "check power, cable, address and firewall of {node}: its SSH port does not answer",
+    ),
+    FailureKind.SSH_AUTH: (
+        FailureClass.PERMISSION,
+        "put the public key of the run into {node}'s authorized_keys, or name another user",
+    ),
+    FailureKind.HOST_KEY: (FailureClass.PERMISSION, "compare {node}'s host key on its console, then correct known_hosts"),
+    FailureKind.PYTHON_MISSING: (FailureClass.DEPENDENCY, "install python3 on {node}, or name its path"),
+    FailureKind.SUDO: (FailureClass.PERMISSION, "let the SSH user of {node} use sudo without a password, or give its password"),
+    FailureKind.DISK_FULL: (FailureClass.DEPENDENCY, "make space on {node}"),
+    FailureKind.READ_ONLY: (FailureClass.HARDWARE, "read {node}'s kernel log for disk errors; its root is mounted read-only"),
+    FailureKind.PACKAGE_LOCK: (FailureClass.RUNTIME, "wait until the other package manager on {node} is done, or turn it off"),
+    FailureKind.CLOCK: (FailureClass.DEPENDENCY, "set {node}'s clock, and give it a time server"),
+    FailureKind.TIMEOUT: (FailureClass.RUNTIME, "look on {node} for what hangs"),
+    FailureKind.TASK_FAILED: (FailureClass.RUNTIME, "read the message, repair {node}, and play again"),
+}
+"""Failure class and next step of each kind of failed play."""
+
+EXPECTED = {
+    FailureKind.NETWORK: "an SSH connection",
+    FailureKind.SSH_AUTH: "a login with the run's key",
+    FailureKind.HOST_KEY: "the host key that known_hosts has",
+    FailureKind.PYTHON_MISSING: "a Python to run modules with",
+    FailureKind.SUDO: "sudo without a question",
+    FailureKind.DISK_FULL: "space for what the play writes",
+    FailureKind.READ_ONLY: "a file system that can be written",
+    FailureKind.PACKAGE_LOCK: "a package manager that nobody else holds",
+    FailureKind.CLOCK: "a clock that certificates and packages can be checked by",
+    FailureKind.TIMEOUT: "an end within its time",
+}
+"""What was expected instead, where the kind of failure says it; else that the task succeeds."""
+
+
+def problem(host: Played) -> Finding | None:
+    """Why the play is no pass on this host; None where it reached its end."""
+    if host.outcome is HostStatus.OK:
+        return None
+    if host.outcome is HostStatus.CANCELLED:
+        step = f"play again on {host.node}, or resume the run"
+        return unknown(FailureClass.RUNTIME, f"cut off: {host.message}", "the play to reach its end", step)
+    kind = host.kind or FailureKind.TASK_FAILED
+    failure_class, advice = PLAY_FAILED[kind]
+    where = f" in '{host.task}'" if host.task else ""
+    seen = f"{host.outcome.value}, {kind.value}{where}: {host.message}"
+    return fail(failure_class, seen, EXPECTED.get(kind, "that task to succeed"), advice.format(node=host.node))

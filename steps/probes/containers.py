@@ -1,0 +1,80 @@
+"""Containers as every probe of pods reads them, and the one word on whether one fails: more than its start, or a bad end.
+
+API servers write `null` for times that they do not know (`finishedAt`): such fields allow it.
+"""
+
+import msgspec
+from msgspec import Struct
+
+STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""Reasons of waiting that every container goes through."""
+
+
+class Waiting(Struct, frozen=True):
+    """Why a container waits."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Ended(Struct, frozen=True, rename="camel"):
+    """How a container ended."""
+
+    reason: str = ""
+    message: str = ""
+    exit_code: int = 0
+    finished_at: str | None = None
+
+    @property
+    def well(self) -> bool:
+        """Whether it ran to its end and said 0."""
+        return self.exit_code == 0 and self.reason in ("", "Completed")
+
+
+class States(Struct, frozen=True):
+    """A container's state."""
+
+    waiting: Waiting | None = None
+    terminated: Ended | None = None
+    running: dict[str, msgspec.Raw] | None = None
+
+
+class ContainerStatus(Struct, frozen=True, rename="camel"):
+    """Readiness of one container, how it is and how it ended before."""
+
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: States = States()
+    last_state: States = States()
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether it ran to its end and said 0."""
+        return self.state.terminated is not None and self.state.terminated.well
+
+    @property
+    def problem(self) -> Waiting | Ended | None:
+        """What tells of a failure by itself: a wait for more than the start, or a bad end. None for a container that runs."""
+        waiting, ended = self.state.waiting, self.state.terminated
+        if waiting is not None:
+            return waiting if waiting.reason not in STARTING else None
+        return ended if ended is not None and not ended.well else None
+
+    @property
+    def failing(self) -> bool:
+        """Whether it shows a problem, starts again and again, or runs without being ready."""
+        if self.state.waiting is not None:
+            return self.problem is not None or self.restart_count > 0
+        return not self.ready and not self.ended_well
+
+    @property
+    def tells(self) -> bool:
+        """Whether it shows a cause: a problem, or restarts without being ready."""
+        return self.problem is not None or (not self.ready and self.restart_count > 0)
+
+    @property
+    def started(self) -> bool:
+        """Whether it can have a log."""
+        again = self.state.waiting is not None and self.state.waiting.reason == "CrashLoopBackOff"
+        return self.state.running is not None or self.state.terminated is not None or self.restart_count > 0 or again
