@@ -3,13 +3,18 @@
 import argparse
 import importlib
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import NoReturn
 
+from steps.clients import log
 from steps.contract import task as contract
 from steps.contract.exit import ExitCode
 from steps.errors import BadTask, StepError
+
+INTERRUPTED = 130
+"""As shells count a process that SIGINT ended."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -21,19 +26,25 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one verb. Errors go to stderr as one sentence and its hint; the error's type decides the exit code."""
-    options = _parser().parse_args(arguments)
-    try:
-        return int(_run(options))
-    except StepError as error:
-        print(f"{options.verb}: {error}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
-        return int(error.exit_code)
-    except Exception as error:  # noqa: BLE001 - the outermost edge: a bug must end with its own code and a traceback in the log
-        import traceback  # only a bug pays for it
+    """Run one verb. Errors go to stderr as one sentence and its hint; the error's type decides the exit code.
 
-        traceback.print_exc()
-        print(f"{options.verb}: bug: {type(error).__name__}: {error}", file=sys.stderr)
-        return int(ExitCode.BUG)
+    Everything that is printed meanwhile, here or by a child, goes through the log, which takes secrets out and is stored.
+    """
+    with log.Held(os.environ) as held:
+        options = _parser().parse_args(arguments)
+        try:
+            return int(_run(options, held))
+        except StepError as error:
+            held.write(f"{options.verb}: {error}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
+            return int(error.exit_code)
+        except KeyboardInterrupt:
+            held.write(f"{options.verb}: interrupted\n")
+            return INTERRUPTED
+        except Exception as error:  # noqa: BLE001 - the outermost edge: a bug must end with its own code and a traceback in the log
+            import traceback  # only a bug pays for it
+
+            held.write(f"{traceback.format_exc()}{options.verb}: bug: {type(error).__name__}: {error}\n")
+            return int(ExitCode.BUG)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(options: argparse.Namespace) -> ExitCode:
+def _run(options: argparse.Namespace, held: log.Log) -> ExitCode:
     from steps.clients import environment
     from steps.verbs.context import Context
 
@@ -60,7 +71,9 @@ def _run(options: argparse.Namespace) -> ExitCode:
     if importlib.util.find_spec(f"steps.verbs.{task.verb.value}") is None:
         raise BadTask(f"verb {task.verb.value} is not in this version", hint="render with the version that runs the steps")
     module = importlib.import_module(f"steps.verbs.{task.verb.value}")
-    context = Context(task, here, options.shard, _inputs(options.input))
+    context = Context(task, here, options.shard, _inputs(options.input), held)
+    held.at_end = context.keep_log
+    context.say(f"{task.verb.value} {task.stage}.{task.name} shard {options.shard} of run {here.run}: input {task.input_digest}")
     try:
         code: ExitCode = module.run(context)
     except StepError as error:

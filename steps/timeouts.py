@@ -21,19 +21,42 @@ POLL_FACTOR: Final = 1.5
 """Between two observations of a waiting gate: quick at first, then at most four reads a minute, which a busy API server bears."""
 
 JOB_DELETE: Final = 30.0
-"""Deletion of a finished check's objects; longer means a finalizer hangs, which is reported, not waited for."""
+"""Deletion of a check's objects; longer means that a finalizer hangs or a node is away: the check's record says what was left."""
 
 STORE_TRIES: Final = 3
 STORE_BACKOFF: Final = 0.5
-"""A network file system may refuse a write for a moment while its server fails over."""
+"""A network file system may refuse access for a moment while its server fails over; longer outages are for the engine's retry."""
 
-TARGET_LEASE: Final = 6 * 3600
-"""How long the target stays reserved for a run after its last write: longer than the tasks of any stage between two writes may
-take together (DCGM's level 4 alone has three hours; a test adds them up). A run that died frees the target after that, a sealed
-one at once."""
+LEASE_RENEW: Final = 60.0
+"""A lease younger than this is not renewed again: fifty shards of a stage start at once, and each would write it."""
+
+LEASE_TRIES: Final = 5
+"""Looks at a lease that changes between look and write; a second try settles it unless many runs fight for one target."""
 
 FAIL_CONFIRM: Final = 10.0
 """A final failure must be seen again after this long: operators report a failed state for a moment while they restart."""
 
 DIAGNOSIS: Final = 60.0
 """Collecting what a person would look at next: the engine leaves a task 15 minutes beyond its deadline, for clean-up too."""
+
+WATCH_ROUND: Final = 60.0
+"""A watch of a run is asked anew after this long at the latest: one request a minute, and the moment to look for what is stuck."""
+
+WATCH_FIRST: Final = 0.5
+WATCH_MAX: Final = 30.0
+"""Waits between two tries of a broken watch double from the first to the second: an API server that comes back is not stormed."""
+
+CREDENTIAL_RENEWAL: Final = 300.0
+"""How long refused credentials are borne while following a run: whoever renews the kubeconfig may be slower than its expiry."""
+
+RESULT_LATE: Final = 60.0
+"""A pod that ended this long ago and still runs for Argo has lost its task result; the controller says nothing for 10 minutes."""
+
+READER_POD: Final = 180.0
+"""A short pod that reads or writes the run store: scheduling and an image pull; its work takes seconds."""
+
+GIT: Final = 10.0
+"""Asking git for the commit of a spec: a file system that hangs must not hold a run back; the record then has no commit."""
+
+ANNOUNCE: Final = 20.0
+"""Telling approvers that an approval waits: a command or webhook that takes longer is given up, the run waits anyway."""

@@ -39,18 +39,19 @@ _RECORDS = "\n".join(
 
 
 class Redactor:
-    """Replaces secrets wherever they turn up: plain, in JSON strings, in JSON inside JSON, and base64 as a Secret shows them."""
+    """Replaces secrets wherever they turn up: plain, in JSON strings, in JSON inside JSON, and base64 as a Secret shows them.
+
+    The files are read when they are first needed, and again when one has changed or come since: a play makes secrets.
+    """
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        found = {text.strip() for folder in folders for path in _files(folder) for text in _of_file(path)}
-        plain = {text for text in found if len(text) >= SHORTEST and text not in _RECORDS}
-        plain |= {base64.b64encode(text.encode()).decode() for text in plain}
-        once = plain | {form for text in plain for form in _escaped(text)}
-        twice = once | {form for text in once for form in _escaped(text)}
-        self._values = sorted(twice, key=len, reverse=True)
+        self._folders = tuple(folders)
+        self._known: object = None
+        self._values: list[str] = []
 
     def text(self, text: str) -> str:
         """The text without secrets."""
+        self._read()
         for value in self._values:
             text = text.replace(value, MARK)
         return text
@@ -59,6 +60,19 @@ class Redactor:
         """The bytes (UTF-8) without secrets."""
         return self.text(data.decode()).encode()
 
+    def _read(self) -> None:
+        files = [path for folder in self._folders for path in _files(folder)]
+        known = [(path, _stamp(path)) for path in files]
+        if known == self._known:
+            return
+        self._known = known
+        found = {text.strip() for path in files for text in _of_file(path)}
+        plain = {text for text in found if len(text) >= SHORTEST and text not in _RECORDS}
+        plain |= {base64.b64encode(text.encode()).decode() for text in plain}
+        once = plain | {form for text in plain for form in _escaped(text)}
+        twice = once | {form for text in once for form in _escaped(text)}
+        self._values = sorted(twice, key=len, reverse=True)
+
 
 def _escaped(text: str) -> tuple[str, str]:
     """As a JSON string holds it: with letters beyond ASCII escaped, and with them as they are."""
@@ -66,7 +80,16 @@ def _escaped(text: str) -> tuple[str, str]:
 
 
 def _files(folder: Path) -> Iterable[Path]:
-    return (path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else ()
+    return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else ()
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Changes when the file does; a file that goes away while it is looked at has none."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return seen.st_ino, seen.st_mtime_ns, seen.st_size
 
 
 def _of_file(path: Path) -> Iterator[str]:

@@ -1,17 +1,24 @@
 """The run store: write-once files under relative keys on a shared volume."""
 
 import errno
+import itertools
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
+from steps import timeouts
 from steps.contract import evidence
 from steps.contract.canonical import digest, digest_bytes
 from steps.errors import BadTask, StepError, StoreBusy
 
+T = TypeVar("T")
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*(/[A-Za-z0-9][A-Za-z0-9._@+-]*)*")  # @ and +: approvers are named by their mail
 _BUSY = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.EIO, errno.EACCES, errno.EPERM}
+_PASSING = {errno.ESTALE, errno.EIO}
+"""What a network file system says while its server fails over; all else needs somebody, or more time than a step has."""
 PRIVATE, SHARED = 0o600, 0o644
 
 
@@ -37,38 +44,43 @@ class Store:
 
     def write(self, key: str, data: bytes, mode: int = SHARED) -> None:
         """Write a new file. Raises AlreadyWritten if the key exists, StoreBusy if the store cannot be written now."""
-        target = self.path(key)
-        try:
+        target, tries = self.path(key), itertools.count(1)
+
+        def write() -> None:
+            again = next(tries) > 1
             target.parent.mkdir(parents=True, exist_ok=True)
             temporary = _write_beside(target, data, mode)
             try:
                 os.link(temporary, target)
+            except FileExistsError:
+                if not again or target.read_bytes() != data:  # else an earlier try did it, and only its answer was lost
+                    raise
             finally:
                 os.unlink(temporary)
             _flush_folder(target.parent)
+
+        try:
+            patiently(write, key)
         except FileExistsError as error:
             raise AlreadyWritten(f"store key {key} exists already") from error
-        except OSError as error:
-            raise _store_error(error, key) from error
 
     def replace(self, key: str, data: bytes, mode: int = SHARED) -> None:
         """Write or replace a file atomically: only for what is no evidence (a run's secrets, the quarantine list)."""
         target = self.path(key)
-        try:
+
+        def replace() -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(_write_beside(target, data, mode), target)
             _flush_folder(target.parent)
-        except OSError as error:
-            raise _store_error(error, key) from error
+
+        patiently(replace, key)
 
     def read(self, key: str) -> bytes | None:
         """The bytes of a key, None when nobody wrote it."""
         try:
-            return self.path(key).read_bytes()
+            return patiently(self.path(key).read_bytes, key)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise _store_error(error, key) from error
 
     def keys(self, prefix: str) -> tuple[str, ...]:
         """All keys below a folder, sorted; temporary files of unfinished writes are left out."""
@@ -95,12 +107,50 @@ class Store:
         prefix = f"runs/{run}/evidence/{stage}/{task}"
         for key in self.keys(prefix):
             latest[key.rsplit("/", 1)[0]] = key
-        return tuple(evidence.decode(self.path(key).read_bytes()) for _, key in sorted(latest.items()))
+        found = (self.read(key) for _, key in sorted(latest.items()))
+        return tuple(evidence.decode(data) for data in found if data is not None)
 
     def evidence_digest(self, run: str, stage: str) -> str:
         """One digest over all that a stage's tasks recorded, its approval left out: what an approver approves."""
         kept = [key for key in self.keys(f"runs/{run}/evidence/{stage}") if key.split("/")[4] != "confirm"]
-        return digest([[key, digest_bytes(self.path(key).read_bytes())] for key in kept])
+        return digest([[key, digest_bytes(self.read(key) or b"")] for key in kept])
+
+
+def patiently(act: Callable[[], T], key: str) -> T:
+    """What `act` returns, tried again where the file system may answer in a moment (`timeouts.STORE_TRIES`).
+
+    FileExistsError and FileNotFoundError are answers and come as they are; every other OSError becomes a StepError about the key.
+    """
+    try:
+        try:
+            return act()
+        except OSError as error:
+            if error.errno not in _PASSING:
+                raise
+            return _again(act, error)
+    except (FileExistsError, FileNotFoundError):
+        raise
+    except OSError as error:
+        raise _store_error(error, key) from error
+
+
+def _again(act: Callable[[], T], first: OSError) -> T:
+    """Go on after a first failure, which counts as the first try."""
+    import tenacity  # a store that answers does not pay for it
+
+    failures = [first]
+
+    def call() -> T:
+        if failures:
+            raise failures.pop()
+        return act()
+
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception(lambda error: isinstance(error, OSError) and error.errno in _PASSING),
+        stop=tenacity.stop_after_attempt(timeouts.STORE_TRIES),
+        wait=tenacity.wait_fixed(timeouts.STORE_BACKOFF),
+        reraise=True,
+    )(call)
 
 
 def _write_beside(target: Path, data: bytes, mode: int) -> Path:

@@ -3,25 +3,22 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from steps.contract.evidence import Evidence
-from steps.contract.verdict import FailureClass, Status, Verdict
+from steps.contract.verdict import FailureClass, Status
 from steps.report import checklists, model
+from steps.report.approvals import approvals
 from steps.report.source import Record, Source
-
-JUDGE, CONFIRM = "judge", "confirm"
-
-UNJUDGED = {Status.INCONCLUSIVE.value: "ended before its judge", model.NOT_RUN: "an earlier stage did not pass, or the run ended"}
-"""Why a stage without its judge's verdict has its status: once the run has ended, that is."""
-
-UNDER_WAY = {Status.INCONCLUSIVE.value: "its judge has not spoken yet", model.NOT_RUN: "not started yet"}
-"""The same while the run still goes on."""
+from steps.report.stages import JUDGE
+from steps.report.stages import stages as every_stage
 
 
-def build(source: Source, workflow: str = "", running: bool = False) -> model.Report:
-    """The report of one run. `workflow` is the engine's word for how it ended, where that is known; `running`: it has not ended."""
-    latest = _latest(source.records)
-    planned = [dict(stage) for stage in source.plan.get("stages", ())]
-    stages = tuple(_stage(stage, latest, UNDER_WAY if running else UNJUDGED) for stage in planned)
+def build(source: Source, workflow: str = "", running: bool = False, begun: Iterable[model.Begun] = ()) -> model.Report:
+    """The report of one run. `workflow` is the engine's word for how it ended, where that is known; `running`: it has not ended;
+    `begun`: what its engine knows of tasks and approvals that it began."""
+    latest, begun = _latest(source.records), tuple(begun)
+    stages = every_stage(source, latest, running, begun)
     times = [time for record in source.records for time in (record.evidence.started, record.evidence.finished)]
     status, sentence = _overall(stages, latest)
     return model.Report(
@@ -40,14 +37,46 @@ def build(source: Source, workflow: str = "", running: bool = False) -> model.Re
         simulated=source.header.simulated,
         stages=stages,
         nodes=_nodes(source, latest),
-        quarantine=source.quarantine,
-        approvals=tuple(_approval(record) for record in latest if record.task == CONFIRM),
+        quarantine=tuple(
+            msgspec.structs.replace(one, reason=one.reason.removeprefix(f"{one.node}: ")) for one in source.quarantine
+        ),
+        approvals=tuple(approvals(latest, begun)),
         releases=tuple(_release(release) for release in source.plan.get("releases", ())),
         tools={name: version for record in latest for name, version in record.tools.items()},
-        troubles=tuple(_trouble(record) for record in latest if _is_trouble(record)),
+        troubles=tuple(_trouble(record, stages) for record in latest if _is_trouble(record)),
         attempts=tuple(_attempt(record) for record in source.records),
-        overcome=tuple(_trouble(record) for record in _overtaken(source.records, latest) if _is_trouble(record)),
+        overcome=tuple(_trouble(record, ()) for record in _overtaken(source.records, latest) if _is_trouble(record)),
+        revisions=tuple(_revisions(source.records)),
+        source=source.origin,
+        cancelled=source.cancelled,
+        running=running,
     )
+
+
+def _revisions(records: Iterable[Record]) -> Iterator[model.Revision]:
+    """What Argo CD showed of each release, in the order in which it was seen, each state once."""
+    last: dict[str, tuple[object, ...]] = {}
+    for one in sorted((record.evidence for record in records), key=lambda one: one.finished):
+        seen = one.observation.get("releases") if isinstance(one.observation, dict) else None
+        for release in seen if isinstance(seen, list) else ():
+            app = release.get("application") if isinstance(release, dict) else None
+            if not isinstance(app, dict):
+                continue
+            compared, synced = (tuple(map(str, app.get(name, ()))) for name in ("revisions", "synced_revisions"))
+            chart, planned = str(app.get("version", "")), str(app.get("revision", ""))
+            name = str(release.get("name", ""))
+            if last.get(name) != (chart, planned, compared, synced):
+                last[name] = (chart, planned, compared, synced)
+                yield model.Revision(
+                    release=name,
+                    stage=one.stage,
+                    task=one.task,
+                    time=one.finished,
+                    chart=chart,
+                    planned=planned,
+                    compared=compared,
+                    synced=synced,
+                )
 
 
 def _latest(records: Iterable[Record]) -> tuple[Evidence, ...]:
@@ -68,50 +97,6 @@ def _overtaken(records: Iterable[Record], latest: tuple[Evidence, ...]) -> Itera
         one = record.evidence
         if (one.stage, one.task, one.shard, one.attempt) not in kept:
             yield one
-
-
-def _stage(planned: dict[str, Any], latest: tuple[Evidence, ...], unjudged_because: dict[str, str]) -> model.Stage:
-    mine = [record for record in latest if record.stage == planned["id"]]
-    judged = next((record.verdict for record in mine if record.task == JUDGE and record.verdict), None)
-    refused = next(
-        (record.verdict for record in mine if record.task == CONFIRM and record.verdict and not record.verdict.is_pass), None
-    )
-    verdict = judged or refused
-    unjudged = Status.INCONCLUSIVE.value if mine else model.NOT_RUN
-    return model.Stage(
-        id=planned["id"],
-        title=planned.get("title", planned["id"]),
-        status=verdict.status.value if verdict else unjudged,
-        reason=verdict.reason if verdict else unjudged_because[unjudged],
-        gates=tuple(_gate(gate, mine) for gate in planned.get("gates", ())),
-        started=min((record.started for record in mine), default=0.0),
-        finished=max((record.finished for record in mine), default=0.0),
-        failure_class=_class(verdict),
-        next_step=verdict.next_step if verdict and not verdict.is_pass else "",
-        rollback=planned.get("rollback", ""),
-        changes=sum(not change.startswith("unchanged") for record in mine for change in record.changes),
-    )
-
-
-def _class(verdict: Verdict | None) -> str:
-    return verdict.failure_class.value if verdict and verdict.failure_class and not verdict.is_pass else ""
-
-
-def _gate(gate: str, records: Iterable[Evidence]) -> model.Gate:
-    verdicts = [record.verdict for record in records if record.verdict and record.verdict.gate == gate and record.task != JUDGE]
-    if not verdicts:
-        return model.Gate(gate=gate, status=model.NOT_RUN)
-    worst = min(verdicts, key=lambda verdict: _ORDER.index(verdict.status))
-    return model.Gate(
-        gate=gate,
-        status=worst.status.value,
-        reason=worst.reason,
-        passed=sum(verdict.passed_nodes for verdict in verdicts),
-        expected=sum(len(verdict.nodes) for verdict in verdicts),
-    )
-
-
-_ORDER = (Status.FAIL, Status.INCONCLUSIVE, Status.SKIPPED, Status.PASS)
 
 
 def _overall(stages: tuple[model.Stage, ...], latest: tuple[Evidence, ...]) -> tuple[str, str]:
@@ -138,37 +123,27 @@ def _nodes(source: Source, latest: tuple[Evidence, ...]) -> tuple[model.Node, ..
             bad = row.status not in (Status.PASS, Status.SKIPPED)
             gates.setdefault(row.node, {})[record.verdict.gate] = row.status.value
             reasons.setdefault(row.node, {})[record.verdict.gate] = row.sentence if bad else ""
-    aside = {entry.node: entry.reason for entry in source.quarantine}
+    aside = {entry.node: entry for entry in source.quarantine}
     return tuple(
         model.Node(
             name=host.name,
             group=host.group,
             rack=host.rack,
             gates=gates[host.name],
-            reason=next((f"{gate}: {said}" for gate, said in reasons[host.name].items() if said), aside.get(host.name, "")),
+            reason=next(
+                (f"{gate}: {said}" for gate, said in reasons[host.name].items() if said),
+                aside[host.name].reason if host.name in aside else "",
+            ),
             reasons={gate: said for gate, said in reasons[host.name].items() if said},
             places=tuple(host.variables[name] for name in _PLACES if name in host.variables),
             aside=host.name in aside,
+            aside_in=aside[host.name].stage if host.name in aside else "",
         )
         for host in source.hosts
     )
 
 
 _PLACES = ("leaf", "scalable_unit")
-
-
-def _approval(record: Evidence) -> model.Approval:
-    answer = record.observation if isinstance(record.observation, dict) else {}
-    return model.Approval(
-        stage=record.stage,
-        decision=str(answer.get("decision", "")),
-        approver=str(answer.get("approver", "")),
-        evidence=str(answer.get("evidence", "")),
-        status=record.verdict.status.value if record.verdict else model.NOT_RUN,
-        reason=record.verdict.reason if record.verdict else "",
-        time=record.finished,
-        signed=bool(answer.get("signed", False)),
-    )
 
 
 def _release(release: dict[str, Any]) -> model.Release:
@@ -179,7 +154,7 @@ def _is_trouble(record: Evidence) -> bool:
     return record.verdict is not None and record.verdict.status in (Status.FAIL, Status.INCONCLUSIVE) and record.task != JUDGE
 
 
-def _trouble(record: Evidence) -> model.Trouble:
+def _trouble(record: Evidence, stages: Iterable[model.Stage]) -> model.Trouble:
     assert record.verdict is not None
     kind = record.verdict.failure_class or FailureClass.RUNTIME
     listed = checklists.every()[kind]
@@ -191,10 +166,11 @@ def _trouble(record: Evidence) -> model.Trouble:
         failure_class=kind.value,
         inspect=listed.inspect,
         recover=listed.recover,
-        found=record.diagnosis,
+        found=tuple(one for one in record.diagnosis if one.what != checklists.LINK),
         shard=record.shard,
         attempt=record.attempt,
         time=record.finished,
+        quorum=any(gate.gate == record.verdict.gate and gate.quorum for stage in stages for gate in stage.gates),
     )
 
 

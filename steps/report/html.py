@@ -19,6 +19,7 @@ def html(report: model.Report) -> str:
         r=report,
         gates=_node_gates(report),
         stamp=stamp,
+        cell=_cell,
         span=span,
         tone=lambda status: status if status in _TONES else "skipped",
         left=lambda stage: f"{100 * (stage.started - report.started) / whole:.2f}",
@@ -34,6 +35,13 @@ def span(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _cell(node: model.Node, gate: str) -> tuple[str, str]:
+    """Class and words of a node under a gate: its status, or that it was set aside before."""
+    if gate in node.gates:
+        return node.gates[gate], node.gates[gate]
+    return ("away", f"set aside in {node.aside_in}") if node.aside else ("", "not judged")
 
 
 def _node_gates(report: model.Report) -> list[str]:

@@ -4,20 +4,19 @@ from xml.etree import ElementTree
 
 from steps.report import model
 
-_SHOWN = {"fail": "failure", "inconclusive": "failure"}
+_BAD = ("fail", "inconclusive")
+_UNDECIDED = "skipped"
 
 
 def junit(report: model.Report) -> bytes:
-    """The XML document. A gate that did not run is `skipped`; an inconclusive one is a failure, because it is no pass."""
+    """The XML document. A gate that did not run is `skipped`; an inconclusive one is a failure, because it is no pass.
+
+    An accepted run has no failure: a gate that a quorum passed is a pass that says so, the nodes set aside are `skipped` with why.
+    """
     root = ElementTree.Element("testsuites", name=f"bringup {report.cluster}")
     for stage in report.stages:
-        cases = [_case(gate.gate, gate.status, gate.reason) for gate in stage.gates]
-        cases += [
-            _case(f"{gate.gate} {node.name}", node.gates[gate.gate], node.reasons.get(gate.gate, ""))
-            for gate in stage.gates
-            for node in report.nodes
-            if gate.gate in node.gates
-        ]
+        cases = [_of_gate(gate) for gate in stage.gates]
+        cases += [_of_node(gate, node) for gate in stage.gates for node in report.nodes if gate.gate in node.gates]
         cases.append(_case(f"{stage.id}/judge", stage.status, stage.reason))
         failures = sum(case.find("failure") is not None for case in cases)
         suite = ElementTree.SubElement(
@@ -26,19 +25,35 @@ def junit(report: model.Report) -> bytes:
             name=stage.id,
             tests=str(len(cases)),
             failures=str(failures),
-            skipped=str(sum(case.find("skipped") is not None for case in cases)),
+            skipped=str(sum(case.find(_UNDECIDED) is not None for case in cases)),
             time=f"{max(0.0, stage.finished - stage.started):.3f}",
         )
         suite.extend(cases)
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root)
 
 
+def _of_gate(gate: model.Gate) -> ElementTree.Element:
+    if not gate.quorum:
+        return _case(gate.gate, gate.status, gate.reason)
+    case = _case(gate.gate, "pass", "")
+    ElementTree.SubElement(case, "system-out").text = _xml_safe(f"passed by quorum: {gate.reason}")
+    return case
+
+
+def _of_node(gate: model.Gate, node: model.Node) -> ElementTree.Element:
+    """A node that a stage which passed went on without is set aside, which is no failure of the platform."""
+    status, reason = node.gates[gate.gate], node.reasons.get(gate.gate, "")
+    if gate.quorum and status in _BAD:
+        return _case(f"{gate.gate} {node.name}", _UNDECIDED, f"set aside by quorum: {reason}")
+    return _case(f"{gate.gate} {node.name}", status, reason)
+
+
 def _case(name: str, status: str, reason: str) -> ElementTree.Element:
     case = ElementTree.Element("testcase", classname=name.split("/", 1)[0], name=name)
-    if status in _SHOWN:
-        ElementTree.SubElement(case, _SHOWN[status], message=_xml_safe(reason), type=status)
+    if status in _BAD:
+        ElementTree.SubElement(case, "failure", message=_xml_safe(reason), type=status)
     elif status != "pass":
-        ElementTree.SubElement(case, "skipped", message=_xml_safe(reason or status))
+        ElementTree.SubElement(case, _UNDECIDED, message=_xml_safe(reason or status))
     return case
 
 

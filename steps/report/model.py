@@ -2,21 +2,50 @@
 
 from msgspec import Struct
 
+from steps.contract.cancelled import Cancelled
 from steps.contract.evidence import Diagnosis
 from steps.contract.quarantine import Entry
+from steps.contract.revision import Source as Origin
 
 NOT_RUN = "not run"
 """Status of a planned stage or gate without a record."""
+QUORUM = "quorum"
+"""Mark of a gate that some nodes did not pass, in a stage that went on without them."""
+APPROVAL = "approval"
+"""What stands for the task where a run waits for one."""
+
+
+class Begun(Struct, frozen=True, kw_only=True):
+    """A task that an engine began, or an approval (`task` is then `approval`) that it waited for. Times are UTC seconds since the
+    epoch; `finished` is 0 while nobody saw its end."""
+
+    stage: str
+    task: str
+    started: float = 0.0
+    finished: float = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an engine saw its beginning and not its end; an earlier attempt may have left a record."""
+        return bool(self.started) and not self.finished
 
 
 class Gate(Struct, frozen=True, kw_only=True):
-    """One gate of a stage: its last verdict. `passed` and `expected` count nodes; 0 where it judges none."""
+    """One gate of a stage: its last verdict. `passed` and `expected` count nodes; 0 where it judges none. `counted` splits them by
+    role where that says more. `quorum`: some nodes did not pass it, and its stage passed without them."""
 
     gate: str
     status: str
     reason: str = ""
     passed: int = 0
     expected: int = 0
+    counted: str = ""
+    quorum: bool = False
+
+    @property
+    def mark(self) -> str:
+        """What people read: the status, or `quorum`, which is no failure of the stage."""
+        return QUORUM if self.quorum else self.status
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -39,7 +68,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """One planned stage. `failure_class` and `next_step` are set where it did not pass."""
+    """One planned stage. `failure_class` and `next_step` are set where it did not pass. Without a `judged` verdict the reason says
+    why there is none: interrupted, cancelled, not reached, or still to come."""
 
     id: str
     title: str
@@ -52,13 +82,14 @@ class Stage(Struct, frozen=True, kw_only=True):
     next_step: str = ""
     rollback: str = ""
     changes: int = 0
+    judged: bool = True
 
 
 class Node(Struct, frozen=True, kw_only=True):
     """One expected host: status by gate id (gates that do not judge nodes are left out), and why it did not pass.
 
     `reason` is the first in running order, `reasons` has one for each gate that it did not pass. `places` are names of where it
-    stands beside the rack: leaf switch, scalable unit.
+    stands beside the rack: leaf switch, scalable unit. `aside_in` is the stage that set it aside.
     """
 
     name: str
@@ -69,10 +100,12 @@ class Node(Struct, frozen=True, kw_only=True):
     reasons: dict[str, str] = {}
     places: tuple[str, ...] = ()
     aside: bool = False
+    aside_in: str = ""
 
 
 class Approval(Struct, frozen=True, kw_only=True):
-    """One answer to an approval before a stage."""
+    """One answer to an approval before a stage. `asked` is when it began to wait, `time` when it was answered; of one that still
+    waits, or was never answered, decision and approver are empty and `time` is 0."""
 
     stage: str
     decision: str
@@ -82,6 +115,8 @@ class Approval(Struct, frozen=True, kw_only=True):
     reason: str
     time: float
     signed: bool = False
+    approved: str = ""
+    asked: float = 0.0
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
@@ -98,6 +133,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
     shard: int = 0
     attempt: int = 1
     time: float = 0.0
+    quorum: bool = False
 
 
 class Release(Struct, frozen=True, kw_only=True):
@@ -110,10 +146,25 @@ class Release(Struct, frozen=True, kw_only=True):
     stage: str
 
 
+class Revision(Struct, frozen=True, kw_only=True):
+    """What Argo CD showed of one release: the chart version and the Git revision of its values that the Application points to (what
+    was planned), and the revisions that were compared last and synced last, in the order of its sources."""
+
+    release: str
+    stage: str
+    task: str
+    time: float
+    chart: str
+    planned: str
+    compared: tuple[str, ...]
+    synced: tuple[str, ...]
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """Everything a report shows. `status` is `pass`, `fail`, `inconclusive` or `not run`: the last stage decides.
 
     `troubles` are of each task's last attempt, `overcome` those of attempts that a later one followed.
+    `revisions` has an entry whenever what Argo CD showed of a release changed. `source` is the Git commit of the spec's file.
     """
 
     run: str
@@ -138,4 +189,8 @@ class Report(Struct, frozen=True, kw_only=True):
     troubles: tuple[Trouble, ...]
     attempts: tuple[Attempt, ...]
     overcome: tuple[Trouble, ...] = ()
+    revisions: tuple[Revision, ...] = ()
+    source: Origin | None = None
+    cancelled: Cancelled | None = None
+    running: bool = False
     schema: int = 1

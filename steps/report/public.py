@@ -9,7 +9,8 @@ import msgspec
 from steps.contract import approval
 from steps.report import identifiers, model
 
-_KEPT = {"id", "stage", "gate", "status", "failure_class", "workflow", "engine", "plan", "decision", "inspect", "recover"}
+_VERDICT = {"id", "stage", "aside_in", "gate", "status", "failure_class", "inspect", "recover"}
+_KEPT = _VERDICT | {"workflow", "engine", "plan", "decision", "approved", "counted"}
 """Fields whose values are this program's own words."""
 _ORDINARY = re.compile(r"(?:gpu|cpu|server|agent|node|worker|compute|login|storage|control|rack|leaf|k8s)s?", re.IGNORECASE)
 """Names of groups and places that say nothing about the site; replacing them would only make sentences wrong."""
@@ -19,6 +20,7 @@ _PLACE = re.compile(r"\b(rack|leaf|spine|switch|row|cage|unit)([ =:]+)(?=[\w.-]*
 _TOKEN = re.compile(r"[\w.@+-]*")
 _DOMAIN = re.compile(r"\A(?:\.[A-Za-z0-9-]*[A-Za-z][A-Za-z0-9-]*)+")
 _NO_PERSON = {"", approval.NOBODY, approval.REHEARSAL}
+_CANCELLED = re.compile(r"\bcancelled by \S+ \(")
 _LISTED_APPROVERS = re.compile(r"(?<=among the approvers) \([^)]*\)")
 
 
@@ -26,7 +28,7 @@ def public(report: model.Report) -> model.Report:
     """The same report for outsiders.
 
     Hosts become `node 1`… in fleet order, approvers `approver 1`…, cluster and runs `cluster` and `run`; racks, leaves and groups
-    their kind. Diagnoses, attempts and release sources are dropped.
+    their kind. Diagnoses, attempts, release sources and Git revisions are dropped.
     """
     bare = msgspec.structs.replace(
         report,
@@ -39,6 +41,9 @@ def public(report: model.Report) -> model.Report:
         run="run",
         attempts=(),
         overcome=(),
+        revisions=(),
+        source=None,
+        cancelled=None,
     )
     return msgspec.convert(_clean(msgspec.to_builtins(bare), _Names(report)), model.Report)
 
@@ -61,7 +66,7 @@ class _Names:
 
     def hide(self, text: str) -> str:
         """The text with every name of this report replaced, and then whatever else looks like a name from inside."""
-        text = identifiers.urls(_LISTED_APPROVERS.sub("", text))
+        text = identifiers.urls(_CANCELLED.sub("cancelled by an operator (", _LISTED_APPROVERS.sub("", text)))
         text = self._phrases.sub(lambda match: self._words[match[0].lower()], _RUN.sub("run", text))
         text = self._tokens.sub(self._token, self._ranges.sub("several nodes", text))
         return identifiers.hide(_PLACE.sub(r"\1\2[place]", text))

@@ -6,8 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.store import Store
-from steps.contract import evidence, fleet, quarantine, run
+from steps.contract import cancelled, evidence, fleet, log, quarantine, revision, run
+from steps.contract.cancelled import Cancelled
 from steps.contract.canonical import digest_bytes
+from steps.contract.revision import Source as Origin
 from steps.errors import BadTask
 
 
@@ -20,7 +22,8 @@ class Record(Struct, frozen=True):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """One run as stored. `plan` is the summary that was rendered with the tasks; empty where there was none."""
+    """One run as stored. `plan` is the summary that was rendered with the tasks; empty where there was none. `logged` are the tasks
+    (stage, task) that kept a log, with a record or without one."""
 
     header: run.Header
     target_uid: str
@@ -28,6 +31,9 @@ class Source(Struct, frozen=True, kw_only=True):
     hosts: tuple[fleet.Host, ...]
     records: tuple[Record, ...]
     quarantine: tuple[quarantine.Entry, ...]
+    logged: tuple[tuple[str, str], ...] = ()
+    origin: Origin | None = None
+    cancelled: Cancelled | None = None
 
 
 def read(store: Store, name: str) -> Source:
@@ -49,6 +55,9 @@ def read(store: Store, name: str) -> Source:
         hosts=_hosts(store.read(run.hosts_key(name))),
         records=tuple(sorted(records, key=lambda record: (record.evidence.started, record.key))),
         quarantine=tuple(entry for data in aside if data for entry in quarantine.decode(data)),
+        logged=tuple(dict.fromkeys((key.split("/")[3], key.split("/")[4]) for key in store.keys(log.folder(name)))),
+        origin=revision.decode(found) if (found := store.read(revision.key(name))) else None,
+        cancelled=cancelled.decode(found) if (found := store.read(cancelled.key(name))) else None,
     )
 
 

@@ -8,21 +8,42 @@ def text(report: model.Report) -> str:
     """The acceptance report as lines of text; stages as a table, then quarantine, then what to do."""
     width = max((len(stage.id) for stage in report.stages), default=0)
     lines = [f"{report.cluster}: {report.status}: {report.sentence}"]
+    lines += [f"class of the failure: {kind}" for kind in _classes(report)]
     lines.append(f"run {report.run}, plan {report.plan[:19]}, took {span(report.finished - report.started)}")
+    lines += [f"spec {report.source.sentence}"] if report.source else []
     if report.simulated:
         lines.append("rehearsal: hosts, cluster and figures are simulated")
     lines.append("")
     for stage in report.stages:
-        gates = ", ".join(_gate(gate) for gate in stage.gates)
-        lines.append(f"{stage.id:<{width}}  {stage.status:<12}  {span(stage.finished - stage.started):>8}  {gates}")
+        took = span(stage.finished - stage.started) if stage.started else "-"
+        lines.append(f"{stage.id:<{width}}  {stage.status:<12}  {took:>8}  {_said(stage)}")
     lines += [f"quarantined {entry.node} in {entry.stage}: {entry.reason}" for entry in report.quarantine]
     for stage in report.stages:
         if stage.status in ("fail", "inconclusive"):
-            lines += ["", f"{stage.id} ({stage.failure_class or 'no class'}): {stage.reason}"]
-            lines += [f"rollback: {stage.rollback}"] if stage.rollback else []
+            lines += ["", *_trouble(stage, report.sentence)]
     return "\n".join(lines) + "\n"
+
+
+def _classes(report: model.Report) -> list[str]:
+    """The class of what the headline tells."""
+    return [stage.failure_class for stage in report.stages if stage.failure_class and report.sentence.startswith(f"{stage.id}: ")]
+
+
+def _said(stage: model.Stage) -> str:
+    """What each gate says, where any of them said something; else why none did."""
+    if not stage.judged and all(gate.status == model.NOT_RUN for gate in stage.gates):
+        return stage.reason
+    return ", ".join(_gate(gate) for gate in stage.gates)
 
 
 def _gate(gate: model.Gate) -> str:
     nodes = f" {gate.passed}/{gate.expected}" if gate.expected else ""
-    return f"{gate.gate.partition('/')[2]} {gate.status}{nodes}"
+    split = f" ({gate.counted})" if gate.counted else ""
+    return f"{gate.gate.partition('/')[2]} {'pass by quorum' if gate.quorum else gate.status}{nodes}{split}"
+
+
+def _trouble(stage: model.Stage, told: str) -> list[str]:
+    """A stage that did not pass, and how to take it back; its reason only where the headline has not told it."""
+    kind = f" ({stage.failure_class})" if stage.failure_class else ""
+    why = [] if told.startswith(f"{stage.id}: {stage.reason}") else [f"{stage.id}{kind}: {stage.reason}"]
+    return [*why, *([f"rollback of {stage.id}: {stage.rollback}"] if stage.rollback else [])]

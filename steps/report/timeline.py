@@ -6,14 +6,16 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from steps.report import model, ranges
+from steps.contract import ranges
+from steps.report import model
 
 _STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)(?=\s)")
 """How container logs and events begin a line that says its own time."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One thing that happened. `time` is UTC seconds since the epoch; `kind` is run, task, verdict, change, finding or approval."""
+    """One thing that happened. `time` is UTC seconds since the epoch; `kind` is one of
+    run, task, change, revision (what Argo CD shows of a release), verdict, finding, waiting (for an approval) and approval."""
 
     time: float
     kind: str
@@ -23,14 +25,21 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 def timeline(report: model.Report) -> tuple[Entry, ...]:
     """Everything the report knows, in the order in which it happened."""
-    order = {"run": 0, "task": 1, "change": 2, "verdict": 3, "finding": 4, "approval": 5}
-    ended = Entry(time=report.finished, kind="run", where=report.run, text=f"ended: {report.status}: {report.sentence}")
-    return (*sorted(_entries(report), key=lambda entry: (entry.time, order[entry.kind])), ended)
+    order = ("run", "approval", "task", "change", "revision", "verdict", "finding", "waiting")  # of what happened at one moment
+    before = sorted(_entries(report), key=lambda entry: (entry.time, order.index(entry.kind)))
+    text = f"{'goes on' if report.running else 'ended'}: {report.status}: {report.sentence}"
+    return (*before, Entry(time=max(report.finished, before[-1].time), kind="run", where=report.run, text=text))
 
 
 def note(report: model.Report) -> str:
     """The timeline as Markdown: a draft of a post-incident note with its open questions."""
-    lines = [f"# {report.cluster}: {report.sentence}", "", f"Run {report.run}, plan {report.plan}, revision {report.revision}.", ""]
+    lines = [
+        f"# {report.cluster}: {report.sentence}",
+        "",
+        f"Run {report.run}, plan {report.plan}, spec revision {report.revision}.",
+        "",
+    ]
+    lines[-1:] = [f"The spec is {report.source.sentence}.", ""] if report.source else [""]
     lines += [f"- {stamp(entry.time)} **{entry.kind}** {entry.where}: {_indent(entry.text)}" for entry in timeline(report)]
     lines += ["", "## Still to write", "", "- Impact, and who noticed it first.", "- Root cause.", "- What prevents it next time."]
     return "\n".join(lines) + "\n"
@@ -42,22 +51,47 @@ def stamp(seconds: float) -> str:
 
 
 def _entries(report: model.Report) -> Iterator[Entry]:
-    identity = f"started: revision {report.revision} of {report.cluster}, owner {report.owner}, plan {report.plan}"
-    yield Entry(time=report.started, kind="run", where=report.run, text=identity)
+    identity = f"started: spec revision {report.revision} of {report.cluster}, owner {report.owner}, plan {report.plan}"
+    origin = f", {report.source.sentence}" if report.source else ""
+    yield Entry(time=report.started, kind="run", where=report.run, text=identity + origin)
+    if report.cancelled:
+        yield Entry(time=report.cancelled.when, kind="run", where=report.run, text=report.cancelled.sentence)
     hosts = {node.name for node in report.nodes}
     for attempt in report.attempts:
         yield from _of_attempt(attempt, hosts)
     for trouble in (*report.overcome, *report.troubles):
-        for found in trouble.found:
-            for time, content in _by_time(found.content, trouble.time or report.finished):
-                yield Entry(time=time, kind="finding", where=found.source, text=f"{found.what}: {content}")
+        yield from _findings(trouble, trouble.time or report.finished, simulated=report.simulated)
+    for one in report.revisions:
+        where = f"{one.stage}/{one.task}, release {one.release}"
+        yield Entry(time=one.time, kind="revision", where=where, text=_revision(one))
     for approval in report.approvals:
-        yield Entry(
-            time=approval.time,
-            kind="approval",
-            where=f"before {approval.stage}",
-            text=f"{approval.decision} by {approval.approver}",
-        )
+        yield from _of_approval(approval)
+
+
+def _of_approval(approval: model.Approval) -> Iterator[Entry]:
+    where = f"before {approval.stage}"
+    if approval.asked:
+        what = f"approval of {approval.approved}" if approval.approved else "an approval"
+        yield Entry(time=approval.asked, kind="waiting", where=where, text=f"waits for {what}")
+    if approval.time:
+        yield Entry(time=approval.time, kind="approval", where=where, text=f"{approval.decision} by {approval.approver}")
+
+
+def _findings(trouble: model.Trouble, collected: float, *, simulated: bool) -> Iterator[Entry]:
+    """What was collected, by the times that its lines say. A simulated cluster's clock is another one: there all of it stands where
+    it was collected, and its times are called simulated."""
+    for found in trouble.found:
+        if simulated:
+            said = " (its times are simulated)" if any(map(_own_time, found.content.splitlines())) else ""
+            yield Entry(time=collected, kind="finding", where=found.source + said, text=f"{found.what}: {found.content}")
+            continue
+        for time, content in _by_time(found.content, collected):
+            yield Entry(time=time, kind="finding", where=found.source, text=f"{found.what}: {content}")
+
+
+def _revision(one: model.Revision) -> str:
+    planned = f"planned chart {one.chart or 'none'}, values {one.planned or 'none'}"
+    return f"{planned}; compared with {', '.join(one.compared) or 'nothing'}; synced {', '.join(one.synced) or 'nothing'}"
 
 
 def _of_attempt(attempt: model.Attempt, hosts: set[str]) -> Iterator[Entry]:

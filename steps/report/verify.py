@@ -1,8 +1,10 @@
-"""Checks a run's folder against its seal: every change to what is sealed (not logs or secrets) is named; needs only the folder."""
+"""Checks a run's folder against its seal: every change to what is sealed (not secrets) is named; needs only the folder."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from steps.clients import signature
 from steps.contract import seal
@@ -13,7 +15,7 @@ from steps.errors import BadTask
 def problems(folder: Path, signer: tuple[str, str] | None = None) -> tuple[str, ...]:
     """What is wrong with a run's folder; empty when it is exactly what was sealed, the seal itself included.
 
-    Evidence, reports, plan, hosts and quarantine are sealed; secrets and logs are not (the engines' logs lie outside the store).
+    Evidence, logs, reports, plan, hosts and quarantine are sealed; secrets are not.
     `signer` is (name, SSH public key): then the seal must carry that key's signature. Without it a whole seal shows that
     nothing was changed by accident, not that nobody wrote it anew.
     """
@@ -24,14 +26,65 @@ def problems(folder: Path, signer: tuple[str, str] | None = None) -> tuple[str, 
         return (f"{seal.FILE}: cannot be read: {error}", *_signature_problems(folder, data, signer))
     found = [] if _is_whole(sealed, data) else [f"{seal.FILE}: changed since it was sealed"]
     listed = {file.key: file for file in sealed.files}
-    there = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    present = {key: path for key, path in there.items() if seal.is_sealed(key)}
+    present = {key: path for key, path in _files(folder).items() if seal.is_sealed(key)}
     found += [f"{key}: missing" for key in listed if key not in present]
     found += [f"{key}: not in the seal" for key in present if key not in listed]
     for key, file in listed.items():
         if key in present and digest_bytes(present[key].read_bytes()) != file.sha256:
             found.append(f"{key}: changed since it was sealed")
     return (*found, *_signature_problems(folder, data, signer))
+
+
+class Cover(Struct, frozen=True, kw_only=True):
+    """What a seal says and does not say: how many files it covers, whose key signed it (empty: nobody's; `other` when the signature
+    fits nothing), and which files and empty folders below the run's folder it leaves out."""
+
+    files: int
+    signed: bool
+    key: str
+    left_out: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """For people, each a sentence."""
+        if self.key:
+            yield f"the seal is signed by {self.key}; whose key that is, --signer NAME=PUBLIC-KEY-FILE checks"
+        elif self.signed:
+            yield f"{seal.SIGNATURE} is no signature of this seal"
+        else:
+            yield "the seal is not signed: it shows slips, not who would write files and seal anew"
+        if self.left_out:
+            yield f"not covered by the seal: {', '.join(self.left_out)}"
+        if any(name.startswith("secrets/") for name in self.left_out):
+            yield "secrets/ opens the cluster: do not hand it out (`bringup report RUN --out FOLDER/` copies what may be)"
+
+
+def cover(folder: Path) -> Cover:
+    """What the seal of a run's folder covers. Raises BadTask where there is none that can be read."""
+    data = _seal_bytes(folder)
+    try:
+        sealed = seal.decode(data)
+    except msgspec.DecodeError as error:
+        raise BadTask(f"{folder / seal.FILE} cannot be read: {error}") from error
+    signed = folder / seal.SIGNATURE
+    key = signature.key_of(data, signed.read_bytes()) if signed.exists() else ""
+    below = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
+    files = [name for name, path in below.items() if path.is_file() and name not in seal.UNSEALED and not seal.is_sealed(name)]
+    empty = [f"{name}/ (empty)" for name, path in below.items() if path.is_dir() and not any(path.iterdir())]
+    return Cover(files=len(sealed.files), signed=signed.exists(), key=key, left_out=(*files, *empty))
+
+
+def hand_out(folder: Path, to: Path) -> int:
+    """Copy what a run's seal covers, and the seal, to another folder: never its secrets. How many files. Raises BadTask."""
+    names = [name for name in _files(folder) if seal.is_sealed(name) or name in seal.UNSEALED]
+    _seal_bytes(folder)
+    for name in names:
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        (to / name).write_bytes((folder / name).read_bytes())
+    return len(names)
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def _is_whole(sealed: seal.Seal, data: bytes) -> bool:

@@ -1,5 +1,6 @@
 """Verb apply: brings objects into the target by server-side apply, or proves that an earlier run's work still holds."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -7,12 +8,17 @@ from msgspec import Struct
 
 from steps.clients.kube_http import ApiError
 from steps.contract.exit import ExitCode
+from steps.contract.plural import count
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
-from steps.errors import Conflict
+from steps.errors import Conflict, Refused
 from steps.probes.reader import Scope
 from steps.verbs import gating, reuse, target
 from steps.verbs.context import Context
 from steps.verbs.diagnose import diagnose_refusal
+
+Object = dict[str, Any]
+Refusal = tuple[Object, ApiError | Refused]
+"""An object that the API server did not take, and what it said."""
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
@@ -35,16 +41,13 @@ def run(context: Context) -> ExitCode:
     if earlier is not None and wanted.gate and _still_holds(context, wanted):
         context.record(passed(_gate_id(context), f"unchanged since run {earlier.run}, and its gate passes now"), reused=earlier.run)
         return ExitCode.OK
-    changes: list[str] = []
-    for manifest in wanted.objects:
-        try:
-            changes.append(_apply(context, manifest))
-        except (ApiError, Conflict) as error:
-            found = diagnose_refusal(context.kube, manifest, str(error))
-            context.record(_refusal(context, manifest, error), changes=changes, error=str(error), diagnosis=found)
-            return ExitCode.GATE_FAILED
-    changes += _label_nodes(context, wanted)
-    context.record(passed(_gate_id(context), f"{len(changes)} objects applied"), changes=changes)
+    refusal = _apply_all(context, wanted.objects) or _label_nodes(context, wanted)
+    if refusal is not None:
+        manifest, error = refusal
+        found = diagnose_refusal(context, manifest, error)
+        context.record(_refused(context, manifest, error), error=str(error), diagnosis=found)
+        return ExitCode.GATE_FAILED
+    context.record(passed(_gate_id(context), f"{count(len(wanted.objects), 'object')} applied"))
     return ExitCode.OK
 
 
@@ -52,7 +55,17 @@ def _gate_id(context: Context) -> str:
     return f"{context.task.stage}/{context.task.name}"
 
 
-def _apply(context: Context, manifest: dict[str, Any]) -> str:
+def _apply_all(context: Context, objects: Iterable[Object]) -> Refusal | None:
+    """Apply the objects in order; the first that is refused ends it. What was written by then is noted, whatever ends it."""
+    for manifest in objects:
+        try:
+            context.did(_apply(context, manifest))
+        except (ApiError, Refused) as error:
+            return manifest, error
+    return None
+
+
+def _apply(context: Context, manifest: Object) -> str:
     before = context.kube.get(context.kube.path(manifest), target.Named)
     after = context.kube.apply(manifest)["metadata"]
     name = f"{manifest['kind']} {'/'.join(filter(None, (after.get('namespace'), after['name'])))}"
@@ -74,45 +87,39 @@ class LabelledNode(Struct, frozen=True):
     metadata: LabelledMeta = LabelledMeta()
 
 
-def _label_nodes(context: Context, wanted: Arguments) -> list[str]:
+def _label_nodes(context: Context, wanted: Arguments) -> Refusal | None:
     """Label the expected nodes that exist and lack a label; nodes are never created here."""
     if not wanted.node_labels:
-        return []
+        return None
     expected = set(context.expected_nodes(wanted.select))
     found = [node.metadata for node in context.kube.list("/api/v1/nodes", LabelledNode) or () if node.metadata.name in expected]
-    lacking = [node.name for node in found if wanted.node_labels.items() - node.labels.items()]
-    for name in lacking:
-        meta = {"name": name, "labels": wanted.node_labels}
-        context.kube.apply({"apiVersion": "v1", "kind": "Node", "metadata": meta}, force=True)
-    text = " ".join(f"{key}={value}" for key, value in sorted(wanted.node_labels.items()))
-    word = "changed" if lacking else "unchanged"
-    return [f"{word} labels of nodes: {text} ({len(lacking)} of {len(found)} nodes)"]
+    done = 0
+    try:
+        for name in (node.name for node in found if wanted.node_labels.items() - node.labels.items()):
+            manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": wanted.node_labels}}
+            context.kube.apply(manifest, force=True)
+            done += 1
+    except (ApiError, Refused) as error:
+        return manifest, error
+    finally:
+        text = " ".join(f"{key}={value}" for key, value in sorted(wanted.node_labels.items()))
+        context.did(f"{'changed' if done else 'unchanged'} labels of nodes: {text} ({done} of {len(found)} nodes)")
+    return None
 
 
-def _refusal(context: Context, manifest: dict[str, Any], error: ApiError | Conflict) -> Verdict:
-    name = f"{manifest['kind']} {manifest['metadata']['name']}"
+def _refused(context: Context, manifest: Object, error: ApiError | Refused) -> Verdict:
     if isinstance(error, Conflict):
-        return failed(
-            _gate_id(context),
-            error.failure_class,
-            seen=f"{name}: {error}",
-            expected="bringup to own the fields it sets",
-            next_step=error.hint,
-            final=True,
-        )
-    missing = error.status == 404
-    return failed(
-        _gate_id(context),
-        FailureClass.DEPENDENCY if missing else FailureClass.APPLY,
-        seen=f"{name}: {error}",
-        expected="the API server to accept it",
-        next_step=(
-            "install what serves this kind first (a CRD or a namespace is missing)"
-            if missing
-            else "correct the field that the message names in the catalog values or the spec"
-        ),
-        final=True,
-    )
+        kind, expected, next_step = error.failure_class, "bringup to own the fields it sets", error.hint
+    elif isinstance(error, Refused):
+        kind, expected, next_step = error.failure_class, "the right to write it, and room in its namespace's quota", error.hint
+    elif error.status == 404:
+        kind, expected = FailureClass.DEPENDENCY, "the API server to accept it"
+        next_step = "install what serves this kind first (a CRD or a namespace is missing)"
+    else:
+        kind, expected = FailureClass.APPLY, "the API server to accept it"
+        next_step = "correct the field that the message names in the catalog values or the spec"
+    seen = f"{manifest['kind']} {manifest['metadata']['name']}: {error}"
+    return failed(_gate_id(context), kind, seen=seen, expected=expected, next_step=next_step, final=True)
 
 
 def _still_holds(context: Context, wanted: Arguments) -> bool:

@@ -1,12 +1,19 @@
 """Verb confirm: turns what somebody answered at an approval into evidence; anything but a checked pass ends with 65."""
 
+import time
+
 from msgspec import Struct
 
 from steps.clients import signature
-from steps.contract import approval
+from steps.contract import approval, evidence
+from steps.contract.canonical import digest_bytes
+from steps.contract.evidence import Diagnosis
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.verbs.context import Context
+
+MOST_RECORDS = 100
+"""Records that a refusal lists: enough for the stages of the largest fleet, a shard being one."""
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
@@ -24,7 +31,10 @@ def run(context: Context) -> ExitCode:
     now = context.store.evidence_digest(context.environment.run, wanted.approved)
     verdict = _judge(context, wanted, answer, now)
     signed = verdict.is_pass and bool(wanted.approvers.get(answer["approver"]))
-    context.record(verdict, observation={**answer, "evidence_now": now, "signed": signed})
+    found = () if verdict.is_pass else _found(context, wanted, answer, now)
+    context.record(
+        verdict, observation={**answer, "approved": wanted.approved, "evidence_now": now, "signed": signed}, diagnosis=found
+    )
     context.output("verdict", verdict.status.value)
     return ExitCode.OK if verdict.is_pass else ExitCode.GATE_FAILED
 
@@ -33,7 +43,7 @@ def _judge(context: Context, wanted: Arguments, answer: dict[str, str], now: str
     gate, who = f"{context.task.stage}/approval", answer["approver"]
     if answer["decision"] != approval.PASS:
         said = "nobody approved in time" if answer["decision"] == approval.HOLD else f"{who} answered {answer['decision']}"
-        return _refused(gate, said, "decision pass by an approver", "start a new run; proven stages are reused")
+        return _refused(gate, said, f"a yes to {wanted.approved} before {context.task.stage}", _start_again(context))
     if not approval.is_name(who) or (who == approval.REHEARSAL and not context.environment.simulator):
         return _refused(gate, "an approval without a name", "the approver's name", "approve with `bringup approve RUN --as NAME`")
     if answer["evidence"] != now:
@@ -48,9 +58,16 @@ def _judge(context: Context, wanted: Arguments, answer: dict[str, str], now: str
         return _refused(
             gate, problem, "a valid signature of a listed approver", "sign with the key that the spec lists for this name"
         )
+    about = f"{wanted.approved}, before {context.task.stage}"
     if _is_rehearsal_itself(context, who):
-        return passed(gate, f"the rehearsal itself approved {wanted.approved}; in a real run a person does")
-    return passed(gate, f"{who} approved {wanted.approved}{' with a signature' if wanted.approvers.get(who) else ''}")
+        return passed(gate, f"the rehearsal itself approved {about}; in a real run a person does")
+    return passed(gate, f"{who} approved {about}{' with a signature' if wanted.approvers.get(who) else ''}")
+
+
+def _start_again(context: Context) -> str:
+    if context.environment.simulator:
+        return "start the rehearsal again"
+    return f"start a new run with `--reuse {context.environment.run}`: stages proven here that still hold are not done again"
 
 
 def _signature_problem(context: Context, wanted: Arguments, who: str, now: str) -> str:
@@ -75,3 +92,28 @@ def _is_rehearsal_itself(context: Context, who: str) -> bool:
 
 def _refused(gate: str, seen: str, expected: str, next_step: str) -> Verdict:
     return failed(gate, FailureClass.PERMISSION, seen=seen, expected=expected, next_step=next_step, final=True)
+
+
+def _found(context: Context, wanted: Arguments, answer: dict[str, str], now: str) -> tuple[Diagnosis, ...]:
+    """What a person compares after a refusal: the answer with the evidence it was about, the evidence as it is, who may approve."""
+    run, who = context.environment.run, answer["approver"]
+    said = [f"decision {answer['decision']}", f"approver {who}", f"evidence approved {answer['evidence']}", f"evidence now {now}"]
+    listed = [f"{name}: {f'{len(keys)} keys' if keys else 'name alone'}" for name, keys in sorted(wanted.approvers.items())]
+    if wanted.approvers.get(who):
+        key = approval.signature_key(run, wanted.approved, who)
+        listed.append(f"signature {key}: {'there' if context.store.read(key) is not None else 'not there'}")
+    shown = (
+        ("answer", f"approval of {wanted.approved}", said),
+        ("records behind the evidence now", f"stage {wanted.approved}", _records(context, wanted.approved)),
+        ("approvers", "the spec", listed or ["anybody with a name"]),
+    )
+    return tuple(Diagnosis(what=what, source=source, content="\n".join(lines)) for what, source, lines in shown)
+
+
+def _records(context: Context, stage: str) -> list[str]:
+    """The stage's records with digest and end, the newest first: what has come since an answer was given stands on top."""
+    keys = [key for key in context.store.keys(f"runs/{context.environment.run}/evidence/{stage}") if key.split("/")[4] != "confirm"]
+    stored = [(key, context.store.path(key).read_bytes()) for key in keys]
+    rows = sorted(((evidence.decode(data).finished, key, digest_bytes(data)) for key, data in stored), reverse=True)
+    lines = [f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(end))} {key} {digest}" for end, key, digest in rows[:MOST_RECORDS]]
+    return [*lines, *([f"and {len(rows) - len(lines)} older"] if len(rows) > len(lines) else [])] or ["there are none"]

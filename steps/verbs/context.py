@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,33 +13,81 @@ from steps.clients.clock import Clock
 from steps.clients.clock import of as clock_of
 from steps.clients.environment import Environment
 from steps.clients.fleet import Fleet
+from steps.clients.log import Log
 from steps.clients.redact import Redactor
-from steps.clients.store import Store
+from steps.clients.store import AlreadyWritten, Store
+from steps.contract import log as log_contract
 from steps.contract import quarantine
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.task import Task, Verb
-from steps.contract.verdict import Verdict, failed, inconclusive
+from steps.contract.verdict import FailureClass, Status, Verdict, failed, inconclusive
 from steps.errors import BadTask, StepError, Temporary
+from steps.report import checklists
 
 if TYPE_CHECKING:
     from steps.clients.kube import Kube
 
 T = TypeVar("T")
 KUBECONFIG = "kubeconfig"
+MOST_ROWS = 50
+"""Nodes that a log names of one verdict; the record has them all."""
 
 
 class Context:
-    """One attempt of one task. Clients are lazy: a verb pays only for what it uses."""
+    """One attempt of one task. Clients are lazy: a verb pays for what it uses. `log` is the process's own, where it has one."""
 
-    def __init__(self, task: Task, environment: Environment, shard: int = 0, inputs: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        environment: Environment,
+        shard: int = 0,
+        inputs: Mapping[str, str] | None = None,
+        log: Log | None = None,
+    ) -> None:
         self.task = task
         self.environment = environment
         self.shard = shard
         self.inputs = dict(inputs or {})
         self.store = Store(environment.store)
         self.fleet = Fleet(environment.fleet)
+        self.log = log or Log(Redactor([environment.secrets, self.run_secrets]))
         self._started = time.time()
+        self._attempt = 1
+        self._changes: list[str] = []
+        self._noticed = ""
+        self._log_is_kept = False
+
+    def say(self, text: str) -> None:
+        """One line of this task's log about what is being done."""
+        self.log.say(text)
+
+    def noticed(self, text: str) -> None:
+        """As `say`, unless it is what was noticed last: a look repeats itself until something changes."""
+        if text != self._noticed:
+            self._noticed = text
+            self.say(text)
+
+    def did(self, change: str) -> None:
+        """Something was changed just now: it is said, and it is in the record however this attempt ends."""
+        self._changes.append(change)
+        self.log.say(change)
+
+    def keep_log(self) -> None:
+        """Store what was said so far, once. Raises StoreBusy."""
+        if self._log_is_kept:
+            return
+        attempt, data = self._attempt, self.log.text().encode()
+        while True:
+            key = log_contract.key(self.environment.run, self.task.stage, self.task.name, self.shard, attempt)
+            try:
+                self.store.write(key, data)
+            except AlreadyWritten:
+                attempt += 1
+            else:
+                break
+        self._log_is_kept = True
+        self.log.write(log_contract.kept_line(key))
 
     @functools.cached_property
     def clock(self) -> Clock:
@@ -66,7 +114,7 @@ class Context:
     def keep_secret(self, name: str, text: str) -> None:
         """Keep a secret of this run; it is redacted from everything stored from now on."""
         self.store.replace(f"runs/{self.environment.run}/secrets/{name}", text.encode(), mode=0o600)
-        self.__dict__.pop("redactor", None)
+        self.say(f"kept the secret {name} of this run")
 
     def arguments(self, kind: type[T]) -> T:
         """The task's arguments as the verb's own type. Raises BadTask naming the field."""
@@ -96,7 +144,12 @@ class Context:
         error: str = "",
         diagnosis: Iterable[Diagnosis] = (),
     ) -> Evidence:
-        """Store what this attempt did, without secrets, and return the stored record."""
+        """Store what this attempt did, without secrets, and return the stored record. What `did` was told comes first."""
+        said = set(self._changes)
+        for change in changes:
+            if change not in said:
+                self.did(change)
+        found = (*diagnosis, *_linked(verdict))
         record = Evidence(
             run=self.environment.run,
             stage=self.task.stage,
@@ -110,34 +163,77 @@ class Context:
             finished=time.time(),
             verdict=verdict,
             observation=observation,
-            changes=tuple(changes),
+            changes=tuple(self._changes),
             reused=reused,
             error=error,
             tools=_tools(self.task.verb),
-            diagnosis=tuple(diagnosis),
+            diagnosis=found,
         )
-        return self.store.write_evidence(record, lambda numbered: self.redactor.data(canonical(numbered)))
+        stored = self.store.write_evidence(record, lambda numbered: self.log.redactor.data(canonical(numbered)))
+        self._attempt = stored.attempt
+        if stored.verdict is not None:
+            self.noticed(told(stored.verdict))
+        for line in _about(stored):
+            self.say(line)
+        return stored
 
     def record_error(self, error: StepError) -> None:
-        """Store what ended this attempt as its verdict, so that the judge's sentence is about the cause."""
+        """Store what ended this attempt as its verdict, so that the judge's sentence is about the cause, with what can be read."""
+        from steps.verbs import diagnose  # only a task that goes wrong pays for it
+
         gate = str(self.task.arguments.get("gate") or f"{self.task.stage}/{self.task.name}")
-        seen, expected, next_step = str(error), "the task to come to its verdict", error.hint or "read the task's log"
+        expected = _DONE.get(self.task.verb) or f"a verdict of gate {gate}"
+        seen, next_step = str(error), error.hint or "read the task's log"
         if isinstance(error, Temporary):
             kind = error.failure_class
             verdict = inconclusive(gate, seen=seen, expected=expected, next_step=next_step, failure_class=kind)
         else:
             verdict = failed(gate, error.failure_class, seen=seen, expected=expected, next_step=next_step, final=True)
-        self.record(verdict, error=str(error))
-
-    @functools.cached_property
-    def redactor(self) -> Redactor:
-        """Knows the run's secrets."""
-        return Redactor([self.environment.secrets, self.run_secrets])
+        self.record(verdict, error=str(error), diagnosis=diagnose.diagnose_error(self, error))
 
     def output(self, name: str, value: str) -> None:
         """Write an output parameter of this attempt."""
         self.environment.out.mkdir(parents=True, exist_ok=True)
         (self.environment.out / name).write_text(value)
+
+
+_DONE = {
+    Verb.OPEN: "a run whose plan, fleet and servers fit together",
+    Verb.PLAY: "a play that reaches the hosts",
+    Verb.APPLY: "a target that takes the objects",
+    Verb.BUILD: "a finished build",
+    Verb.PUBLISH: "a finished publication",
+    Verb.SEAL: "a sealed run",
+    Verb.REPORT: "a written report",
+}
+"""What a verb that ended with an error should have come to, where that is not the verdict of its gate."""
+
+
+def _linked(verdict: Verdict | None) -> tuple[Diagnosis, ...]:
+    """Where the checklist of a verdict's class is, for every verdict that stops a stage."""
+    if verdict is None or verdict.status in (Status.PASS, Status.SKIPPED):
+        return ()
+    return (checklists.link(verdict.failure_class or FailureClass.RUNTIME),)
+
+
+def told(verdict: Verdict) -> str:
+    """A verdict as one line of a log."""
+    kind = f" ({verdict.failure_class.value})" if verdict.failure_class and not verdict.is_pass else ""
+    return f"{verdict.gate} {verdict.status.value}{kind}: {verdict.reason}"
+
+
+def _about(record: Evidence) -> Iterator[str]:
+    """What else a log says of a stored record: the nodes that do not pass, and what was collected about them."""
+    nodes = record.verdict.nodes if record.verdict is not None else ()
+    bad = [row for row in nodes if row.status not in (Status.PASS, Status.SKIPPED)]
+    yield from (f"  {row.status.value} {row.sentence}" for row in bad[:MOST_ROWS])
+    if len(bad) > MOST_ROWS:
+        yield f"  and {len(bad) - MOST_ROWS} more nodes"
+    for found in record.diagnosis:
+        yield f"  checklist: {found.content}" if found.what == checklists.LINK else f"  collected {found.what}: {found.source}"
+    if record.reused:
+        yield f"reused what run {record.reused} proved"
+    yield f"recorded as attempt {record.attempt}"
 
 
 def _tools(verb: Verb) -> dict[str, str]:

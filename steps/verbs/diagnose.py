@@ -1,5 +1,6 @@
 """Collects what a person would look at next when a verdict is no pass, the nearest to the failure first."""
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -8,12 +9,16 @@ from msgspec import Struct
 from steps.contract.evidence import Diagnosis
 from steps.contract.play import HostOutcome, HostStatus
 from steps.contract.verdict import Status, Verdict
+from steps.errors import BadTask, Conflict, Refused, StepError, Temporary
 from steps.probes import diagnosis
 from steps.probes.diagnosis import Findings
+from steps.probes.diagnosis_objects import Meta
 from steps.probes.reader import KubeReader
+from steps.verbs.target import LEASE
 
 if TYPE_CHECKING:
     from steps.clients.kube import Kube
+    from steps.verbs.context import Context
 
 MOST_NODES = 8
 MOST_HOSTS = 20
@@ -96,22 +101,71 @@ class Namespace(Struct, frozen=True):
     status: Phase = Phase()
 
 
-def diagnose_refusal(kube: "Kube", manifest: dict[str, Any], error_text: str) -> tuple[Diagnosis, ...]:
-    """What stands in the way of a refused write: the live object without what is secret or bulky, who manages which of its
-    fields, and its namespace's phase."""
-    found, meta = Findings(kube), manifest["metadata"]
+class QuotaStatus(Struct, frozen=True):
+    """What is allowed and what is in use, by resource."""
+
+    hard: dict[str, str] = {}
+    used: dict[str, str] = {}
+
+
+class Quota(Struct, frozen=True):
+    """A ResourceQuota."""
+
+    metadata: Meta = Meta()
+    status: QuotaStatus = QuotaStatus()
+
+
+_WEBHOOK = re.compile(r"https://[a-z0-9-]+\.([a-z0-9-]+)\.svc\b")
+"""How the API server names the Service of a webhook that it could not call; the group is its namespace."""
+
+
+def diagnose_refusal(context: "Context", manifest: dict[str, Any], error: StepError) -> tuple[Diagnosis, ...]:
+    """What stands in the way of a refused write: the answer, who we are to the API server where it denies a right, the live object
+    without what is secret or bulky, who manages which of its fields, its namespace's phase and quotas, and the webhook that the
+    answer names. A read that fails is itself noted, never raised."""
+    kube, meta = context.kube, manifest["metadata"]
+    found = Findings(kube)
     name = f"{manifest['kind']} {'/'.join(filter(None, (meta.get('namespace'), meta['name'])))}"
-    found.add("answer of the API server", name, diagnosis.end(error_text))
+    found.add("answer of the API server", name, diagnosis.end(str(error)))
+    if isinstance(error, Refused) and not isinstance(error, Conflict):
+        _account(found, kube)
     live = found.read(name, lambda: (kube.get(kube.path(manifest), dict),))
     if live is not None:
         found.add("live object", name, _object(live[0]) if live[0] is not None else "it does not exist")
         found.add("field managers", name, _managers(live[0] or {}))
-    space = str(manifest["metadata"].get("namespace", ""))
+    space = str(meta.get("namespace", ""))
     if space:
         held = found.read(f"namespace {space}", lambda: (kube.get(f"/api/v1/namespaces/{space}", Namespace),))
         if held is not None:
             found.add("namespace", space, f"phase {held[0].status.phase}" if held[0] is not None else "it does not exist")
+        _quotas(found, space)
+    _webhooks(found, str(error))
     return found.entries()
+
+
+def _account(found: Findings, kube: "Kube") -> None:
+    """Who we are to the API server: a SelfSubjectReview, which every account may ask for and which changes nothing."""
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {"name": "bringup"}}
+    answer = found.read("who we are to the API server", lambda: kube.create(asked))
+    if answer is not None:
+        user = answer.get("status", {}).get("userInfo", {})
+        found.add("account", "the API server's answer", f"{user.get('username', '?')}, groups {', '.join(user.get('groups', ()))}")
+
+
+def _quotas(found: Findings, space: str) -> None:
+    """A quota that is used up refuses as a missing right does: with 403."""
+    for one in found.list(f"quotas of {space}", f"/api/v1/namespaces/{space}/resourcequotas", Quota):
+        lines = [f"{what}: {one.status.used.get(what, '?')} of {most}" for what, most in sorted(one.status.hard.items())]
+        found.add("quota", f"ResourceQuota {space}/{one.metadata.name}", "\n".join(lines))
+
+
+def _webhooks(found: Findings, answer: str) -> None:
+    """What stands behind a webhook that could not be called or said no: pods, Services and certificates of its namespace."""
+    for space in dict.fromkeys(_WEBHOOK.findall(answer)):
+        diagnosis.pods(found, space, ())
+        diagnosis.warnings(found, space)
+        diagnosis.services(found, space)
+        diagnosis.certificates(found, space)
 
 
 def _object(live: dict[str, Any]) -> str:
@@ -141,3 +195,47 @@ def _fields(owned: dict[str, Any], path: str = "") -> list[str]:
     if not inner:
         return [path] if path else []
     return [field for key, value in inner.items() for field in _fields(value, f"{path}.{key.partition(':')[2]}")]
+
+
+# ---- tasks that ended without their verdict ------------------------------------------------------------------------------------
+
+
+def diagnose_error(context: "Context", error: StepError) -> tuple[Diagnosis, ...]:
+    """What can still be read where an error ended a task before its verdict, or why nothing can be. Never raises.
+
+    Of a bad task: what it was given. Else of the target: whether it is ready, who we are to it and who holds it; where it does not
+    answer, one try without waiting, because the engine will start the task again.
+    """
+    if isinstance(error, BadTask):
+        return _given(context)
+    if not context.kubeconfig().exists():
+        why = f"this run has no kubeconfig so far ({context.kubeconfig().name}), so nothing of a cluster can be read"
+        return (Diagnosis(what="nothing read", source="target cluster", content=why), *_given(context))
+    try:
+        kube = context.kube
+    except StepError as unusable:
+        return (Diagnosis(what="nothing read", source="target cluster", content=f"its kubeconfig is not usable: {unusable}"),)
+    found = Findings(kube)
+    ready = found.read("readiness of the API server", lambda: kube.text("/readyz?verbose") or "it serves no /readyz")
+    if ready is not None:
+        found.add("readiness", "API server", diagnosis.end(ready))
+    if not isinstance(error, Temporary):
+        _account(found, kube)
+        held = found.read("lease of the target", lambda: (kube.get(LEASE, dict),))
+        if held is not None:
+            found.add("lease", "kube-system/bringup", _object(held[0]) if held[0] is not None else "nobody holds the target")
+    if ready is not None:
+        _webhooks(found, str(error))
+    return found.entries()
+
+
+def _given(context: "Context") -> tuple[Diagnosis, ...]:
+    """The files that a task was given, by name and size: of secrets the content is nobody's business."""
+    here, shown = context.environment, []
+    for folder in (here.tasks, here.fleet, here.secrets):
+        files = sorted(path for path in folder.glob("*") if path.is_file()) if folder.is_dir() else []
+        lines = [f"{path.name} {path.stat().st_size} bytes" for path in files[: diagnosis.MOST_LINES]]
+        more = [f"and {len(files) - len(lines)} more"] if len(files) > len(lines) else []
+        text = "\n".join([*lines, *more]) or ("it is empty" if folder.is_dir() else "there is no such folder")
+        shown.append(Diagnosis(what="given files", source=folder.name, content=text))
+    return tuple(shown)

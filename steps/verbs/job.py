@@ -3,21 +3,30 @@
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.kube_http import ApiError
-from steps.contract.evidence import Diagnosis
+from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, passed
+from steps.errors import Refused, StepError, Temporary
 from steps.probes.diagnosis_objects import Meta
 from steps.probes.reader import Scope
 from steps.verbs import gating, reuse, target, watching
 from steps.verbs.context import Context
-from steps.verbs.diagnose import diagnose
+from steps.verbs.diagnose import diagnose, diagnose_refusal
 
 CHECK_LABEL = "bringup/check"
 _KEPT = ("Namespace", "ServiceAccount")
+_NAMED = 5
+_HANGS = "see with `kubectl get -o yaml` what holds it: a finalizer, or a node that is away"
+_REFUSALS = {
+    404: (FailureClass.DEPENDENCY, "install what serves this kind first: a CRD or a namespace is missing"),
+    409: (FailureClass.COMPARISON, f"an object of this name is in the way; {_HANGS}"),
+}
+"""What the API server's refusals mean, and what to do; by HTTP status."""
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
@@ -40,6 +49,14 @@ class Named(Struct, frozen=True):
     metadata: Meta = Meta()
 
 
+class Measured(Struct, frozen=True, kw_only=True):
+    """What a check came to: its verdict, the last observation, and what a person would look at next."""
+
+    verdict: Verdict
+    observation: Any = None
+    diagnosis: tuple[Diagnosis, ...] = ()
+
+
 def run(context: Context) -> ExitCode:
     """Run the check; the verdict is data for the judge, so this ends with 0 once the record is written."""
     wanted = context.arguments(Arguments)
@@ -49,45 +66,61 @@ def run(context: Context) -> ExitCode:
         context.output("verdict", Status.SKIPPED.value)
         return ExitCode.OK
     target.claim(context)
-    if _reused(context, wanted, nodes):
+    earlier = reuse.earlier(context)
+    again = reuse.why_again(context, earlier, nodes, wanted.select) if earlier is not None else ""
+    if earlier is not None and not again:
+        _record_reused(context, wanted, earlier, nodes)
         return ExitCode.OK
-    gate, probe = gating.find(wanted.gate), gating.probe(wanted.gate)
-    want = gate.expect(context.task.expectations, nodes)
-
     objects = [fill(manifest, nodes) for manifest in wanted.objects]
-    _remove(context, wanted, objects)
+    if left := _removed(context, wanted, objects):
+        raise Temporary(f"left of an earlier attempt after {timeouts.JOB_DELETE:.0f} s: {left}", hint=_HANGS)
     try:
-        verdict = _create(context, wanted, objects)
-        since, observation = context.clock.now(), None
-        if verdict is None:
-
-            def look() -> tuple[Any, Verdict]:
-                now = context.clock.now()
-                seen = probe(context.kube, Scope(nodes=nodes, arguments=context.task.arguments, now=now, since=since))
-                return seen, gate.decide(seen, want)
-
-            watched = watching.until_decided(look, context.clock, context.task.deadline_seconds)
-            verdict, observation = watched.verdict, watched.observation
-        found = () if verdict.is_pass else _look_closer(context, wanted, verdict)
+        measured = _measure(context, wanted, objects, nodes)
+        if again:
+            measured = _noted(measured, f"measured again, not reused: {again}")
+        _record(context, measured)  # before the clean-up: hours of measuring must not be lost to an API that is away for a moment
+        context.output("verdict", measured.verdict.status.value)
     finally:
-        _remove(context, wanted, objects)
-    context.record(verdict, observation=observation, diagnosis=found)
-    context.output("verdict", verdict.status.value)
+        left = _cleaned(context, wanted, objects)
+    if left:
+        _record(context, _noted(measured, f"not cleaned up: {left}; {_HANGS}"))
     return ExitCode.OK
 
 
-def _reused(context: Context, wanted: Arguments, nodes: tuple[str, ...]) -> bool:
-    """Take an earlier run's pass of this very check where this run found the stage unchanged: a platform in use has no free
+def _record_reused(context: Context, wanted: Arguments, earlier: Evidence, nodes: tuple[str, ...]) -> None:
+    """Take an earlier run's pass of this very check where this run found all below it unchanged: a platform in use has no free
     GPUs for checks."""
-    earlier = reuse.earlier(context)
-    if earlier is None or earlier.verdict is None or not reuse.stage_is_reused(context):
-        return False
-    rows = tuple(row for row in earlier.verdict.nodes if row.node in nodes)
-    if len(rows) < len(nodes) and earlier.verdict.nodes:
-        return False
-    context.record(passed(wanted.gate, f"unchanged since run {earlier.run}: {earlier.verdict.reason}", rows), reused=earlier.run)
+    then = earlier.verdict or passed(wanted.gate, "")
+    rows = tuple(row for row in then.nodes if row.node in nodes)
+    context.record(passed(wanted.gate, f"unchanged since run {earlier.run}: {then.reason}", rows), reused=earlier.run)
     context.output("verdict", Status.PASS.value)
-    return True
+
+
+def _measure(context: Context, wanted: Arguments, objects: list[dict[str, Any]], nodes: tuple[str, ...]) -> Measured:
+    """Create the check's objects and watch them until the gate is decided."""
+    gate, probe = gating.find(wanted.gate), gating.probe(wanted.gate)
+    want = gate.expect(context.task.expectations, nodes)
+    if refused := _create(context, wanted, objects):
+        return refused
+    since = context.clock.now()
+
+    def look() -> tuple[Any, Verdict]:
+        now = context.clock.now()
+        seen = probe(context.kube, Scope(nodes=nodes, arguments=context.task.arguments, now=now, since=since))
+        return seen, gate.decide(seen, want)
+
+    watched = watching.until_decided(look, context.clock, context.task.deadline_seconds)
+    found = () if watched.verdict.is_pass else _look_closer(context, wanted, watched.verdict)
+    return Measured(verdict=watched.verdict, observation=watched.observation, diagnosis=found)
+
+
+def _noted(measured: Measured, note: str) -> Measured:
+    verdict = msgspec.structs.replace(measured.verdict, notes=(*measured.verdict.notes, note))
+    return msgspec.structs.replace(measured, verdict=verdict)
+
+
+def _record(context: Context, measured: Measured) -> None:
+    context.record(measured.verdict, observation=measured.observation, diagnosis=measured.diagnosis)
 
 
 def fill(value: Any, nodes: tuple[str, ...]) -> Any:
@@ -118,23 +151,45 @@ def _too_few(wanted: Arguments, nodes: tuple[str, ...]) -> Verdict:
     )
 
 
-def _create(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> Verdict | None:
+def _create(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> Measured | None:
+    """Create the objects in order; what the first refusal came to, None where there was none."""
     for manifest in objects:
         try:
             if manifest["kind"] in _KEPT:
                 context.kube.apply(manifest)
             else:
-                context.kube.create(manifest)
-        except ApiError as error:
-            return failed(
-                wanted.gate,
-                FailureClass.DEPENDENCY if error.status == 404 else FailureClass.APPLY,
-                seen=f"{manifest['kind']} {manifest['metadata']['name']}: {error}",
-                expected="the API server to accept the check's objects",
-                next_step="see the message: a CRD, a webhook or a quota refuses the check",
-                final=True,
-            )
+                _create_one(context, manifest)
+        except (ApiError, Refused) as error:
+            found = diagnose_refusal(context, manifest, error)
+            return Measured(verdict=_refusal(wanted, manifest, error), diagnosis=found)
     return None
+
+
+def _create_one(context: Context, manifest: dict[str, Any]) -> None:
+    """Create an object; one of an earlier attempt may need a moment to go away."""
+    deadline = context.clock.now() + timeouts.JOB_DELETE
+    while True:
+        try:
+            context.kube.create(manifest)
+            return
+        except ApiError as error:
+            if error.status != 409 or context.clock.now() >= deadline:
+                raise
+        context.clock.pause(timeouts.POLL_FIRST, deadline)
+
+
+def _refusal(wanted: Arguments, manifest: dict[str, Any], error: ApiError | Refused) -> Verdict:
+    kind, next_step = error.failure_class, error.hint  # a right is missing, or the fields are another manager's
+    if isinstance(error, ApiError):
+        kind, next_step = _REFUSALS.get(error.status, (FailureClass.APPLY, "see the message: a webhook or quota refuses the check"))
+    return failed(
+        wanted.gate,
+        kind,
+        seen=f"{manifest['kind']} {manifest['metadata']['name']}: {error}",
+        expected="the API server to accept the check's objects",
+        next_step=next_step,
+        final=True,
+    )
 
 
 def _look_closer(context: Context, wanted: Arguments, verdict: Verdict) -> tuple[Diagnosis, ...]:
@@ -143,8 +198,19 @@ def _look_closer(context: Context, wanted: Arguments, verdict: Verdict) -> tuple
     return diagnose(context.kube, spaces, verdict, checks=wanted.checks, check_namespace=wanted.namespace)
 
 
-def _remove(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> None:
-    """Delete the check's objects and pods and wait until the pods are gone, so that no look sees those of another attempt."""
+def _cleaned(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> str:
+    """Like `_removed` for the end of a check, where nothing may get in the way of its verdict."""
+    try:
+        return _removed(context, wanted, objects)
+    except StepError as error:
+        return f"the API server did not take the deletion: {error}"
+
+
+def _removed(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> str:
+    """Delete the check's objects and pods and wait until the pods are gone, so that no look sees those of another attempt.
+
+    Says which pods are still there after `timeouts.JOB_DELETE`; empty when all are gone.
+    """
     for manifest in objects:
         if manifest["kind"] in _KEPT:
             continue
@@ -155,9 +221,13 @@ def _remove(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any
                 raise
     pods = f"/api/v1/namespaces/{wanted.namespace}/pods"
     deadline = context.clock.now() + timeouts.JOB_DELETE
+    left: list[str] = []
     for check in wanted.checks:
         label = f"{CHECK_LABEL}={check}"
         if context.kube.list(pods, Named, labels=label):
             context.kube.delete_all(pods, label)
-        while context.kube.list(pods, Named, labels=label) and context.clock.now() < deadline:
+        while (found := context.kube.list(pods, Named, labels=label)) and context.clock.now() < deadline:
             context.clock.pause(timeouts.POLL_FIRST, deadline)
+        left += [pod.metadata.name for pod in found or ()]
+    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+    return f"pods {', '.join(left[:_NAMED])}{more}" if left else ""

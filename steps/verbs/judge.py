@@ -1,23 +1,23 @@
 """Verb judge: decides a stage from the records of its tasks, sets failed nodes aside by name, and alone ends with 65."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from steps.contract import judging, quarantine
+from steps.contract import judging, quarantine, task
+from steps.contract.evidence import Evidence
 from steps.contract.exit import ExitCode
-from steps.contract.verdict import NodeVerdict
+from steps.contract.verdict import NodeVerdict, Verdict
 from steps.gates import judge as gate
-from steps.verbs import target
+from steps.verbs import gating, target
 from steps.verbs.context import Context
-
-QUARANTINE_ANNOTATION = "bringup/quarantine"
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
     """`checks` in running order; `members` and `required` are selections of hosts, `needed` the quorum over the members.
-    `cordon`: nodes set aside are Kubernetes nodes by now and get cordoned."""
+    `cordon`: the target is there by now, and nodes set aside are cordoned in it, those of earlier stages included."""
 
     checks: tuple[judging.Check, ...]
     needed: int
@@ -26,16 +26,33 @@ class Arguments(Struct, frozen=True, kw_only=True):
     cordon: bool = False
 
 
-class Node(Struct, frozen=True):
-    """A node, for its existence."""
+_KINDS = {"gpu": "GPU nodes", "agent": "agents", "server": "servers"}
+"""What the members of a selection are called where they are counted."""
 
-    metadata: dict[str, Any] = {}
+
+class Meta(Struct, frozen=True):
+    """Annotations of a node."""
+
+    annotations: dict[str, str] = {}
+
+
+class NodeSpec(Struct, frozen=True):
+    """Whether a node takes pods."""
+
+    unschedulable: bool = False
+
+
+class Node(Struct, frozen=True):
+    """A node, for who cordoned it."""
+
+    metadata: Meta = Meta()
+    spec: NodeSpec = NodeSpec()
 
 
 def run(context: Context) -> ExitCode:
     """Judge, set aside, store."""
     wanted = context.arguments(Arguments)
-    aside = context.quarantined(without=context.task.stage)  # what an earlier attempt of this task set aside is still to be done
+    aside = _set_aside_earlier(context)
     selections = {wanted.members, wanted.required, *(check.select for check in wanted.checks)} - {""}
     everyone = {select: tuple(host.name for host in context.fleet.hosts(select)) for select in selections}
     want = judging.Expectation(
@@ -45,11 +62,14 @@ def run(context: Context) -> ExitCode:
         needed=wanted.needed,
         required=tuple(name for name in everyone.get(wanted.required, ()) if name not in everyone[wanted.members]),
         about=everyone,
+        kind=_KINDS.get(wanted.members, "nodes"),
     )
     seen = judging.Observation(results=tuple(_result(context, check) for check in wanted.checks), aside=aside)
     verdict = gate.judge(seen, want)
     fresh = tuple(row for row in gate.set_aside(verdict) if row.node not in aside)
-    changes = _set_aside(context, fresh, wanted.cordon)
+    changes = _set_aside(context, fresh)
+    if verdict.is_pass and wanted.cordon:
+        changes += _cordon_all(context)
     # the nodes' verdicts are in the records of the tasks; repeating the observation here would double the store
     context.record(verdict, changes=changes)
     context.output("verdict", verdict.status.value)
@@ -58,26 +78,68 @@ def run(context: Context) -> ExitCode:
 
 def _result(context: Context, check: judging.Check) -> judging.Result:
     records = context.store.records(context.environment.run, context.task.stage, check.task)
-    return judging.Result(task=check.task, verdicts=tuple(record.verdict for record in records if record.verdict is not None))
+    verdicts = [record.verdict for record in records if record.verdict is not None]
+    return judging.Result(task=check.task, verdicts=(*verdicts, *_compared(context, check, records)))
 
 
-def _set_aside(context: Context, rows: tuple[NodeVerdict, ...], cordon: bool) -> list[str]:
-    """Store the stage's quarantine and cordon its nodes; a second attempt does the same again and changes nothing."""
+def _compared(context: Context, check: judging.Check, records: Iterable[Evidence]) -> tuple[Verdict, ...]:
+    """What shows only when the observations of all shards are laid side by side, where a gate compares them."""
+    judged = tuple(dict.fromkeys(row.node for record in records if record.verdict for row in record.verdict.nodes))
+    if check.gate not in judging.FLEET or not judged:
+        return ()
+    fleet = gating.find(judging.FLEET[check.gate])
+    name = task.file_name(context.task.stage, check.task)
+    told = task.decode((context.environment.tasks / name).read_bytes())
+    seen: Any = msgspec.convert(_joined(record.observation for record in records), fleet.observation)
+    return (fleet.decide(seen, fleet.expect(told.expectations, judged)),)
+
+
+def _joined(observations: Iterable[Any]) -> dict[str, list[Any]]:
+    """The lists of all observations, by their names; a shard that observed nothing adds nothing."""
+    joined: dict[str, list[Any]] = {}
+    for observation in observations:
+        for name, rows in (observation or {}).items():
+            joined.setdefault(name, []).extend(rows)
+    return joined
+
+
+def _set_aside_earlier(context: Context) -> dict[str, str]:
+    """Name → stage. What an earlier attempt of this very task set aside is still to be done, hence left out."""
+    run = context.environment.run
+    keys = [key for key in context.store.keys(quarantine.folder(run)) if key != quarantine.key(run, context.task.stage)]
+    return {entry.node: entry.stage for entry in quarantine.entries(keys, context.store.read)}
+
+
+def _set_aside(context: Context, rows: tuple[NodeVerdict, ...]) -> list[str]:
+    """Store the stage's quarantine; a second attempt does the same again and changes nothing."""
     stage, run = context.task.stage, context.environment.run
     key = quarantine.key(run, stage)
     entries = tuple(quarantine.Entry(node=row.node, stage=stage, gate=f"{stage}/judge", reason=row.sentence) for row in rows)
     if entries or context.store.read(key) is not None:
         context.store.replace(key, quarantine.encode(entries))
-    if entries and cordon:
-        target.claim(context)
-    cordoned = [change for entry in entries if cordon and (change := _cordon(context, entry))]
-    return [*(f"quarantined {entry.node}" for entry in entries), *cordoned]
+    return [f"quarantined {entry.node}" for entry in entries]
 
 
-def _cordon(context: Context, entry: quarantine.Entry) -> str:
+def _cordon_all(context: Context) -> list[str]:
+    """Cordon all nodes of the run's quarantine that the target has, unless somebody released them: a stage before it was there
+    could not."""
+    keys = context.store.keys(quarantine.folder(context.environment.run))
+    every = quarantine.entries(keys, context.store.read)
+    entries = [entry for entry in every if not context.store.read(quarantine.release_key(context.environment.run, entry.node))]
+    if not entries or not context.kubeconfig().exists():
+        return []
+    target.claim(context)
+    return [f"cordoned {entry.node}" for entry in entries if _cordon(context, entry)]
+
+
+def _cordon(context: Context, entry: quarantine.Entry) -> bool:
+    """Whether the node had to be changed. A cordon without our annotation is somebody else's and stays that."""
     path = f"/api/v1/nodes/{entry.node}"
-    if context.kube.get(path, Node) is None:
-        return ""
-    note = msgspec.json.encode({"stage": entry.stage, "reason": entry.reason}).decode()
-    context.kube.merge(path, {"metadata": {"annotations": {QUARANTINE_ANNOTATION: note}}, "spec": {"unschedulable": True}})
-    return f"cordoned {entry.node}"
+    node = context.kube.get(path, Node)
+    note = quarantine.Note(run=context.environment.run, stage=entry.stage, reason=entry.reason)
+    text = msgspec.json.encode(note).decode()
+    known = node.metadata.annotations.get(quarantine.ANNOTATION) if node is not None else None
+    if node is None or (node.spec.unschedulable and known in (None, text)):
+        return False
+    context.kube.merge(path, {"metadata": {"annotations": {quarantine.ANNOTATION: text}}, "spec": {"unschedulable": True}})
+    return True

@@ -1,24 +1,31 @@
-"""Verb open: starts a run: checks that tasks and fleet belong to the plan, creates the run, and hands out the shards."""
+"""Verb open: starts a run: checks plan, fleet, servers and what is to be reused; creates the run, and hands out the shards."""
 
 import msgspec
 from msgspec import Struct
 
 from steps.clients.store import AlreadyWritten
+from steps.contract import revision
 from steps.contract import run as contract
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
 from steps.errors import BadTask
+from steps.verbs import reach, reuse
 from steps.verbs.context import Context
+from steps.verbs.identify import Found, identify
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`plan` is the plan's digest; the rest says what the run is about and is kept in `run.json`."""
+    """`plan` is the plan's digest. `ssh` is there where the plan changes hosts: the servers are asked then whose they are.
+    The rest says what the run is about and is kept in `run.json` (`steps.contract.run.Header`)."""
 
     plan: str
     cluster: str
     owner: str
     revision: str
     target_uid: str = ""
+    lease_seconds: int = contract.LEASE_SECONDS
+    left_out: tuple[str, ...] = ()
+    ssh: reach.Ssh | None = None
 
 
 def run(context: Context) -> ExitCode:
@@ -33,22 +40,54 @@ def run(context: Context) -> ExitCode:
     counted = sum(len(hosts) for hosts in shards.values())
     if counted != index.hosts:
         raise BadTask(f"fleet holds {counted} hosts, its index says {index.hosts}", hint="render again")
-    header = contract.Header(
-        simulated=bool(context.environment.simulator),
-        run=context.environment.run,
-        engine=context.environment.engine,
-        **msgspec.structs.asdict(wanted),
-    )
+    header = _header(context, wanted)
     _keep(context, contract.header_key(header.run), canonical(header))
     _keep(context, contract.hosts_key(header.run), canonical([host for hosts in shards.values() for host in hosts]))
     summary = context.environment.tasks / contract.PLAN_FILE
     if summary.exists():
         _keep(context, contract.plan_key(header.run), summary.read_bytes())
+    source = context.environment.tasks / revision.FILE
+    origin = revision.decode(source.read_bytes()) if source.exists() else None  # a record of the run, and no part of its plan
+    if origin is not None:
+        _keep(context, revision.key(header.run), canonical(origin))
+    identity = identify(context, wanted.ssh) if wanted.ssh is not None else Found()
+    _check_reuse(context, header)
     agents = [number for number, hosts in shards.items() if any(host.role != "server" for host in hosts)]
-    context.record(observation={"hosts": counted, "shards": len(shards)}, changes=[f"created run {header.run}"])
+    seen = {"hosts": counted, "shards": len(shards), "identity": identity, **({"source": origin} if origin else {})}
+    context.record(observation=seen, changes=[f"created run {header.run}"])
     context.output("shards", msgspec.json.encode(list(shards)).decode())
     context.output("agents", msgspec.json.encode(agents).decode())
     return ExitCode.OK
+
+
+def _header(context: Context, wanted: Arguments) -> contract.Header:
+    """A rehearsal's cluster has an identity of its own, whatever the spec says of the real one."""
+    simulated = bool(context.environment.simulator)
+    return contract.Header(
+        run=context.environment.run,
+        engine=context.environment.engine,
+        plan=wanted.plan,
+        cluster=wanted.cluster,
+        owner=wanted.owner,
+        revision=wanted.revision,
+        target_uid="" if simulated else wanted.target_uid,
+        simulated=simulated,
+        lease_seconds=wanted.lease_seconds,
+        left_out=wanted.left_out,
+    )
+
+
+def _check_reuse(context: Context, header: contract.Header) -> None:
+    """Raise BadTask for an earlier run that cannot be reused; a cluster that is not known yet is compared by each task."""
+    earlier = context.environment.reuse
+    if earlier in ("", reuse.NONE):
+        return
+    if earlier == header.run:
+        raise BadTask(f"run {earlier} cannot reuse itself", hint="resume it, or name an earlier run")
+    uid = contract.target_uid(header.run, context.store.read)
+    problem = contract.why_not_reused(earlier, context.store.read, cluster=header.cluster, uid=uid, simulated=header.simulated)
+    if problem:
+        raise BadTask(problem, hint="name an earlier run of this very cluster, or start without reuse")
 
 
 def _keep(context: Context, key: str, data: bytes) -> None:

@@ -9,23 +9,12 @@ from steps.clients import ansible
 from steps.clients.fleet import selected
 from steps.contract.exit import ExitCode
 from steps.contract.fleet import Host
-from steps.contract.play import HostKeys, HostStatus, Jump, PlayHost, PlayRequest, PlayResult
+from steps.contract.play import HostStatus, PlayResult
+from steps.contract.plural import count
 from steps.contract.verdict import Status, Verdict
-from steps.verbs import gating, target
+from steps.verbs import gating, reach, target
 from steps.verbs.context import KUBECONFIG, Context
 from steps.verbs.diagnose import diagnose_play
-
-
-class Ssh(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How hosts are reached: paths are names below the secrets folder."""
-
-    user: str = "root"
-    port: int = 22
-    key: str = ""
-    known_hosts: str = ""
-    host_keys: HostKeys = HostKeys.STRICT
-    jump: Jump | None = None
-    sudo_password: str = ""
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
@@ -35,12 +24,12 @@ class Arguments(Struct, frozen=True, kw_only=True):
     `secret_variables` are variables of the play whose values lie in secret files: the run's own win over the secrets folder."""
 
     playbook: str
-    ssh: Ssh
+    ssh: reach.Ssh
     gate: str
     select: str = "all"
     fanned: bool = False
     variables: dict[str, Any] = {}
-    forks: int = 50
+    forks: int = reach.FORKS
     kubeconfig_from: str = ""
     keep: dict[str, str] = {}
     secret_variables: dict[str, str] = {}
@@ -58,11 +47,21 @@ def run(context: Context) -> ExitCode:
         return ExitCode.OK
     if context.kubeconfig().exists():
         target.claim(context)  # a play changes machines of a cluster that may be another run's
-    result = ansible.play(_request(context, wanted, hosts))
+    result = ansible.play(
+        reach.request(
+            context,
+            wanted.playbook,
+            wanted.ssh,
+            hosts,
+            variables=wanted.variables,
+            secret_variables=wanted.secret_variables,
+            forks=wanted.forks,
+        )
+    )
     result = _keep_secrets(context, wanted, result)
     seen = _observe(gate, result.hosts)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, names))
-    changed = [f"{outcome.host}: {outcome.changed} changes" for outcome in result.hosts if outcome.changed]
+    changed = [f"{outcome.host}: {count(outcome.changed, 'change')}" for outcome in result.hosts if outcome.changed]
     found = () if verdict.is_pass else diagnose_play(result.hosts, verdict)
     context.record(verdict, observation=seen, changes=changed, error=result.message, diagnosis=found)
     context.output("verdict", verdict.status.value)
@@ -75,51 +74,9 @@ def _hosts(context: Context, wanted: Arguments) -> tuple[Host, ...]:
     return tuple(host for host in hosts if host.name not in aside and selected(host, wanted.select))
 
 
-def _request(context: Context, wanted: Arguments, hosts: tuple[Host, ...]) -> PlayRequest:
-    secrets, ssh = context.environment.secrets, wanted.ssh
-    path = {name: str(secrets / name) if name else "" for name in (ssh.key, ssh.known_hosts, ssh.sudo_password)}
-    jump = (
-        msgspec.structs.replace(ssh.jump, key_path=str(secrets / ssh.jump.key_path)) if ssh.jump and ssh.jump.key_path else ssh.jump
-    )
-    return PlayRequest(
-        playbook=wanted.playbook,
-        hosts=tuple(
-            PlayHost(
-                name=host.name,
-                address=host.address,
-                port=int(host.variables.get("ssh_port", ssh.port)),
-                user=host.variables.get("ssh_user", ssh.user),
-                key_path=path[ssh.key],
-                jump=jump,
-                groups=(host.group, host.role),
-                variables=dict(host.variables),
-            )
-            for host in hosts
-        ),
-        variables=wanted.variables,
-        secret_variables=_secret_variables(context, wanted),
-        known_hosts=path[ssh.known_hosts],
-        host_keys=ssh.host_keys,
-        forks=wanted.forks,
-        timeout_seconds=context.task.deadline_seconds,
-    )
-
-
 def _observe(gate: gating.Gate, outcomes: Any) -> Any:
     """Host outcomes as the gate's observation: its module of probes turns them, which is pure."""
     return gating.reader(gate.id)(tuple(outcomes))
-
-
-def _secret_variables(context: Context, wanted: Arguments) -> dict[str, str]:
-    """Variable → file for all that exist; the sudo password is Ansible's own variable."""
-    named = dict(wanted.secret_variables)
-    if wanted.ssh.sudo_password:
-        named["ansible_become_password"] = wanted.ssh.sudo_password
-    folders = (context.run_secrets, context.environment.secrets)
-    found = {
-        variable: next((folder / name for folder in folders if (folder / name).exists()), None) for variable, name in named.items()
-    }
-    return {variable: str(path) for variable, path in found.items() if path is not None}
 
 
 def _keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> PlayResult:

@@ -12,8 +12,14 @@ def run(context: Context) -> ExitCode:
     name = context.environment.run
     report = build(source.read(context.store, name), context.inputs.get("status", ""))
     prefix = f"runs/{name}/report"
-    context.store.replace(f"{prefix}/report.json", canonical(report))
-    context.store.replace(f"{prefix}/report.html", html.html(report).encode())
-    context.store.replace(f"{prefix}/junit.xml", junit.junit(report))
-    context.store.replace(f"{prefix}/report.txt", text.text(report).encode())
+    forms = {
+        "report.json": canonical(report),
+        "report.html": html.html(report).encode(),
+        "junit.xml": junit.junit(report),
+        "report.txt": text.text(report).encode(),
+    }
+    for file, data in forms.items():
+        context.store.replace(f"{prefix}/{file}", data)
+        context.say(f"wrote {prefix}/{file}, {len(data)} bytes")
+    context.say(f"{report.status}: {report.sentence}")
     return ExitCode.OK

@@ -25,6 +25,8 @@ def run(context: Context) -> ExitCode:
     wanted = context.arguments(Arguments)
     _free_target(context)
     name = context.environment.run
+    context.say(f"sealing the run, which ended as {context.inputs.get('status', 'unknown')}")
+    context.keep_log()  # its own log is sealed like the others; what it says from here on is for the engine only
     header = context.store.read(contract.header_key(name))
     prefix = f"runs/{name}/"
     keys = [key.removeprefix(prefix) for key in context.store.keys(f"runs/{name}")]
@@ -36,9 +38,11 @@ def run(context: Context) -> ExitCode:
         files=tuple(_sealed(context, prefix, key) for key in keys if seal.is_sealed(key)),
     )
     data = canonical(seal.closed(sealed))
+    signed = signature.sign(data, context.environment.secrets / wanted.key) if wanted.key else None
     context.store.replace(prefix + seal.FILE, data)
-    if wanted.key:
-        context.store.replace(prefix + seal.SIGNATURE, signature.sign(data, context.environment.secrets / wanted.key))
+    if signed is not None:
+        context.store.replace(prefix + seal.SIGNATURE, signed)
+    context.say(f"sealed {len(sealed.files)} files{f' and signed with {wanted.key}' if wanted.key else ''}")
     return ExitCode.OK
 
 

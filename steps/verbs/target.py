@@ -1,10 +1,10 @@
 """Before the first write: is this the cluster that the run is about, and does no other run hold it? (design §4)"""
 
 import datetime
+import math
 import tempfile
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from steps import timeouts
@@ -12,7 +12,8 @@ from steps.clients.kube import Kube
 from steps.clients.kube_http import ApiError
 from steps.clients.store import AlreadyWritten
 from steps.contract import run as contract
-from steps.errors import Refused
+from steps.contract.canonical import canonical
+from steps.errors import Refused, Temporary
 from steps.verbs.context import Context
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/bringup"
@@ -60,7 +61,7 @@ def cluster_uid(kube: Kube) -> str:
 def claim(context: Context) -> None:
     """Check the target's identity and take or renew its lease. Raises Refused before anything is written."""
     uid = cluster_uid(context.kube)
-    wanted = _known_uid(context, uid)
+    wanted = agreed(context, uid)
     if uid != wanted:
         raise Refused(
             f"the kubeconfig leads to cluster {uid}, this run is about {wanted}",
@@ -75,7 +76,7 @@ def recognize(context: Context, kubeconfig: str) -> None:
         file.write(kubeconfig)
         file.flush()
         uid = cluster_uid(Kube.from_file(Path(file.name)))
-    wanted = _known_uid(context, uid)
+    wanted = agreed(context, uid)
     if uid != wanted:
         raise Refused(
             f"the hosts belong to cluster {uid}, this run is about {wanted}",
@@ -83,40 +84,52 @@ def recognize(context: Context, kubeconfig: str) -> None:
         )
 
 
-def _known_uid(context: Context, uid: str) -> str:
+def agreed(context: Context, uid: str) -> str:
+    """UID of the cluster that this run is about: a run that knows none is from now on about the one that was found."""
     run = context.environment.run
-    header = context.store.read(contract.header_key(run))
-    if header and (named := contract.decode_header(header).target_uid):
-        return named
-    data = msgspec.json.encode({"uid": uid})
+    known = contract.target_uid(run, context.store.read)
+    if known:
+        return known
     try:
-        context.store.write(contract.target_key(run), data)
-    except AlreadyWritten:
-        data = context.store.read(contract.target_key(run)) or b"{}"
-    return str(msgspec.json.decode(data).get("uid", ""))
+        context.store.write(contract.target_key(run), canonical(contract.Target(uid=uid)))
+    except AlreadyWritten:  # another task of this run was quicker
+        return contract.target_uid(run, context.store.read)
+    return uid
 
 
 def _hold(context: Context) -> None:
+    """Hold the lease. Tasks of one run claim side by side, so a write that comes too late is a reason to look again, no more."""
+    for _ in range(timeouts.LEASE_TRIES):
+        if _held(context):
+            return
+    raise Temporary("the lease of the target changes all the time", hint="see who holds lease kube-system/bringup of the target")
+
+
+def _held(context: Context) -> bool:
+    """Whether this run holds the lease now; False when somebody changed it between look and write."""
     now, run = context.clock.now(), context.environment.run
-    spec = {"holderIdentity": run, "renewTime": _text(now), "leaseDurationSeconds": timeouts.TARGET_LEASE}
+    header = context.store.read(contract.header_key(run))
+    seconds = contract.decode_header(header).lease_seconds if header else contract.LEASE_SECONDS
+    spec = {"holderIdentity": run, "renewTime": _text(now), "leaseDurationSeconds": seconds}
     lease = context.kube.get(LEASE, Lease)
     try:
         if lease is None:
             meta = {"name": "bringup", "namespace": "kube-system"}
             context.kube.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec})
-        elif lease.spec.holder_identity in (run, "", None) or _expired(lease.spec, now):
-            context.kube.merge(LEASE, {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec})
-        else:
+            return True
+        holder = lease.spec.holder_identity or run
+        if holder != run and _ends(lease.spec) >= now:
             raise Refused(
-                f"run {lease.spec.holder_identity} holds this cluster since {lease.spec.renew_time}",
+                f"run {holder} holds this cluster, renewed {lease.spec.renew_time} for {lease.spec.lease_duration_seconds} s",
                 hint="wait for it, cancel it, or delete the lease kube-system/bringup if that run is dead",
             )
+        if lease.spec.holder_identity != run or _is_due(lease.spec, now, seconds):
+            context.kube.merge(LEASE, {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec})
     except ApiError as error:
-        if error.status == 409:
-            raise Refused(
-                "another run took this cluster at the same moment", hint="see `bringup status` of the other run"
-            ) from error
+        if error.status == 409 or (error.status == 404 and lease is not None):
+            return False
         raise
+    return True
 
 
 def release(context: Context) -> None:
@@ -128,11 +141,25 @@ def release(context: Context) -> None:
         )
 
 
-def _expired(spec: LeaseSpec, now: float) -> bool:
-    if not spec.renew_time:
-        return True
-    renewed = datetime.datetime.strptime(spec.renew_time, _TIME).replace(tzinfo=datetime.UTC).timestamp()
-    return renewed + (spec.lease_duration_seconds or 0) < now
+def _ends(spec: LeaseSpec) -> float:
+    """When the lease runs out; never, where it does not say when: a lease that cannot be read keeps others out."""
+    renewed = _seconds(spec.renew_time)
+    return math.inf if renewed is None or spec.lease_duration_seconds is None else renewed + spec.lease_duration_seconds
+
+
+def _is_due(spec: LeaseSpec, now: float, seconds: int) -> bool:
+    """Whether this run's own lease must be renewed."""
+    renewed = _seconds(spec.renew_time)
+    return renewed is None or spec.lease_duration_seconds != seconds or now - renewed >= timeouts.LEASE_RENEW
+
+
+def _seconds(text: str | None) -> float | None:
+    """Seconds since the epoch of a time as the API gives it, with or without fractions."""
+    try:
+        time = datetime.datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()
 
 
 def _text(seconds: float) -> str:

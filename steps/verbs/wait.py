@@ -8,7 +8,7 @@ from steps.contract.exit import ExitCode
 from steps.contract.verdict import Verdict
 from steps.probes.reader import Scope
 from steps.verbs import gating, watching
-from steps.verbs.context import Context
+from steps.verbs.context import Context, told
 from steps.verbs.diagnose import diagnose
 
 
@@ -33,7 +33,9 @@ def run(context: Context) -> ExitCode:
     def look() -> tuple[Any, Verdict]:
         scope = Scope(nodes=nodes, arguments=context.task.arguments, now=context.clock.now())
         seen = probe(context.kube, scope)
-        return seen, gate.decide(seen, want)
+        verdict = gate.decide(seen, want)
+        context.noticed(told(verdict))
+        return seen, verdict
 
     watched = watching.until_decided(look, context.clock, context.task.deadline_seconds, wanted.stable_seconds)
     verdict = watched.verdict

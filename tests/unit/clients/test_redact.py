@@ -108,6 +108,16 @@ def test_binary_and_missing_files_are_passed_over(tmp_path: Path) -> None:
     assert Redactor([tmp_path, tmp_path / "missing"]).text("secret") == "secret"
 
 
+def test_a_secret_that_comes_or_changes_later_is_known_at_once(tmp_path: Path) -> None:
+    redactor = Redactor([tmp_path])
+    assert redactor.text("canary-one canary-two") == "canary-one canary-two"
+    (tmp_path / "token").write_text("canary-one")
+    assert redactor.text("canary-one canary-two") == "[redacted] canary-two"
+    (tmp_path / "new").write_text("canary-two")
+    (tmp_path / "new").replace(tmp_path / "token")
+    assert redactor.text("canary-one canary-two") == "canary-one [redacted]"
+
+
 def test_many_secrets_and_a_large_text_are_quick(tmp_path: Path) -> None:
     for number in range(50):
         (tmp_path / f"kubeconfig{number}").write_text(KUBECONFIG.replace("5f2e", f"{number:04d}"))
@@ -121,6 +131,7 @@ def test_yaml_is_imported_only_for_files_that_need_it(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("canary-plain-token")
     code = (
         "import sys; from pathlib import Path; from steps.clients.redact import Redactor; "
-        f"Redactor([Path({str(tmp_path)!r})]); sys.exit('yaml' in sys.modules)"
+        f"said = Redactor([Path({str(tmp_path)!r})]).text('canary-plain-token'); "
+        "sys.exit('yaml' in sys.modules or 'canary' in said)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).parents[3]).returncode == 0

@@ -4,17 +4,26 @@ import gzip
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN, read
 from steps.clients.store import Store
 from steps.contract import fleet, paths
 from steps.contract.evidence import Evidence
 from steps.contract.task import Task, encode, file_name
+from steps.verbs.context import Context
+from tests.unit.steps.front import Front, serving
+from workflows.rehearsal.apiserver import serve_in_thread
+from workflows.rehearsal.simulator.build import build
+from workflows.rehearsal.simulator.engine import Simulator
+from workflows.rehearsal.simulator.fleet import Fleet
+from workflows.rehearsal.simulator.server import Control, ControlServer
 
 ROOT = Path(__file__).parents[3]
 
@@ -52,6 +61,10 @@ class Desk:
         environment = {**os.environ, **self.environment, "PYTHONPATH": str(ROOT)}
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60, cwd=self.root)
 
+    def context(self, task: Task, run: str = "r1") -> Context:
+        """A task in hand in this process, with a client of its own."""
+        return Context(task, read({**self.environment, paths.RUN: run}))
+
     def output(self, name: str) -> str:
         return (self.root / "out" / name).read_text()
 
@@ -71,3 +84,29 @@ def desk(tmp_path: Path) -> Desk:
 @pytest.fixture
 def make_host() -> Callable[..., fleet.Host]:
     return host
+
+
+@pytest.fixture
+def api(desk: Desk) -> Iterator[Front]:
+    """An emulated API server behind a front that counts; its kubeconfig is among the desk's secrets."""
+    with serve_in_thread() as running, serving(running) as front:
+        (desk.root / "secrets" / "kubeconfig").write_text(front.kubeconfig)
+        yield front
+
+
+@pytest.fixture
+def simulator(desk: Desk, api: Front, tmp_path: Path) -> Iterator[Simulator]:
+    """A simulator of the desk's four hosts at the same API; the desk's steps use its clock and its hosts."""
+    direct = tmp_path / "direct"
+    direct.write_text(api.direct)
+    hosts = Fleet((host("sv1", role="server"), *(host(f"gpu{number}", gpus=8) for number in (1, 2, 3))))
+    made = build(direct, hosts)
+    server = ControlServer(Control(made), "secret")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    desk.environment |= {SIMULATOR: server.url, SIMULATOR_TOKEN: "secret"}
+    yield made
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    made.world.close()

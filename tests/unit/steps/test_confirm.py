@@ -69,6 +69,21 @@ def test_anything_else_ends_with_65(desk: Any, shown: str, decision: str, approv
     assert said in verdict.reason
 
 
+def test_a_refusal_shows_what_was_approved_what_is_there_now_and_who_may(desk: Any, shown: str) -> None:
+    desk.store.write_evidence(msgspec.structs.replace(RECORD, finished=99.0), msgspec.json.encode)
+    now = desk.store.evidence_digest("r1", "slurm")
+    assert desk.run(confirm({"ada": []}), *answer("pass", "ada", shown)).returncode == 65
+    found = {one.what: one for one in desk.record("validation", "confirm").diagnosis}
+    assert found["answer"].content.splitlines() == [
+        "decision pass", "approver ada", f"evidence approved {shown}", f"evidence now {now}",
+    ]  # fmt: skip
+    newest, older = found["records behind the evidence now"].content.splitlines()
+    assert newest.startswith("1970-01-01T00:01:39Z runs/r1/evidence/slurm/judge/0000/02.json sha256:")
+    assert "/01.json sha256:" in older
+    assert found["approvers"].content == "ada: name alone"
+    assert found["checklist"].content.endswith("#permission")
+
+
 def test_no_answer_at_all_ends_with_65(desk: Any, shown: str) -> None:
     assert desk.run(confirm()).returncode == 65
 
@@ -78,6 +93,8 @@ def test_listed_keys_demand_a_valid_signature_of_that_person(desk: Any, shown: s
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
     task = confirm({"ada": [(tmp_path / "ada.pub").read_text()]})
     assert desk.run(task, *answer("pass", "ada", shown)).returncode == 65, "no signature"
+    said = [one.content for one in desk.record("validation", "confirm").diagnosis if one.what == "approvers"]
+    assert said == ["ada: 1 keys\nsignature runs/r1/approvals/slurm/ada.sig: not there"]
     assert desk.run(task, *answer("pass", "eve", shown)).returncode == 65, "not listed"
     statement = approval.statement_bytes(
         approval.Statement(run="r1", stage="slurm", evidence=shown, decision="pass", approver="ada")

@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
+from steps.clients.environment import Environment
 from steps.clients.kube import Kube
+from steps.clients.kube_http import ApiError
 from steps.contract.play import FailureKind, HostOutcome, HostStatus
+from steps.contract.task import Task, Verb
 from steps.contract.verdict import NodeVerdict, Status, Verdict, passed
-from steps.verbs.diagnose import MOST_HOSTS, diagnose, diagnose_play, diagnose_refusal
+from steps.errors import BadTask, Conflict, Refused, Unreachable
+from steps.verbs.context import Context
+from steps.verbs.diagnose import MOST_HOSTS, diagnose, diagnose_error, diagnose_play, diagnose_refusal
 from tests.unit.rehearsal.apiserver.cluster_client import of_kubeconfig
 from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
 
@@ -30,6 +35,18 @@ def kube(server: RunningServer, tmp_path: Path) -> Kube:
     for name in ("bringup-check", "gpu-operator"):
         found.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return found
+
+
+@pytest.fixture
+def context(server: RunningServer, kube: Kube, tmp_path: Path) -> Context:
+    """A task's context whose secrets folder holds this server's kubeconfig."""
+    folders = {name: tmp_path / name for name in ("tasks", "fleet", "secrets", "store", "out")}
+    for folder in folders.values():
+        folder.mkdir()
+    (folders["secrets"] / "kubeconfig").write_text(server.kubeconfig)
+    (folders["tasks"] / "drill.apply.json").write_text("{}")
+    here = Environment(**folders, run="r1", engine="local")
+    return Context(Task(stage="drill", name="apply", verb=Verb.APPLY), here)
 
 
 def fails(*nodes: str) -> Verdict:
@@ -129,10 +146,11 @@ def test_a_play_on_many_hosts_shows_the_first() -> None:
     assert found[-1].content.startswith("30: h20 h21")
 
 
-def test_a_refused_write_shows_the_live_object_and_who_manages_it(kube: Kube) -> None:
+def test_a_refused_write_shows_the_live_object_and_who_manages_it(context: Context) -> None:
     manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "gpu-operator"}}
-    kube.apply(manifest | {"stringData": {"password": "hunter2-hunter2"}})
-    found = {one.what: one.content for one in diagnose_refusal(kube, manifest, "409 Conflict: .data.password")}
+    context.kube.apply(manifest | {"stringData": {"password": "hunter2-hunter2"}})
+    refusal = Conflict("409 Conflict: .data.password")
+    found = {one.what: one.content for one in diagnose_refusal(context, manifest, refusal)}
     assert found["answer of the API server"] == "409 Conflict: .data.password"
     assert "data[0]: password" in found["live object"]
     assert "aHVudGVy" not in found["live object"]
@@ -141,8 +159,52 @@ def test_a_refused_write_shows_the_live_object_and_who_manages_it(kube: Kube) ->
     assert found["namespace"] == "phase Active"
 
 
-def test_a_refused_write_of_an_unknown_kind_says_what_is_missing(kube: Kube) -> None:
+def test_a_refused_write_of_an_unknown_kind_says_what_is_missing(context: Context) -> None:
     manifest = {"apiVersion": "example.org/v1", "kind": "Nothing", "metadata": {"name": "n", "namespace": "gone"}}
-    found = {one.what: one.content for one in diagnose_refusal(kube, manifest, "404")}
+    found = {one.what: one.content for one in diagnose_refusal(context, manifest, ApiError("404", 404, "NotFound"))}
     assert "404" in found["could not be read"]
     assert found["namespace"] == "it does not exist"
+
+
+def test_a_denied_write_shows_the_quota_and_the_webhooks_services(context: Context) -> None:
+    quota = {"metadata": {"name": "most", "namespace": "gpu-operator"}, "spec": {"hard": {"pods": "3"}}}
+    context.kube.create({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
+    path = "/api/v1/namespaces/gpu-operator/resourcequotas/most/status"
+    context.kube.merge(path, {"status": {"hard": {"pods": "3"}, "used": {"pods": "3"}}})
+    labels = {"kubernetes.io/service-name": "hook"}
+    slice_ = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": []}
+    context.kube.create(slice_ | {"metadata": {"name": "hook-1", "namespace": "bringup-check", "labels": labels}})
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "gpu-operator"}}
+    answer = 'PATCH: 403 Forbidden: failed calling webhook "x": Post "https://hook.bringup-check.svc:443/validate": no endpoints'
+    found = {(one.what, one.source): one.content for one in diagnose_refusal(context, manifest, Refused(answer))}
+    assert found["quota", "ResourceQuota gpu-operator/most"] == "pods: 3 of 3"
+    assert "hook" in found["Services without all endpoints", "namespace bringup-check"]
+    assert {source for what, source in found if what in ("account", "could not be read")}, "it tells who asked, or why it cannot"
+
+
+def test_an_error_shows_what_can_be_read_of_the_target(context: Context, server: RunningServer) -> None:
+    spec = {"holderIdentity": "another-run", "leaseDurationSeconds": 60}
+    meta = {"name": "bringup", "namespace": "kube-system"}
+    context.kube.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec})
+    found = {one.what: one.content for one in diagnose_error(context, Refused("run another-run holds this cluster"))}
+    assert "holderIdentity: another-run" in found["lease"]
+    assert found["readiness"]
+    server.stop()
+    away = diagnose_error(context, Unreachable("GET /: refused"))
+    assert [(one.what, one.source) for one in away] == [("could not be read", "readiness of the API server")]
+
+
+def test_an_error_before_there_is_a_cluster_says_so_and_lists_what_was_given(context: Context) -> None:
+    (context.environment.secrets / "kubeconfig").rename(context.environment.secrets / "token")
+    first, *given = diagnose_error(context, Unreachable("ssh: no route to host"))
+    assert "no kubeconfig so far" in first.content
+    assert {one.source: one.content for one in given} == {
+        "tasks": "drill.apply.json 2 bytes",
+        "fleet": "it is empty",
+        "secrets": f"token {(context.environment.secrets / 'token').stat().st_size} bytes",
+    }
+    assert diagnose_error(context, BadTask("no such playbook")) == tuple(given)
+    (context.environment.secrets / "token").rename(context.environment.secrets / "kubeconfig")
+    (context.environment.secrets / "kubeconfig").write_text("nothing")
+    (unusable,) = diagnose_error(context, Refused("no"))
+    assert "kubeconfig is not usable" in unusable.content

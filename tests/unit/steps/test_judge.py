@@ -1,5 +1,7 @@
 """The judge counts what is there against what was expected, applies the quorum, and names who is set aside."""
 
+import msgspec
+
 from steps.contract.judging import Check, Expectation, Observation, Result
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, of_nodes, passed
 from steps.gates.judge import judge, set_aside
@@ -51,8 +53,27 @@ def test_one_of_sixteen_is_set_aside_by_name() -> None:
 def test_two_of_sixteen_break_the_quorum_and_name_gate_and_node() -> None:
     verdict = run(GOOD, rows("n03", "n07"), WORKS)
     assert (verdict.status, verdict.gate, verdict.failure_class) == (Status.FAIL, "g/nodes", FailureClass.HARDWARE)
-    assert verdict.reason.startswith("14 of 16 nodes pass, 15 needed; n03: 7 GPUs; expected 8; next: look")
+    assert verdict.reason.startswith("14 of 16 nodes pass, 15 needed; n[03,07]: 7 GPUs; expected 8; next: look")
     assert not set_aside(verdict)
+
+
+def test_nodes_that_fail_for_different_reasons_are_all_named_and_what_is_counted_too() -> None:
+    first = rows("n03", "n07")
+    other = tuple(msgspec.structs.replace(row, seen="unreachable") if row.node == "n07" else row for row in first.nodes)
+    seen = Observation(results=(Result(task="nodes", verdicts=(msgspec.structs.replace(first, nodes=other),)),))
+    checks = (Check(task="nodes", gate="g/nodes"),)
+    verdict = judge(seen, Expectation(gate="g/judge", checks=checks, members=NODES, needed=15, kind="GPU nodes"))
+    assert verdict.reason.startswith("14 of 16 GPU nodes pass, 15 needed, not by n[03,07]; n03: 7 GPUs; expected 8; next: look")
+
+
+def test_a_node_set_aside_earlier_is_named_with_that_stage_and_no_more() -> None:
+    left = rows(names=tuple(name for name in NODES if name != "n03"))
+    seen = Observation(results=(Result(task="nodes", verdicts=(left,)),), aside={"n03": "os_prep"})
+    want = Expectation(gate="g/judge", checks=(Check(task="nodes", gate="g/nodes"),), members=NODES, needed=15)
+    verdict = judge(seen, want)
+    assert verdict.reason == "15 of 16 nodes passed all gates; n03 set aside in os_prep"
+    alone = judge(seen, msgspec.structs.replace(want, needed=16))
+    assert alone.reason.endswith("n03: set aside in os_prep; next: repair n03, then run again")
 
 
 def test_a_failed_control_plane_gate_is_the_reason_even_when_later_records_are_missing() -> None:
@@ -69,7 +90,7 @@ def test_a_missing_record_is_no_pass() -> None:
 def test_a_node_without_a_verdict_is_missing() -> None:
     verdict = run(GOOD, rows(names=NODES[:14]), WORKS)
     assert verdict.status is Status.INCONCLUSIVE
-    assert "n15" in verdict.reason
+    assert "n[15-16]: no record from nodes" in verdict.reason
 
 
 def test_a_required_node_breaks_the_stage_whatever_the_quorum() -> None:
@@ -128,7 +149,7 @@ def test_a_shard_whose_hosts_are_all_set_aside_does_not_break_the_quorum() -> No
     skipped = Verdict(gate="g/nodes", status=Status.SKIPPED, reason="no host of this shard takes part")
     checks = (Check(task="nodes", gate="g/nodes", fanned=True, per_node=True),)
     seen = Observation(
-        results=(Result(task="nodes", verdicts=(rows(names=first), skipped)),), aside=dict.fromkeys(second, "unreachable")
+        results=(Result(task="nodes", verdicts=(rows(names=first), skipped)),), aside=dict.fromkeys(second, "os_prep")
     )
     verdict = judge(seen, Expectation(gate="g/judge", checks=checks, members=NODES, needed=8))
     assert verdict.is_pass

@@ -1,12 +1,15 @@
 """The store writes once, whole, and says what is wrong."""
 
+import errno
+import os
 import threading
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from steps.clients.store import AlreadyWritten, Store
+from steps import timeouts
+from steps.clients.store import AlreadyWritten, Store, patiently
 from steps.contract import evidence
 from steps.errors import BadTask, StepError, StoreBusy
 
@@ -72,3 +75,35 @@ def test_the_evidence_digest_changes_with_any_record_but_not_with_the_approval(t
     assert store.evidence_digest("r1", "gang") == before
     store.write_evidence(_record(), msgspec.json.encode)
     assert store.evidence_digest("r1", "gang") != before
+
+
+def failing(number: int, times: int, calls: list[int]) -> bytes:
+    """Fails with an errno for the first calls, then answers."""
+    calls.append(number)
+    if len(calls) <= times:
+        raise OSError(number, os.strerror(number))
+    return b"x"
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
+def test_a_store_whose_server_fails_over_is_asked_again(number: int) -> None:
+    calls: list[int] = []
+    assert patiently(lambda: failing(number, 2, calls), "runs/a") == b"x"
+    assert len(calls) == timeouts.STORE_TRIES
+    calls.clear()
+    with pytest.raises(StoreBusy, match="store key runs/a"):
+        patiently(lambda: failing(number, 9, calls), "runs/a")
+    assert len(calls) == timeouts.STORE_TRIES
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.ENAMETOOLONG])
+def test_what_does_not_pass_in_a_moment_is_said_at_once(number: int) -> None:
+    calls: list[int] = []
+    with pytest.raises(StepError, match="store key runs/a"):
+        patiently(lambda: failing(number, 9, calls), "runs/a")
+    assert len(calls) == 1
+
+
+def test_an_unreadable_file_is_busy_not_a_bug() -> None:
+    with pytest.raises(StoreBusy):
+        Store(Path("/proc/self")).read("mem")  # reading address 0 is an I/O error

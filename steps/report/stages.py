@@ -1,0 +1,114 @@
+"""Records of a stage → what the report says of it, and why it says nothing of it where its judge has not spoken."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from steps.contract.cancelled import Cancelled
+from steps.contract.evidence import Evidence
+from steps.contract.verdict import Status, Verdict
+from steps.report import model
+from steps.report.source import Source
+
+JUDGE, CONFIRM = "judge", "confirm"
+
+_ORDER = (Status.FAIL, Status.INCONCLUSIVE, Status.SKIPPED, Status.PASS)
+
+
+def stages(source: Source, latest: Sequence[Evidence], running: bool, begun: Iterable[model.Begun]) -> tuple[model.Stage, ...]:
+    """All planned stages. `begun` is what an engine knows of tasks that it started; without it the logs in the store tell some."""
+    rows = [*begun, *(model.Begun(stage=stage, task=task) for stage, task in source.logged)]
+    roles = {host.name: host.role for host in source.hosts}
+    made: list[model.Stage] = []
+    for planned in source.plan.get("stages", ()):
+        mine = [record for record in latest if record.stage == planned["id"]]
+        told = [row for row in rows if row.stage == planned["id"]]
+        stopper = next((stage.id for stage in made if stage.judged and stage.status != Status.PASS.value), "")
+        why = _running(mine, told) if running else _ended(planned, mine, told, source.cancelled, stopper)
+        made.append(_stage(planned, mine, why, roles))
+    return tuple(made)
+
+
+def _running(mine: Sequence[Evidence], begun: Sequence[model.Begun]) -> tuple[str, str]:
+    """Status and reason of a stage without a verdict while the run goes on."""
+    tasks = [row.task for row in begun]
+    if mine or any(task != model.APPROVAL for task in tasks):
+        return Status.INCONCLUSIVE.value, "its judge has not spoken yet"
+    return model.NOT_RUN, "waits for an approval" if tasks else "not started yet"
+
+
+def _ended(
+    planned: Mapping[str, Any], mine: Sequence[Evidence], begun: Sequence[model.Begun], cancelled: Cancelled | None, stopper: str
+) -> tuple[str, str]:
+    """The same once it has ended. `stopper` is an earlier stage whose verdict was no pass."""
+    recorded = {record.task for record in mine}
+    lost = [row for row in begun if row.task != model.APPROVAL and (row.is_open or row.task not in recorded)]
+    waited = CONFIRM not in recorded and any(row.task == model.APPROVAL for row in begun)
+    cut = cancelled.sentence if cancelled else "interrupted"
+    if lost:
+        names = ", ".join(dict.fromkeys(row.task for row in lost))
+        over = not cancelled and all(row.finished for row in lost)
+        return Status.INCONCLUSIVE.value, f"{names} ended without a record" if over else f"{cut} while {names} ran"
+    if mine:
+        missing = next((task["name"] for task in planned.get("tasks", ()) if task["name"] not in recorded), "")
+        return Status.INCONCLUSIVE.value, f"{cut}: {missing} left no record" if missing else "ended before its judge"
+    if waited:
+        return model.NOT_RUN, f"{cut} while it waited for an approval"
+    if stopper:
+        return model.NOT_RUN, f"{stopper} did not pass"
+    return model.NOT_RUN, f"{cancelled.sentence} before it began" if cancelled else "the run ended before it began"
+
+
+def _stage(
+    planned: Mapping[str, Any], mine: Sequence[Evidence], unjudged: tuple[str, str], roles: Mapping[str, str]
+) -> model.Stage:
+    judged = next((record.verdict for record in mine if record.task == JUDGE and record.verdict), None)
+    refused = next(
+        (record.verdict for record in mine if record.task == CONFIRM and record.verdict and not record.verdict.is_pass), None
+    )
+    verdict = judged or refused
+    status, reason = (verdict.status.value, verdict.reason) if verdict else unjudged
+    return model.Stage(
+        id=planned["id"],
+        title=planned.get("title", planned["id"]),
+        status=status,
+        reason=reason,
+        gates=tuple(_gate(gate, mine, roles, status == Status.PASS.value) for gate in planned.get("gates", ())),
+        started=min((record.started for record in mine), default=0.0),
+        finished=max((record.finished for record in mine), default=0.0),
+        failure_class=_class(verdict),
+        next_step=verdict.next_step if verdict and not verdict.is_pass else "",
+        rollback=planned.get("rollback", ""),
+        changes=sum(not change.startswith("unchanged") for record in mine for change in record.changes),
+        judged=verdict is not None,
+    )
+
+
+def _class(verdict: Verdict | None) -> str:
+    return verdict.failure_class.value if verdict and verdict.failure_class and not verdict.is_pass else ""
+
+
+def _gate(gate: str, records: Iterable[Evidence], roles: Mapping[str, str], stage_passed: bool) -> model.Gate:
+    verdicts = [record.verdict for record in records if record.verdict and record.verdict.gate == gate and record.task != JUDGE]
+    if not verdicts:
+        return model.Gate(gate=gate, status=model.NOT_RUN)
+    worst = min(verdicts, key=lambda verdict: _ORDER.index(verdict.status))
+    expected = sum(len(verdict.nodes) for verdict in verdicts)
+    return model.Gate(
+        gate=gate,
+        status=worst.status.value,
+        reason=worst.reason,
+        passed=sum(verdict.passed_nodes for verdict in verdicts),
+        expected=expected,
+        counted=_counted(verdicts, roles),
+        quorum=stage_passed and expected > 0 and worst.status in (Status.FAIL, Status.INCONCLUSIVE),
+    )
+
+
+def _counted(verdicts: Iterable[Verdict], roles: Mapping[str, str]) -> str:
+    """`3 of 3 servers, 14 of 16 agents`; empty where all pass, or where the nodes are of one role and need no second count."""
+    counts: dict[str, list[bool]] = {}
+    for row in (row for verdict in verdicts for row in verdict.nodes):
+        counts.setdefault(roles.get(row.node, ""), []).append(row.status is Status.PASS)
+    if len(counts) < 2 or "" in counts or all(map(all, counts.values())):
+        return ""
+    return ", ".join(f"{sum(passes)} of {len(passes)} {role}s" for role, passes in sorted(counts.items(), reverse=True))

@@ -1,0 +1,85 @@
+"""Before the first host is changed: do the servers already belong to a cluster, and is it the one that the run is about?"""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract import run as contract
+from steps.contract.identity import PLAYBOOK, ServerIdentity, State
+from steps.contract.play import HostOutcome, HostStatus
+from steps.errors import Refused, Unreachable
+from steps.verbs import reach, target
+from steps.verbs.context import Context
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """What the servers show, for the evidence: `uid` is the cluster that they run; `servers` is what each of them said."""
+
+    uid: str = ""
+    servers: dict[str, str] = {}
+
+
+def identify(context: Context, ssh: reach.Ssh) -> Found:
+    """Ask the servers over SSH; nothing is changed there. A cluster that nobody named becomes the one that this run is about.
+
+    Raises Refused where they run another cluster than the run is about, or several; where the run is about a named cluster and
+    none shows: Refused if they run none, Unreachable if that could not be read. A kubeconfig then still has to prove it.
+    """
+    hosts = context.fleet.hosts("server")
+    if not hosts:
+        return Found()
+    from steps.clients import ansible  # a run without plays does not pay for it
+
+    shown = {one.host: _identity(one) for one in ansible.play(reach.request(context, PLAYBOOK, ssh, hosts)).hosts}
+    uids = {one.uid: name for name, one in shown.items() if one.state is State.RUNNING}
+    if len(uids) > 1:
+        said = ", ".join(f"{name} of {uid}" for uid, name in sorted(uids.items()))
+        raise Refused(
+            f"the servers belong to different clusters: {said}", hint="nothing was changed; correct the hosts in the spec"
+        )
+    uid = next(iter(uids), "")
+    if uid:
+        _compare(context, uid, uids[uid])
+    elif contract.target_uid(context.environment.run, context.store.read) and not context.kubeconfig().exists():
+        raise _no_proof(context, shown)
+    return Found(uid=uid, servers={name: _said(one) for name, one in shown.items()})
+
+
+def _identity(one: HostOutcome) -> ServerIdentity:
+    if one.status is not HostStatus.OK:
+        return ServerIdentity(state=State.UNREADABLE, message=one.message)
+    try:
+        said = msgspec.convert(one.facts, ServerIdentity)
+    except msgspec.ValidationError as error:  # facts are a host's word
+        return ServerIdentity(state=State.UNREADABLE, message=f"its facts are no identity: {error}")
+    return said if said.uid or said.state is not State.RUNNING else ServerIdentity(state=State.UNREADABLE, message="no UID")
+
+
+def _compare(context: Context, uid: str, server: str) -> None:
+    wanted = target.agreed(context, uid)
+    if uid != wanted:
+        raise Refused(
+            f"server {server} belongs to cluster {uid}, this run is about {wanted}",
+            hint="nothing was changed; correct the hosts, or target.uid in the spec",
+        )
+
+
+def _no_proof(context: Context, shown: Mapping[str, ServerIdentity]) -> Refused | Unreachable:
+    wanted = contract.target_uid(context.environment.run, context.store.read)
+    silent = next((f"{name}: {_said(one)}" for name, one in shown.items() if one.state is State.UNREADABLE), "")
+    if silent:
+        return Unreachable(
+            f"this run is about cluster {wanted}, and no server says which it belongs to; {silent}",
+            hint="bring a server's API up, or leave target.uid out of the spec to go on without this check",
+        )
+    return Refused(
+        f"this run is about cluster {wanted}, but no cluster runs on its servers",
+        hint="nothing was changed; leave target.uid out of the spec for a new cluster, or name the cluster's kubeconfig",
+    )
+
+
+def _said(one: ServerIdentity) -> str:
+    """`bare`, `running rke2 UID`, or `unreadable` with the reason's last line."""
+    last = one.message.strip().splitlines()[-1:]
+    return " ".join(part for part in (one.state.value, one.kind, one.uid, *last) if part)[:300]

@@ -1,0 +1,114 @@
+"""Apply against an API server that says no: what was written before is in the record, with what a person looks at next."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from steps.clients.kube import Kube
+from steps.contract.evidence import Evidence
+from steps.contract.task import Task, Verb
+from steps.contract.verdict import FailureClass, Status
+from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    with serve_in_thread() as running:
+        yield running
+
+
+def config_map(name: str, **more: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": {"x": "y"}, **more}
+
+
+def attempt(desk: Any, server: RunningServer, *objects: dict[str, Any], **arguments: Any) -> tuple[int, Evidence]:
+    (desk.root / "secrets" / "kubeconfig").write_text(server.kubeconfig)
+    task = Task(stage="drill", name="apply", verb=Verb.APPLY, arguments={"objects": list(objects), **arguments})
+    code = desk.run(task).returncode
+    return code, desk.record("drill", "apply")
+
+
+@pytest.fixture
+def kube(desk: Any, server: RunningServer) -> Kube:
+    (desk.root / "kubeconfig").write_text(server.kubeconfig)
+    return Kube.from_file(desk.root / "kubeconfig")
+
+
+def test_what_was_applied_is_said_and_recorded(desk: Any, server: RunningServer, kube: Kube) -> None:
+    kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu1"}})
+    code, record = attempt(desk, server, config_map("a"), config_map("b"), node_labels={"k": "v"}, select="all")
+    assert code == 0
+    assert record.changes == (
+        "created ConfigMap default/a",
+        "created ConfigMap default/b",
+        "changed labels of nodes: k=v (1 of 1 nodes)",
+    )
+    assert record.diagnosis == ()
+    said = (desk.root / "store/runs/r1/logs/drill/apply/0000/01.log").read_text()
+    for change in record.changes:
+        assert said.count(change) == 1
+    code, record = attempt(desk, server, config_map("a"), node_labels={"k": "v"}, select="all")
+    assert record.changes == ("unchanged ConfigMap default/a", "unchanged labels of nodes: k=v (0 of 1 nodes)")
+
+
+def test_a_refused_object_keeps_what_was_written_before_it(desk: Any, server: RunningServer) -> None:
+    code, record = attempt(desk, server, config_map("a"), config_map("Not.A_Name"), config_map("c"))
+    assert code == 65
+    assert record.changes == ("created ConfigMap default/a",)
+    assert record.verdict is not None
+    assert (record.verdict.status, record.verdict.failure_class) == (Status.FAIL, FailureClass.APPLY)
+    assert {one.what for one in record.diagnosis} >= {"answer of the API server", "live object", "namespace", "checklist"}
+    assert record.diagnosis[-1].content == "steps/report/checklists.yaml#apply"
+
+
+def test_an_answer_that_may_change_keeps_it_too(desk: Any, server: RunningServer) -> None:
+    code, record = attempt(desk, server, config_map("a"), config_map("b", nonsense="x"))
+    assert code == 75  # an unknown field in a patch is answered with 500
+    assert record.changes == ("created ConfigMap default/a",)
+    assert record.verdict is not None
+    assert record.verdict.status is Status.INCONCLUSIVE
+    assert {one.what for one in record.diagnosis} == {"readiness", "checklist"}
+
+
+def test_a_denied_object_is_a_matter_of_permission_and_is_looked_into(desk: Any, server: RunningServer, kube: Kube) -> None:
+    meta = {"name": "default-is-going", "namespace": "going", "finalizers": ["example.org/held"]}
+    kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}})
+    kube.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    kube.delete("/api/v1/namespaces/going")  # stays, terminating: what is new there is answered with 403
+    late = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "namespace": "going"}}
+    code, record = attempt(desk, server, config_map("a"), late)
+    assert code == 65
+    assert record.changes == ("created ConfigMap default/a",)
+    assert record.verdict is not None
+    assert record.verdict.failure_class is FailureClass.PERMISSION
+    assert "403" in record.verdict.reason
+    found = {(one.what, one.source): one.content for one in record.diagnosis}
+    assert found["namespace", "going"] == "phase Terminating"
+    assert found["live object", "ConfigMap going/late"] == "it does not exist"
+    assert found["checklist", "class permission"].endswith("#permission")
+
+
+def test_another_run_that_holds_the_target_is_shown(desk: Any, server: RunningServer, kube: Kube) -> None:
+    spec = {"holderIdentity": "r0", "leaseDurationSeconds": 10**6, "renewTime": "2199-01-01T00:00:00.000000Z"}
+    meta = {"name": "bringup", "namespace": "kube-system"}
+    kube.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec})
+    code, record = attempt(desk, server, config_map("a"))
+    assert code == 65
+    assert record.verdict is not None
+    assert record.verdict.failure_class is FailureClass.PERMISSION
+    found = {one.what: one.content for one in record.diagnosis}
+    assert "holderIdentity: r0" in found["lease"]
+    assert found["checklist"].endswith("#permission")
+
+
+def test_a_target_that_is_away_and_a_bad_task_are_explained_too(desk: Any, server: RunningServer) -> None:
+    code, record = attempt(desk, server, config_map("a"), select=7)
+    assert code == 64
+    assert {one.what for one in record.diagnosis} == {"given files", "checklist"}
+    server.stop()
+    code, record = attempt(desk, server, config_map("a"))
+    assert code == 75
+    found = {one.what: one for one in record.diagnosis}
+    assert found["could not be read"].source == "readiness of the API server"
+    assert found["checklist"].content.endswith("#runtime")

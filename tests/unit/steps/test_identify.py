@@ -1,0 +1,80 @@
+"""Before a host is changed, the servers say which cluster they belong to."""
+
+from typing import Any
+
+import pytest
+
+from steps.contract import run as contract
+from steps.contract.canonical import canonical
+from steps.contract.play import PlayHost, PlayRequest
+from steps.contract.task import Task, Verb
+from workflows.rehearsal.simulator import plays
+
+OPEN = Task(
+    stage="run",
+    name="open",
+    verb=Verb.OPEN,
+    arguments={"plan": "sha256:p", "cluster": "c", "owner": "o", "revision": "1", "ssh": {"user": "root"}},
+)
+OTHER = "22222222-2222-4222-8222-222222222222"
+
+
+@pytest.fixture
+def bare(desk: Any, simulator: Any) -> Any:
+    """Four bare machines, and no kubeconfig."""
+    (desk.root / "secrets" / "kubeconfig").unlink()
+    return simulator.world
+
+
+def has_rke2(world: Any) -> None:
+    """The server runs RKE2, as an earlier run left it."""
+    plays.run(world, PlayRequest(playbook="rke2_server", hosts=(PlayHost(name="sv1", address="sv1"),)))
+
+
+def is_about(desk: Any, uid: str) -> None:
+    """The run knows its cluster from before."""
+    desk.store.write(contract.target_key("r1"), canonical(contract.Target(uid=uid)))
+
+
+def test_bare_servers_are_noted(desk: Any, bare: Any) -> None:
+    done = desk.run(OPEN)
+    assert done.returncode == 0, done.stderr
+    assert desk.record("run", "open").observation["identity"] == {"uid": "", "servers": {"sv1": "bare"}}
+    assert contract.target_uid("r1", desk.store.read) == ""
+
+
+def test_a_cluster_that_nobody_named_is_noted_and_the_run_is_about_it_from_now_on(desk: Any, bare: Any, api: Any) -> None:
+    has_rke2(bare)
+    assert desk.run(OPEN).returncode == 0
+    seen = desk.record("run", "open").observation["identity"]
+    assert seen == {"uid": api.uid, "servers": {"sv1": f"running rke2 {api.uid}"}}
+    assert contract.target_uid("r1", desk.store.read) == api.uid
+    assert desk.run(OPEN).returncode == 0, "a second attempt finds the same"
+
+
+def test_servers_of_another_cluster_are_refused_before_anything_is_changed(desk: Any, bare: Any, api: Any) -> None:
+    has_rke2(bare)
+    is_about(desk, OTHER)
+    done = desk.run(OPEN)
+    assert done.returncode == 65
+    assert f"server sv1 belongs to cluster {api.uid}, this run is about {OTHER}" in done.stderr
+    assert api.writes == []
+
+
+def test_bare_servers_are_not_the_cluster_that_the_run_is_about(desk: Any, bare: Any) -> None:
+    is_about(desk, OTHER)
+    done = desk.run(OPEN)
+    assert done.returncode == 65
+    assert f"about cluster {OTHER}, but no cluster runs on its servers" in done.stderr
+    (desk.root / "secrets" / "kubeconfig").write_text("{}")
+    assert desk.run(OPEN).returncode == 0, "a kubeconfig proves it later, before the first play"
+
+
+def test_a_server_that_does_not_answer_proves_nothing(desk: Any, bare: Any) -> None:
+    bare.set_faults([("hosts_unreachable", ("sv1",))])
+    assert desk.run(OPEN).returncode == 0
+    assert desk.record("run", "open").observation["identity"]["servers"]["sv1"].startswith("unreadable")
+    is_about(desk, OTHER)
+    done = desk.run(OPEN)
+    assert done.returncode == 75
+    assert "no server says which it belongs to; sv1: unreadable" in done.stderr

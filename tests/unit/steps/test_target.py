@@ -1,0 +1,119 @@
+"""The target is recognized before the first write, and held by one run at a time."""
+
+import datetime
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from steps.contract import run as contract
+from steps.contract.canonical import canonical
+from steps.contract.task import Task, Verb
+from steps.errors import Refused
+from steps.verbs import apply, seal, target
+
+TASK = Task(
+    stage="gang",
+    name="apply",
+    verb=Verb.APPLY,
+    arguments={"objects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "default"}}]},
+)
+HOUR = 3600.0
+
+
+def held_by(api: Any, holder: str, renewed: str | None, seconds: int | None = 3600) -> None:
+    """Put a lease of somebody into the target."""
+    spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": seconds}
+    body = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "bringup", "namespace": "kube-system"},
+        "spec": {name: value for name, value in spec.items() if value is not None},
+    }
+    assert api.user.post(target.LEASE.rsplit("/", 1)[0], body).status == 201
+
+
+def lease(api: Any) -> dict[str, Any]:
+    found = api.user.get(target.LEASE)
+    return dict(found.body["spec"]) if found.status == 200 else {}
+
+
+def ago(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(time.time() - seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def header(desk: Any, run: str = "r1", **fields: Any) -> None:
+    told = {"run": run, "engine": "local", "plan": "p", "cluster": "c", "owner": "o", "revision": "1", **fields}
+    desk.store.write(contract.header_key(run), canonical(contract.Header(**told)))
+
+
+def test_tasks_of_one_run_that_claim_side_by_side_all_hold_the_target(desk: Any, api: Any) -> None:
+    def claim(barrier: threading.Barrier) -> None:
+        context = desk.context(TASK)
+        target.cluster_uid(context.kube)  # its connection is up when all begin
+        barrier.wait()
+        target.claim(context)
+
+    with ThreadPoolExecutor(10) as pool:
+        for _ in range(4):
+            assert list(pool.map(claim, [threading.Barrier(10)] * 10)) == [None] * 10
+            old = {"spec": {"renewTime": ago(HOUR)}}  # so that all want to renew it in the next round
+            assert api.user.patch(target.LEASE, old).status == 200
+    assert lease(api)["holderIdentity"] == "r1"
+
+
+def test_a_young_lease_is_not_written_again_and_an_old_one_is(desk: Any, api: Any) -> None:
+    header(desk, lease_seconds=90_000)
+    for _ in range(3):
+        target.claim(desk.context(TASK))
+    assert [line.split()[0] for line in api.writes] == ["POST"]
+    assert lease(api)["leaseDurationSeconds"] == 90_000
+    api.user.patch(target.LEASE, {"spec": {"renewTime": ago(HOUR)}})
+    target.claim(desk.context(TASK))
+    assert [line.split()[0] for line in api.writes] == ["POST", "PATCH"]
+
+
+def test_another_cluster_than_the_spec_says_gets_no_write_at_all(desk: Any, api: Any) -> None:
+    header(desk, target_uid="11111111-1111-4111-8111-111111111111")
+    with pytest.raises(Refused, match=f"leads to cluster {api.uid}, this run is about 11111111"):
+        apply.run(desk.context(TASK))
+    assert api.writes == []
+    assert lease(api) == {}
+
+
+def test_another_cluster_than_the_run_first_found_gets_no_write_at_all(desk: Any, api: Any) -> None:
+    desk.store.write(contract.target_key("r1"), canonical(contract.Target(uid="22222222-2222-4222-8222-222222222222")))
+    with pytest.raises(Refused, match="this run is about 22222222"):
+        apply.run(desk.context(TASK))
+    assert api.writes == []
+
+
+@pytest.mark.parametrize(("age", "seconds"), [(60, 3600), (None, 3600), (9 * HOUR, None)])
+def test_a_live_lease_of_another_run_keeps_out_and_says_whose_it_is(
+    desk: Any, api: Any, age: float | None, seconds: int | None
+) -> None:
+    held_by(api, "somebody-else", None if age is None else ago(age), seconds)
+    before = lease(api)
+    with pytest.raises(Refused, match="run somebody-else holds this cluster"):
+        apply.run(desk.context(TASK))
+    assert api.writes == []
+    assert lease(api) == before
+
+
+@pytest.mark.parametrize("renewed", ["2024-05-06T07:08:09.123456Z", "2024-05-06T07:08:09Z"])
+def test_a_lease_that_ran_out_is_taken_with_and_without_fractions(desk: Any, api: Any, renewed: str) -> None:
+    held_by(api, "somebody-else", renewed)
+    assert apply.run(desk.context(TASK)) == 0
+    assert lease(api)["holderIdentity"] == "r1"
+
+
+def test_a_sealed_run_frees_the_target_for_the_next(desk: Any, api: Any) -> None:
+    header(desk)
+    target.claim(desk.context(TASK))
+    with pytest.raises(Refused, match="run r1 holds this cluster"):
+        target.claim(desk.context(TASK, run="r2"))
+    assert seal.run(desk.context(Task(stage="run", name="seal", verb=Verb.SEAL))) == 0
+    target.claim(desk.context(TASK, run="r2"))
+    assert lease(api)["holderIdentity"] == "r2"
