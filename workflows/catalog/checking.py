@@ -36,10 +36,12 @@ def _planned(release: Release) -> compat.PlannedRelease:
         id=release.id,
         version=release.version,
         digest=release.digest,
+        other_digests=release.other_digests,
         from_manifest=bool(release.manifest),
         least=supported.least if supported else "",
         most=(supported.most or "") if supported else "",
         strict=supported.strict if supported else True,
         provides=release.provides,
         values=release.values,
+        objects=release.objects,
     )

@@ -72,6 +72,10 @@ class Component(Section):
     needs: Annotated[tuple[SnakeId, ...], Listed] = Field(default=(), description="Components that come first, where planned.")
     crds: Annotated[tuple[str, ...], Listed] = Field(default=(), description="CRDs it brings.")
     kubernetes: KubernetesRange | None = Field(default=None, description="Kubernetes versions it supports.")
+    lines: Annotated[tuple[str, ...], Listed] = Field(
+        default=(),
+        description="Release lines (majors), oldest first; an upgrade stays in its own or goes to the next.",
+    )
     provides: Annotated[tuple[Provision, ...], Listed] = Field(default=(), description="Capabilities that may exist once.")
     rollout: RolloutKind | None = Field(default=None, description="How its workloads change.")
     health: Sentence | None = Field(default=None, description="What shows that it works.")
@@ -117,7 +121,8 @@ class Release:
     """A planned release: everything an apply task and its gates need, and where each part came from.
 
     `chart` and `repo` are as HelmChart wants them (an OCI chart has its whole address in `chart`); for an upstream manifest
-    both are empty and `manifest` is its URL. `source` names the origin in one string.
+    both are empty and `manifest` is its URL. `source` names the origin in one string. `other_digests` are given beside `digest`
+    for the same version; `upgrade_from` are the lines that may be upgraded to it, empty without such a rule.
     """
 
     id: str
@@ -144,3 +149,5 @@ class Release:
     kubernetes: KubernetesRange | None
     timeout_seconds: int
     provenance: tuple[Layer, ...] = field(default=())
+    other_digests: tuple[str, ...] = ()
+    upgrade_from: tuple[str, ...] = ()

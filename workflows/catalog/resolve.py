@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.catalog import criteria, merging, templating
+from workflows.catalog import criteria, merging, templating, upgrades
 from workflows.catalog.loader import Catalog
 from workflows.catalog.model import Component, Layer, Overlay, OverlayPart, Release
 from workflows.catalog.scope import scope
@@ -109,6 +109,7 @@ class _Work:
         inner = {**self.scope, "release": {"version": version, "namespace": component.namespace or ""}}
         values, layers = self.values(name, override, inner)
         chart, repo = self.address(component.chart, self.coordinate(name, "repo", override.repo), override)
+        digest, *others = self.digests(name, override, version) or ("",)
         manifest = (component.manifest or "").replace("{version}", version)
         return Release(
             id=name,
@@ -119,7 +120,9 @@ class _Work:
             repo=repo,
             manifest=manifest,
             version=version,
-            digest=self.digest(name, override),
+            digest=digest,
+            other_digests=tuple(others),
+            upgrade_from=upgrades.reachable_from(component.lines, version),
             namespace=component.namespace or "",
             privileged=component.privileged,
             release_name=component.release_name or name.replace("_", "-"),
@@ -151,9 +154,12 @@ class _Work:
             repo = self.spec.airgap.charts
         return (f"{repo.rstrip('/')}/{chart}", "") if chart and repo.startswith("oci://") else (chart, repo)
 
-    def digest(self, name: str, override: Override) -> str:
+    def digests(self, name: str, override: Override, version: str) -> tuple[str, ...]:
+        """Return every digest that is given: the override's first, the catalog's last and for its own version only."""
         mirrored = self.spec.airgap.digests.get(name) if self.spec.airgap else None
-        return override.digest or mirrored or self.catalog.components[name].digest or ""
+        component = self.catalog.components[name]
+        own = component.digest if component.version == version else None
+        return tuple(dict.fromkeys(digest for digest in (override.digest, mirrored, own) if digest))
 
     def values(self, name: str, override: Override, inner: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Layer, ...]]:
         """Return the merged values and the layers that made them."""

@@ -1,7 +1,9 @@
 """Spec → plan: resolve the catalog, build each stage, attach approvals, and give everything its digest."""
 
 import dataclasses
+import difflib
 import importlib
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,17 +12,20 @@ import msgspec
 from steps.contract.canonical import digest
 from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
-from workflows.plan import fleet, judging
+from workflows.plan import fleet, judging, lease
 from workflows.plan.model import Plan
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.machines import expand_groups
 from workflows.stages import ORDER
-from workflows.stages.access import secret_files
+from workflows.stages.access import secret_files, ssh_arguments
 from workflows.stages.site import Site
 from workflows.stages.stage import Approval, Stage
 
 RUN = "run"
 """The stage name of the tasks that belong to the run as a whole."""
+
+OPEN_SECONDS = 300
+"""Asking a handful of servers over SSH, with one retry where one does not answer; everything else takes no time."""
 
 
 class PlanError(ValueError):
@@ -37,7 +42,8 @@ def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, onl
     releases = catalogs.resolve(spec, known)
     machines = expand_groups(spec.hosts, spec.accelerator.per_node if spec.accelerator else 0)
     site = Site(spec=spec, machines=machines, releases={release.id: release for release in releases})
-    stages = _with_approvals(_narrowed(_stages(site), only, until), spec)
+    every = _stages(site)
+    stages = _with_approvals(_narrowed(every, only, until), spec)
     hosts = fleet.hosts(machines)
     used = {name for stage in stages for name in stage.releases}
     planned = tuple(release for release in releases if release.id in used)
@@ -54,13 +60,14 @@ def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, onl
         revision=spec.revision,
         target_uid=spec.target.uid or "",
         accelerator=spec.accelerator.product.lower() if spec.accelerator else "",
+        built=fleet.built(spec),
         stages=stages,
         hosts=hosts,
         releases=planned,
         issues=issues,
         secrets=secret_files(spec),
         digest=whole,
-        open_task=_open_task(spec, whole),
+        open_task=_open_task(spec, whole, stages, _left_out(every, stages)),
         confirm_tasks=_confirm_tasks(stages),
         end_tasks=_END_TASKS,
     )
@@ -76,7 +83,9 @@ def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str) -> tup
     present = [stage.id for stage in stages]
     for name in (*only, *([until] if until else [])):
         if name not in ORDER:
-            raise PlanError(f"{name!r} is no stage; stages are {', '.join(ORDER)}")
+            near = difflib.get_close_matches(name, ORDER, n=1, cutoff=0.5)
+            meant = f"did you mean {near[0]}?" if near else f"stages are {', '.join(ORDER)}"
+            raise PlanError(f"{name!r} is no stage; {meant}")
         if name not in present:
             raise PlanError(f"stage {name} is not in this plan; the spec has {', '.join(present)}")
     if only:
@@ -97,15 +106,27 @@ def _approval(approval: Any) -> Approval:
     return Approval(approvers=keys, timeout_seconds=int(approval.timeout.total_seconds()))
 
 
-def _open_task(spec: ClusterSpec, plan: str) -> Task:
-    header = {
+def _left_out(every: tuple[Stage, ...], stages: tuple[Stage, ...]) -> list[str]:
+    """Stages of the spec that a narrowed plan lacks before its last one: what they built is not looked at."""
+    kept = [stage.id for stage in stages]
+    before = itertools.takewhile(lambda stage: stage.id != kept[-1], every) if kept else ()
+    return [stage.id for stage in before if stage.id not in kept]
+
+
+def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], left_out: list[str]) -> Task:
+    """The task that starts the run. Where the plan changes hosts it asks the servers first which cluster they belong to."""
+    header: dict[str, Any] = {
         "plan": plan,
         "cluster": spec.name,
         "owner": spec.owner,
         "revision": spec.revision,
         "target_uid": spec.target.uid or "",
+        "lease_seconds": lease.seconds(stages),
     }
-    return Task(stage=RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=120)
+    header |= {"left_out": left_out} if left_out else {}
+    plays = any(step.task.verb is Verb.PLAY for stage in stages for step in stage.steps)
+    header |= {"ssh": ssh_arguments(spec)} if plays else {}
+    return Task(stage=RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS)
 
 
 def _confirm_tasks(stages: tuple[Stage, ...]) -> dict[str, Task]:

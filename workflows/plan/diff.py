@@ -1,54 +1,174 @@
-"""What differs between two plans: stages, tasks, releases and hosts, each as one line."""
+"""What differs between two plans: cluster, hosts, releases, approvals, gates and tasks, each with its old and its new value."""
 
+from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
+from msgspec import Struct
+
+from workflows.catalog import Release, upgrades
+from workflows.plan import leaves, show
+from workflows.plan.compiler import PlanError
 from workflows.plan.model import Plan
 from workflows.spec.ranges import compress
+from workflows.stages.stage import Approval, Stage
+
+MOST = 6
+"""Most changed values that are printed of one thing; scripts get all of them."""
+
+_RELEASE = ("version", "digest", "source", "namespace", "release_name", "timeout_seconds", "rollout", "health", "rollback")
+_TOO_LARGE = ("objects", "values")
+"""Parts of a release that are compared leaf by leaf."""
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One difference. `what` is cluster, hosts, release, approval, gates, stage or task; `name` says which; `path` is where in it,
+    with its value `before` and `after`. `how` is added, removed or changed."""
+
+    what: str
+    name: str
+    how: str = "changed"
+    path: str = ""
+    before: Any = None
+    after: Any = None
+    note: str = ""
 
 
 def differences(before: Plan, after: Plan) -> tuple[str, ...]:
-    """All differences in running order; empty when the two plans are the same plan."""
+    """All differences as lines for a person; empty when the two plans are the same plan. Raises as `changes` does."""
+    grouped: dict[tuple[str, str, str], list[Change]] = defaultdict(list)
+    for change in changes(before, after):
+        grouped[change.what, change.name, change.how].append(change)
+    return tuple(line for group in grouped.values() for line in _lines(group))
+
+
+def changes(before: Plan, after: Plan) -> tuple[Change, ...]:
+    """All differences in running order; empty when the two plans are the same plan.
+
+    Raises PlanError where a release would go to a version that cannot be reached from the one before in one step (P14).
+    """
     if before.digest == after.digest:
         return ()
-    return (*_identity(before, after), *_hosts(before, after), *_releases(before, after), *_tasks(before, after))
+    refused = tuple(_forbidden(before, after))
+    if refused:
+        raise PlanError("; ".join(refused))
+    parts = (_identity, _hosts, _releases, _stages, _tasks)
+    found = tuple(change for part in parts for change in part(before, after))
+    return found or (Change(what="cluster", name=after.name, path="plan", before=before.digest, after=after.digest),)
 
 
-def _identity(before: Plan, after: Plan) -> Iterator[str]:
+def _lines(group: list[Change]) -> Iterator[str]:
+    first = group[0]
+    subject = "" if first.what == "cluster" else f"{first.what} {first.name}"
+    subject += " runs again" if first.what == "task" and first.how == "changed" else ""
+    for change in group[:MOST]:
+        if change.how != "changed":
+            yield f"{subject}: {change.how}{change.note}" if change.what != "hosts" else f"hosts {change.how}: {change.name}"
+        else:
+            path = "" if change.what == "release" and change.path == "version" else change.path
+            values = f"{leaves.shown(change.before)} → {leaves.shown(change.after)}"
+            yield ": ".join(filter(None, (subject, path, values))) + change.note
+    if len(group) > MOST:
+        more = len(group) - MOST
+        yield f"{subject}: and {more} more {'value' if more == 1 else 'values'}"
+
+
+def _forbidden(before: Plan, after: Plan) -> Iterator[str]:
+    old = {release.id: release for release in before.releases}
+    for release in after.releases:
+        known = old.get(release.id)
+        if known is not None and not upgrades.allowed(known.version, release.upgrade_from):
+            lines = " or ".join(release.upgrade_from)
+            yield f"{release.id} cannot go from {known.version} to {release.version} in one step: only from {lines} (P14)"
+
+
+def _identity(before: Plan, after: Plan) -> Iterator[Change]:
     for name in ("name", "owner", "revision", "target_uid"):
         old, new = getattr(before, name), getattr(after, name)
         if old != new:
-            yield f"{name}: {old or 'none'} → {new or 'none'}"
+            yield Change(what="cluster", name=after.name, path=name, before=old or None, after=new or None)
 
 
-def _hosts(before: Plan, after: Plan) -> Iterator[str]:
-    old, new = ({host.name: host for host in plan.hosts} for plan in (before, after))
-    gone, come = [name for name in old if name not in new], [name for name in new if name not in old]
-    changed = [name for name in new if name in old and new[name] != old[name]]
-    for word, names in (("removed", gone), ("added", come), ("changed", changed)):
+def _hosts(before: Plan, after: Plan) -> Iterator[Change]:
+    """Hosts that came and went as ranges; those that changed by what changed in them."""
+    old, new = ({host.name: msgspec.to_builtins(host) for host in plan.hosts} for plan in (before, after))
+    for how, names in (
+        ("removed", [name for name in old if name not in new]),
+        ("added", [name for name in new if name not in old]),
+    ):
         if names:
-            yield f"hosts {word}: {compress(names)}"
+            yield Change(what="hosts", name=compress(names), how=how)
+    alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for name in (name for name in new if name in old):
+        for path, one, two in leaves.differing(old[name], new[name]):
+            alike[path, leaves.shown(one), leaves.shown(two)].append(name)
+    for (path, one, two), names in alike.items():
+        yield Change(what="hosts", name=compress(names), path=path, before=one, after=two)
 
 
-def _releases(before: Plan, after: Plan) -> Iterator[str]:
+def _releases(before: Plan, after: Plan) -> Iterator[Change]:
     old, new = ({release.id: release for release in plan.releases} for plan in (before, after))
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
-            yield f"release {name} {old[name].version}: removed from the plan (nothing uninstalls it)"
+            note = " from the plan (nothing uninstalls it)"
+            yield Change(what="release", name=name, how="removed", before=old[name].version, note=note)
         elif name not in old:
-            yield f"release {name}: added at {new[name].version}"
-        elif old[name] != new[name]:
-            versions = f"{old[name].version} → {new[name].version}" if old[name].version != new[name].version else "values change"
-            yield f"release {name}: {versions}"
+            one = new[name]
+            note = f" at {one.version} from {one.source} into namespace {one.namespace}"
+            yield Change(what="release", name=name, how="added", after=one.version, note=note)
+        else:
+            found = leaves.differing(_release(old[name]), _release(new[name]))
+            yield from (Change(what="release", name=name, path=path, before=one, after=two) for path, one, two in found)
 
 
-def _tasks(before: Plan, after: Plan) -> Iterator[str]:
-    old, new = ({f"{task.stage}.{task.name}": task.input_digest for task in plan.tasks} for plan in (before, after))
-    for name in (*new, *(name for name in old if name not in new)):
-        if name == "run.open":  # carries the plan's digest, so it always differs
-            continue
+def _release(release: Release) -> dict[str, Any]:
+    return {name: getattr(release, name) for name in (*_RELEASE, *_TOO_LARGE)}
+
+
+def _stages(before: Plan, after: Plan) -> Iterator[Change]:
+    """Stages that came and went, and of those that stay their approvals and their gates."""
+    old, new = ({stage.id: stage for stage in plan.stages} for plan in (before, after))
+    for name in (*old, *(name for name in new if name not in old)):
         if name not in new:
-            yield f"task {name}: removed"
+            yield Change(what="stage", name=name, how="removed")
         elif name not in old:
-            yield f"task {name}: added"
-        elif old[name] != new[name]:
-            yield f"task {name}: runs again with other inputs"
+            yield Change(what="stage", name=name, how="added", note=f": {', '.join(step.name for step in new[name].steps)}")
+        yield from _approvals(name, old.get(name), new.get(name))
+        if name in old and name in new and old[name].gates != new[name].gates:
+            yield Change(what="gates", name=f"of {name}", before=list(old[name].gates), after=list(new[name].gates))
+
+
+def _approvals(name: str, old: Stage | None, new: Stage | None) -> Iterator[Change]:
+    one, two = (stage.approval if stage else None for stage in (old, new))
+    if one == two:
+        return
+    subject = f"before {name}"
+    if two is None:
+        yield Change(what="approval", name=subject, how="removed")
+    elif one is None:
+        yield Change(what="approval", name=subject, how="added", note=f": {show.approval(two)}")
+    else:
+        found = leaves.differing(_asked(one), _asked(two))
+        yield from (Change(what="approval", name=subject, path=path, before=old, after=new) for path, old, new in found)
+
+
+def _asked(approval: Approval) -> dict[str, Any]:
+    who = {name: ", ".join(keys) or "by name" for name, keys in approval.approvers.items()}
+    return {"approvers": who, "timeout": show.span(approval.timeout_seconds)}
+
+
+def _tasks(before: Plan, after: Plan) -> Iterator[Change]:
+    """Tasks of the stages that both plans have: a changed input means that the task runs again, and is not reused."""
+    old, new = ({(task.stage, task.name): task for task in plan.tasks} for plan in (before, after))
+    both = {stage.id for stage in before.stages} & {stage.id for stage in after.stages}
+    asked = [{stage.id: stage.approval for stage in plan.stages} for plan in (before, after)]
+    for key in (*new, *(key for key in old if key not in new)):
+        stage, name = key
+        if stage not in both or (name == "confirm" and asked[0][stage] != asked[1][stage]):
+            continue  # the run's own tasks always differ; stages and approvals are told as such
+        if key not in new or key not in old:
+            yield Change(what="task", name=".".join(key), how="removed" if key not in new else "added")
+        elif old[key].input_digest != new[key].input_digest:
+            found = leaves.differing(msgspec.to_builtins(old[key]), msgspec.to_builtins(new[key]))
+            yield from (Change(what="task", name=".".join(key), path=path, before=one, after=two) for path, one, two in found)

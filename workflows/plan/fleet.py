@@ -6,6 +6,8 @@ from itertools import groupby
 
 from steps.contract import fleet
 from steps.contract.canonical import canonical
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.derived import max_pods
 from workflows.spec.machines import Machine
 
 
@@ -46,5 +48,23 @@ def files(plan: str, every: tuple[fleet.Host, ...]) -> dict[str, bytes]:
 
 def _variables(machine: Machine) -> dict[str, str]:
     """What plays and the simulated hosts may ask of one machine, by name; empty values are left out."""
-    named = {"leaf": machine.leaf, "scalable_unit": machine.scalable_unit}
+    named = {
+        "leaf": machine.leaf,
+        "scalable_unit": machine.scalable_unit,
+        "ssh_user": machine.ssh_user,
+        "ssh_port": str(machine.ssh_port or ""),
+    }
     return {key: value for key, value in named.items() if value}
+
+
+def built(spec: ClusterSpec) -> dict[str, str | int | bool]:
+    """What a spec says of its machines, by the names of the simulated machines' own fields; what it leaves open is left out."""
+    system, gpu, fabric = spec.os, spec.accelerator, spec.fabric
+    found: dict[str, str | int | bool] = {"os_id": system.distribution, "os_version": system.version}
+    found |= {"os_image": f"{system.distribution} {system.version}"} | ({"kernel": system.kernel} if system.kernel else {})
+    found["pods"] = max_pods(spec)
+    if gpu is not None:
+        found |= {"driver_on_host": gpu.driver == "host"} | ({"driver": gpu.driver_version} if gpu.driver_version else {})
+    if fabric.kind != "none":
+        found |= {"nics": fabric.nics_per_node, "nic_gbit": fabric.rate_gbit, "pci_nic": fabric.device_ids[0]}
+    return found

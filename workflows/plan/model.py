@@ -21,6 +21,8 @@ class Plan:
     target_uid: str
     accelerator: str
     """GPU product in lower case, for the machines of a rehearsal; empty without GPUs."""
+    built: Mapping[str, str | int | bool]
+    """What else the spec says of its machines, for those of a rehearsal: operating system, driver, network adapters."""
     stages: tuple[Stage, ...]
     hosts: tuple[fleet.Host, ...]
     releases: tuple[Release, ...]

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+from workflows.catalog import Release
 from workflows.plan.model import Plan
 from workflows.spec.ranges import compress
-from workflows.stages.stage import Stage
+from workflows.stages.stage import Approval, Stage
+
+COLUMNS = ("stage", "changes", "where", "gates", "rollback")
+"""What `rows` are made of."""
 
 
 def to_data(plan: Plan) -> dict[str, Any]:
@@ -27,29 +31,64 @@ def tree(plan: Plan) -> list[str]:
     lines = [f"{plan.name} ({len(plan.hosts)} hosts, plan {plan.digest[:19]})"]
     for stage in plan.stages:
         if stage.approval:
-            who = ", ".join(stage.approval.approvers) or "anybody who may approve"
-            lines.append(f"├─ approval before {stage.id}: {who}, within {stage.approval.timeout_seconds} s, else the run stops")
+            lines.append(f"├─ approval before {stage.id}: {approval(stage.approval)}")
         lines.append(f"├─ {stage.id}: {stage.title}")
         lines += [f"│   ├─ {step.name}: {step.task.verb.value}{_gate(step.task.arguments)}" for step in stage.steps]
         lines += [
             f"│   ├─ changes {change.what} on {change.where}{' (reboots)' if change.reboots else ''}" for change in stage.changes
         ]
+        lines += [f"│   ├─ release {', '.join(_life(release))}" for release in plan.releases if release.id in stage.releases]
         lines.append(f"│   └─ rollback: {stage.rollback}")
     return lines
 
 
+def approval(one: Approval) -> str:
+    """Who may approve, how, and how long the run waits for them."""
+    who = ", ".join(f"{name} (signed)" if keys else name for name, keys in one.approvers.items()) or "anybody who may approve"
+    return f"{who}, within {span(one.timeout_seconds)}, else the run stops"
+
+
+def span(seconds: int) -> str:
+    """A span of time in the form that a spec has it: `24h`, `1h30m`, `45s`."""
+    parts = ((seconds // 3600, "h"), (seconds % 3600 // 60, "m"), (seconds % 60, "s"))
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
+
+
+def releases(plan: Plan) -> list[str]:
+    """Each planned release with its whole life, in blocks of lines that fit a narrow terminal."""
+    lines = []
+    for release in plan.releases:
+        head, *rest = _life(release)
+        lines += [f"release {head}", *(f"  {line}" for line in rest)]
+    return lines
+
+
+def _life(release: Release) -> list[str]:
+    parts = {
+        "source": release.source,
+        "rollout": release.rollout.replace("_", " "),
+        "healthy when": release.health,
+        "rollback": release.rollback,
+    }
+    head = f"{release.id} {release.version} in namespace {release.namespace} (stage {release.stage})"
+    return [head, *(f"{name}: {text}" for name, text in parts.items())]
+
+
 def rows(plan: Plan) -> list[tuple[str, str, str, str, str]]:
-    """The plan as table rows: stage, what changes, where, gates, rollback."""
-    return [
-        (
-            stage.id,
-            "; ".join(change.what + (" (reboots)" if change.reboots else "") for change in stage.changes) or "nothing",
-            "; ".join(change.where for change in stage.changes) or "-",
-            ", ".join(gate.partition("/")[2] for gate in stage.gates),
-            stage.rollback,
-        )
-        for stage in plan.stages
-    ]
+    """The plan as table rows (`COLUMNS`): each stage, and before it the approval that it waits for."""
+    found = []
+    for stage in plan.stages:
+        if stage.approval:
+            found.append(("approval", f"before {stage.id}: {approval(stage.approval)}", "-", "-", "-"))
+        found.append(_row(stage))
+    return found
+
+
+def _row(stage: Stage) -> tuple[str, str, str, str, str]:
+    changes = [change.what + (" (reboots)" if change.reboots else "") for change in stage.changes]
+    where = [change.where.replace("],", "], ") for change in stage.changes]
+    gates = ", ".join(gate.partition("/")[2] for gate in stage.gates)
+    return stage.id, "; ".join(changes) or "nothing", "; ".join(where) or "-", gates, stage.rollback
 
 
 def _stage(plan: Plan, stage: Stage) -> dict[str, Any]:
@@ -70,7 +109,7 @@ def _stage(plan: Plan, stage: Stage) -> dict[str, Any]:
     }
 
 
-def _release(release: Any) -> dict[str, Any]:
+def _release(release: Release) -> dict[str, Any]:
     names = ("id", "stage", "source", "version", "digest", "namespace", "rollout", "health", "rollback")
     return {name: getattr(release, name) for name in names} | {
         "values": [f"{layer.origin}: {', '.join(layer.keys)}" for layer in release.provenance]

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from workflows.spec.fields import AbsolutePath, Argument, HttpsUrl, Listed, OneOrMore, SecretRef, Section
-from workflows.spec.hosts import Address, Cidr
+from workflows.spec.fields import AbsolutePath, Argument, Listed, OneOrMore, SecretRef, Section
+from workflows.spec.hosts import Address, Cidr, SshPort, SshUser
 
 Registry = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]+)?$", max_length=300)]
 """A registry host with port and path, without scheme."""
@@ -23,21 +23,14 @@ class Target(Section):
     kubeconfig: SecretRef | None = Field(
         default=None, description="Kubeconfig of the target; default: the one RKE2 makes during the run."
     )
-    api_endpoint: HttpsUrl | None = Field(
-        default=None,
-        description="API address that clients use; default: the registration address.",
-        examples=["https://10.10.0.10:6443"],
-    )
 
 
 class Ssh(Section):
     """SSH to the machines."""
 
-    user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = Field(
-        default="root", description="User that logs in; any but root needs sudo.", examples=["bringup"]
-    )
+    user: SshUser = Field(default="root", description="User that logs in; any but root needs sudo.", examples=["bringup"])
     key: SecretRef | None = Field(default=None, description="Private key; default: the running SSH agent's keys.")
-    port: Annotated[int, Field(ge=1, le=65535)] = Field(default=22, description="Port.", examples=[22])
+    port: SshPort = Field(default=22, description="Port.", examples=[22])
     jump_host: Annotated[str, StringConstraints(pattern=r"^([a-z_][a-z0-9_-]*@)?[A-Za-z0-9.-]+(:[0-9]{1,5})?$")] | None = Field(
         default=None, description="Host to jump through, as user@host:port.", examples=["ops@bastion.example.org:22"]
     )

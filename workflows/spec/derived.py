@@ -14,6 +14,15 @@ GROUP_LABEL = "bringup/group"
 """Node label with the host group, set at registration; Slurm node sets select by it."""
 
 
+MAX_PODS = "max-pods"
+
+
+def max_pods(spec: ClusterSpec) -> int:
+    """Return how many pods a node takes: the spec's kubelet argument, else the kubelet's own 110, which registration states."""
+    text = spec.rke2.kubelet_args.get(MAX_PODS, "")
+    return int(text) if text.isdigit() else 110
+
+
 def allocatable(spec: ClusterSpec, gpus: int | None = None) -> dict[str, int]:
     """Return the extended resources that a node with `gpus` GPUs (default: per_node) must advertise after sharing.
 

@@ -88,7 +88,6 @@ Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 ChartVersion = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$")]
 Url = Annotated[str, StringConstraints(pattern=r"^(https?|oci|git|ssh)://[^\s@]+$|^git@[^\s:]+:[^\s]+$", max_length=500)]
 """A URL without credentials in it."""
-HttpsUrl = Annotated[str, StringConstraints(pattern=r"^https://[^\s@/]+(/[^\s@]*)?$", max_length=500)]
 
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?\Z")
 

@@ -55,6 +55,8 @@ IpAddress = Annotated[str, AfterValidator(_check_address)]
 Cidr = Annotated[str, AfterValidator(_check_cidr)]
 Address = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?$")]
 """A host name or IP address."""
+SshUser = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
+SshPort = Annotated[int, Field(ge=1, le=65535)]
 
 
 class Addresses(Section):
@@ -101,6 +103,8 @@ class HostOverride(Section):
     rack: str | None = Field(default=None, description="Its rack.", examples=["rack07"])
     leaf: str | None = Field(default=None, description="Its leaf switch.", examples=["leaf03"])
     scalable_unit: str | None = Field(default=None, description="Its scalable unit.", examples=["su02"])
+    ssh_user: SshUser | None = Field(default=None, description="User that logs in there.", examples=["ops"])
+    ssh_port: SshPort | None = Field(default=None, description="SSH port there.", examples=[2222])
     gpus: Annotated[int, Field(ge=0, le=16)] | None = Field(default=None, description="GPUs it has, where fewer.", examples=[7])
     labels: Mapping[LabelKey, LabelValue] = Field(default={}, description="Node labels added.", examples=[{"site/zone": "b"}])
 

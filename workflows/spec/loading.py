@@ -16,7 +16,7 @@ from workflows.spec import secrecy, structure
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.document import LARGEST_BYTES, BadDocument, Document, parse
 from workflows.spec.errors import SpecError, SpecErrors
-from workflows.spec.problems import line_of, translate
+from workflows.spec.problems import line_of, meant, translate
 
 MOST_ERRORS = 50
 """More errors than this are cut, with a sentence that says so."""
@@ -44,7 +44,7 @@ def load(source: Path | str) -> ClusterSpec:
     errors, spec = _validate(ClusterSpec, document)
     sound = spec if spec is not None else _sound_sections(document, errors)
     if sound is not None:
-        found = structure.check(sound, {_top(error.path) for error in errors})
+        found = structure.check(sound, _broken(errors))
         errors.extend(replace(error, line=line_of(error.path, document)) for error in found)
     if errors or spec is None:
         raise SpecErrors(name, _cut(errors))
@@ -99,13 +99,19 @@ def _validate(model: type[Model], document: Document) -> tuple[list[SpecError], 
 
 def _sound_sections(document: Document, errors: list[SpecError]) -> ClusterSpec | None:
     """Return a spec of the sections without errors; the others have their defaults or a filler (rules over them are left out)."""
-    bad = {_top(error.path) for error in errors}
+    bad = _broken(errors)
     data = document.data if isinstance(document.data, dict) else {}
     good = {key: value for key, value in data.items() if key not in bad}
     try:
         return ClusterSpec.model_validate(_FILLER | good)
     except ValidationError:
         return None
+
+
+def _broken(errors: list[SpecError]) -> set[str]:
+    """Return the sections with errors, and those that a misspelt one was meant to be: nothing follows from their absence."""
+    named = {_top(error.path) for error in errors}
+    return named | {meant(ClusterSpec, (name,)) for name in named}
 
 
 def _top(path: str) -> str:

@@ -16,7 +16,10 @@ _PLAIN = HostOverride()
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine: `address` is what SSH dials; rack, leaf and scalable_unit are empty where the spec says nothing."""
+    """One machine: `address` is what SSH dials; rack, leaf and scalable_unit are empty where the spec says nothing.
+
+    `ssh_user` and `ssh_port` are its own, empty and 0 where those of all machines hold.
+    """
 
     name: str
     group: str
@@ -29,6 +32,8 @@ class Machine:
     scalable_unit: str
     labels: Mapping[str, str]
     taints: tuple[str, ...]
+    ssh_user: str = ""
+    ssh_port: int = 0
 
 
 def expand_groups(hosts: Mapping[str, HostGroup], gpus_per_node: int) -> tuple[Machine, ...]:
@@ -55,6 +60,8 @@ def _members(group_name: str, group: HostGroup, gpus_per_node: int) -> Iterator[
             scalable_unit=override.scalable_unit or (fill(places.scalable_unit, name, index) if placed else ""),
             labels={**group.labels, **override.labels} if override.labels else group.labels,
             taints=group.taints,
+            ssh_user=override.ssh_user or "",
+            ssh_port=override.ssh_port or 0,
         )
 
 

@@ -18,7 +18,6 @@ from workflows.spec.fields import (
     DnsLabel,
     Duration,
     Listed,
-    SecretRef,
     Section,
     SnakeId,
     Text,
@@ -47,9 +46,6 @@ class Schedule(Section):
     """When a pipeline runs by itself."""
 
     cron: Cron = Field(description="Five cron fields.", examples=["0 2 * * 6"])
-    timezone: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]+(/[A-Za-z_+-]+)*$")] = Field(
-        default="UTC", description="Time zone.", examples=["Europe/Berlin"]
-    )
 
 
 class Publish(Section):
@@ -59,7 +55,6 @@ class Publish(Section):
     keep: Annotated[int, Field(ge=2, le=100)] = Field(
         default=3, description="Results kept; at least 2, so that one can go back.", examples=[3]
     )
-    signing_key: SecretRef | None = Field(default=None, description="Key that signs results.")
 
 
 class Pipeline(Section):
@@ -80,13 +75,6 @@ class Charts(Section):
     )
 
 
-class Registry(Section):
-    """The factory's own container registry."""
-
-    size_gib: Annotated[int, Field(ge=1, le=100_000)] = Field(default=200, description="Size of its volume in GiB.", examples=[200])
-    node_port: Annotated[int, Field(ge=30000, le=32767)] = Field(default=30500, description="Port on every node.", examples=[30500])
-
-
 class FactorySpec(Pipeline):
     """`factory.yaml`: a disposable Kubernetes for builds; rebuilt from this file, so nothing on it is precious."""
 
@@ -96,9 +84,7 @@ class FactorySpec(Pipeline):
     os: Os = Field(default=Os(), description="The operating system that the machines run.")
     rke2: Rke2 = Field(default=Rke2(), description="RKE2.")
     storage: Storage = Field(default=Storage(), description="Storage class for build volumes.")
-    registry: Registry = Field(default=Registry(), description="Container registry.")
     charts: Charts = Field(default=Charts(), description="Chart versions.")
-    wipe: bool = Field(default=True, description="Whether a rebuild removes the old cluster first.", examples=[True])
 
     @model_validator(mode="after")
     def _servers(self) -> "FactorySpec":
@@ -148,7 +134,6 @@ class StackSpec(Pipeline):
         default="x86_64_v3", description="CPU target.", examples=["zen4"]
     )
     builder: Argument = Field(description="Builder image with its tag.", examples=["registry.example.org/builder:2026.11"])
-    parallel: Annotated[int, Field(ge=1, le=500)] = Field(default=8, description="Packages built at once.", examples=[16])
     jobs: Annotated[int, Field(ge=1, le=256)] = Field(default=8, description="Make jobs for each package.", examples=[16])
     cache: Url | AbsolutePath = Field(description="Build cache: a folder or an OCI registry.", examples=["/srv/bringup/buildcache"])
     tests: Annotated[tuple[StackTest, ...], Listed] = Field(default=(), description="Tests of the view before it is promoted.")
@@ -180,7 +165,6 @@ class ImageSpec(Pipeline):
         default=None, description="Package mirror; default: the builder's.", examples=["https://deb.example.org/debian"]
     )
     lock: RelativePath | None = Field(default=None, description="Package lock (name=version sha256).", examples=["compute.lock"])
-    compression: Literal["zstd", "lz4", "xz"] = Field(default="zstd", description="Of the squashfs.", examples=["zstd"])
     boot: Boot = Field(default=Boot(), description="The PXE boot test.")
     publish: Publish = Field(description="Where image, kernel and initrd go.")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Union, get_args, get_origin
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -41,16 +43,32 @@ _WANTED = {
 def translate(model: type[BaseModel], error: ValidationError, document: Document, base: str = "") -> list[SpecError]:
     """Return one spec error for each finding, in pydantic's order, with the line of its key."""
     details = error.errors(include_url=False, include_context=True)
-    kept = [detail for detail in details if not _follows(detail, details)]
+    unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
+    misspelt = {(*place[:-1], meant(model, place)) for place in unknown}
+    kept = [detail for detail in details if not _follows(detail, details, misspelt)]
     return [_one(model, detail, document, base) for detail in kept]
 
 
-def _follows(detail: ErrorDetails, details: list[ErrorDetails]) -> bool:
-    """Tell whether a finding only follows from another: a list is "too short" because its items were refused."""
+def _follows(detail: ErrorDetails, details: list[ErrorDetails], misspelt: Collection[tuple[int | str, ...]]) -> bool:
+    """Tell whether a finding only follows from another: a list is "too short" (items refused), a key missing (misspelt)."""
     place = detail["loc"]
+    if detail["type"] == "missing":
+        return place in misspelt
     return detail["type"] == "too_short" and any(
         other["loc"][: len(place)] == place and len(other["loc"]) > len(place) for other in details
     )
+
+
+def meant(model: type[BaseModel], location: Sequence[int | str]) -> str:
+    """Return the key that a misspelt one was meant to be; empty where none is near."""
+    owner = _model_at(model, location[:-1])
+    return _nearest(owner, str(location[-1])) if owner is not None else ""
+
+
+@functools.lru_cache(1 << 14)
+def _nearest(owner: type[BaseModel], key: str) -> str:
+    near = difflib.get_close_matches(key, _keys(owner), n=1, cutoff=0.6)
+    return near[0] if near else ""
 
 
 def _one(model: type[BaseModel], detail: ErrorDetails, document: Document, base: str) -> SpecError:
@@ -93,9 +111,29 @@ def _unknown_key(model: type[BaseModel], location: Sequence[int | str], path: st
         return SpecError(path, refused.sentence, f"remove {key}", line=line)
     owner = _model_at(model, location[:-1])
     known = _keys(owner) if owner else []
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-    fix = f"did you mean {near[0]}?" if near else f"known keys here: {', '.join(known)}"
+    near, place = meant(model, location), _place_below(owner, key) if owner else ""
+    fix = f"put it below {place}, as in {place}: {{{key}: …}}" if place else f"known keys here: {', '.join(known)}"
+    fix = f"did you mean {near}?" if near else fix
     return SpecError(path, f"{key} is no key of this section", fix, line=line)
+
+
+def _place_below(owner: type[BaseModel], key: str) -> str:
+    """Return the one key of a section below which this key would be right; empty where there is none, or more than one."""
+    fits = [name for name, below in _sections(owner).items() if key in below]
+    return fits[0] if len(fits) == 1 else ""
+
+
+@functools.cache
+def _sections(owner: type[BaseModel]) -> Mapping[str, Sequence[str]]:
+    return {field.alias or name: _keys_below(field.annotation) for name, field in owner.model_fields.items()}
+
+
+def _keys_below(annotation: Any) -> Sequence[str]:
+    section = _as_model(annotation)
+    if section is not None:
+        return _keys(section)
+    maps = [part for part in _parts(annotation) if isinstance(get_origin(part), type) and issubclass(get_origin(part), Mapping)]
+    return [key for part in maps if get_origin(get_args(part)[0]) is Literal for key in get_args(get_args(part)[0])]
 
 
 def _sentences(
@@ -115,13 +153,34 @@ def _sentences(
         owner = _model_at(model, location)
         return "a group of keys is wanted here", f"write its keys below it: {', '.join(_keys(owner))}" if owner else write
     if kind in ("string_type", "string_pattern_mismatch") and written is not None:
-        return "text is wanted here", f'put it in quotes: "{written}"'
+        return "text is wanted here", f'put it in quotes: "{written}"' if _accepts(model, location, written) else write
     if kind == "string_pattern_mismatch":
-        about = field.description if field else None
-        return "the text has not the form wanted here" + (f": {about}" if about else ""), write
+        about, near = field.description if field else None, _as_name(detail.get("input"), str(context.get("pattern", "")))
+        return "the text has not the form wanted here" + (f": {about}" if about else ""), f"write {near}" if near else write
     if kind in _LIMITS:
         return _LIMITS[kind].format(**context), write
     return _WANTED.get(kind, detail["msg"]), write
+
+
+def _accepts(model: type[BaseModel], location: Sequence[int | str], text: str) -> bool:
+    """Tell whether a field would take a text; of items and of values of a map nothing is known, so they are taken for right."""
+    owner = _model_at(model, location[:-1])
+    field = _named(owner, location[-1]) if owner is not None else None
+    if field is None:
+        return True
+    try:
+        TypeAdapter(field.rebuild_annotation()).validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+def _as_name(value: object, pattern: str) -> str:
+    """Return a text in the form of a name (lower case, dashes or underscores); empty if no name is wanted, or it may be secret."""
+    if not isinstance(value, str) or not pattern.startswith("^[a-z") or secrecy.form_of(value):
+        return ""
+    made = (re.sub(r"[^a-z0-9]+", joint, value.lower()).strip("-_")[:40].strip("-_") for joint in "-_")
+    return next((name for name in made if re.search(pattern, name)), "")
 
 
 def _keys(model: type[BaseModel]) -> list[str]:

@@ -69,9 +69,28 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
 )
 """Every topic that is refused by name."""
 
-_BY_KEY = {key: entry for entry in OUT_OF_SCOPE for key in entry.keys}
+NOT_YET: tuple[OutOfScope, ...] = (
+    OutOfScope(
+        "API endpoint",
+        ("api_endpoint",),
+        "An API address of its own is not in this version: it is rke2.registration_address.",
+    ),
+    OutOfScope("time zones", ("timezone",), "Time zones are not in this version: cron counts in UTC."),
+    OutOfScope("signed results", ("signing_key",), "Signing published results is not in this version."),
+    OutOfScope(
+        "registry",
+        ("registry", "size_gib", "node_port"),
+        "A registry of its own is not in this version; a mirror is rke2.registry_mirror.",
+    ),
+    OutOfScope("factory wipe", ("wipe",), "Removing an old cluster is not in this version: run rke2-uninstall.sh on its machines."),
+    OutOfScope("parallel builds", ("parallel",), "A limit of packages built at once is not in this version."),
+    OutOfScope("image compression", ("compression",), "A choice of compression is not in this version."),
+)
+"""Keys that would do nothing: each is refused with its sentence instead of being ignored."""
+
+_BY_KEY = {key: entry for entry in (*OUT_OF_SCOPE, *NOT_YET) for key in entry.keys}
 
 
 def find(key: str) -> OutOfScope | None:
-    """Return the out-of-scope topic that a spec key asks for, if any."""
+    """Return the topic that a spec key asks for and that this version refuses, if any."""
     return _BY_KEY.get(key.lower().replace("-", "_"))

@@ -2,6 +2,9 @@
 
 The oversized gang is one member larger than all GPUs of the plan (gpu_stack §4.4 asks for one more than is free): whatever part of
 the fleet is set aside or busy, it stays too large, and a scheduler that binds pods one by one still shows itself.
+
+Where no GPUs can be requested, members stand apart, one on a node: with DRA nothing is advertised, and Slurm's node pods hold every
+GPU from their stage on, so that a second run would find none free.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from dataclasses import dataclass
 from steps.contract.task import Verb
 from workflows.catalog import Release
 from workflows.spec.cluster import ClusterSpec
-from workflows.spec.derived import GPU, PRODUCT_LABEL, advertised, allocatable, product_label
+from workflows.spec.derived import GPU, PRODUCT_LABEL, advertised, allocatable, max_pods, product_label
 from workflows.spec.fields import StageName
 from workflows.stages import gang_objects, objects, rights
 from workflows.stages.site import Site
@@ -24,6 +27,8 @@ NODES_SECONDS = 300
 OVERSIZE_SECONDS = 420
 """60 s of watching, and the time that controllers need to make thousands of pods."""
 FIT_SECONDS = 420
+PODS = "pods"
+"""The resource that members who stand apart are counted by: each counts for all pods that its node takes."""
 MOST_PODS = 1024
 """Above this many members the gangs consist of whole nodes, so that the check stays smaller than the jobs that will run."""
 
@@ -48,11 +53,13 @@ QUEUES = {"volcano": "Queue default", "kai_scheduler": "Queue default-queue"}
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Members of the two gangs and the units that each asks for."""
+    """Members of the two gangs and the units of a resource that each counts for; those who stand `apart` request none."""
 
     oversize: int
     fit: int
     units: int
+    resource: str
+    apart: bool = False
 
 
 def build(site: Site) -> Stage | None:
@@ -64,10 +71,9 @@ def build(site: Site) -> Stage | None:
     made = _quota_objects(spec, chosen)
     gates = {"charts": CONTROL, "control": CONTROL} if made else {"control": CONTROL}
     steps = [_apply(site, chosen), *_configure(site, chosen, made), _control(site, chosen, made)]
-    if advertised(spec):
-        sizes = gang_sizes(site)
-        steps += [_nodes(spec), _oversize(spec, sizes), _fit(spec, sizes)]
-        gates |= {"nodes": NODES, "oversize": OVERSIZE, "functional": FIT}
+    sizes = gang_sizes(site)
+    steps += [_nodes(spec, sizes), _oversize(spec, sizes), _fit(spec, sizes)]
+    gates |= {"nodes": NODES, "oversize": OVERSIZE, "functional": FIT}
     return Stage(
         id=STAGE,
         title="Gang scheduling and quota",
@@ -87,13 +93,22 @@ def scheduler(spec: ClusterSpec) -> str:
 def gang_sizes(site: Site) -> Sizes:
     """One more member than all GPUs of the plan allow, and one member for each node that the quorum asks for (two at least)."""
     spec, machines = site.spec, [machine for machine in site.machines if machine.gpu]
+    if spec.slurm.kind != "none" or not advertised(spec):
+        return _apart(site)
     per_gpu = max(allocatable(spec, 1).values(), default=1)
     total = sum(machine.gpus for machine in machines) * per_gpu
     units = 1
     if total >= MOST_PODS and spec.accelerator is not None:
         units = spec.accelerator.per_node * per_gpu
     needed = site.needed(STAGE, "gpu")
-    return Sizes(oversize=total // units + 1, fit=min(max(needed, 2), total // units), units=units)
+    fit = min(max(needed, 2), total // units)
+    return Sizes(oversize=total // units + 1, fit=fit, units=units, resource=advertised(spec)[0])
+
+
+def _apart(site: Site) -> Sizes:
+    """One member more than there are machines, and one for each node that the quorum asks for."""
+    fit = min(max(site.needed(STAGE, "gpu"), 2), site.count("gpu"))
+    return Sizes(oversize=len(site.machines) + 1, fit=fit, units=max_pods(site.spec), resource=PODS, apart=True)
 
 
 def _changes(chosen: tuple[Release, ...], made: list[Object]) -> tuple[Change, ...]:
@@ -204,9 +219,8 @@ _WORLD = (Rule(groups=("",), resources=("nodes", "pods"), verbs=("list",)),)
 """What counting free units needs: every node and every pod."""
 
 
-def _nodes(spec: ClusterSpec) -> Step:
-    flavors = _flavors(spec)
-    resource = advertised(spec)[0]
+def _nodes(spec: ClusterSpec, sizes: Sizes) -> Step:
+    flavors, resource = _flavors(spec), sizes.resource
     labels = sorted({key for wanted in flavors.values() for key in wanted})
     arguments = {"gate": NODES, "select": "gpu", "decides": False, "resource": resource, "labels": labels}
     return Step(
@@ -224,24 +238,26 @@ def _nodes(spec: ClusterSpec) -> Step:
 
 
 def _oversize(spec: ClusterSpec, sizes: Sizes) -> Step:
-    expectations = {"scheduler": scheduler(spec), "count": sizes.oversize, "units": sizes.units}
-    return _check(spec, "oversize", OVERSIZE, "gang-oversize", "nodes", OVERSIZE_SECONDS, expectations)
+    return _check(spec, sizes, sizes.oversize, ("oversize", OVERSIZE, "gang-oversize", "nodes"), OVERSIZE_SECONDS)
 
 
 def _fit(spec: ClusterSpec, sizes: Sizes) -> Step:
-    expectations = {"scheduler": scheduler(spec), "count": sizes.fit, "units": sizes.units}
-    return _check(spec, "functional", FIT, "gang-fit", "oversize", FIT_SECONDS, expectations)
+    return _check(spec, sizes, sizes.fit, ("functional", FIT, "gang-fit", "oversize"), FIT_SECONDS)
 
 
-def _check(spec: ClusterSpec, name: str, gate: str, check: str, after: str, deadline: int, expectations: Object) -> Step:
-    """One gang after the other: the second one needs the GPUs that a failing first one would hold."""
-    who = scheduler(spec)
+def _check(spec: ClusterSpec, sizes: Sizes, count: int, names: tuple[str, str, str, str], deadline: int) -> Step:
+    """One gang after the other: the second one needs the room that a failing first one would hold.
+
+    `names` are those of the task, of its gate, of its check, and of the task before it.
+    """
+    who, (name, gate, check, after) = scheduler(spec), names
     gang = gang_objects.Gang(
         check=check,
         scheduler=who,
-        count=expectations["count"],
-        resource=advertised(spec)[0],
-        units=expectations["units"],
+        count=count,
+        resource=sizes.resource,
+        units=sizes.units,
+        apart=sizes.apart,
         seconds=deadline + MARGIN_SECONDS,
     )
     arguments: Object = {
@@ -251,8 +267,9 @@ def _check(spec: ClusterSpec, name: str, gate: str, check: str, after: str, dead
         "select": "gpu",
         "after": ["nodes"],
         "scheduler": who,
-        "resource": advertised(spec)[0],
+        "resource": sizes.resource,
     }
+    expectations = {"scheduler": who, "count": count, "units": sizes.units}
     return Step(
         task=task(STAGE, name, Verb.JOB, deadline=deadline, arguments=arguments, expectations=expectations),
         after=(after,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workflows.spec.cluster import ClusterSpec
+from workflows.spec.derived import GROUP_LABEL
 from workflows.spec.fields import StageName
 from workflows.stages import objects
 from workflows.stages.stage import Object, Rule
@@ -24,7 +25,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Gang:
-    """A gang of `count` pods with `units` of a resource each. It ends by itself after `seconds`, should nobody delete it."""
+    """A gang of `count` pods with `units` of a resource each, or that stand `apart`, one on a node, and request nothing.
+
+    It ends by itself after `seconds`, should nobody delete it.
+    """
 
     check: str
     scheduler: str
@@ -32,6 +36,7 @@ class Gang:
     resource: str
     units: int
     seconds: int
+    apart: bool = False
 
 
 def build(gang: Gang, spec: ClusterSpec) -> list[Object]:
@@ -86,8 +91,11 @@ def _batch(gang: Gang, spec: ClusterSpec, labels: dict[str, str], notes: dict[st
 
 
 def _cluster_queue(gang: Gang, spec: ClusterSpec) -> Object:
-    """A queue of the check's own: its quota is one unit short of the oversized gang, and enough for the one that fits."""
-    quota = gang.count * gang.units - (1 if gang.check == "gang-oversize" else 0)
+    """A queue of the check's own: its quota is one unit short of the oversized gang, and enough for the one that fits.
+
+    Members that request nothing count as the pods that they are.
+    """
+    quota = gang.count * (1 if gang.apart else gang.units) - (1 if gang.check == "gang-oversize" else 0)
     resources = [{"name": gang.resource, "nominalQuota": quota}]
     flavors = [{"name": spec.scheduler.flavor.name, "resources": resources}]
     return {
@@ -111,7 +119,9 @@ def _local_queue(gang: Gang) -> Object:
 
 
 def _pod(gang: Gang, spec: ClusterSpec) -> Object:
-    """A member that holds its units and does nothing, on nodes of the GPU groups alone."""
+    """A member that holds its units, or its place, and does nothing, on nodes of the GPU groups alone."""
+    groups = sorted(name.replace("_", "-") for name, group in spec.hosts.items() if group.gpu)
+    resources: Object = {} if gang.apart else {"resources": {"limits": {gang.resource: gang.units}}}
     taints = sorted({taint for group in spec.hosts.values() if group.gpu for taint in group.taints})
     sleep = f"sleep {gang.seconds}"
     return {
@@ -120,9 +130,8 @@ def _pod(gang: Gang, spec: ClusterSpec) -> Object:
         "terminationGracePeriodSeconds": 0,
         "activeDeadlineSeconds": gang.seconds,
         "tolerations": [*(_toleration(taint) for taint in taints), {"key": "nvidia.com/gpu", "operator": "Exists"}],
-        "containers": [
-            objects.container(objects.TINY_IMAGE, sleep, resources={"limits": {gang.resource: gang.units}}),
-        ],
+        **({"affinity": objects.one_a_node({objects.CHECK_LABEL: gang.check}, GROUP_LABEL, groups)} if gang.apart else {}),
+        "containers": [objects.container(objects.TINY_IMAGE, sleep, **resources)],
     }
 
 

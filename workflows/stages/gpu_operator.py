@@ -98,6 +98,7 @@ def _apply(site: Site, release: Release) -> Step:
         "gate": CONTROL,
         "select": "gpu",
         "gate_expectations": _expectations(site, release),
+        **objects.upgrades((release,)),
     }
     return Step(
         task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
@@ -181,32 +182,16 @@ def _functional(site: Site) -> Step:
         "after": ["nodes"],
         "namespaces": ["gpu-operator"],
     }
-    claims = Rule(
-        groups=("resource.k8s.io",),
-        resources=("resourceclaimtemplates",),
-        verbs=("create", "delete"),
-        namespaces=(objects.CHECK_NAMESPACE,),
-    )
     return Step(
         task=task(STAGE, "functional", Verb.JOB, deadline=900, arguments=arguments, expectations=_gpus(site)),
         after=("nodes",),
-        rules=rights.check_rules(claims) if _claims(site.spec) else rights.check_rules(),
+        rules=rights.check_rules(*((rights.GPU_CLAIMS,) if _claims(site.spec) else ())),
     )
 
 
 def _claims(spec: ClusterSpec) -> list[Object]:
     """With DRA: a claim for all GPUs of the pod's node."""
-    if _mode(spec) != "gpu_cluster":
-        return []
-    request = {"name": "gpus", "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}}
-    return [
-        {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaimTemplate",
-            "metadata": objects.check_metadata(STAGE, CHECK),
-            "spec": {"spec": {"devices": {"requests": [request]}}},
-        }
-    ]
+    return [objects.gpu_claims(STAGE, CHECK, every=True)] if _mode(spec) == "gpu_cluster" else []
 
 
 def _pod(site: Site) -> Object:
@@ -218,8 +203,7 @@ def _pod(site: Site) -> Object:
     spec, env = site.spec, [objects.node_name()]
     image, smoke = spec.validation.image, objects.script("cuda_smoke.sh")
     if _mode(spec) == "gpu_cluster":
-        claimed = objects.container(image, smoke, env=env, resources={"claims": [{"name": "gpus"}]})
-        return {"containers": [claimed], "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": CHECK}]}
+        return objects.claiming(CHECK, objects.container(image, smoke, env=env))
     gpus = _gpus(site)
     if spec.sharing.mode == "none" and spec.slurm.kind == "none" and "others" not in gpus:
         return {"containers": [objects.container(image, smoke, env=env, resources={"limits": {GPU: gpus["gpus"]}})]}

@@ -20,8 +20,10 @@ from workflows.stages.stage import Object, Rule, Step, When, task
 CHECK_NAMESPACE = rights.CHECK_NAMESPACE
 CHECK_LABEL = "bringup/check"
 STAGE_LABEL = "bringup/stage"
+DIGEST = "bringup/chart-digest"
 TINY_IMAGE = "docker.io/library/busybox:1.37.0"
 """Image of checks that need no tool but a shell."""
+HOSTNAME = "kubernetes.io/hostname"
 COUNT, NODES = "@count", "@nodes"
 """Markers that verb `job` replaces by the number and the list of the nodes under test."""
 
@@ -73,7 +75,7 @@ def helm_chart(release: Release) -> Object:
     return {
         "apiVersion": "helm.cattle.io/v1",
         "kind": "HelmChart",
-        "metadata": {"name": release.release_name, "namespace": "kube-system"},
+        "metadata": {"name": release.release_name, "namespace": "kube-system", **_marked(release)},
         "spec": spec,
     }
 
@@ -85,7 +87,7 @@ def application(release: Release, delivery: ArgoCd) -> Object:
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
-        "metadata": {"name": release.release_name, "namespace": delivery.namespace},
+        "metadata": {"name": release.release_name, "namespace": delivery.namespace, **_marked(release)},
         "spec": {
             "project": delivery.project,
             "destination": {"server": "https://kubernetes.default.svc", "namespace": release.namespace},
@@ -107,9 +109,27 @@ def application(release: Release, delivery: ArgoCd) -> Object:
     }
 
 
+def _marked(release: Release) -> Object:
+    """The chart's digest where one is given: neither owner checks it, so it is there to be compared with what was pulled."""
+    return {"annotations": {DIGEST: release.digest}} if release.digest else {}
+
+
+def upgrades(chosen: Iterable[Release]) -> Object:
+    """The argument `upgrade_from` of verb `apply`: by release (NAMESPACE/NAME) the lines that may be upgraded (P14)."""
+    found = {f"{one.namespace}/{one.release_name}": list(one.upgrade_from) for one in chosen if one.upgrade_from}
+    return {"upgrade_from": found} if found else {}
+
+
 def values_text(values: Mapping[str, Any]) -> str:
     """Helm values as YAML text, keys sorted, so that the same values are the same text."""
-    return yaml.safe_dump(_plain(values), sort_keys=True, default_flow_style=False, width=120)
+    return str(yaml.dump(_plain(values), Dumper=_Dumper, sort_keys=True, default_flow_style=False, width=120))
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's own safe dumper, out of reach of libraries that change its representers for the whole process (Hera does)."""
+
+
+_Dumper.add_representer(str, yaml.SafeDumper.represent_str)
 
 
 def _plain(value: Any) -> Any:
@@ -162,6 +182,27 @@ def container(image: str, script: str, *, name: str = "check", **fields: Any) ->
     return {"name": name, "image": image, "command": ["/bin/sh", "-c", script], **fields}
 
 
+CLAIM = "gpus"
+"""Name of the claim in a pod that has one of `gpu_claims`."""
+
+
+def gpu_claims(stage: str, check: str, *, every: bool) -> Object:
+    """A template for claims of GPUs (DRA): each pod gets one GPU, or with `every` all of its node."""
+    wanted: Object = {"deviceClassName": "gpu.nvidia.com", **({"allocationMode": "All"} if every else {})}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": check_metadata(stage, check),
+        "spec": {"spec": {"devices": {"requests": [{"name": CLAIM, "exactly": wanted}]}}},
+    }
+
+
+def claiming(check: str, container: Object) -> Object:
+    """A pod whose one container has what the template of this check's claims gives it."""
+    claimed = {**container, "resources": {**container.get("resources", {}), "claims": [{"name": CLAIM}]}}
+    return {"containers": [claimed], "resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": check}]}
+
+
 def script(name: str) -> str:
     """A shell script of `scripts/`, without its comments."""
     lines = Path(__file__).with_name("scripts").joinpath(name).read_text(encoding="utf-8").splitlines()
@@ -183,14 +224,19 @@ def per_node_job(stage: str, check: str, pod: Object, *, seconds: int, annotatio
 
     A node whose pod fails does not stop the others (`backoffLimitPerIndex`, Kubernetes 1.33).
     """
-    own = {"labelSelector": {"matchLabels": {CHECK_LABEL: check}}, "topologyKey": "kubernetes.io/hostname"}
-    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": NODES}]}]
-    affinity = {
-        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [own]},
-        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
-    }
+    affinity = one_a_node({CHECK_LABEL: check}, HOSTNAME, NODES)
     shape = {"completionMode": "Indexed", "completions": COUNT, "parallelism": COUNT, "backoffLimitPerIndex": 0}
     return _job(stage, check, {"affinity": affinity, "tolerations": [{"operator": "Exists"}], **pod}, shape, seconds, annotations)
+
+
+def one_a_node(own: Mapping[str, str], key: str, values: str | list[str]) -> Object:
+    """Affinity of pods with the labels `own`: no two on one node, and only on nodes whose label `key` is one of `values`."""
+    apart = {"labelSelector": {"matchLabels": dict(own)}, "topologyKey": HOSTNAME}
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": values}]}]
+    return {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+    }
 
 
 def _job(stage: str, check: str, pod: Object, shape: Object, seconds: int, annotations: Mapping[str, str] | None = None) -> Object:

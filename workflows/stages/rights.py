@@ -17,6 +17,14 @@ CLAIM = (
 )
 """Rights to recognize the target and to hold its lease, which every writing task needs."""
 
+GPU_CLAIMS = Rule(
+    groups=("resource.k8s.io",),
+    resources=("resourceclaimtemplates",),
+    verbs=("create", "delete"),
+    namespaces=(CHECK_NAMESPACE,),
+)
+"""Rights to make a check's template of DRA claims."""
+
 DIAGNOSE = (
     Rule(groups=("",), resources=("pods", "pods/log", "events", "nodes"), verbs=("get", "list")),
     Rule(groups=("batch",), resources=("jobs",), verbs=("get", "list")),

@@ -8,7 +8,7 @@ from typing import Final
 from steps.contract.task import Verb
 from workflows.spec.access import Rke2
 from workflows.spec.cluster import ClusterSpec
-from workflows.spec.derived import node_labels
+from workflows.spec.derived import MAX_PODS, max_pods, node_labels
 from workflows.spec.ranges import compress
 from workflows.stages import objects, rights
 from workflows.stages.access import JOIN_TOKEN, ssh_arguments
@@ -108,7 +108,7 @@ def _variables(spec: ClusterSpec) -> Object:
         "rke2_service_cidr": rke2.service_cidr,
         "rke2_profile": rke2.profile,
         "rke2_join_batch": rke2.join_batch,
-        "rke2_kubelet_args": dict(sorted(rke2.kubelet_args.items())),
+        "rke2_kubelet_args": dict(sorted({MAX_PODS: str(max_pods(spec)), **rke2.kubelet_args}.items())),
         "rke2_first_server": servers[0].name if servers else "",
         "rke2_servers": [machine.name for machine in servers],
         "rke2_node_labels": {group: _pairs(node_labels(spec, group)) for group in spec.hosts},

@@ -217,9 +217,7 @@ def _functional(spec: ClusterSpec) -> Step:
     expectations |= {"refuse_two": True} if refuse_two else {}
     space = (objects.CHECK_NAMESPACE,)
     more = [Rule(groups=("",), resources=("pods",), verbs=("create", "delete"), namespaces=space)]
-    if _claims(spec):
-        claim = "resourceclaimtemplates"
-        more.append(Rule(groups=("resource.k8s.io",), resources=(claim,), verbs=("create", "delete"), namespaces=space))
+    more += [rights.GPU_CLAIMS] if _claims(spec) else []
     return Step(
         task=task(STAGE, "functional", Verb.JOB, deadline=CHECK_SECONDS, arguments=arguments, expectations=expectations),
         after=("nodes",),
@@ -229,17 +227,12 @@ def _functional(spec: ClusterSpec) -> Step:
 
 def _claims(spec: ClusterSpec) -> list[Object]:
     """With DRA each pod gets a claim for one GPU from this template."""
-    if _effective_mode(spec) != "dra":
-        return []
-    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
-    return [
-        {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaimTemplate",
-            "metadata": objects.check_metadata(STAGE, CHECK),
-            "spec": {"spec": {"devices": {"requests": [request]}}},
-        }
-    ]
+    return [objects.gpu_claims(STAGE, CHECK, every=False)] if _effective_mode(spec) == "dra" else []
+
+
+def _held(spec: ClusterSpec) -> bool:
+    """Whether Slurm's node pods hold every unit once its stage has run: from the second run on, none is left to request."""
+    return spec.slurm.kind != "none" and spec.sharing.mode == "none" and not _claims(spec)
 
 
 def _pod(spec: ClusterSpec, name: str) -> Object:
@@ -249,10 +242,7 @@ def _pod(spec: ClusterSpec, name: str) -> Object:
         {"name": "SECONDS_TO_HOLD", "value": str(HOLD_SECONDS)},
         {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
     ]
-    claimed = bool(_claims(spec))
-    count = 2 if name == "sharing-two" else 1
-    resources: Object = {"claims": [{"name": "gpu"}]} if claimed else {"limits": {advertised(spec)[0]: count}}
-    container = objects.container(spec.validation.image, objects.script("sharing_hold.sh"), env=environment, resources=resources)
+    container = objects.container(spec.validation.image, objects.script("sharing_hold.sh"), env=environment)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -267,10 +257,24 @@ def _pod(spec: ClusterSpec, name: str) -> Object:
             "activeDeadlineSeconds": CHECK_SECONDS,
             "tolerations": [{"operator": "Exists"}],
             "affinity": _affinity(name),
-            "containers": [container],
-            **({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": CHECK}]} if claimed else {}),
+            **_with_device(spec, name, container),
         },
     }
+
+
+def _with_device(spec: ClusterSpec, name: str, container: Object) -> Object:
+    """How a pod gets its device: by a claim, by a request, or by number where Slurm has requested all of them.
+
+    By number, without privileges, the container toolkit must show that one device and no other: what a device plugin's grant comes
+    down to as well. How many a node advertises is told by the gates before, and by whom they are held by Slurm's own check.
+    """
+    if _claims(spec):
+        return objects.claiming(CHECK, container)
+    if _held(spec):
+        number = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "1" if name == "sharing-second" else "0"}
+        return {"runtimeClassName": "nvidia", "containers": [{**container, "env": [*container["env"], number]}]}
+    units = 2 if name == "sharing-two" else 1
+    return {"containers": [{**container, "resources": {"limits": {advertised(spec)[0]: units}}}]}
 
 
 def _affinity(name: str) -> Object:

@@ -104,16 +104,10 @@ def _check(
         **({"after": before} if before else {}),
         **({"least": 2} if gate == FUNCTIONAL else {}),
     }
-    templates = Rule(
-        groups=("resource.k8s.io",),
-        resources=("resourceclaimtemplates",),
-        verbs=("create", "delete"),
-        namespaces=(objects.CHECK_NAMESPACE,),
-    )
     return Step(
         task=task(STAGE, name, Verb.JOB, deadline=seconds, arguments=arguments, expectations=expectations),
         after=after[-1:],
-        rules=rights.check_rules(*rules, *((templates,) if claims else ())),
+        rules=rights.check_rules(*rules, *((rights.GPU_CLAIMS,) if claims else ())),
     )
 
 
@@ -166,7 +160,7 @@ def _functional(site: Site, after: tuple[str, ...]) -> Step:
         site,
         floor=spec.validation.nccl.inter_node_floor_gb_s,
         spread=SPREAD_INTER,
-        **({"rdma": True, "gdr": True} if rdma else {}),
+        **({"rdma": True, "gdr": True, "hcas": spec.fabric.nics_per_node} if rdma else {}),
     )
     jobs = Rule(
         groups=("kubeflow.org",), resources=("mpijobs",), verbs=("get", "create", "delete"), namespaces=(objects.CHECK_NAMESPACE,)

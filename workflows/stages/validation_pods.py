@@ -12,6 +12,7 @@ from workflows.stages.stage import Object
 STAGE: StageName = "validation"
 JOB = "nccl-all-reduce"
 INTER_CHECK = "nccl-inter"
+_WORKERS = {"training.kubeflow.org/job-name": JOB, "training.kubeflow.org/job-role": "worker"}
 
 
 def gpus(site: Site) -> Object:
@@ -44,7 +45,8 @@ def mpi_job(site: Site, seconds: int) -> Object:
     meta: Object = {"labels": labels, **({"annotations": networks} if spec.fabric.has_network else {})}
     workers = {
         **pod,
-        "affinity": _one_per_node(),
+        # two on one node would measure NVLink instead of the fabric
+        "affinity": objects.one_a_node(_WORKERS, objects.HOSTNAME, objects.NODES),
         "tolerations": [{"operator": "Exists"}],
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
         "automountServiceAccountToken": False,
@@ -76,17 +78,6 @@ def mpi_job(site: Site, seconds: int) -> Object:
     }
 
 
-def _one_per_node() -> Object:
-    """Exactly the nodes under test, one worker each: two on one node would measure NVLink instead of the fabric."""
-    workers = {"training.kubeflow.org/job-name": JOB, "training.kubeflow.org/job-role": "worker"}
-    apart = {"labelSelector": {"matchLabels": workers}, "topologyKey": "kubernetes.io/hostname"}
-    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": objects.NODES}]}]
-    return {
-        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
-        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
-    }
-
-
 def _attachments(spec: ClusterSpec) -> int:
     """Networks that carry one device each are attached once per NIC, shared ones once."""
     return spec.fabric.nics_per_node if spec.fabric.mode in ("sriov", "host_device") else 1
@@ -94,17 +85,8 @@ def _attachments(spec: ClusterSpec) -> int:
 
 def claims(spec: ClusterSpec, check: str) -> list[Object]:
     """With the GPU Operator's DRA mode: a claim for all GPUs of the pod's node."""
-    if spec.accelerator is None or spec.accelerator.operator_mode != "gpu_cluster":
-        return []
-    request = {"name": "gpus", "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}}
-    return [
-        {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaimTemplate",
-            "metadata": objects.check_metadata(STAGE, check),
-            "spec": {"spec": {"devices": {"requests": [request]}}},
-        }
-    ]
+    dra = spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
+    return [objects.gpu_claims(STAGE, check, every=True)] if dra else []
 
 
 def gpu_pod(site: Site, container: Object, check: str, *, fabric: bool = False) -> Object:
@@ -117,9 +99,7 @@ def gpu_pod(site: Site, container: Object, check: str, *, fabric: bool = False) 
     limits = _fabric_limits(spec) if fabric else {}
     secured = {"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}} if fabric and spec.fabric.kind != "none" else {}
     if claims(spec, check):
-        claimed: Object = {"claims": [{"name": "gpus"}], **({"limits": limits} if limits else {})}
-        source = [{"name": "gpus", "resourceClaimTemplateName": check}]
-        return {"containers": [{**container, **secured, "resources": claimed}], "resourceClaims": source}
+        return objects.claiming(check, {**container, **secured, **({"resources": {"limits": limits}} if limits else {})})
     if spec.sharing.mode == "none" and spec.slurm.kind == "none" and "others" not in found:
         whole = {"limits": {**limits, GPU: found["gpus"]}}
         return {"containers": [{**container, **secured, "resources": whole}]}

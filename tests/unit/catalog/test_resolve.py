@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from workflows import catalog, spec
+from workflows.catalog import upgrades
 from workflows.examples import names, path
 from workflows.spec.fields import is_floating
 
@@ -241,3 +242,35 @@ def test_a_resolve_takes_less_than_50_ms_for_any_fleet(tmp_path: Path) -> None:
     start = process_time()
     catalog.resolve(cluster, known)
     assert process_time() - start < 0.05
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "allowed"),
+    [
+        ("v26.3.1", "v26.3.3", True),
+        ("v26.3.3", "v26.7.0", True),
+        ("v25.10.1", "v26.3.3", True),
+        ("v25.10.1", "v26.7.0", False),
+        ("v26.7.0", "v26.3.3", False),
+        ("v26.3.3", "v27.1.0", False),
+    ],
+)
+def test_the_gpu_operator_moves_one_major_at_a_time(installed: str, wanted: str, allowed: bool) -> None:
+    reachable = releases(overrides={"gpu_operator": {"version": wanted}})["gpu_operator"].upgrade_from
+    assert upgrades.allowed(installed, reachable) is allowed
+
+
+def test_a_component_without_lines_has_no_upgrade_rule() -> None:
+    assert releases()["volcano"].upgrade_from == ()
+    assert upgrades.allowed("0.1", ())
+
+
+def test_a_digest_of_the_catalog_is_that_of_its_own_version(tmp_path: Path) -> None:
+    listed = yaml.safe_load((Path(catalog.__file__).parent / "components.yaml").read_text())["components"]["volcano"]
+    (tmp_path / "components.yaml").write_text(yaml.safe_dump({"components": {"volcano": listed | {"digest": DIGEST}}}))
+    site = catalog.load(tmp_path)
+    one, other = (
+        {release.id: release for release in catalog.resolve(load(overrides={"volcano": {"version": version}}), site)}["volcano"]
+        for version in ("1.15.1", "1.15.0")
+    )
+    assert (one.digest, other.digest) == (DIGEST, "")

@@ -50,4 +50,4 @@ def test_one_broken_section_hides_no_error_between_the_others() -> None:
     with pytest.raises(spec.SpecErrors) as caught:
         spec.load(text)
     paths = {error.path for error in caught.value.errors}
-    assert {"ownr", "owner", "sharing.mode", "rke2.registration_address", "approvals[1].before"} <= paths
+    assert {"ownr", "sharing.mode", "rke2.registration_address", "approvals[1].before"} <= paths

@@ -15,7 +15,7 @@ hosts:
   nodes: {role: server, ranges: "f[1-3]", addresses: {start: 10.1.0.1}}
 ssh: {user: root, key: {file: ./id_ed25519}}
 rke2: {registration_address: 10.1.0.10}
-schedule: {cron: "0 2 * * 6", timezone: Europe/Berlin}
+schedule: {cron: "0 2 * * 6"}
 """
 STACK = """
 apiVersion: bringup/v1
@@ -64,6 +64,12 @@ def test_they_load() -> None:
         (STACK.replace("lock:", "lok:"), "did you mean lock"),
         (IMAGE.replace("keep: 5", "keep: 1"), "at least 2"),
         (IMAGE.replace("[uefi]", "[efi]"), "write uefi"),
+        (FACTORY.replace('6"', '6", timezone: Europe/Berlin'), "not in this version: cron counts in UTC"),
+        (FACTORY + "registry: {size_gib: 10}\n", "a mirror is rke2.registry_mirror"),
+        (FACTORY + "wipe: true\n", "not in this version: run rke2-uninstall"),
+        (STACK + "parallel: 8\n", "not in this version"),
+        (STACK.replace("stacks}", "stacks, signing_key: {env: KEY}}"), "not in this version"),
+        (IMAGE + "compression: zstd\n", "not in this version"),
         (IMAGE + "signing_token: hunter2hunter2\n", "written out in the spec"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import yaml
 from steps.contract.task import Task, Verb, encode
 from steps.verbs import gating
 from workflows import catalog, spec
-from workflows.spec.derived import allocatable
+from workflows.spec.derived import GPU, allocatable
+from workflows.spec.services import Slurm
 from workflows.stages import gang, os_prep, rke2, sharing
 from workflows.stages.site import Site
 from workflows.stages.stage import Stage, Step
@@ -66,6 +68,11 @@ def site(variant: str) -> Site:
     cluster = spec.load(yaml.safe_dump(yaml.safe_load(EXAMPLE.read_text()) | VARIANTS[variant]))
     releases = catalog.resolve(cluster, catalog.load())
     return Site(spec=cluster, machines=cluster.machines, releases={release.id: release for release in releases})
+
+
+def without_slurm(variant: str) -> Site:
+    one = site(variant)
+    return replace(one, spec=one.spec.model_copy(update={"slurm": Slurm()}))
 
 
 def built(stage: str, variant: str = "example") -> Stage:
@@ -155,7 +162,7 @@ def test_labels_and_taints_go_by_group_and_only_odd_hosts_are_named() -> None:
     assert variables["rke2_node_labels"]["cpu"] == ["bringup/group=cpu", "site/pool=plain"]
     assert variables["rke2_node_taints"] == {"gpu": ["nvidia.com/gpu=present:NoSchedule"]}
     assert variables["rke2_host_labels"] == {"gpu0007": ["site/zone=b"]}
-    assert variables["rke2_kubelet_args"] == {"topology-manager-policy": "best-effort"}
+    assert variables["rke2_kubelet_args"] == {"max-pods": "110", "topology-manager-policy": "best-effort"}
     assert step("rke2", "nodes", "large").task.expectations["taints"] == ["nvidia.com/gpu=present:NoSchedule"]
 
 
@@ -219,13 +226,35 @@ def test_dra_pods_claim_a_device_and_request_no_resource(variant: str) -> None:
 
 
 def test_the_oversized_gang_is_one_larger_than_the_fleet() -> None:
-    assert gang.gang_sizes(site("example")) == gang.Sizes(oversize=16 * 8 + 1, fit=15, units=1)
-    assert gang.gang_sizes(site("time_slicing")).oversize == 16 * 8 * 4 + 1
-    assert gang.gang_sizes(site("servers_only")) == gang.Sizes(oversize=9, fit=2, units=1)
+    assert gang.gang_sizes(without_slurm("example")) == gang.Sizes(oversize=16 * 8 + 1, fit=15, units=1, resource=GPU)
+    assert gang.gang_sizes(without_slurm("time_slicing")).oversize == 16 * 8 * 4 + 1
+    assert gang.gang_sizes(without_slurm("servers_only")) == gang.Sizes(oversize=9, fit=2, units=1, resource=GPU)
+
+
+def test_where_no_gpu_can_be_requested_members_stand_apart_on_gpu_nodes() -> None:
+    """With DRA none is advertised, and Slurm's node pods hold them all on every later run."""
+    for variant in ("example", "gpu_cluster"):
+        machines = len(site(variant).machines)
+        assert gang.gang_sizes(site(variant)) == gang.Sizes(oversize=machines + 1, fit=15, units=110, resource="pods", apart=True)
+    (job,) = [item for item in step("gang", "oversize").task.arguments["objects"] if item["kind"] == "Job"]
+    pod = job["spec"]["tasks"][0]["template"]["spec"]
+    assert "resources" not in pod["containers"][0]
+    assert pod["affinity"]["podAntiAffinity"]
+    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": "bringup/group", "operator": "In", "values": ["gpu"]}]
+
+
+def test_beside_slurm_the_sharing_check_requests_nothing() -> None:
+    for variant, requested in (("example", False), ("time_slicing", True)):
+        pods = [item for item in step("sharing", "functional", variant).task.arguments["objects"] if item["kind"] == "Pod"]
+        assert all(("resources" in pod["spec"]["containers"][0]) is requested for pod in pods)
+        shown = [{one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]} for pod in pods]
+        assert [one.get("NVIDIA_VISIBLE_DEVICES") for one in shown[:2]] == ([None, None] if requested else ["0", "1"])
+        assert not any(pod["spec"]["containers"][0].get("securityContext") for pod in pods)
 
 
 def test_a_large_fleet_is_tested_with_whole_nodes() -> None:
-    sizes = gang.gang_sizes(site("large"))
+    sizes = gang.gang_sizes(without_slurm("large"))
     assert sizes.units == 8
     assert sizes.oversize * sizes.units > 1999 * 8 + 7
     assert sizes.oversize <= 2001

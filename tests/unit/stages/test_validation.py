@@ -74,7 +74,7 @@ def test_checks_want_all_gpus_one_after_the_other() -> None:
 def test_floors_come_from_product_and_spec() -> None:
     wants = {step.name: step.task.expectations.get("want", {}) for step in built().steps}
     assert wants["nccl_intra"] == {"runs": 3, "spread": 0.1, "floor": 431.0}
-    assert wants["functional"] == {"runs": 3, "spread": 0.15, "floor": 350, "rdma": True, "gdr": True}
+    assert wants["functional"] == {"runs": 3, "spread": 0.15, "floor": 350, "rdma": True, "gdr": True, "hcas": 8}
 
 
 def test_mig_leaves_nccl_out() -> None:
@@ -144,6 +144,7 @@ def test_workers_stand_on_exactly_the_nodes_under_test() -> None:
 
 TABLE = """# nccl-tests version 2.17.8 nccl-headers=22602 nccl-library=22602
 # Collective test starting: all_reduce_perf
+# nThread 1 nGpus 1 minBytes 8589934592 maxBytes 8589934592 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1
 #  Rank  0 Group  0 Pid   10 on  node-0 device  0 [0000:0f:00] NVIDIA H200
 #  Rank  1 Group  0 Pid   11 on  node-1 device  0 [0000:0f:00] NVIDIA H200
 #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong

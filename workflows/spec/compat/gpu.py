@@ -84,7 +84,7 @@ def mig_profile(platform: Platform) -> Iterator[Finding]:
         yield Finding("sharing.profile", problem, f"choose from {', '.join(profiles)}")
 
 
-@rule("P10", "error", later=("gang/control", "gang/functional"))
+@rule("P10", "error", later=("gang/control", "gang/nodes"))
 def quota_covers(platform: Platform) -> Iterator[Finding]:
     """Quota covers nodes and resources as they are after sharing."""
     scheduler = platform.spec.scheduler

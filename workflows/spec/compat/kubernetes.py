@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from workflows.spec.compat.registry import Finding, Platform, outside, rule
 from workflows.spec.products import has_containerd_2_1, numbers
@@ -11,6 +13,17 @@ LEAST, MOST = (1, 33, 0), (1, 36)
 DRA_LEAST = (1, 34, 2)
 DRA_DRIVER = (580,)
 SUNK_LOCK = "sunk.coreweave.com/lock"
+SLURM_LEAST = (25, 11)
+"""Slurm that Slinky 1.2 works with (gpu_stack §7.2)."""
+_SLURM_LINE = re.compile(r"\d\d\.\d\d(?![0-9])")
+"""How tags of Slurm images begin: `25.11-ubuntu24.04`."""
+_TOLERATION = f"add {{key: {SUNK_LOCK}, operator: Exists, effect: NoExecute}}"
+_DAEMON_SETS = (
+    ("gpu_operator", "daemonsets.tolerations"),
+    ("gpu_operator", "node-feature-discovery.worker.tolerations"),
+    ("dra_driver", "kubeletPlugin.tolerations"),
+)
+"""Charts that run DaemonSets on compute nodes, and the values with their tolerations; the NIC ones are NicClusterPolicy's."""
 
 _ARGO_CD = {"3.4": ((1, 32), (1, 35)), "3.5": ((1, 33), (1, 36))}
 """Kubernetes minors that each Argo CD minor is tested with (`gpu_stack §6.1`)."""
@@ -80,33 +93,57 @@ def _argo_cd_range(platform: Platform) -> Iterator[Finding]:
         yield Finding("delivery.argo_cd.version", problem, "use 3.5 for Kubernetes 1.36, 3.4 for 1.32")
 
 
-@rule("P11", "error", later=("rke2/nodes",))
+@rule("P11", "error")
 def nri_needs_containerd(platform: Platform) -> Iterator[Finding]:
-    """NRI needs containerd 2.1."""
+    """NRI needs containerd 2.1, which follows from the RKE2 release."""
     operator = platform.releases.get("gpu_operator")
     if operator is not None and operator.value("cdi.nriPluginEnabled") and not has_containerd_2_1(platform.spec.rke2.version):
         problem = f"{platform.spec.rke2.version} ships a containerd before 2.1, which has no NRI for the GPU Operator"
         yield Finding("overrides.gpu_operator.values.cdi.nriPluginEnabled", problem, "use v1.34.1+rke2r1 or later, or remove it")
 
 
-@rule("P12", "error", later=("slurm/control", "slurm/nodes"))
+@rule("P12", "error")
 def slurm_needs(platform: Platform) -> Iterator[Finding]:
-    """DaemonSets tolerate SUNK's lock; Slinky is 1.2.1 or later on Kubernetes 1.29."""
+    """DaemonSets tolerate SUNK's lock; Slinky is 1.2.1 or later on Kubernetes 1.29, and its Slurm 25.11 or later."""
     yield from outside(platform, "slurm_operator_crds", "slurm_operator", "slurm", "sunk", "sunk_slurm")
     yield from _lock_is_tolerated(platform)
     operator = platform.releases.get("slurm_operator")
     if operator is not None and numbers(operator.version) < (1, 2, 1):
         problem = f"a rolling update of Slinky {operator.version} can drain a node set to zero (fixed in 1.2.1)"
         yield Finding("slurm.version", problem, "use 1.2.1 or later", "warning")
+    if operator is not None and numbers(operator.version) >= (1, 2) and "slurm" in platform.releases:
+        for path, tag in _image_tags(platform.releases["slurm"].values, "overrides.slurm.values"):
+            if _SLURM_LINE.match(tag) and numbers(tag) < SLURM_LEAST:
+                problem = f"Slinky {operator.version} needs Slurm 25.11 or later, this image is {tag}"
+                yield Finding(path, problem, "leave it out (26.05), or use a tag of 25.11 or later")
+
+
+def _image_tags(values: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """Every `image.tag` of Helm values, with its path."""
+    for key, value in values.items():
+        here = f"{path}.{key}"
+        if isinstance(value, Mapping):
+            if key == "image" and "tag" in value:
+                yield f"{here}.tag", str(value["tag"])
+            yield from _image_tags(value, here)
 
 
 def _lock_is_tolerated(platform: Platform) -> Iterator[Finding]:
-    operator = platform.releases.get("gpu_operator")
-    if platform.spec.slurm.kind != "sunk" or operator is None:
+    if platform.spec.slurm.kind != "sunk":
         return
-    for path in ("daemonsets.tolerations", "node-feature-discovery.worker.tolerations"):
-        keys = {one.get("key") for one in operator.value(path) or () if isinstance(one, Mapping)}
-        if SUNK_LOCK not in keys:
+    for name, path in _DAEMON_SETS:
+        release = platform.releases.get(name)
+        if release is not None and not _tolerates(release.value(path)):
             problem = f"SUNK's lock taint would evict these DaemonSets: {path} lacks the toleration {SUNK_LOCK}"
-            fix = f"add {{key: {SUNK_LOCK}, operator: Exists, effect: NoExecute}}"
-            yield Finding(f"overrides.gpu_operator.values.{path}", problem, fix)
+            yield Finding(f"overrides.{name}.values.{path}", problem, _TOLERATION)
+    network = platform.releases.get("network_operator")
+    policies = (one for one in (network.objects if network else ()) if one.get("kind") == "NicClusterPolicy")
+    for policy in policies:
+        if not _tolerates(policy.get("spec", {}).get("tolerations")):
+            problem = f"SUNK's lock taint would evict the NIC DaemonSets: NicClusterPolicy lacks the toleration {SUNK_LOCK}"
+            yield Finding("catalog.network_operator.objects", problem, _TOLERATION)
+
+
+def _tolerates(tolerations: Any) -> bool:
+    found = [one for one in tolerations or () if isinstance(one, Mapping)]
+    return any(one.get("key") in (SUNK_LOCK, None) and one.get("effect") in ("NoExecute", None) for one in found)

@@ -22,12 +22,14 @@ class PlannedRelease:
     id: str
     version: str
     digest: str = ""
+    other_digests: tuple[str, ...] = ()
     from_manifest: bool = False
     least: str = ""
     most: str = ""
     strict: bool = True
     provides: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
+    objects: tuple[Mapping[str, Any], ...] = ()
 
     def value(self, path: str) -> Any:
         """Return the Helm value at a dotted path, or None."""

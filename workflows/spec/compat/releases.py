@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -83,9 +82,9 @@ def _floating_image(image: str) -> bool:
     return not colon or is_floating(tag)
 
 
-@rule("P14", "error", later=("gpu_operator/control",))
+@rule("P14", "error")
 def operator_line(platform: Platform) -> Iterator[Finding]:
-    """The GPU Operator moves within its major or to the next."""
+    """The GPU Operator is a supported one; `plan --against` refuses what is more than one major away (catalog, `lines`)."""
     operator = platform.releases.get("gpu_operator")
     if operator is None:
         return
@@ -97,27 +96,28 @@ def operator_line(platform: Platform) -> Iterator[Finding]:
         yield Finding(path, problem, "use v26.3.3")
 
 
-_MAJORS: tuple[tuple[int, ...], ...] = ((24, 9), (25, 3), (25, 10), (26, 3), (26, 7))
-"""GPU Operator majors (YY.MM) in order; an upgrade may go one further (`gpu_stack §1.1`)."""
-
-
-def upgrade_allowed(installed: str, wanted: str) -> bool:
-    """Tell whether the GPU Operator may go from one version to another: same major, or the next (P14's run-time half)."""
-    old, new = numbers(installed)[:2], numbers(wanted)[:2]
-    return old == new or (old, new) in itertools.pairwise(_MAJORS)
-
-
-@rule("P15", "error", later=("base_services/control",))
+@rule("P15", "warning")
 def pinned_by_digest(platform: Platform) -> Iterator[Finding]:
-    """Behind an air gap every chart has a digest and every image a mirror."""
-    airgap = platform.spec.airgap
-    if airgap is None:
+    """Every chart has a digest; behind an air gap it must, and every image needs a mirror."""
+    for release in platform.releases.values():
+        if release.other_digests:
+            problem = f"chart {release.id} {release.version} has two digests: {', '.join((release.digest, *release.other_digests))}"
+            yield Finding(
+                f"overrides.{release.id}.digest", problem, "find out which chart the repository holds, and keep one", "error"
+            )
+    charts = [release for release in platform.releases.values() if not release.from_manifest and not release.digest]
+    if platform.spec.airgap is None:
+        if charts:
+            named = ", ".join(release.id for release in charts)
+            yield Finding("overrides", f"pinned by version alone, without a digest: {named}", "write digest: sha256:… for each")
         return
     if platform.spec.rke2.registry_mirror is None:
-        yield Finding("rke2.registry_mirror", "the nodes would pull from registries they cannot reach", f"write {airgap.registry}")
+        problem = "the nodes would pull from registries they cannot reach"
+        yield Finding("rke2.registry_mirror", problem, f"write {platform.spec.airgap.registry}", "error")
+    for release in charts:
+        problem = f"chart {release.id} {release.version} has no digest"
+        yield Finding(f"airgap.digests.{release.id}", problem, "write sha256:…", "error")
     for release in platform.releases.values():
         if release.from_manifest:
             problem = f"{release.id} is a manifest on the internet, which this site cannot reach"
-            yield Finding("stages", problem, f"put it on the servers and leave {release.id} out, or mirror it", "warning")
-        elif not release.digest:
-            yield Finding(f"airgap.digests.{release.id}", f"chart {release.id} {release.version} has no digest", "write sha256:…")
+            yield Finding("stages", problem, f"put it on the servers and leave {release.id} out, or mirror it")
