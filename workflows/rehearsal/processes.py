@@ -1,4 +1,4 @@
-"""Starts and stops the two processes of a simulated cluster: the emulated API server and the simulator."""
+"""Starts and stops the processes of a simulated cluster: the emulated API server (or one that is there) and the simulator."""
 
 import json
 import os
@@ -15,6 +15,7 @@ import msgspec
 
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from workflows.plan.model import Plan
+from workflows.rehearsal import loopback
 
 FLEET = "machines.json"
 """The machines to simulate, as the simulator reads them."""
@@ -43,27 +44,63 @@ class SimulatedCluster:
         return {SIMULATOR: self.url, SIMULATOR_TOKEN: self.token}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Existing:
+    """An API server that runs already, to be played against in place of an emulated one.
+
+    `roles_off` names what real programs of that cluster do; they need `speed`, virtual seconds a real one. `pod_logs` is a folder
+    from which somebody serves the logs of simulated pods at their kubelets' port.
+    """
+
+    kubeconfig: Path
+    roles_off: tuple[str, ...] = ()
+    speed: float = 0.0
+    pod_logs: Path | None = None
+
+    def arguments(self) -> list[str]:
+        """Options of the simulator process."""
+        given = {"--roles-off": ",".join(self.roles_off), "--real-time": self.speed or "", "--pod-logs": self.pod_logs or ""}
+        return [part for name, value in given.items() if value for part in (name, str(value))]
+
+
 def write_fleet(folder: Path, plan: Plan) -> Path:
     """Write the plan's machines into a folder."""
     fleet = folder / FLEET
-    fleet.write_bytes(msgspec.json.encode({"hosts": plan.hosts, "accelerator": plan.accelerator}))
+    fleet.write_bytes(msgspec.json.encode({"hosts": plan.hosts, "accelerator": plan.accelerator, "built": plan.built}))
     return fleet
 
 
 @contextmanager
-def simulated_cluster(folder: Path, fleet: Path, options: Sequence[str] = ()) -> Iterator[SimulatedCluster]:
+def simulated_cluster(
+    folder: Path, fleet: Path, options: Sequence[str] = (), existing: Existing | None = None, tls: bool = False
+) -> Iterator[SimulatedCluster]:
     """Run a simulated cluster while the context lasts. `fleet` is what `write_fleet` made; `options` go to the simulator.
 
-    Both processes end with this one, however it ends (`--with-parent`).
+    Its processes end with this one, however it ends (`--with-parent`); an existing server is left running. `tls` is for kubectl.
     """
+    loopback.require()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    kubeconfig, control = folder / "kubeconfig", folder / "control.json"
-    parent = ["--with-parent", str(os.getpid())]
-    with _process("apiserver", ["--kubeconfig-out", str(kubeconfig), *parent], kubeconfig, folder):
-        arguments = ["--kubeconfig", str(kubeconfig), "--hosts", str(fleet), "--control-out", str(control), *parent, *options]
+    control = folder / "control.json"
+    with _api(folder, existing, tls) as kubeconfig:
+        arguments = ["--kubeconfig", str(kubeconfig), "--hosts", str(fleet), "--control-out", str(control), *_parent(), *options]
         with _process("simulator", arguments, control, folder):
             where = json.loads(control.read_text())
             yield SimulatedCluster(kubeconfig, where["url"], where["token"])
+
+
+@contextmanager
+def _api(folder: Path, existing: Existing | None, tls: bool) -> Iterator[Path]:
+    """The kubeconfig of the API server to play against."""
+    if existing is not None:
+        yield existing.kubeconfig
+        return
+    kubeconfig = folder / "kubeconfig"
+    with _process("apiserver", ["--kubeconfig-out", str(kubeconfig), *(["--tls"] if tls else []), *_parent()], kubeconfig, folder):
+        yield kubeconfig
+
+
+def _parent() -> list[str]:
+    return ["--with-parent", str(os.getpid())]
 
 
 @contextmanager

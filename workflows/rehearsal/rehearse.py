@@ -1,5 +1,6 @@
 """One rehearsal: the rendered manifest of a plan on the embedded engine, against a simulated cluster made for it."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,10 +9,14 @@ from workflows.engines import inputs, launch
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import News, RunResult
 from workflows.plan.model import Plan
+from workflows.rehearsal import control, foreign, preparing
 from workflows.rehearsal.faults import registry
-from workflows.rehearsal.processes import FLEET, simulated_cluster, write_fleet
+from workflows.rehearsal.processes import Existing, simulated_cluster, write_fleet
 from workflows.render.bundle import Bundle
 from workflows.spec import ClusterSpec
+
+AGAIN = "again"
+"""File beside the inputs of a rehearsal: the command that starts it once more."""
 
 
 class FaultDoesNotFit(ValueError):
@@ -21,20 +26,28 @@ class FaultDoesNotFit(ValueError):
 
 
 class CannotResume(ValueError):
-    """A rehearsal is over when its engine is: its simulated cluster ended with it."""
+    """A rehearsal is over when its engine is: its simulated cluster ended with it. `hint` starts it again."""
 
-    hint = "rehearse again: bringup rehearse SPEC"
+    def __init__(self, sentence: str, hint: str) -> None:
+        super().__init__(sentence)
+        self.hint = hint
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a rehearsal disturbs: `faults` as NAME or NAME:NODE,…; `seed`, `jitter` and `delay_scale` shape the delays."""
+    """What a rehearsal disturbs: `faults` as NAME or NAME:NODE,…; `seed`, `jitter` and `delay_scale` shape the delays.
+
+    `existing` is an API server to play against; without it an emulated one is made for the rehearsal.
+    """
 
     faults: Sequence[str] = ()
     seed: int = 1
     jitter: float = 1.0
     delay_scale: float = 1.0
+    existing: Existing | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+    again: str = "bringup rehearse SPEC"
+    """The command that starts the same rehearsal once more."""
 
     def check(self, spec: ClusterSpec, plan: Plan) -> None:
         """Whether each fault can show in this plan. Raises UnknownFault, FaultDoesNotFit."""
@@ -51,25 +64,48 @@ class Options:
     def arguments(self) -> list[str]:
         """Options of the simulator process."""
         shape = ["--seed", str(self.seed), "--jitter", str(self.jitter), "--delay-scale", str(self.delay_scale)]
-        return [*shape, *(part for fault in self.faults for part in ("--fault", fault))]
+        existing = self.existing.arguments() if self.existing else ()
+        return [*shape, *existing, *(part for fault in self.faults for part in ("--fault", fault))]
 
 
 def rehearse(
-    folder: RunFolder, plan: Plan, bundle: Bundle, options: Options, observers: Sequence[Callable[[News], None]]
+    folder: RunFolder,
+    plan: Plan,
+    bundle: Bundle,
+    options: Options,
+    observers: Sequence[Callable[[News], None]],
+    before: Plan | None = None,
 ) -> RunResult:
-    """Run it to its end. The simulated cluster lives as long as this call."""
+    """Run it to its end. The simulated cluster lives as long as this call; the stages of `before` come up in it first, healthy.
+
+    Raises ForeignCluster, NotPrepared.
+    """
+    if options.existing is not None:
+        foreign.check(options.existing.kubeconfig, [host.name for host in plan.hosts])
     inputs.write(folder, plan, bundle, Path("/"), {}, simulated=True)
     fleet = write_fleet(folder.inputs, plan)
+    (folder.inputs / AGAIN).write_text(options.again)
+    first = options if before is None else dataclasses.replace(options, faults=())
 
     def observe(news: News) -> None:
         for observer in observers:
             observer(news)
 
-    with simulated_cluster(folder.home.root / "clusters" / folder.name, fleet, options.arguments()) as cluster:
+    place = folder.home.root / "clusters" / folder.name
+    with simulated_cluster(place, fleet, first.arguments(), options.existing) as cluster:
+        if before is not None:
+            preparing.prepare(folder, before, cluster)
+            control.disturb(cluster, options.faults)
         return launch.start(folder, {**cluster.environment, **options.extra}, observe)
 
 
+def again(folder: RunFolder) -> str:
+    """The command that starts a rehearsal once more; empty for a run on real hosts."""
+    kept = folder.inputs / AGAIN
+    return kept.read_text() if kept.exists() else ""
+
+
 def refuse_resuming(folder: RunFolder) -> None:
-    """Raise CannotResume for a run that was a rehearsal: its inputs hold the machines to simulate."""
-    if (folder.inputs / FLEET).exists():
-        raise CannotResume(f"{folder.name} was a rehearsal; its simulated cluster ended with it")
+    """Raise CannotResume for a run that was a rehearsal."""
+    if command := again(folder):
+        raise CannotResume(f"{folder.name} was a rehearsal; its simulated cluster ended with it", f"start it again: {command}")

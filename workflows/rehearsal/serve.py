@@ -43,7 +43,7 @@ def serving(
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
         fleet = write_fleet(Path(folder), plan)
         options = ["--real-time", str(speed), *(part for fault in faults for part in ("--fault", fault))]
-        with simulated_cluster(Path(folder) / "cluster", fleet, options) as cluster:
+        with simulated_cluster(Path(folder) / "cluster", fleet, options, tls=True) as cluster:
             if not bare:
                 _bring_up(plan, cluster)
             with _private_copy(cluster.kubeconfig, kubeconfig_out), _held_back():

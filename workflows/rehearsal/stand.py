@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
-import urllib3
+from typing import Protocol
 
 from steps.clients import kubeconfig
 from steps.clients.store import Store
@@ -17,7 +15,7 @@ from workflows import bringup
 from workflows.engines import inputs, launch
 from workflows.engines.folders import Home
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal import approver
+from workflows.rehearsal import approver, control
 from workflows.rehearsal.processes import SimulatedCluster, simulated_cluster, write_fleet
 from workflows.rehearsal.rehearse import Options
 from workflows.render.bundle import render
@@ -26,9 +24,6 @@ from workflows.spec import ClusterSpec
 RUN = "stand"
 """Every stage runs under the same name, so that the target's lease stays with it from snapshot to snapshot."""
 
-CALL_SECONDS = 120.0
-"""Restoring a thousand nodes takes a second; two minutes means that a process hangs."""
-
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -36,6 +31,31 @@ class Snapshot:
 
     api: bytes
     simulator: bytes
+
+
+class Keeper(Protocol):
+    """Who can take and set back all objects of an API server while it runs."""
+
+    def snapshot(self) -> bytes:
+        """All objects as they are now."""
+
+    def restore(self, snapshot: bytes, /) -> None:
+        """Make them all what they were."""
+
+
+class Emulation:
+    """The emulated API server keeps its objects itself."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._api = kubeconfig.load(cluster.kubeconfig)
+
+    def snapshot(self) -> bytes:
+        """All objects as they are now."""
+        return control.call("GET", self._api.server + "/emulation/snapshot", self._api.token)
+
+    def restore(self, snapshot: bytes, /) -> None:
+        """Make them all what they were."""
+        control.call("PUT", self._api.server + "/emulation/snapshot", self._api.token, snapshot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,26 +71,24 @@ class Outcome:
 class Stand:
     """Runs single stages of one spec against one simulated cluster."""
 
-    def __init__(self, spec: ClusterSpec, cluster: SimulatedCluster, folder: Path) -> None:
+    def __init__(self, spec: ClusterSpec, cluster: SimulatedCluster, keeper: Keeper, folder: Path) -> None:
         self._spec = spec
         self._cluster = cluster
+        self._keeper = keeper
         self._folder = folder
         self._count = 0
-        self._http = urllib3.PoolManager(2, retries=False, timeout=CALL_SECONDS)
-        self._api = kubeconfig.load(cluster.kubeconfig)
 
     def snapshot(self) -> Snapshot:
         """The state as it is now."""
-        simulator = self._call("GET", self._cluster.url + "/state", self._cluster.token)
-        return Snapshot(self._call("GET", self._api.server + "/emulation/snapshot", self._api.token), simulator)
+        simulator = control.call("GET", self._cluster.url + "/state", self._cluster.token)
+        return Snapshot(self._keeper.snapshot(), simulator)
 
     def restore(self, snapshot: Snapshot, faults: Sequence[str] = ()) -> None:
         """Go back to a state, with these faults (NAME or NAME:NODE,…) in force from now on."""
-        self._call("PUT", self._cluster.url + "/faults", self._cluster.token, b"[]")
-        self._call("PUT", self._api.server + "/emulation/snapshot", self._api.token, snapshot.api)
-        self._call("PUT", self._cluster.url + "/state", self._cluster.token, snapshot.simulator)
-        wanted = [dict(zip(("name", "node"), fault.partition(":")[::2], strict=True)) for fault in faults]
-        self._call("PUT", self._cluster.url + "/faults", self._cluster.token, msgspec.json.encode(wanted))
+        control.disturb(self._cluster, ())
+        self._keeper.restore(snapshot.api)
+        control.call("PUT", self._cluster.url + "/state", self._cluster.token, snapshot.simulator)
+        control.disturb(self._cluster, faults)
 
     def run(self, stage: str) -> Outcome:
         """Run one stage's rendered manifest; what earlier stages kept (the kubeconfig) is handed on."""
@@ -90,17 +108,15 @@ class Stand:
         verdict = records[0].verdict if records else None
         return Outcome(stage=stage, verdict=verdict, exit_code=result.exit_code, seconds=time.monotonic() - began)
 
-    def _call(self, method: str, url: str, token: str, body: bytes | None = None) -> bytes:
-        answer = self._http.request(method, url, body=body, headers={"Authorization": f"Bearer {token}"})
-        if answer.status >= 300:
-            raise RuntimeError(f"{method} {url}: {answer.status}: {answer.data[:300].decode(errors='replace')}")
-        return answer.data
-
 
 @contextmanager
-def stand(spec: ClusterSpec, folder: Path, options: Options | None = None) -> Iterator[Stand]:
-    """A stand for a spec while the context lasts; everything it writes lies below `folder`."""
+def stand(spec: ClusterSpec, folder: Path, options: Options | None = None, keeper: Keeper | None = None) -> Iterator[Stand]:
+    """A stand for a spec while the context lasts; everything it writes lies below `folder`.
+
+    Where the options name an existing API server, `keeper` sets its objects back.
+    """
+    chosen = options or Options()
     folder.mkdir(parents=True, exist_ok=True)
     fleet = write_fleet(folder, compile_plan(spec))
-    with simulated_cluster(folder / "cluster", fleet, (options or Options()).arguments()) as cluster:
-        yield Stand(spec, cluster, folder)
+    with simulated_cluster(folder / "cluster", fleet, chosen.arguments(), chosen.existing) as cluster:
+        yield Stand(spec, cluster, keeper or Emulation(cluster), folder)

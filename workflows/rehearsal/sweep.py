@@ -1,13 +1,21 @@
-"""Rehearses every fault: each stage from a snapshot before it, once with each of its faults, then healthy to reach the next."""
+"""Rehearses faults: each stage from a snapshot before it, once with each of its faults; or a whole bring-up with one all along."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from steps.clients.store import Store
+from steps.contract.verdict import Verdict
+from workflows import bringup
+from workflows.engines.folders import Home, RunFolder
 from workflows.plan.compiler import compile_plan
+from workflows.plan.model import Plan
+from workflows.rehearsal import approver
 from workflows.rehearsal.faults.registry import Fault, faults
-from workflows.rehearsal.rehearse import Options
+from workflows.rehearsal.rehearse import Options, rehearse
 from workflows.rehearsal.stand import Outcome, stand
+from workflows.render.bundle import render
 from workflows.spec import ClusterSpec
 
 
@@ -37,6 +45,31 @@ def sweep(
             place.restore(before)
             healthy = place.run(stage.id)
             yield Catch(stage=stage.id, fault="", gate="", outcome=healthy, problem=_alarm(healthy))
+
+
+def whole(spec: ClusterSpec, fault: Fault, folder: Path) -> Catch:
+    """One bring-up from bare machines to its end, with a fault in force from the start: the first gate that does not pass."""
+    began = time.monotonic()
+    plan = compile_plan(spec)
+    run = Home(folder).run(fault.name.replace("_", "-"))
+    result = rehearse(run, plan, render(plan, bringup.build), Options(faults=[fault.name]), [approver.opener(run)])
+    stage, verdict = _first_refusal(plan, run)
+    outcome = Outcome(stage=stage, verdict=verdict, exit_code=result.exit_code, seconds=time.monotonic() - began)
+    return Catch(stage=stage, fault=fault.name, gate=fault.gate, outcome=outcome, problem=_missed(fault, outcome))
+
+
+def _first_refusal(plan: Plan, run: RunFolder) -> tuple[str, Verdict | None]:
+    """The first stage whose judge did not pass, with its verdict; else the last stage that was judged."""
+    last: tuple[str, Verdict | None] = ("", None)
+    for stage in plan.stages:
+        records = Store(run.home.store).records(run.name, stage.id, "judge")
+        verdict = records[0].verdict if records else None
+        if verdict is None:
+            break
+        last = stage.id, verdict
+        if not verdict.is_pass:
+            break
+    return last
 
 
 def _missed(fault: Fault, outcome: Outcome) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import datetime
 import gc
 import os
 import signal
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 from workflows.rehearsal.apiserver import kubeconfig
+from workflows.rehearsal.apiserver.certificate import self_signed
 from workflows.rehearsal.apiserver.server import LOOPBACK, Server
 
 _PARENT_POLL_S = 0.5
@@ -38,7 +40,8 @@ async def run(arguments: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    server = Server(arguments.kubernetes_version)
+    certificate = self_signed(datetime.datetime.now(datetime.UTC)) if arguments.tls else None
+    server = Server(arguments.kubernetes_version, certificate)
     try:
         address = await server.start(arguments.host, arguments.port)
     except OSError as error:
@@ -57,7 +60,8 @@ def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m workflows.rehearsal.apiserver", description="Emulated Kubernetes API server.")
     parser.add_argument("--kubeconfig-out", type=Path, required=True, help="written (0600) once the server listens")
-    parser.add_argument("--host", default=LOOPBACK, choices=_LOOPBACKS, help="plain HTTP, hence loopback only")
+    parser.add_argument("--host", default=LOOPBACK, choices=_LOOPBACKS, help="loopback only")
+    parser.add_argument("--tls", action="store_true", help="serve HTTPS: kubectl sends no token without")
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
     parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="exit when this process is gone")
     parser.add_argument("--kubernetes-version", default="", help="gitVersion to report, for instance v1.34.4+rke2r1")

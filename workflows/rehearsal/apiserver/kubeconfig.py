@@ -1,5 +1,6 @@
 """The kubeconfig by which clients reach the emulated server."""
 
+import base64
 import os
 import tempfile
 from pathlib import Path
@@ -9,12 +10,13 @@ import yaml
 CLUSTER = "emulated"
 
 
-def text(url: str, token: str) -> str:
-    """A kubeconfig with one cluster, one user (a bearer token) and one context."""
+def text(url: str, token: str, authority: str = "") -> str:
+    """A kubeconfig with one cluster, one user (a bearer token) and one context. `authority` is a PEM certificate."""
+    trust = {"certificate-authority-data": base64.b64encode(authority.encode()).decode()} if authority else {}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": CLUSTER, "cluster": {"server": url}}],
+        "clusters": [{"name": CLUSTER, "cluster": {"server": url, **trust}}],
         "users": [{"name": CLUSTER, "user": {"token": token}}],
         "contexts": [{"name": CLUSTER, "context": {"cluster": CLUSTER, "user": CLUSTER}}],
         "current-context": CLUSTER,

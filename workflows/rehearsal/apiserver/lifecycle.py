@@ -115,8 +115,10 @@ class Lifecycle:
         conform.finish(resource, new, old)
         if objectmeta.counts_generation(resource) and _content(resource, new) != _content(resource, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        if applied:
+        if applied and meta.get("managedFields"):
             new["metadata"]["managedFields"] = meta["managedFields"]
+        elif applied:  # who applies nothing but a name owns no field
+            new["metadata"].pop("managedFields", None)
         elif meta.get("managedFields") == []:
             new["metadata"].pop("managedFields", None)
         else:

@@ -41,7 +41,7 @@ def _state(pod: Object, container: str) -> Object:
 
 
 def _check_started(pod: Object, container: str, log: Log) -> None:
-    """A kubelet has no log of a container that never ran. A pod without a node has an empty one."""
+    """A kubelet has no log of a container that never ran. A pod without a node has none either: 204."""
     waiting = _state(pod, container).get("waiting")
     if waiting is not None and not log.lines and not log.previous:
         why = waiting.get("reason", "ContainerCreating")
@@ -96,6 +96,8 @@ async def serve(request: web.Request, state: State, entry: Entry) -> web.StreamR
             raise errors.bad_request(f'previous terminated container "{container}" in pod "{entry.name}" not found')
         return web.Response(body=podlogs.cut(log.previous, wanted), content_type="text/plain")
     _check_started(pod, container, log)
+    if not pod["spec"].get("nodeName") and not log.lines:
+        return web.Response(status=204)
     if query.get("follow") not in TRUE:
         return web.Response(body=podlogs.cut(log.lines, wanted), content_type="text/plain")
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})

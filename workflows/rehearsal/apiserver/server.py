@@ -9,6 +9,7 @@ from aiohttp import web
 
 from workflows.rehearsal.apiserver import kubeconfig
 from workflows.rehearsal.apiserver.application import Front, application
+from workflows.rehearsal.apiserver.certificate import Certificate
 from workflows.rehearsal.apiserver.resources import kubernetes_version
 from workflows.rehearsal.apiserver.state import State
 
@@ -18,23 +19,25 @@ _SHUTDOWN_S = 2.0
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens and the token that it wants."""
+    """Where a server listens, the token that it wants, and its certificate (PEM; empty: plain HTTP)."""
 
     url: str
     token: str
+    authority: str = ""
 
     @property
     def kubeconfig(self) -> str:
         """A kubeconfig for it, as text."""
-        return kubeconfig.text(self.url, self.token)
+        return kubeconfig.text(self.url, self.token, self.authority)
 
 
 class Server:
-    """One listening server."""
+    """One listening server; plain HTTP where it has no certificate."""
 
-    def __init__(self, git_version: str = "") -> None:
+    def __init__(self, git_version: str = "", certificate: Certificate | None = None) -> None:
         self.state = State()
         self._token = secrets.token_urlsafe(32)
+        self._certificate = certificate
         front = Front(self.state, self._token, git_version or f"{kubernetes_version()}+emulated")
         # handler_cancellation: a watch whose client went away must not stay until its next bookmark.
         self._runner = web.AppRunner(application(front), access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
@@ -46,9 +49,10 @@ class Server:
             OSError: the port is taken.
         """
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        secure = self._certificate
+        await web.TCPSite(self._runner, host, port, ssl_context=secure.context() if secure else None).start()
         bound = self._runner.addresses[0][1]
-        return Address(f"http://{host}:{bound}", self._token)
+        return Address(f"{'https' if secure else 'http'}://{host}:{bound}", self._token, secure.public if secure else "")
 
     async def stop(self) -> None:
         """Ends all watches and stops listening."""

@@ -45,6 +45,8 @@ class Fault(Struct, frozen=True, kw_only=True):
 class UnknownFault(ValueError):
     """No fault has this name; the message proposes the nearest ones."""
 
+    hint = "see `bringup faults`"
+
 
 @functools.cache
 def faults() -> tuple[Fault, ...]:
@@ -67,9 +69,8 @@ def find(name: str) -> Fault:
     by_name = _by_name()
     if name in by_name:
         return by_name[name]
-    near = difflib.get_close_matches(name, by_name, n=3)
-    proposal = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(by_name)}"
-    raise UnknownFault(f"no fault {name!r}: {proposal}")
+    near = difflib.get_close_matches(name, by_name, n=3, cutoff=0.5)
+    raise UnknownFault(f"no fault {name!r}" + (f": did you mean {' or '.join(near)}?" if near else f" among the {len(by_name)}"))
 
 
 class Active(Struct, frozen=True):

@@ -83,6 +83,13 @@ FAULTS = (
         false_green="0.9",
     ),
     Fault(
+        name="nccl_adapter_missing",
+        stage="validation",
+        gate="validation/functional",
+        summary="The image's NCCL_IB_HCA names all adapters but one; the bandwidth is still above the floor.",
+        caught_by="NCCL uses one adapter less than each node has ports in the spec.",
+    ),
+    Fault(
         name="nccl_one_host",
         stage="validation",
         gate="validation/functional",

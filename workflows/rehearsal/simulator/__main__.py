@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return ExitCode.USAGE
+    simulator.world.api.pod_logs = options.pod_logs
     control = Control(simulator, speed=options.real_time)
     token = secrets.token_urlsafe(32)
     server = ControlServer(control, token, options.port)
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jitter", type=float, default=1.0, help="share of each delay's range that is used; 0 for its middle")
     parser.add_argument("--fault", action="append", default=[], metavar="NAME[:NODE[,NODE…]]")
     parser.add_argument("--roles-off", default="", metavar="ROLE,…", help="roles that a real controller plays")
+    parser.add_argument("--pod-logs", type=Path, help="folder for pods' logs, beside an API server that does not keep them")
     parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
     parser.add_argument(
         "--real-time", type=float, default=0.0, metavar="SPEED", help="virtual time follows the wall's, so many times faster"

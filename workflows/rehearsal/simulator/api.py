@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -14,12 +15,15 @@ from msgspec import Struct
 from steps.clients import kubeconfig
 from steps.clients.kube_http import tls_context
 from workflows.rehearsal.simulator.connection import TIMEOUT, Connections
-from workflows.rehearsal.simulator.kinds import Kind, Obj, Ref
+from workflows.rehearsal.simulator.kinds import CRDS, Kind, Obj, Ref
 
 AGENT = "bringup-simulator"
 """User agent and field manager: the simulator's writes must not look like a step's."""
 
 PAGE = 500
+ESTABLISH_SECONDS = 10.0
+"""A real API server serves a new definition within a second; emulated ones do at once."""
+
 _DECODE = msgspec.json.Decoder(dict[str, Any])
 _BUSY = frozenset({429, 503, 504})
 _AGAIN = urllib3.Retry(total=5, backoff_factor=0.05, status_forcelist=_BUSY, allowed_methods=None, raise_on_status=False)
@@ -69,6 +73,9 @@ _PAGES = msgspec.json.Decoder(_Page)
 
 class Api:
     """One API server, by keep-alive connections; safe for several threads."""
+
+    pod_logs: Path | None = None
+    """A folder for logs as NAMESPACE/POD/CONTAINER, where the server does not keep them."""
 
     def __init__(self, access: kubeconfig.Access, connections: int = 4) -> None:
         headers = {"Accept": "application/json", "User-Agent": AGENT}
@@ -152,7 +159,18 @@ class Api:
     def create(self, kind: Kind, obj: Obj) -> Obj:
         """Create; ApiError 409 AlreadyExists when the name is taken."""
         body = {"apiVersion": kind.api_version, "kind": kind.kind} | obj
-        return _DECODE.decode(self.send("POST", kind.path(obj["metadata"].get("namespace", "")), body))
+        made: Obj = _DECODE.decode(self.send("POST", kind.path(obj["metadata"].get("namespace", "")), body))
+        if kind == CRDS:
+            self._await_served(made["spec"])
+        return made
+
+    def _await_served(self, spec: Obj) -> None:
+        """A real API server answers 404 for some 100 ms after a definition was created."""
+        version = next(row["name"] for row in spec["versions"] if row["served"])
+        kind = Kind(group=spec["group"], version=version, plural=spec["names"]["plural"], kind=spec["names"]["kind"])
+        end = time.monotonic() + ESTABLISH_SECONDS
+        while self.list(kind) is None and time.monotonic() < end:
+            time.sleep(0.02)
 
     def merge(self, kind: Kind, at: Ref, patch: Obj, sub: str = "") -> Obj:
         """JSON merge patch of an object or of its sub-resource (`status`)."""
@@ -193,9 +211,15 @@ class Api:
     def write_log(self, pod: Ref, container: str, text: str) -> bool:
         """Give a container's log to the emulated server. False where there is no such end point, as on a real server.
 
-        A real API server fetches logs from the kubelet of the pod's node; the simulator serves no kubelet port, so logs of
-        simulated pods are empty there and checks must be judged by their termination messages.
+        A real API server fetches logs from the kubelet of the pod's node; the simulator serves no kubelet port. It keeps them
+        below `pod_logs` for whoever does, else logs of simulated pods are empty there.
         """
+        if self.pod_logs is not None:
+            kept = self.pod_logs / pod.namespace / pod.name / container
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with kept.open("a") as file:
+                file.write(text)
+            return True
         try:
             self.send("POST", f"/emulation/logs/{pod.namespace}/{pod.name}/{container}", text.encode(), content="text/plain")
         except ApiError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,14 @@ from msgspec import Struct
 
 from steps.contract.fleet import Host
 
+Value = str | int | bool
+
 
 class Hardware(Struct, frozen=True, kw_only=True):
     """What is built into a machine and what its image brings.
 
     `product` is what GPU feature discovery writes (gpu_stack §1.5); memory of a GPU in MiB, of the machine in GiB; `nic_gbit` is
-    the line rate of one port. `pci_gpu` and `pci_nic` are PCI device ids.
+    the line rate of one port. `pci_gpu` and `pci_nic` are PCI device ids. `driver_on_host`: `driver` is there before any operator.
     """
 
     product: str
@@ -29,6 +31,7 @@ class Hardware(Struct, frozen=True, kw_only=True):
     nic_gbit: int
     pci_nic: str = "1021"
     driver: str = "580.126.20"
+    driver_on_host: bool = False
     cuda: str = "13.0"
     kernel: str = "6.8.0-60-generic"
     os_id: str = "ubuntu"
@@ -37,6 +40,7 @@ class Hardware(Struct, frozen=True, kw_only=True):
     cpus: int = 192
     memory_gib: int = 2048
     nvswitches: int = 4
+    pods: int = 110
 
 
 _HGX = {
@@ -61,37 +65,56 @@ _HGX = {
         mig_capable=False, nics=2, nic_gbit=200, cpus=128, memory_gib=1024, nvswitches=0,
     ),
 }  # fmt: skip
+_HGX |= {
+    "a100-80gb": _HGX["a100"],
+    "a100-40gb": msgspec.structs.replace(_HGX["a100"], product="NVIDIA-A100-SXM4-40GB", gpu_memory_mib=40960),
+    "h100-nvl": msgspec.structs.replace(_HGX["h100"], product="NVIDIA-H100-NVL", gpu_memory_mib=95830, nvswitches=0),
+    "gb200": msgspec.structs.replace(_HGX["b200"], product="NVIDIA-GB200", machine="GB200NVL72"),
+    "b300": msgspec.structs.replace(_HGX["b200"], product="NVIDIA-B300-SXM6-AC", machine="DGXB300", gpu_memory_mib=275040),
+}
 _PLAIN = Hardware(
     product="", family="", machine="PowerEdge-R660", gpu_memory_mib=0, compute="", mig_capable=False,
     nics=1, nic_gbit=100, cpus=64, memory_gib=512, driver="", cuda="", nvswitches=0,
 )  # fmt: skip
-ACCELERATORS = tuple(_HGX)
 
 
 class Document(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fleet file: the hosts, and which accelerator those with GPUs carry (a host's variable `accelerator` wins)."""
+    """A fleet file: the hosts, which accelerator those with GPUs carry (a host's variable `accelerator` wins), and `built`: what
+    the spec says of the machines, by fields of Hardware, in place of a profile's own values."""
 
     hosts: tuple[Host, ...]
     accelerator: str = "h200"
+    built: dict[str, Value] = {}
+
+
+_OF_GPU_NODES = frozenset({"nics", "nic_gbit", "pci_nic", "driver", "driver_on_host"})
+
+
+def _with(profile: Hardware, written: Mapping[str, Value]) -> Hardware:
+    """A profile with other values; msgspec refuses those that have no such form."""
+    return msgspec.convert(msgspec.to_builtins(profile) | dict(written), Hardware)
 
 
 class Fleet:
     """All simulated hosts by name, in plan order."""
 
-    def __init__(self, hosts: Iterable[Host], accelerator: str = "h200") -> None:
+    def __init__(self, hosts: Iterable[Host], accelerator: str = "h200", built: Mapping[str, Value] | None = None) -> None:
         self._hosts = {host.name: host for host in hosts}
         self._names = list(self._hosts)
         self._numbers = {name: number for number, name in enumerate(self._hosts)}
         self._accelerator = accelerator
+        written = dict(built or {})
+        plain = {key: value for key, value in written.items() if key not in _OF_GPU_NODES}
+        self._profiles = {name: _with(profile, written) for name, profile in _HGX.items()} | {"": _with(_PLAIN, plain)}
 
     @classmethod
     def from_file(cls, path: Path) -> Fleet:
-        """Read `{"hosts": […], "accelerator": "h100"}`, or a plain list of hosts."""
+        """Read `{"hosts": […], "accelerator": "h100", "built": {…}}`, or a plain list of hosts."""
         data = path.read_bytes()
         if data.lstrip().startswith(b"["):
             return cls(msgspec.json.decode(data, type=tuple[Host, ...]))
         document = msgspec.json.decode(data, type=Document)
-        return cls(document.hosts, document.accelerator)
+        return cls(document.hosts, document.accelerator, document.built)
 
     def __iter__(self) -> Iterator[Host]:
         return iter(self._hosts.values())
@@ -109,9 +132,7 @@ class Fleet:
     def hardware(self, name: str) -> Hardware:
         """What a host has. KeyError for an accelerator that no profile describes."""
         host = self._hosts[name]
-        if not host.gpus:
-            return _PLAIN
-        return _HGX[host.variables.get("accelerator", self._accelerator)]
+        return self._profiles[host.variables.get("accelerator", self._accelerator) if host.gpus else ""]
 
     def number(self, name: str) -> int:
         """The host's place in the fleet, from 0: the base of its serial numbers and addresses."""

@@ -107,15 +107,12 @@ def _disturbed(world: World, name: str, item: dict[str, str]) -> dict[str, str]:
 
 
 def _facts(world: World, name: str, epoch: float) -> dict[str, Any]:
-    """The facts of `steps.contract.stages.os_prep.Facts`.
-
-    A host's variable `nvidia_driver` is a driver that its image brings; `os_id` and `os_version` its system.
-    """
+    """The facts of `steps.contract.stages.os_prep.Facts`."""
     host, hardware = world.host(name), world.hardware(name)
     machine = hashlib.sha256(name.encode()).hexdigest()
     facts: dict[str, Any] = {
-        "os_id": host.variables.get("os_id", hardware.os_id),
-        "os_version": host.variables.get("os_version", hardware.os_version),
+        "os_id": hardware.os_id,
+        "os_version": hardware.os_version,
         "kernel": hardware.kernel,
         "architecture": "x86_64",
         "python": "3.12.3",
@@ -135,7 +132,7 @@ def _facts(world: World, name: str, epoch: float) -> dict[str, Any]:
     }
     if world.fault("disk_full", name):
         facts["disks"][0]["free_mib"] = SMALL_MIB
-    driver = hardware.driver if world.fault("host_driver_conflict", name) else host.variables.get("nvidia_driver", "")
+    driver = hardware.driver if hardware.driver_on_host or world.fault("host_driver_conflict", name) else ""
     return facts | (_driver(driver, facts["nvswitches"]) if driver and host.gpus else {})
 
 

@@ -6,9 +6,13 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Set
 from typing import Any
 
+import msgspec
+
+from steps.contract.identity import PLAYBOOK, ServerIdentity, State
 from steps.contract.play import PlayHost, PlayRequest
 from workflows.rehearsal.simulator import rke2_charts, rke2_nodes
-from workflows.rehearsal.simulator.kinds import CRDS, DAEMON_SETS, HELM_CHARTS, NODES, PODS, Obj, definitions
+from workflows.rehearsal.simulator.kinds import CRDS, DAEMON_SETS, HELM_CHARTS, NAMESPACES, NODES, PODS, Obj, definitions
+from workflows.rehearsal.simulator.os_prep import UNREACHABLE
 from workflows.rehearsal.simulator.plays import Outcome, Status, play
 from workflows.rehearsal.simulator.programs import Behaviour, Exit, Run, Stuck, check, pods
 from workflows.rehearsal.simulator.rke2_nodes import Nodes
@@ -87,6 +91,26 @@ def rke2_server(world: World, request: PlayRequest) -> Iterable[Outcome]:
 def rke2_agent(world: World, request: PlayRequest) -> Iterable[Outcome]:
     """Install and start agents."""
     return _play(world, request, server=False)
+
+
+@play(PLAYBOOK)
+def identify(world: World, request: PlayRequest) -> Iterator[Outcome]:
+    """Which cluster each server belongs to: the emulated one, once RKE2 runs there."""
+    space = world.api.get(NAMESPACES, "kube-system", "")
+    running = ServerIdentity(state=State.RUNNING, kind="rke2", uid=space["metadata"]["uid"] if space else "")
+    for host in request.hosts:
+        if host.name not in world.fleet:
+            continue
+        if world.fault("hosts_unreachable", host.name):
+            said = {"unreachable": True, "msg": UNREACHABLE.format(host.address)}
+            yield Outcome(host=host.name, task=_IDENTIFY, status=Status.UNREACHABLE, seconds=10, action=_MODULE, result=said)
+            continue
+        shown = running if "rke2" in world.hosts[host.name] else ServerIdentity(state=State.BARE)
+        result = {"observation": msgspec.to_builtins(shown)}
+        yield Outcome(host=host.name, task=_IDENTIFY, action=_MODULE, result=result)
+
+
+_IDENTIFY, _MODULE = "Read the identity of the cluster", "cluster_identity"
 
 
 def _play(world: World, request: PlayRequest, *, server: bool) -> Iterator[Outcome]:

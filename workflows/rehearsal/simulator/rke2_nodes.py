@@ -170,7 +170,12 @@ def _taint_of(text: str) -> Obj:
 
 def _status(world: World, name: str, state: dict[str, Any], *, ready: bool) -> Obj:
     hardware, number = world.hardware(name), world.fleet.number(name)
-    capacity = {"cpu": str(hardware.cpus), "memory": f"{hardware.memory_gib}Gi", "pods": "250", "ephemeral-storage": "1700Gi"}
+    capacity = {
+        "cpu": str(hardware.cpus),
+        "memory": f"{hardware.memory_gib}Gi",
+        "pods": str(hardware.pods),
+        "ephemeral-storage": "1700Gi",
+    }
     capacity |= {"hugepages-1Gi": "0", "hugepages-2Mi": "0"}
     reserved = {"cpu": str(hardware.cpus - 1), "memory": f"{hardware.memory_gib - 8}Gi"}
     return {

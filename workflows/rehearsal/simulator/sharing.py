@@ -12,6 +12,7 @@ from workflows.rehearsal.simulator.gpu_operator_nodes import CLUSTER_POLICIES, D
 from workflows.rehearsal.simulator.kinds import CONFIG_MAPS, DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES, Obj, ref
 from workflows.rehearsal.simulator.placement import requests
 from workflows.rehearsal.simulator.programs import Behaviour, Exit, check
+from workflows.rehearsal.simulator.reports import environment
 from workflows.rehearsal.simulator.role import Changed
 from workflows.rehearsal.simulator.sharing_shape import SHARED, Shape, mig_shape, share_shape, shares, whole_shape
 from workflows.rehearsal.simulator.world import World
@@ -175,7 +176,8 @@ def hold(world: World, pod: Obj, node: str) -> Behaviour:
     """What `workflows/stages/scripts/sharing_hold.sh` reports: shares lie on one GPU, anything else is a device of its own."""
     found = world.find(NODES, node)
     wanted = ((found or {}).get("metadata", {}).get("annotations") or {}).get(DONE, "whole")
-    place = 0 if pod["metadata"]["name"].endswith("first") or wanted.startswith("shares:") else 1
+    number = environment(pod).get("NVIDIA_VISIBLE_DEVICES", "0" if pod["metadata"]["name"].endswith("first") else "1")
+    place = 0 if wanted.startswith("shares:") else int(number)
     uuids = [sharing_claims.uuid(node, 0, place) if wanted.startswith("mig:") else sharing_claims.uuid(node, place)]
     if world.fault("pods_see_every_gpu"):
         uuids = [sharing_claims.uuid(node, number) for number in range(visible_gpus(world, node))]

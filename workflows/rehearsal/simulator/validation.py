@@ -84,7 +84,8 @@ def _together(world: World, pod: Obj, own: list[Obj], runs: int) -> tuple[str, i
     nodes = [pods.node(worker) for worker in own]
     lost = next((worker for worker in own if world.fault("ib_retry_exceeded", pods.node(worker))), None)
     shape, network, gdr = _fabric(world, [worker["metadata"]["name"] for worker in own], nodes, int(environment(pod)["PER_NODE"]))
-    adapters = [f"mlx5_{number}" for number in range(world.hardware(nodes[0]).nics)]
+    missing = bool(world.fault("nccl_adapter_missing"))
+    adapters = [f"mlx5_{number}" for number in range(world.hardware(nodes[0]).nics - missing)]
     said = list(validation_nccl.info(shape, adapters, network=network, gdr=gdr))
     if lost is not None:
         return validation_nccl.text([*said, *_retry_exceeded(lost["metadata"]["name"])]), 3

@@ -146,3 +146,10 @@ def test_strategic_patch_of_an_applied_object_keeps_records_true(cluster: Cluste
     cluster.patch(f"{path}?fieldManager=other", change, STRATEGIC)
     refused = cluster.apply(path, daemon_set({"name": "a", "image": "i:1"}), "one")
     assert refused.body["details"]["causes"][0]["field"] == '.spec.template.spec.containers[name="a"].image'
+
+
+def test_who_applies_nothing_but_a_name_owns_nothing_and_may_apply_again(cluster: Cluster, maps: str) -> None:
+    for status in (201, 200):
+        made = cluster.apply(f"{maps}/bare", {"apiVersion": "v1", "kind": "ConfigMap"}, "one")
+        assert made.status == status
+        assert "managedFields" not in made.body["metadata"]

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import urllib3
+from kubernetes import client, config
 
 from tests.unit.rehearsal.apiserver.cluster_client import of_kubeconfig, until
 from workflows.rehearsal.apiserver import serve_in_thread
@@ -70,3 +72,19 @@ def test_two_servers_in_threads_are_apart_and_stop() -> None:
     with serve_in_thread(port=int(one.url.rpartition(":")[2])) as again:
         assert again.url == one.url
         assert of_kubeconfig(again.kubeconfig, real=False).get("/readyz").status == 200
+
+
+def test_over_tls_the_kubeconfig_carries_the_authority(tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> None:
+    file = tmp_path / "kubeconfig"
+    started.append(subprocess.Popen([*COMMAND, "--kubeconfig-out", str(file), "--tls"], cwd=ROOT))
+    until(file.exists)
+    made = client.Configuration()
+    config.load_kube_config(str(file), client_configuration=made)
+    assert made.host.startswith("https://127.0.0.1:")
+    assert {one.metadata.name for one in client.CoreV1Api(client.ApiClient(made)).list_namespace().items} >= {
+        "default",
+        "kube-system",
+    }
+    made.ssl_ca_cert = None
+    with pytest.raises(urllib3.exceptions.MaxRetryError, match="CERTIFICATE_VERIFY_FAILED"):
+        client.CoreV1Api(client.ApiClient(made)).list_namespace()

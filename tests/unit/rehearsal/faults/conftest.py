@@ -9,7 +9,7 @@ import pytest
 from workflows import examples
 from workflows.rehearsal.faults import registry
 from workflows.rehearsal.rehearse import Options
-from workflows.rehearsal.sweep import Catch, sweep
+from workflows.rehearsal.sweep import Catch, sweep, whole
 from workflows.spec import ClusterSpec, load
 from workflows.stages import ORDER
 
@@ -48,6 +48,12 @@ def catch_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, tuple[s
         return run(needs, stages)[name]
 
     return find
+
+
+@pytest.fixture
+def whole_catch() -> Callable[[registry.Fault, Path], Catch]:
+    """What a whole bring-up makes of a fault that is in force from its start."""
+    return lambda fault, folder: whole(spec_for(needed(fault)), fault, folder)
 
 
 @pytest.fixture

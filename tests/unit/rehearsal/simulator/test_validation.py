@@ -71,7 +71,7 @@ def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fau
         ("nccl_slow_large_messages", "gpu000: 38"),
         ("nccl_socket_fallback", "found no InfiniBand device and fell back to network Socket"),
         ("nccl_gdr_disabled", "GPU Direct RDMA Disabled for mlx5_0"),
-        ("nccl_one_host", "8 ranks on 1 hosts"),
+        ("nccl_one_host", "8 ranks on 1 host"),
         ("ib_retry_exceeded", "IBV_WC_RETRY_EXC_ERR (12)"),
         ("dcgm_memory_fault", "on GPU 5"),
         ("nvswitch_not_initialised", "fabric manager not running"),

@@ -1,0 +1,1 @@
+"""A stand-in for the Argo workflow-controller: plays on a Kubernetes API what a recorded controller shows, by our own engine."""

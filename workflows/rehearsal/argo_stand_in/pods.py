@@ -1,0 +1,143 @@
+"""The pods of a run as objects: made when a process starts, with its log as it grows, and how it ended; taken away on success."""
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steps.clients.kube_http import ApiError, Http
+from steps.errors import Refused
+from workflows.engines.argo.home import Home
+from workflows.engines.argo.objects import NODE_NAME, WORKFLOW_LABEL, stamp
+from workflows.engines.local.calls import pod_name
+from workflows.engines.local.model import Plan
+from workflows.engines.local.paths import slug
+from workflows.engines.local.state import PENDING, SUCCEEDED, Node, State
+from workflows.rehearsal.argo_stand_in.status import node_id
+
+Object = dict[str, Any]
+SCHEDULER = "argo-stand-in"
+"""No scheduler of that name exists: a real cluster leaves the objects alone."""
+COMPLETED = "workflows.argoproj.io/completed"
+EMULATION_LOGS = "/emulation/logs"
+
+
+@dataclass
+class Pods:
+    """Pod objects of one run. `shown` are nodes by path with the phase that their pod has now."""
+
+    home: Home
+    plan: Plan
+    run_dir: Path
+    owner: Object
+    collect: bool
+    shown: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    _sent: dict[str, int] = field(default_factory=dict)
+    _logs: bool = True
+
+    def show(self, state: State, ended: dict[str, float], began: float) -> None:
+        """Bring the objects up to date; `ended` are pods that ended although their node runs on."""
+        for node in state.nodes.values():
+            if node.type == "Pod" and (node.launched or node.path in self.shown):
+                self._one(node, ended.get(node.path), began)
+
+    def _one(self, node: Node, ended: float | None, began: float) -> None:
+        over = node.fulfilled or ended is not None
+        phase = ("Succeeded" if node.phase == SUCCEEDED or ended else "Failed") if over else "Running"
+        if self.shown.get(node.path) in ("Succeeded", "Failed", "Gone"):
+            return
+        if node.path not in self.shown and node.phase != PENDING:
+            self._create(node)
+        if node.path not in self.shown:
+            return
+        self._log(node)
+        if self.shown[node.path] != phase:
+            self._set(node, phase, ended or (began + node.finished if node.finished is not None else None))
+
+    def lost(self, pod: str) -> str:
+        """The node whose running pod was deleted, "" when that matters to nobody."""
+        path = self.names.get(pod, "")
+        if not path or self.shown.get(path) != "Running":
+            return ""
+        self.shown[path] = "Gone"
+        return path
+
+    def _create(self, node: Node) -> None:
+        name = pod_name(self.plan, node.path, node.template_name)
+        meta = {
+            "name": name,
+            "namespace": self.home.namespace,
+            "labels": {WORKFLOW_LABEL: self.plan.name, COMPLETED: "false"},
+            "annotations": {NODE_NAME: node.path, "workflows.argoproj.io/node-id": node_id(self.plan, node.path)},
+            "ownerReferences": [self.owner],
+        }
+        container = {"name": "main", "image": "argo-stand-in", "command": list(node.template.container.command)}  # type: ignore[union-attr]
+        spec = {"schedulerName": SCHEDULER, "restartPolicy": "Never", "containers": [container]}
+        with _tolerated(409):
+            self.home.ask(lambda kube: kube.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}))
+        self.names[name] = node.path
+        self.shown[node.path] = ""
+
+    def _set(self, node: Node, phase: str, ended: float | None) -> None:
+        name = pod_name(self.plan, node.path, node.template_name)
+        code = node.outputs.exit_code or 0
+        state: Object = {"running": {"startedAt": stamp(0)}}
+        if phase != "Running":
+            state = {
+                "terminated": {"exitCode": code, "finishedAt": stamp(ended or 0), "reason": "Completed" if not code else "Error"}
+            }
+        container = {"name": "main", "image": "argo-stand-in", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+        patch = {"status": {"phase": phase, "containerStatuses": [container]}}
+        with _tolerated(404):
+            self.home.ask(lambda kube: kube.merge(f"{self.home.core('pods', name)}/status", patch))
+            self.shown[node.path] = phase
+            if node.fulfilled:
+                self._result(node)
+            if node.phase == SUCCEEDED and self.collect:
+                self.home.ask(lambda kube: kube.delete(self.home.core("pods", name)))
+
+    def _result(self, node: Node) -> None:
+        """The WorkflowTaskResult by which a real executor reports."""
+        rows = [{"name": name, "value": value} for name, value in node.outputs.parameters.items() if value is not None]
+        labels = {WORKFLOW_LABEL: self.plan.name, "workflows.argoproj.io/report-outputs-completed": "true"}
+        name = node_id(self.plan, node.path)
+        meta = {"name": name, "namespace": self.home.namespace, "labels": labels, "ownerReferences": [self.owner]}
+        body = {"apiVersion": "argoproj.io/v1alpha1", "kind": "WorkflowTaskResult", "metadata": meta, "phase": node.phase}
+        with _tolerated(409):
+            self.home.ask(lambda kube: kube.create({**body, "outputs": {"parameters": rows}}))
+
+    def _log(self, node: Node) -> None:
+        path = self.run_dir / "logs" / f"{slug(node.path)}.log"
+        if not self._logs or not path.exists():
+            return
+        sent = self._sent.get(node.path, 0)
+        with path.open("rb") as file:
+            file.seek(sent)
+            fresh = file.read()
+        if fresh:
+            self._sent[node.path] = sent + len(fresh)
+            self._logs = write_log(self.home, pod_name(self.plan, node.path, node.template_name), fresh)
+
+
+def write_log(home: Home, pod: str, text: bytes, container: str = "main") -> bool:
+    """Give a pod's log to an emulated API server; False on a real one, which has logs from kubelets alone."""
+    try:
+        path = f"{EMULATION_LOGS}/{home.namespace}/{pod}/{container}"
+        Http(home.access).request("POST", path, body=text, content_type="text/plain")
+    except Refused:
+        return False
+    except ApiError as error:
+        if error.status in (404, 405):
+            return False
+        raise
+    return True
+
+
+@contextlib.contextmanager
+def _tolerated(status: int) -> Any:
+    try:
+        yield
+    except ApiError as error:
+        if error.status != status:
+            raise

@@ -1,0 +1,53 @@
+"""What a rehearsal of some stages finds in place: the stages before them, brought up healthy by the plan's own tasks."""
+
+import shutil
+from pathlib import Path
+
+from workflows import bringup
+from workflows.engines import inputs, launch
+from workflows.engines.folders import Home, RunFolder
+from workflows.plan.compiler import compile_plan
+from workflows.plan.model import Plan
+from workflows.rehearsal.processes import SimulatedCluster
+from workflows.render.bundle import render
+from workflows.spec import ClusterSpec
+from workflows.stages import ORDER
+
+
+class Gap(ValueError):
+    """Stages between the chosen ones are left out: nothing could bring them up in the middle of the rehearsal."""
+
+    hint = "name them with --only as well, or rehearse the chosen stages one by one"
+
+
+class NotPrepared(RuntimeError):
+    """The stages before the chosen ones did not come up."""
+
+    exit_code = 65
+    hint = "rehearse them first: bringup rehearse SPEC --until STAGE"
+
+
+def ground(spec: ClusterSpec, plan: Plan) -> Plan | None:
+    """The plan of the stages that stand before a narrowed plan, without approvals; None where there are none. Raises Gap."""
+    chosen = [stage.id for stage in plan.stages]
+    left_out = [str(stage) for stage in plan.open_task.arguments.get("left_out", ())]
+    between = [stage for stage in left_out if ORDER.index(stage) > ORDER.index(chosen[0])]
+    if between:
+        raise Gap(f"a rehearsal of {', '.join(chosen)} alone would lack what lies between: {', '.join(between)}")
+    return compile_plan(spec.model_copy(update={"approvals": ()}), only=left_out) if left_out else None
+
+
+def prepare(folder: RunFolder, before: Plan, cluster: SimulatedCluster) -> None:
+    """Bring those stages up in the cluster, apart from the run's own store, and hand their secrets on. Raises NotPrepared.
+
+    They run under the run's name, so that the target's lease is the run's own.
+    """
+    apart = Home(folder.home.root / "clusters" / folder.name / "prepared").run(folder.name)
+    inputs.write(apart, before, render(before, bringup.build), Path("/"), {}, simulated=True)
+    result = launch.start(apart, cluster.environment, None)
+    if result.exit_code:
+        stages = ", ".join(stage.id for stage in before.stages)
+        raise NotPrepared(f"the stages before ({stages}) did not come up: {result.phase} {result.message}".rstrip())
+    made = apart.stored / "secrets"
+    if made.exists():
+        shutil.copytree(made, folder.inputs / "secrets", dirs_exist_ok=True)
