@@ -75,6 +75,18 @@ def parameters(one: Open, decision: str, approver: str) -> dict[str, str]:
     return {"decision": decision, "approver": approver, "evidence": one.evidence}
 
 
+class EvidenceChanged(ValueError):
+    """The evidence is not what was shown."""
+
+    hint = "look at it again: bringup status RUN, bringup report RUN; then approve what they show"
+
+
+def check_shown(one: Open, shown: str) -> None:
+    """Raise EvidenceChanged when the evidence is not what somebody was shown (empty: nothing is known of that)."""
+    if shown and shown != one.evidence:
+        raise EvidenceChanged(f"the evidence of {one.approved} was {shown} when it was shown, it is {one.evidence} now")
+
+
 def check_name(approver: str, approvers: Collection[str]) -> None:
     """Raise NotAllowed for a name that cannot be an approver's, or is not among those who may approve (empty: anybody)."""
     if not approval.is_name(approver):

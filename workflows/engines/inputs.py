@@ -1,22 +1,33 @@
 """Lays out what a run on this machine is told: tasks, fleet and secrets as files, the manifest beside them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from steps.contract.task import Verb
 from workflows.engines.folders import RunFolder
 from workflows.plan import files, fleet
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
-from workflows.stages.access import SecretFile
+from workflows.stages.access import KUBECONFIG, SecretFile
 
 MANIFEST = "manifest.json"
 
 
 class SecretMissing(ValueError):
-    """A secret that the spec refers to is not there; the message says where it was looked for."""
+    """Secrets that the spec refers to are not there; the message says where they were looked for."""
+
+    def __init__(self, sentence: str, hint: str = "") -> None:
+        super().__init__(sentence)
+        self.hint = hint
+
+
+class NoTarget(ValueError):
+    """The plan works on a target cluster that it does not build, and nobody says how to reach it."""
+
+    hint = "add target: {kubeconfig: {file: PATH}} to the spec, or run from stage rke2 on"
 
 
 def write(
@@ -24,9 +35,11 @@ def write(
 ) -> None:
     """Write the inputs of a run. In a rehearsal (`simulated`) secrets are not asked for: simulated hosts need none.
 
-    Raises SecretMissing before anything is written.
+    Raises NoTarget and SecretMissing before anything is written.
     """
-    contents = {} if simulated else {file.name: _secret(file, spec_folder, environ) for file in plan.secrets}
+    if not simulated:
+        require_target(plan)
+    contents = {} if simulated else gathered(plan.secrets, spec_folder, environ)
     for name, data in files.tasks_folder(plan).items():
         _file(folder.inputs / "tasks" / name, data)
     for name, data in fleet.files(plan.digest, plan.hosts).items():
@@ -38,7 +51,34 @@ def write(
     folder.home.store.mkdir(parents=True, exist_ok=True)
 
 
-def _secret(file: SecretFile, spec_folder: Path, environ: Mapping[str, str]) -> bytes:
+def require_target(plan: Plan) -> None:
+    """Raise NoTarget for a plan that needs a kubeconfig which neither one of its plays makes nor the spec names."""
+    tasks = [step.task for stage in plan.stages for step in stage.steps]
+    made = any(task.arguments.get("kubeconfig_from") for task in tasks)
+    named = any(file.name == KUBECONFIG for file in plan.secrets)
+    needing = next((task.stage for task in tasks if task.verb in (Verb.APPLY, Verb.WAIT, Verb.JOB)), "")
+    if needing and not made and not named:
+        raise NoTarget(f"stage {needing} works on the target cluster, and neither this plan nor the spec has a kubeconfig of it")
+
+
+def gathered(files: Sequence[SecretFile], spec_folder: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
+    """The content of every secret by name. Raises SecretMissing naming all that are missing."""
+    found, missing = {}, {}
+    for file in files:
+        try:
+            found[file.name] = secret(file, spec_folder, environ)
+        except SecretMissing as error:
+            missing[file] = str(error)
+    if missing:
+        beside = any(file.path and not Path(file.path).expanduser().is_absolute() for file in missing)
+        hint = f"relative paths are looked up beside the spec, in {spec_folder.absolute()}" if beside else ""
+        head = f"{len(missing)} secrets are missing: " if len(missing) > 1 else ""
+        raise SecretMissing(head + "; ".join(missing.values()), hint)
+    return found
+
+
+def secret(file: SecretFile, spec_folder: Path, environ: Mapping[str, str]) -> bytes:
+    """The content of a secret that a file or a variable of this machine holds. Raises SecretMissing."""
     if file.variable:
         if file.variable not in environ:
             raise SecretMissing(f"secret {file.name}: the environment variable {file.variable} is not set")

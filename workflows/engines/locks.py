@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from steps.contract.exit import ExitCode
-from workflows.engines.folders import Home
+from workflows.engines.folders import Home, RunFolder
+from workflows.engines.local.result import read_status
 
 
 class ClusterBusy(RuntimeError):
@@ -14,6 +15,19 @@ class ClusterBusy(RuntimeError):
 
     exit_code = ExitCode.TEMPORARY
     hint = "see `bringup status`; wait for that run, or cancel it"
+
+
+class RunDriven(RuntimeError):
+    """Another process drives this very run."""
+
+    exit_code = ExitCode.TEMPORARY
+    hint = "follow it with `bringup watch`, or stop it with `bringup cancel`"
+
+
+def require_idle(folder: RunFolder) -> None:
+    """Raise RunDriven for a run whose engine is alive."""
+    if read_status(folder.engine).alive:
+        raise RunDriven(f"run {folder.name} is being driven by another process")
 
 
 @contextmanager

@@ -57,7 +57,9 @@ def drill(prefix: str) -> Plan:
         rollback="delete them",
     )
     plan = compile_plan(load(examples.path("three-hosts")))
-    return dataclasses.replace(plan, stages=(stage,), secrets=(), releases=(), confirm_tasks={})
+    told = {name: value for name, value in plan.open_task.arguments.items() if name != "ssh"}  # a drill has no hosts to ask
+    opening = msgspec.structs.replace(plan.open_task, arguments=told)
+    return dataclasses.replace(plan, stages=(stage,), secrets=(), releases=(), open_task=opening, confirm_tasks={})
 
 
 @pytest.fixture

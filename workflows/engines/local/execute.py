@@ -112,8 +112,19 @@ class _Script:
 def _documents(path: Path) -> list[Any]:
     try:
         return [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as err:
-        raise ManifestRefusedError([Finding(str(path), f"cannot be read: {err}")]) from err
+    except OSError as err:
+        raise ManifestRefusedError([Finding(str(path), f"cannot be read: {err.strerror}")]) from err
+    except UnicodeDecodeError as err:
+        raise ManifestRefusedError([Finding(str(path), "cannot be read: it is not UTF-8 text")]) from err
+    except yaml.YAMLError as err:
+        raise ManifestRefusedError([Finding(str(path), f"cannot be read: it is not YAML: {_place(err)}")]) from err
+
+
+def _place(error: yaml.YAMLError) -> str:
+    """What the parser says, in one line."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}: {error.problem or error.context}"
+    return " ".join(str(error).split())
 
 
 def read_manifests(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:

@@ -1,0 +1,92 @@
+"""What the Argo engine's tests share: a home cluster with the stand-in, and a small pipeline whose steps are the real ones."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from steps.contract.task import Task, Verb
+from tests.unit.engines.argo.lab import REAL, Lab, lab
+from workflows import bringup, examples
+from workflows.engines.folders import Home as Runs
+from workflows.plan.compiler import compile_plan
+from workflows.plan.model import Plan
+from workflows.render.bundle import Bundle, render
+from workflows.render.steps import Settings
+from workflows.spec import load
+from workflows.stages.access import SecretFile
+from workflows.stages.stage import Approval, Change, Stage, Step, When
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Lab]:
+    """A prepared home cluster; no stand-in runs yet."""
+    made = lab(tmp_path)
+    try:
+        made.prepare()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def emulated(cluster: Lab) -> Lab:
+    """The same, where the test needs what only the emulated server has (logs without kubelets, disturbances)."""
+    if REAL:
+        pytest.skip("needs the emulated API server: a real one gets logs from kubelets alone")
+    return cluster
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    """The folder of this machine's runs."""
+    return Runs(tmp_path / "runs")
+
+
+def drill_stage(name: str, namespace: str, approvers: dict[str, tuple[str, ...]] | None = None) -> Stage:
+    """A stage that applies two ConfigMaps and judges itself."""
+    objects = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-{one}", "namespace": namespace}, "data": {"x": "y"}}
+        for one in ("first", "second")
+    ]
+    apply = Task(stage=name, name="apply", verb=Verb.APPLY, arguments={"objects": objects})
+    checks = {"checks": [{"task": "apply", "gate": f"{name}/apply"}], "needed": 1, "members": "all"}
+    judge = Task(stage=name, name="judge", verb=Verb.JUDGE, arguments=checks)
+    return Stage(
+        id=name,
+        title=name.title(),
+        steps=(Step(task=apply), Step(task=judge, after=("apply",), when=When.ANYHOW)),
+        gates=(),
+        changes=(Change(what="two ConfigMaps", where=namespace),),
+        rollback="delete them",
+        approval=None if approvers is None else Approval(approvers=approvers, timeout_seconds=600),
+    )
+
+
+@pytest.fixture
+def drill() -> Callable[..., tuple[Plan, Bundle]]:
+    """Makes a plan of two drill stages, the second behind an approval, with its bundle for a namespace of home."""
+
+    def make(namespace: str, target: Path, approvers: dict[str, tuple[str, ...]] | None = None) -> tuple[Plan, Bundle]:
+        stages = (drill_stage("drill", "default"), drill_stage("parade", "default", approvers or {}))
+        plan = compile_plan(load(examples.path("three-hosts")))
+        confirm = Task(
+            stage="parade", name="confirm", verb=Verb.CONFIRM, arguments={"approved": "drill", "approvers": approvers or {}}
+        )
+        access = SecretFile(name="kubeconfig", path=str(target))
+        told = {name: value for name, value in plan.open_task.arguments.items() if name != "ssh"}  # nothing plays on hosts
+        opens = msgspec.structs.replace(plan.open_task, arguments=told)
+        changes = {"stages": stages, "secrets": (access,), "releases": (), "confirm_tasks": {"parade": confirm}, "open_task": opens}
+        plan = dataclasses.replace(plan, **changes)
+        return plan, render(plan, bringup.build, Settings(namespace=namespace))
+
+    return make
+
+
+@pytest.fixture
+def said() -> list[Any]:
+    """Where sentences are collected."""
+    return []

@@ -1,0 +1,178 @@
+"""A home cluster for the Argo engine's tests: an API server (emulated, or the one that BRINGUP_TEST_KUBECONFIG names), the CRDs of
+Argo Workflows in it, a namespace of its own, and the stand-in for the controller."""
+
+import dataclasses
+import os
+import select
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import urllib3
+import yaml
+
+from steps.clients import kubeconfig
+from steps.clients.kube_http import ApiError, Http
+from workflows.engines.argo.home import Home, Where
+from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
+from workflows.rehearsal.argo_stand_in.controller import StandIn
+from workflows.rehearsal.argo_stand_in.play import Ways
+
+DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[5] / "shared")
+CRDS = DATA / "crds/argo-workflows-v4.1.2/crds"
+REAL = os.environ.get("BRINGUP_TEST_KUBECONFIG", "")
+KINDS = {"workflows": "Workflow", "workflowtemplates": "WorkflowTemplate", "workflowtaskresults": "WorkflowTaskResult"}
+PATIENCE = 20.0
+
+
+def until(holds: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+    """Wait until a condition holds; what it gave."""
+    idle, end = select.poll(), time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < end, f"{what} did not come to be within {seconds:.0f} s"
+        idle.poll(20)
+    return found
+
+
+def minimal_crd(plural: str) -> dict[str, Any]:
+    """What Argo's `minimal` CRDs are: no schema but "keep everything"."""
+    kind = KINDS[plural]
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"metadata": {"type": "object"}}}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    spec = {"group": "argoproj.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    meta = {"name": f"{plural}.argoproj.io"}
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}
+
+
+def full_crd(plural: str) -> dict[str, Any]:
+    """The published CRD."""
+    found: dict[str, Any] = yaml.load((CRDS / f"argoproj.io_{plural}.yaml").read_bytes(), Loader=yaml.CSafeLoader)
+    return found
+
+
+@dataclasses.dataclass
+class Lab:
+    """One home cluster. `server` is None where it is a real one."""
+
+    folder: Path
+    server: RunningServer | None
+    where: Where
+    target: Path
+    """Kubeconfig of the cluster that runs change: not the home cluster, where both are emulated."""
+    built: RunningServer | None = None
+    stand_ins: list[StandIn] = dataclasses.field(default_factory=list)
+
+    @property
+    def store(self) -> Path:
+        """What the pods see as the run store."""
+        return self.folder / "shared-store"
+
+    @property
+    def home(self) -> Home:
+        """A client of its own."""
+        return Home(self.where)
+
+    def create(self, manifest: Mapping[str, Any]) -> None:
+        self.home.ask(lambda kube: kube.create(dict(manifest)))
+
+    def prepare(self, *, crd: Callable[[str], dict[str, Any]] = minimal_crd, controller: str = "v4.1.2") -> None:
+        """CRDs, namespace, volume claim and the Deployment of a controller."""
+        for plural in KINDS:
+            self._ensure(crd(plural))
+        until(lambda: all(self._served(plural) for plural in KINDS), "the CRDs of Argo Workflows")
+        self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.where.namespace}})
+        if self.server is None:
+            until(lambda: self._there("serviceaccounts", "default"), "the namespace's service account")
+        claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+        self.create(self._named("v1", "PersistentVolumeClaim", "bringup-store", spec=claim))
+        if controller:
+            self.deploy(f"quay.io/argoproj/workflow-controller:{controller}")
+
+    def _ensure(self, manifest: dict[str, Any]) -> None:
+        try:
+            self.create(manifest)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    def deploy(self, image: str) -> None:
+        """A Deployment of a workflow-controller, without one that deploys it."""
+        labels = {"app": "workflow-controller"}
+        pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "workflow-controller", "image": image}]}}
+        spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": pod}
+        self.create(self._named("apps/v1", "Deployment", "workflow-controller", spec=spec))
+
+    def _named(self, version: str, kind: str, name: str, **more: Any) -> dict[str, Any]:
+        meta = {"name": name, "namespace": self.where.namespace}
+        return {"apiVersion": version, "kind": kind, "metadata": meta, **more}
+
+    def _there(self, kind: str, name: str) -> bool:
+        return self.home.ask(lambda kube: kube.get(self.home.core(kind, name), dict)) is not None
+
+    def _served(self, plural: str) -> bool:
+        try:
+            self.home.fetch(f"/apis/argoproj.io/v1alpha1/namespaces/default/{plural}")
+        except ApiError:
+            return False
+        return True
+
+    def stand_in(self, **ways: Any) -> StandIn:
+        """Start a stand-in for the controller."""
+        started = StandIn(self.where, self.folder / "stand-in", self.store, Ways(backoff="0", **ways)).start()
+        self.stand_ins.append(started)
+        return started
+
+    def end_runs(self) -> None:
+        while self.stand_ins:
+            self.stand_ins.pop().stop()
+
+    def close(self) -> None:
+        self.end_runs()
+        for server in (self.server, self.built):
+            if server is not None:
+                server.stop()
+
+    # --- trouble --------------------------------------------------------------------------------------------------------
+
+    def disturb(self, **what: Any) -> None:
+        """A disturbance of the emulated server."""
+        self._emulation("PUT", "disturbance", msgspec.json.encode(what))
+
+    def restart(self, *, tell: bool = True) -> Callable[[], None]:
+        """Take the server down and up again with its state; its token is a new one, written into the kubeconfig at once or, with
+        `tell` false, when the returned function is called."""
+        assert self.server is not None
+        port = int(self.server.url.rsplit(":", 1)[1])
+        state = self._emulation("GET", "snapshot")
+        self.server.stop()
+        self.server = serve_in_thread(port)
+        access = kubeconfig.Access(server=self.server.url, token=self.server.token)
+        urllib3.PoolManager(1).request(
+            "PUT", f"{access.server}/emulation/snapshot", body=state, headers={"Authorization": f"Bearer {access.token}"}
+        )
+        text = self.server.kubeconfig
+
+        def write() -> None:
+            Path(self.where.kubeconfig).write_text(text)
+
+        if tell:
+            write()
+        return write
+
+    def _emulation(self, method: str, what: str, body: bytes | None = None) -> bytes:
+        return Http(self.home.access).request(method, f"/emulation/{what}", body=body)
+
+
+def lab(folder: Path) -> Lab:
+    """A lab below a folder."""
+    namespace = f"bringup-{uuid.uuid4().hex[:6]}"
+    if REAL:
+        return Lab(folder, None, Where(kubeconfig=REAL, namespace=namespace), Path(REAL))
+    server, built = serve_in_thread(), serve_in_thread()
+    (folder / "kubeconfig").write_text(server.kubeconfig)
+    (folder / "target").write_text(built.kubeconfig)
+    return Lab(folder, server, Where(kubeconfig=str(folder / "kubeconfig"), namespace=namespace), folder / "target", built)

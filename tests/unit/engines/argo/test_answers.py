@@ -1,0 +1,213 @@
+"""Approvals on Argo: one gate and no other, on the evidence that was shown, signed where keys are listed; pull, sweep, waits."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from steps.clients.store import Store
+from steps.contract import approval
+from tests.unit.engines.argo.lab import Lab, until
+from tests.unit.engines.argo.test_follow import QUICK, Follower, approve, assert_whole, begin, evidence, records, shell
+from workflows.engines import approvals
+from workflows.engines.argo import answer, claims, follow, install, logs, pods, pull, remembered, stop, submit, waits
+from workflows.engines.argo.home import decoded
+from workflows.engines.argo.objects import Unreadable, unpacked
+from workflows.engines.folders import Home as Runs
+
+Drill = Callable[..., Any]
+GATES = {
+    "entrypoint": "main",
+    "templates": [
+        {"name": "main", "dag": {"tasks": [{"name": "one", "template": "gate"}, {"name": "two", "template": "gate"}]}},
+        {
+            "name": "gate",
+            "suspend": {},
+            "outputs": {"parameters": [{"name": "decision", "valueFrom": {"supplied": {}, "default": "hold"}}]},
+        },
+    ],
+}
+
+
+def gates(lab: Lab) -> dict[str, tuple[str, Any]]:
+    nodes = lab.home.workflow("gates").nodes().values()
+    return {
+        node.display_name: (node.phase, node.outputs.parameters[0].value if node.outputs else None)
+        for node in nodes
+        if node.type == "Suspend"
+    }
+
+
+def test_one_answer_opens_one_gate(cluster: Lab) -> None:
+    cluster.stand_in()
+    submit.submit(cluster.home, {**shell(cluster, "gates", "true"), "spec": GATES})
+    until(lambda: len(gates(cluster)) == 2, "both gates")
+    before = cluster.home.raw_workflow("gates")
+    patch = answer.patched(decoded(before), json.loads(before), "one", {"decision": "pass"}, "answered")
+    assert len(patch["status"]["nodes"]) == 1
+    assert patch["metadata"]["resourceVersion"] == json.loads(before)["metadata"]["resourceVersion"]
+    answer.answer(cluster.home, "gates", "one", {"decision": "pass"}, "answered")
+    assert gates(cluster) == {"one": ("Succeeded", "pass"), "two": ("Running", None)}
+    with pytest.raises(approvals.NotWaiting, match="does not wait at one"):
+        answer.answer(cluster.home, "gates", "one", {"decision": "pass"}, "answered")
+    with pytest.raises(approvals.NotWaiting, match="wants decision, not decision, more"):
+        answer.answer(cluster.home, "gates", "two", {"decision": "pass", "more": "x"}, "answered")
+    answer.answer(cluster.home, "gates", "two", {"decision": "reject"}, "no")
+    last = follow.follow(cluster.home, "gates", lambda _: None, lambda _: None, pace=QUICK)
+    assert (last.status.phase, gates(cluster)["two"]) == ("Succeeded", ("Succeeded", "reject"))
+
+
+def test_a_bare_resume_approves_nothing(cluster: Lab, drill: Drill) -> None:
+    """What `argo resume` writes: the phase alone. The parameters take no value, and `confirm` refuses that."""
+    cluster.stand_in()
+    begin(cluster, drill)
+    follower = Follower(cluster)
+    follower.await_approval()
+    (gate,) = follow.gates(cluster.home.workflow("r1"))
+    patch = {"status": {"nodes": {gate.id: {"phase": "Succeeded", "finishedAt": "2026-11-21T12:00:00Z"}}}}
+    cluster.home.ask(lambda kube: kube.merge(cluster.home.workflows("r1"), patch))
+    assert follower.await_end().status.phase in ("Failed", "Error")
+    assert not [key for key in records(cluster) if key.startswith("parade/apply")]
+
+
+def test_changed_evidence_is_not_approved(emulated: Lab, drill: Drill, runs: Runs) -> None:
+    emulated.stand_in()
+    begin(emulated, drill)
+    follower = Follower(emulated)
+    follower.await_approval()
+    folder = runs.run("r1")
+    remembered.write(folder, remembered.Memory(where=emulated.where))
+    (shown,) = answer.waiting(emulated.home, emulated.home.workflow("r1"), folder, ["approve-parade"])
+    assert (shown.stage, shown.approved, shown.evidence) == ("parade", "drill", evidence(emulated))
+    remembered.shown(folder, {"approve-parade": shown.evidence})
+    answer.check_shown(shown, folder)
+    Store(emulated.store).write("runs/r1/evidence/drill/apply/0000/02.json", b"{}")
+    (now,) = answer.waiting(emulated.home, emulated.home.workflow("r1"), folder, ["approve-parade"])
+    with pytest.raises(approvals.EvidenceChanged, match=f"was {shown.evidence} when it was shown"):
+        answer.check_shown(now, folder)
+    # and whoever answers on the old evidence all the same is refused by the run itself
+    given = {"decision": "pass", "approver": "ada", "evidence": shown.evidence}
+    answer.answer(emulated.home, "r1", "approve-parade", given, "answered by ada")
+    assert follower.await_end().status.phase == "Failed"
+
+
+def test_a_signature_reaches_the_store_of_home(emulated: Lab, drill: Drill, runs: Runs, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ada", "-f", str(key)], check=True)
+    public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+    emulated.stand_in()
+    plan, bundle = drill(emulated.where.namespace, emulated.target, {"ada": (public,)})
+    install.install(emulated.home, plan, bundle, install.secret_contents(plan, Path("/"), {}))
+    submit.submit(emulated.home, submit.workflow("r1", plan, bundle))
+    follower = Follower(emulated)
+    follower.await_approval()
+    folder, workflow = runs.run("r1"), emulated.home.workflow("r1")
+    (one,) = answer.waiting(emulated.home, workflow, folder, ["approve-parade"])
+    with pytest.raises(approvals.NotSigned, match="must be signed"):
+        answer.needs_key(one, approval.PASS, "ada", "")
+    answer.keep_signature(emulated.home, workflow, folder, one, "ada", str(key))
+    answer.answer(emulated.home, "r1", one.node, approvals.parameters(one, approval.PASS, "ada"), "answered by ada")
+    assert_whole(emulated, follower.await_end())
+
+
+# --- the store ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_store_is_read_in_parts_and_without_secrets(emulated: Lab, drill: Drill, runs: Runs) -> None:
+    emulated.stand_in()
+    begin(emulated, drill)
+    Follower(emulated).await_approval()
+    store = Store(emulated.store)
+    store.write("runs/r1/secrets/token", b"hush")
+    home, workflow, folder = emulated.home, emulated.home.workflow("r1"), runs.run("r1")
+    assert pull.pull(home, workflow, folder, limit=500) == len(store.keys("runs/r1")) - 1
+    theirs = {key for key in store.keys("runs/r1") if "/secrets/" not in key}
+    assert set(Store(runs.store).keys("runs/r1")) == theirs
+    assert all(Store(runs.store).read(key) == store.read(key) for key in theirs)
+    left = json.loads(home.fetch(home.core("pods"), {"labelSelector": pods.ERRAND}))
+    assert left["items"] == []  # short pods go away
+
+
+def test_what_a_reader_pod_prints_must_be_whole() -> None:
+    said = b"noise\nbringup-store begin\nAAAA\nbringup-store end " + json.dumps({"bytes": 3, "sha256": "0" * 64}).encode() + b"\n"
+    with pytest.raises(pull.Damaged, match="others than it printed"):
+        pull.unpacked(said)
+    with pytest.raises(pull.Damaged, match="no whole answer"):
+        pull.unpacked(said[:-20])
+
+
+def test_a_swept_run_is_reported_and_sealed(emulated: Lab, drill: Drill, runs: Runs) -> None:
+    emulated.stand_in()
+    begin(emulated, drill)
+    follower = Follower(emulated)
+    follower.await_approval()
+    with pytest.raises(stop.StillRunning, match="only a run that has ended is swept"):
+        stop.sweep(emulated.home, emulated.home.workflow("r1"))
+    stop.cancel(emulated.home, "r1", now=True)  # Terminate: no exit handler
+    last = follower.await_end()
+    assert not (emulated.store / "runs/r1/seal.json").exists()
+    for _ in range(2):
+        stop.sweep(emulated.home, last)
+        seal = json.loads((emulated.store / "runs/r1/seal.json").read_bytes())
+        assert (seal["run"], seal["status"]) == ("r1", "Failed")
+    pull.pull(emulated.home, last, runs.run("r1"))
+    assert (runs.run("r1").stored / "report/report.html").exists()
+
+
+def test_logs_come_from_pods_and_then_from_the_store(emulated: Lab, drill: Drill, runs: Runs) -> None:
+    emulated.stand_in()
+    begin(emulated, drill)
+    follower = Follower(emulated)
+    follower.await_approval()
+    approve(emulated)
+    last = follower.await_end()
+    found = dict(logs.logs(emulated.home, last, runs.run("r1"), "drill.apply"))
+    assert list(found) == ["runs/r1/logs/drill/apply/0000/01.log"]  # the pod is gone, as podGC says
+    assert "drill" in found["runs/r1/logs/drill/apply/0000/01.log"]
+    submit.submit(emulated.home, shell(emulated, "loud", "echo said at work; exit 3", podGC={"strategy": "OnPodSuccess"}))
+    failed = Follower(emulated, "loud").await_end()
+    assert [text for _, text in logs.logs(emulated.home, failed, runs.run("loud"), "work")] == ["said at work"] * 3
+
+
+# --- waits ----------------------------------------------------------------------------------------------------------------
+
+
+def test_status_says_what_is_waited_for(cluster: Lab, drill: Drill) -> None:
+    begin(cluster, drill, "r1")
+    (controller,) = waits.waits(cluster.home, cluster.home.workflow("r1"))
+    assert (controller.kind, controller.since > 0) == (waits.CONTROLLER, True)
+    cluster.stand_in()
+    Follower(cluster, "r1").await_approval()
+    (person,) = waits.waits(cluster.home, cluster.home.workflow("r1"))
+    assert (person.kind, person.sentence, person.node) == (waits.APPROVAL, "an approval before parade", "r1.approve-parade")
+    begin(cluster, drill, "r2")
+    until(lambda: cluster.home.workflow("r2").status.phase == "Pending", "the second run to wait")
+    (lock,) = waits.waits(cluster.home, cluster.home.workflow("r2"))
+    space = cluster.where.namespace
+    assert (lock.kind, lock.sentence) == (waits.LOCK, f"lock {space}/Mutex/target-three-hosts held by {space}/r1")
+    second = Follower(cluster, "r2")
+    stop.cancel(cluster.home, "r1")
+    second.await_approval()  # the lock was given on
+    approve(cluster, "r2")
+    assert_whole(cluster, second.await_end(), "r2")
+
+
+def test_an_announcement_is_claimed_once(cluster: Lab) -> None:
+    submit.submit(cluster.home, shell(cluster, "claimed", "true"))
+    ours = [claims.claim(cluster.where, "claimed")("claimed.approve-x") for _ in range(3)]
+    assert ours == [True, False, False]
+    assert claims.claim(cluster.where, "claimed")("claimed.approve-y")
+
+
+def test_status_that_cannot_be_read_is_said() -> None:
+    with pytest.raises(Unreadable, match="another algorithm than gzip"):
+        unpacked("KLUv/SAA")
+    with pytest.raises(Unreadable, match="cannot be read"):
+        unpacked("H4sIAAAA")
+    offloaded = {"metadata": {"name": "x"}, "status": {"offloadNodeStatusVersion": "1"}}
+    with pytest.raises(Unreadable, match="nodeStatusOffLoad"):
+        decoded(msgspec.json.encode(offloaded)).nodes()

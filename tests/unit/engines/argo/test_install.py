@@ -1,0 +1,143 @@
+"""What is checked before anything is written, what is installed, and that a submission happens once."""
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.clients.kube_http import Http
+from steps.errors import Conflict
+from tests.unit.engines.argo.lab import REAL, Lab, full_crd, lab, until
+from workflows.engines.argo import install, installation, submit
+from workflows.engines.inputs import SecretMissing
+
+Drill = Callable[..., Any]
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Any:
+    """A home cluster whose Deployments the test makes itself."""
+    if REAL:
+        pytest.skip("a real home cluster has its own workflow-controller, or none")
+    made = lab(tmp_path)
+    made.prepare(controller="")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("quay.io/argoproj/workflow-controller:v4.1.2", "4.1.2"),
+        ("registry.example.org:5000/argo/workflow-controller:v4.2.0-rc1@sha256:" + "0" * 64, "4.2.0"),
+        ("mirror/argoproj-controller:5.0.1", "5.0.1"),  # the container's name tells
+    ],
+)
+def test_a_new_enough_controller(bare: Lab, image: str, version: str) -> None:
+    bare.deploy(image)
+    assert installation.check(bare.home) == version
+
+
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        ("quay.io/argoproj/workflow-controller:v4.1.0", "has image quay.io/argoproj/workflow-controller:v4.1.0"),
+        ("quay.io/argoproj/workflow-controller:v3.7.14", "Argo Workflows 4.1.2 or newer is needed"),
+        ("quay.io/argoproj/workflow-controller:latest", "which names no version"),
+        ("registry:5000/workflow-controller", "which names no version"),
+        ("quay.io/argoproj/workflow-controller@sha256:" + "0" * 64, "which names no version"),
+    ],
+)
+def test_what_cannot_be_shown_to_be_new_enough_is_refused(bare: Lab, image: str, words: str) -> None:
+    bare.deploy(image)
+    with pytest.raises(installation.NoArgo, match=words):
+        installation.check(bare.home)
+    assert installation.check(bare.home, "v4.1.2") == "4.1.2"  # a person vouches for it
+    with pytest.raises(installation.NoArgo, match=r"--argo-version 4\.1"):
+        installation.check(bare.home, "4.1")
+
+
+def test_no_controller_and_no_crds(bare: Lab) -> None:
+    with pytest.raises(installation.NoArgo, match="no workflow-controller was found"):
+        installation.check(bare.home)
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    bare.home.ask(lambda kube: kube.delete(f"{crds}/workflowtaskresults.argoproj.io"))
+    with pytest.raises(installation.NoArgo, match="does not serve workflowtaskresults"):
+        installation.check(bare.home, "4.1.2")
+
+
+def test_everything_is_installed_twice_without_harm(cluster: Lab, drill: Drill) -> None:
+    plan, bundle = drill(cluster.where.namespace, cluster.target)
+    home = cluster.home
+    contents = install.secret_contents(plan, Path("/"), {})
+    install.check_place(home, plan, bundle)
+    for _ in range(2):
+        install.install(home, plan, bundle, contents)
+    name = bundle.template["spec"]["volumes"][2]["projected"]["sources"][0]["secret"]["name"]
+    secret = home.ask(lambda kube: kube.get(home.core("secrets", name), dict[str, Any]))
+    assert base64.b64decode(secret["data"]["kubeconfig"]) == cluster.target.read_bytes()
+    assert home.template(bundle.template["metadata"]["name"])["spec"]["entrypoint"] == "bringup"
+    accounts = home.ask(lambda kube: kube.list(home.core("serviceaccounts"), dict[str, Any]))
+    assert {"bringup-apply", "bringup-seal"} <= {one["metadata"]["name"] for one in accounts}
+
+
+@pytest.mark.skipif(bool(REAL), reason="a real home cluster has its own CRDs")
+def test_the_full_crds_take_what_is_submitted(tmp_path: Path, drill: Drill) -> None:
+    made = lab(tmp_path)
+    try:
+        made.prepare(crd=full_crd)
+        plan, bundle = drill(made.where.namespace, made.target)
+        install.install(made.home, plan, bundle, {})
+        assert submit.submit(made.home, submit.workflow("full", plan, bundle)).metadata.name == "full"
+    finally:
+        made.close()
+
+
+def test_a_config_map_with_other_content_is_refused(cluster: Lab, drill: Drill) -> None:
+    plan, bundle = drill(cluster.where.namespace, cluster.target)
+    cluster.create({**bundle.config_maps[0], "data": {"somebody": "else"}})
+    with pytest.raises(install.NotReady, match="has other content than this plan"):
+        install.install(cluster.home, plan, bundle, {})
+
+
+def test_a_field_that_somebody_else_owns_is_a_conflict(cluster: Lab, drill: Drill) -> None:
+    plan, bundle = drill(cluster.where.namespace, cluster.target)
+    theirs = {**bundle.template, "spec": {**bundle.template["spec"], "entrypoint": "another"}}
+    name, query = bundle.template["metadata"]["name"], {"fieldManager": "somebody", "force": "true"}
+    path = f"/apis/argoproj.io/v1alpha1/namespaces/{cluster.where.namespace}/workflowtemplates/{name}"
+    Http(cluster.home.access).request("PATCH", path, query=query, body=theirs, content_type="application/apply-patch+yaml")
+    with pytest.raises(Conflict, match="entrypoint"):
+        install.install(cluster.home, plan, bundle, {})
+
+
+def test_what_must_be_there_is_named(cluster: Lab, drill: Drill) -> None:
+    plan, bundle = drill(cluster.where.namespace, cluster.target)
+    claim = cluster.home.core("persistentvolumeclaims", "bringup-store")
+    cluster.home.ask(lambda kube: kube.delete(claim))
+    until(lambda: cluster.home.ask(lambda kube: kube.get(claim, dict)) is None, "the claim to go")
+    with pytest.raises(install.NotReady, match="has no PersistentVolumeClaim bringup-store"):
+        install.check_place(cluster.home, plan, bundle)
+    with pytest.raises(SecretMissing, match="secret kubeconfig"):
+        install.secret_contents(drill(cluster.where.namespace, cluster.folder / "nowhere")[0], Path("/"), {})
+
+
+def test_a_run_that_would_outgrow_argo_is_refused(cluster: Lab, drill: Drill) -> None:
+    plan, bundle = drill(cluster.where.namespace, cluster.target)
+    assert install.check_size(plan, bundle) < install.LIMIT / 10
+    bundle.template["metadata"]["annotations"]["large"] = "x" * install.LIMIT
+    with pytest.raises(install.TooLarge, match="2 stages over 2 shards may come to"):
+        install.check_size(plan, bundle)
+
+
+def test_a_name_is_taken_once_but_a_lost_answer_is_none(cluster: Lab, drill: Drill) -> None:
+    plan, bundle = drill(cluster.where.namespace, cluster.target)
+    manifest = submit.workflow("twice", plan, bundle, "earlier")
+    first = submit.submit(cluster.home, manifest)
+    assert submit.submit(cluster.home, manifest).metadata.uid == first.metadata.uid
+    with pytest.raises(submit.NameTaken, match="has a Workflow twice already"):
+        submit.submit(cluster.home, submit.workflow("twice", plan, bundle))
+    with pytest.raises(submit.NameTaken, match="64 characters"):
+        submit.submit(cluster.home, submit.workflow("x" * 64, plan, bundle))
+    assert manifest["spec"]["arguments"]["parameters"] == [{"name": "reuse", "value": "earlier"}]

@@ -1,0 +1,107 @@
+"""The stand-in itself: what it shows equals what a real controller was recorded to show, and its end loses nothing."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.engines.argo.lab import DATA, Lab, until
+from tests.unit.engines.argo.test_follow import Follower, shell
+from workflows.engines.argo import submit
+from workflows.engines.argo.objects import seconds
+from workflows.engines.local.engine import LocalEngine
+from workflows.engines.local.execute import read_manifests
+from workflows.engines.local.paths import RunPaths
+from workflows.rehearsal.argo_stand_in.status import status
+
+CASES = DATA / "argo_conformance/cases"
+SHOWN = (
+    "output-of-failed-step",
+    "depends-failed-branch",
+    "when-on-output",
+    "items-mixed",
+    "nested-dag",
+    "output-global",
+    "steps-failure",
+)
+
+
+def rows(shown: dict[str, Any]) -> list[dict[str, Any]]:
+    """Nodes of a status in the form of the recordings."""
+    nodes = shown["nodes"]
+    found = []
+    for node in nodes.values():
+        outputs = node.get("outputs", {})
+        given = {one["name"]: one.get("value") for one in outputs.get("parameters", ())}
+        row = {
+            "path": node["name"],
+            "name": node["displayName"],
+            "type": node["type"],
+            "phase": node["phase"],
+            "templateName": node.get("templateName", ""),
+            "boundary": nodes[node["boundaryID"]]["displayName"] if node.get("boundaryID") else "",
+            "childPaths": sorted(nodes[child]["name"] for child in node.get("children", ())),
+            "inputs": {one["name"]: one["value"] for one in node.get("inputs", {}).get("parameters", ())},
+            "outputs": {name: value for name, value in given.items() if value is not None},
+            "exitCode": outputs.get("exitCode"),
+            "nodeFlag": node.get("nodeFlag"),
+        }
+        found.append(row)
+        assert seconds(node["startedAt"]) <= (seconds(node["finishedAt"]) or float("inf"))
+    return sorted(found, key=lambda row: row["path"])
+
+
+def recorded(case: Path) -> list[dict[str, Any]]:
+    nodes = json.loads((case / "recorded.json").read_text())["nodes"]
+    found = []
+    for node in nodes:
+        given = node["outputs"]["parameters"]
+        row = {key: node[key] for key in ("path", "name", "type", "phase", "templateName", "boundary")}
+        row |= {"childPaths": sorted(node["childPaths"]), "inputs": node["inputs"]["parameters"]}
+        row |= {"outputs": {name: value for name, value in given.items() if value is not None}}
+        found.append({**row, "exitCode": node["outputs"].get("exitCode"), "nodeFlag": node.get("nodeFlag")})
+    return sorted(found, key=lambda row: row["path"])
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_is_shown_is_what_was_recorded(name: str, tmp_path: Path) -> None:
+    if not CASES.exists():
+        pytest.skip(f"no recordings in {CASES}: set BRINGUP_TEST_DATA")
+    manifest, templates = read_manifests(CASES / name / "workflow.yaml")
+    done = LocalEngine(tmp_path, manifest, templates, None, RunPaths.below(tmp_path, private_tmp=True)).run()
+    shown = status(done.plan, done.state, 1.0e9)
+    assert rows(shown) == recorded(CASES / name)
+    wanted = json.loads((CASES / name / "recorded.json").read_text())
+    message = re.sub(rf"{name}-\d+", "<id>", shown["message"] or "")
+    assert (shown["phase"], message) == (wanted["phase"], re.sub("<id:[^>]*>", "<id>", wanted["message"]))
+
+
+def start(lab: Lab, more: dict[str, str]) -> subprocess.Popen[bytes]:
+    """A stand-in as a process of its own."""
+    command = [sys.executable, "-m", "workflows.rehearsal.argo_stand_in", "--backoff", "0", "--kubeconfig", lab.where.kubeconfig]
+    command += ["--namespace", lab.where.namespace, "--folder", str(lab.folder / "stand-in"), "--store", str(lab.store)]
+    passed = [word for name in more for word in ("--pass-on", name)]
+    return subprocess.Popen([*command, *passed], env={**os.environ, **more})
+
+
+def test_a_controller_that_was_killed_is_followed_by_another(cluster: Lab, tmp_path: Path) -> None:
+    count, go = tmp_path / "count", tmp_path / "go"
+    script = f'echo begun >> {count}; until [ -e "$BRINGUP_TEST_HOLD" ]; do sleep 0.05; done'
+    submit.submit(cluster.home, shell(cluster, "held", script))
+    follower = Follower(cluster, "held")
+    first = start(cluster, {"BRINGUP_TEST_HOLD": str(go)})
+    until(count.exists, "the first start")
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    second = start(cluster, {"BRINGUP_TEST_HOLD": str(go)})
+    until(lambda: count.read_text().count("begun") == 2, "the second start")
+    go.touch()
+    assert follower.await_end().status.phase == "Succeeded"
+    second.terminate()
+    assert second.wait() == 0

@@ -1,0 +1,109 @@
+"""The watch loop against servers that answer badly: how often it asks, what it says, and when it gives up."""
+
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from steps.errors import Refused
+from workflows.engines.argo.home import Home, NoHomeCluster, Where, chosen
+from workflows.engines.argo.streams import Gone, Pace, Quiet, State, Stream
+
+LIST = b'{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"x"}}]}'
+
+
+class Server(ThreadingHTTPServer):
+    """Answers each request with the next of `answers` (status, body); the last one again and again."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: list[tuple[int, bytes]] = [(200, LIST)]
+        self.asked: list[str] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        server: Any = self.server
+        server.asked.append(self.path)
+        status, body = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def stream(server: Server, folder: Path, **pace: float) -> Iterator[Any]:
+    access = {"server": f"http://127.0.0.1:{server.server_address[1]}"}
+    config = {
+        "clusters": [{"name": "c", "cluster": access}],
+        "users": [{"name": "c", "user": {"token": "t"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        "current-context": "c",
+    }
+    (folder / "kubeconfig").write_text(yaml.safe_dump(config))
+    home = Home(Where(kubeconfig=str(folder / "kubeconfig")))
+    return Stream(home, "/things", "x", Pace(**{"round": 1.0, "first": 0.02, "most": 0.2, "credentials": 0.3, **pace})).states()
+
+
+def test_watches_that_end_at_once_are_no_storm(server: Server, tmp_path: Path) -> None:
+    server.answers = [(200, LIST), (200, b"")]
+    states, end = stream(server, tmp_path), time.monotonic() + 1.0
+    while time.monotonic() < end:
+        next(states)
+    assert 4 <= len(server.asked) <= 12  # waits double: 0.02, 0.04, 0.08, 0.16, 0.2, 0.2, …
+    assert all("resourceVersion=5" in path for path in server.asked[1:])
+
+
+def test_events_bookmarks_and_the_end(server: Server, tmp_path: Path) -> None:
+    lines = (
+        b'{"type":"MODIFIED","object":{"metadata":{"name":"x","resourceVersion":"6"}}}\n'
+        b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}\n'
+        b'{"type":"DELETED","object":{"metadata":{"name":"x","resourceVersion":"9"}}}\n'
+        b'{"type":"MODIFIED","object":{"met'
+    )
+    server.answers = [(200, LIST), (200, lines), (200, b"")]
+    states = stream(server, tmp_path)
+    seen = [next(states) for _ in range(5)]
+    assert [type(one) for one in seen] == [State, State, Gone, Quiet, Quiet]
+    assert "resourceVersion=9" in server.asked[2]  # from where the bookmark said, not from the half line
+
+
+def test_an_expired_revision_is_listed_anew(server: Server, tmp_path: Path) -> None:
+    expired = b'{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}\n'
+    server.answers = [(200, LIST), (200, expired), (200, LIST), (410, b"{}"), (200, LIST), (200, b"")]
+    states = stream(server, tmp_path)
+    seen = [next(states) for _ in range(5)]
+    assert [type(one) for one in seen] == [State, Quiet, State, Quiet, State]
+    assert [one.trouble for one in seen if isinstance(one, Quiet)] == ["", ""]
+
+
+def test_credentials_that_stay_refused_end_it(server: Server, tmp_path: Path) -> None:
+    server.answers = [(200, LIST), (401, b"{}")]
+    states = stream(server, tmp_path)
+    with pytest.raises(Refused):
+        list(states)
+    assert len(server.asked) < 15
+
+
+def test_no_home_cluster_is_named() -> None:
+    with pytest.raises(NoHomeCluster, match="no kubeconfig of the home cluster"):
+        chosen("", "", "", {})
+    assert chosen("", "", "", {"KUBECONFIG": "/a:/b"}) == Where(kubeconfig="/a", namespace="bringup")

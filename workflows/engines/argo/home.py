@@ -1,0 +1,129 @@
+"""The home cluster: one kubeconfig, one namespace; credentials that were refused are read again, since they may be renewed."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from steps.clients import kubeconfig
+from steps.clients.kube import Kube
+from steps.clients.kube_http import ApiError, Http
+from steps.errors import Refused
+from workflows.engines.argo.objects import API, Unreadable, Workflow
+
+T = TypeVar("T")
+DEFAULT_NAMESPACE = "bringup"
+Object = dict[str, Any]
+
+
+class NoHomeCluster(ValueError):
+    """Nothing says where Argo Workflows run."""
+
+    hint = "name the home cluster's kubeconfig with --home-kubeconfig, or set KUBECONFIG"
+
+
+class NoWorkflow(ValueError):
+    """The home cluster has no Workflow of that name."""
+
+    hint = "a finished Workflow may have been deleted; its evidence stays: bringup report RUN where it was pulled"
+
+
+class Where(Struct, frozen=True, kw_only=True):
+    """Which home cluster: a kubeconfig file, a context in it (empty: the current one), and the namespace of the runs."""
+
+    kubeconfig: str
+    context: str = ""
+    namespace: str = DEFAULT_NAMESPACE
+
+
+def chosen(given: str, context: str, namespace: str, environ: Mapping[str, str]) -> Where:
+    """The home cluster that the command line names, else the environment's. Raises NoHomeCluster."""
+    path = given or environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    if not path and environ.get("HOME"):
+        usual = Path(environ["HOME"]) / ".kube/config"
+        path = str(usual) if usual.exists() else ""
+    if not path:
+        raise NoHomeCluster("no kubeconfig of the home cluster is given")
+    return Where(kubeconfig=str(Path(path).expanduser().absolute()), context=context, namespace=namespace or DEFAULT_NAMESPACE)
+
+
+class Home:
+    """Requests to the home cluster. Not for several threads at once."""
+
+    def __init__(self, where: Where) -> None:
+        self.where = where
+        self.namespace = where.namespace
+        self.access = kubeconfig.load(Path(where.kubeconfig), where.context)
+        self._connect()
+
+    def _connect(self) -> None:
+        self._kube = Kube(self.access)
+        self._http = Http(self.access)
+
+    def renew(self) -> bool:
+        """Read the kubeconfig again; whether it says something new now."""
+        fresh = kubeconfig.load(Path(self.where.kubeconfig), self.where.context)
+        if fresh == self.access:
+            return False
+        self.access = fresh
+        self._connect()
+        return True
+
+    def ask(self, question: Callable[[Kube], T]) -> T:
+        """One use of the client; once more with renewed credentials when they were refused."""
+        try:
+            return question(self._kube)
+        except Refused:
+            if not self.renew():
+                raise
+            return question(self._kube)
+
+    def fetch(self, path: str, query: dict[str, str] | None = None) -> bytes:
+        """The body of a GET, whole."""
+        try:
+            return self._http.request("GET", path, query=query)
+        except Refused:
+            if not self.renew():
+                raise
+            return self._http.request("GET", path, query=query)
+
+    # --- paths and objects --------------------------------------------------------------------------------------------
+
+    def core(self, kind: str, name: str = "", namespace: str = "") -> str:
+        """Path of core objects in our namespace: `core("pods", NAME)`."""
+        return f"/api/v1/namespaces/{namespace or self.namespace}/{kind}{f'/{name}' if name else ''}"
+
+    def workflows(self, name: str = "") -> str:
+        """Path of Workflows in our namespace."""
+        return f"/apis/{API}/namespaces/{self.namespace}/workflows{f'/{name}' if name else ''}"
+
+    def workflow(self, name: str) -> Workflow:
+        """One Workflow. Raises NoWorkflow, Unreadable."""
+        return decoded(self.raw_workflow(name))
+
+    def raw_workflow(self, name: str) -> bytes:
+        """One Workflow as the API server sends it. Raises NoWorkflow."""
+        try:
+            return self.fetch(self.workflows(name))
+        except ApiError as error:
+            if error.status == 404:
+                raise NoWorkflow(f"namespace {self.namespace} of the home cluster has no Workflow {name}") from None
+            raise
+
+    def template(self, name: str) -> Object:
+        """A WorkflowTemplate as plain data. Raises NoWorkflow."""
+        found = self.ask(lambda kube: kube.get(f"/apis/{API}/namespaces/{self.namespace}/workflowtemplates/{name}", dict[str, Any]))
+        if found is None:
+            raise NoWorkflow(f"namespace {self.namespace} of the home cluster has no WorkflowTemplate {name}")
+        return found
+
+
+def decoded(data: bytes) -> Workflow:
+    """A Workflow from its JSON. Raises Unreadable."""
+    try:
+        return msgspec.json.decode(data, type=Workflow)
+    except msgspec.MsgspecError as error:
+        raise Unreadable(f"the API server's answer is no Workflow: {error}") from error

@@ -1,0 +1,46 @@
+"""Runs in a short pod: prints the files of one run as base64 of a gzipped tar, between a header and a trailer with its digest.
+
+Handed to the pod as text (`python -c`): only the standard library. A log is kept to 10 MiB by a kubelet, so a pod prints files from
+the key AFTER on until LIMIT bytes are full, and its trailer says where the next pod goes on. Secrets never leave the store.
+"""
+
+import base64
+import hashlib
+import io
+import json
+import os
+import sys
+import tarfile
+from pathlib import Path
+
+BEGIN, END = "bringup-store begin", "bringup-store end"
+LINE = 4096
+
+
+def main() -> int:
+    """Read what the environment names: BRINGUP_STORE, BRINGUP_RUN, AFTER, LIMIT."""
+    root = Path(os.environ["BRINGUP_STORE"]) / "runs" / os.environ["BRINGUP_RUN"]
+    after, limit = os.environ.get("AFTER", ""), int(os.environ["LIMIT"])
+    keys = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+    kept = [key for key in keys if key > after and not key.startswith("secrets/") and "/." not in f"/{key}"]
+    packed, following = io.BytesIO(), ""
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=6) as archive:
+        for number, key in enumerate(kept):
+            data = (root / key).read_bytes()
+            entry = tarfile.TarInfo(key)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+            if packed.tell() > limit and number + 1 < len(kept):
+                following = key
+                break
+    data = packed.getvalue()
+    text = base64.b64encode(data).decode()
+    sys.stdout.write(f"{BEGIN}\n")
+    sys.stdout.writelines(f"{text[start : start + LINE]}\n" for start in range(0, len(text), LINE))
+    trailer = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "next": following, "files": len(kept)}
+    sys.stdout.write(f"{END} {json.dumps(trailer)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

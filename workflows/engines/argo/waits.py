@@ -1,0 +1,68 @@
+"""What a run waits for, and since when: a person, a lock, a place for a pod, an image, or the controller itself."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from steps.contract import approval
+from steps.errors import StepError
+from workflows.engines.argo import watchdog
+from workflows.engines.argo.home import Home
+from workflows.engines.argo.objects import Node, Workflow, seconds
+
+APPROVAL, LOCK, POD, CONTROLLER, RESUME, GATE = "approval", "lock", "pod", "controller", "resume", "gate"
+
+
+class Wait(Struct, frozen=True, kw_only=True):
+    """One thing that is waited for: its kind, a sentence, since when (seconds since the epoch), the node concerned."""
+
+    kind: str
+    sentence: str
+    since: float
+    node: str = ""
+
+
+def waits(home: Home, workflow: Workflow) -> tuple[Wait, ...]:
+    """Everything that holds the run up now; empty when its pods are at work or it has ended."""
+    return () if workflow.finished else tuple(_waits(home, workflow))
+
+
+def _waits(home: Home, workflow: Workflow) -> Iterator[Wait]:
+    created = seconds(workflow.metadata.creation_timestamp)
+    if not workflow.status.phase:
+        yield Wait(kind=CONTROLLER, sentence="the workflow-controller has not taken it yet", since=created)
+    elif workflow.status.phase == "Pending":
+        yield Wait(kind=LOCK, sentence=_lock(workflow), since=seconds(workflow.status.started_at) or created)
+    if workflow.spec.suspend:
+        yield Wait(kind=RESUME, sentence="the whole run is suspended: `argo resume` lets it go on", since=created)
+    for node in sorted(workflow.nodes().values(), key=lambda node: (node.started_at or "", node.name)):
+        if node.is_open_gate:
+            yield _gate(node)
+    yield from _pods(home, workflow)
+
+
+def _gate(node: Node) -> Wait:
+    name = node.display_name
+    if not name.startswith(approval.NODE_PREFIX):
+        return Wait(kind=GATE, sentence=f"{name} waits to be resumed", since=seconds(node.started_at), node=node.name)
+    stage = name.removeprefix(approval.NODE_PREFIX).replace("-", "_")
+    return Wait(kind=APPROVAL, sentence=f"an approval before {stage}", since=seconds(node.started_at), node=node.name)
+
+
+def _lock(workflow: Workflow) -> str:
+    both = workflow.status.synchronization
+    waiting = [one for kind in (both.mutex, both.semaphore) if kind for one in kind.waiting] if both else []
+    names = [f"{one.mutex or one.semaphore} held by {one.holder or ', '.join(one.holders) or 'another run'}" for one in waiting]
+    return f"lock {'; '.join(names)}" if names else workflow.status.message or "Argo has it queued"
+
+
+def _pods(home: Home, workflow: Workflow) -> Iterator[Wait]:
+    pending = [node for node in watchdog.open_pods(workflow) if node.phase == "Pending"]
+    try:
+        there = watchdog.pods(home, workflow.metadata.name) if pending else {}
+    except StepError:
+        there = {}
+    for node in pending:
+        pod = there.get(node.name)
+        reason = (watchdog.waits_for(pod) if pod else "") or node.message or "the pod has not started"
+        yield Wait(kind=POD, sentence=f"{node.display_name}: {reason}", since=seconds(node.started_at), node=node.name)
