@@ -58,7 +58,7 @@ def test_two_broken_nodes_break_the_quorum_and_a_missing_key_is_a_usage_error(up
         host.unplug()
     failed = bringup(lab.key.parent, "run", "three-hosts", "--only", "os_prep")
     assert failed.returncode == 65, failed.stdout + failed.stderr
-    assert "0 of 2 nodes pass, 1 needed; n001:" in failed.stdout
+    assert "0 of 2 agents pass, 1 needed" in failed.stdout
 
     lost = bringup(tmp_path, "run", "three-hosts", "--only", "os_prep")
     assert lost.returncode == 64

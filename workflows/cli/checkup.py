@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
 
+from workflows.engines.folders import Home, NoHome
+from workflows.rehearsal import loopback
+
 REHEARSAL, RUN, HOSTS = "rehearsal", "run on real hosts", "host tests"
 _OLDEST_PYTHON = (3, 11)
 _PACKAGES = ("hera", "kubernetes", "ansible_runner", "yaml", "tenacity", "aiohttp")
@@ -42,8 +45,20 @@ def _rehearsal(environ: Mapping[str, str]) -> Iterator[Need]:
     yield Need(REHEARSAL, "Linux with pidfd (5.3 or newer)", hasattr(os, "pidfd_open"), "run on Linux, or in a Linux machine")
     for package in _PACKAGES:
         yield Need(REHEARSAL, f"Python package {package}", util.find_spec(package) is not None, "uv sync")
-    home = Path(environ.get("BRINGUP_HOME") or environ.get("HOME", "/"))
-    yield Need(REHEARSAL, f"{home} is writable", os.access(home, os.W_OK), "set BRINGUP_HOME to a folder on a local disk")
+    yield _home(environ)
+    yield Need(REHEARSAL, "a loopback interface", loopback.works(), loopback.REMEDY)
+
+
+def _home(environ: Mapping[str, str]) -> Need:
+    """The folder for runs, which need not be there yet: then its nearest parent counts."""
+    remedy = "set BRINGUP_HOME to a folder on a local disk"
+    try:
+        home = Home.of_environment(environ).root
+    except NoHome as none:
+        return Need(REHEARSAL, "a folder for runs", False, f"{none}: {remedy}")
+    nearest = next(path for path in (home, *home.parents) if path.exists())
+    there = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    return Need(REHEARSAL, f"{home} is writable", there, remedy)
 
 
 def _programs(environ: Mapping[str, str]) -> Iterator[Need]:

@@ -1,5 +1,7 @@
 """Spec → linted manifests: what several commands do before they print, submit or run."""
 
+import re
+
 from workflows import bringup, factory, image, stack
 from workflows.plan.model import Plan
 from workflows.render import house
@@ -15,6 +17,31 @@ PIPELINES: dict[str, Build] = {
     image.KIND: image.build,
 }
 """The four pipelines by kind."""
+
+
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_IMAGE = re.compile(
+    r"(?=.{1,255}\Z)([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?"
+    r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+)
+"""An image reference: registry, path, tag, digest; all but the path may be left out."""
+
+
+class NotAnInstallation(ValueError):
+    """A namespace or an image that Kubernetes would refuse."""
+
+
+def installation(namespace: str, image: str) -> Settings:
+    """What an installation chooses, checked; an empty image means the one of this version. Raises NotAnInstallation."""
+    if not _NAMESPACE.fullmatch(namespace):
+        raise NotAnInstallation(
+            f"{namespace!r} cannot be a namespace: lower-case letters, digits and dashes, at most 63, as in bringup"
+        )
+    if image and not _IMAGE.fullmatch(image):
+        raise NotAnInstallation(
+            f"{image!r} is no image reference: REGISTRY/PATH:TAG or REGISTRY/PATH@sha256:DIGEST, path in lower case"
+        )
+    return Settings(namespace=namespace, image=image or Settings().image)
 
 
 def rendered(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle:

@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from steps.clients.store import Store
+from steps.contract import log
 from steps.contract.exit import ExitCode
-from steps.report import source
-from steps.report.build import UNDER_WAY, UNJUDGED, build
 from steps.report.model import NOT_RUN, Stage
 from steps.report.timeline import stamp
-from workflows.cli import output
+from workflows.cli import cancelling, output, reporting
 from workflows.engines import approvals
 from workflows.engines.folders import RunFolder
 from workflows.engines.local import inbox
 from workflows.engines.local.result import RunStatus, read_status
+from workflows.rehearsal.rehearse import again
 from workflows.render import names
 
 ANSWER_SECONDS = 5.0
@@ -25,7 +25,9 @@ LOOK_SECONDS = 0.5
 class NoEngine(ValueError):
     """The run has no engine that could do what was asked."""
 
-    hint = "see where it stands with `bringup status`; an interrupted run goes on with `bringup resume`"
+    def __init__(self, sentence: str, hint: str = "see where it stands with `bringup status`") -> None:
+        super().__init__(sentence)
+        self.hint = hint
 
 
 def status(folder: RunFolder) -> dict[str, Any]:
@@ -34,7 +36,7 @@ def status(folder: RunFolder) -> dict[str, Any]:
     return {
         "run": folder.name,
         "phase": engine.phase if engine.alive or engine.finished else "interrupted",
-        "message": engine.message,
+        "message": cancelling.told(folder, engine.message),
         "waiting": [_waiting(folder, node.name, node.started) for node in engine.gates],
         "stages": _stages(folder, engine),
     }
@@ -56,16 +58,14 @@ def _stages(folder: RunFolder, engine: RunStatus) -> list[dict[str, str]]:
     """Stages as the report has them; while an engine drives the run, those without a verdict are still to come."""
     if not (folder.stored / "run.json").exists():
         return []
-    engine = read_status(folder.engine)
-    running = engine.alive and not engine.finished
-    report = build(source.read(Store(folder.home.store), folder.name), running=running)
+    report = reporting.made(folder)
     begun = {node.template for node in engine.nodes} if engine.alive and not engine.finished else None
     return [_stage(stage, begun) for stage in report.stages]
 
 
 def _stage(stage: Stage, begun: set[str] | None) -> dict[str, str]:
     """One stage; `begun` holds the templates that a living engine has begun, None where there is no such engine."""
-    if begun is not None and stage.reason in (*UNJUDGED.values(), *UNDER_WAY.values()):
+    if begun is not None and not stage.judged:
         return {"stage": stage.id, "status": "running" if names.dashed(stage.id) in begun else "to come", "reason": ""}
     return {"stage": stage.id, "status": stage.status, "reason": stage.reason}
 
@@ -81,7 +81,7 @@ def follow(folder: RunFolder) -> int:
                 said.add(line)
         if engine.finished or not engine.alive:
             ending = engine.phase if engine.finished else "interrupted: no engine drives it"
-            output.lines([f"{folder.name}: {ending} {engine.message}".rstrip()])
+            output.lines([f"{folder.name}: {ending} {cancelling.told(folder, engine.message)}".rstrip()])
             return {"Succeeded": ExitCode.OK}.get(engine.phase, ExitCode.GATE_FAILED)
         time.sleep(LOOK_SECONDS)
 
@@ -93,14 +93,39 @@ def _news(folder: RunFolder, engine: RunStatus) -> list[str]:
 
 
 def log_files(folder: RunFolder, wanted: str) -> list[tuple[str, str]]:
-    """Logs of a run's nodes, in the order in which they started: (node, text)."""
-    found = []
-    for node in read_status(folder.engine).nodes:
+    """Logs of a run's tasks in the order in which they started: (node or key, text), each text once.
+
+    What a task says while it runs is the engine's; once the task has stored its log, that is shown in its place, and what the
+    engine has beside it: attempts that were killed. Stored logs that the engine does not know come last.
+    """
+    store, found, shown = Store(folder.home.store), list[tuple[str, str]](), set[str]()
+    for node in sorted(read_status(folder.engine).nodes, key=lambda node: node.started):
         path = folder.engine / node.log
-        named = node.template.replace("-", "_")
-        if node.type == "Pod" and wanted.replace(".", "_") in named and path.exists():
-            found.append((node.path, path.read_text(errors="replace").rstrip() or "(it said nothing)"))
+        if node.type == "Pod" and path.exists():
+            said, keys = _with_stored(store, path.read_text(errors="replace"), log.folder(folder.name))
+            shown |= keys
+            if _is_wanted(node.template.replace("-", "_"), wanted):
+                found.append((node.path, said.rstrip() or "(it said nothing)"))
+    for key in store.keys(log.folder(folder.name)):
+        if key not in shown and _is_wanted("_".join(key.split("/")[3:5]), wanted):
+            found.append((key, (store.read(key) or b"").decode(errors="replace").rstrip()))
     return found
+
+
+def _is_wanted(named: str, wanted: str) -> bool:
+    return wanted.replace(".", "_").replace("-", "_") in named
+
+
+def _with_stored(store: Store, said: str, folder: str) -> tuple[str, set[str]]:
+    """What an engine has of a node, with each part that was stored as it is in the store; and the keys of those."""
+    parts = log.KEPT.split(said)
+    text, keys = "", set[str]()
+    for live, key in zip(parts[::2], parts[1::2], strict=False):
+        data = store.read(key) if key.startswith(f"{folder}/") else None
+        stored = None if data is None else data.decode(errors="replace")
+        text += live if stored is None or stored in live else stored
+        keys.add(key)
+    return text + parts[-1], keys
 
 
 def open_nodes(folder: RunFolder) -> list[str]:
@@ -112,10 +137,20 @@ def send(folder: RunFolder, verb: str, node: str, parameters: Mapping[str, str],
     """Ask the run's engine for something and wait for its answer. Raises NoEngine."""
     engine = read_status(folder.engine)
     if not engine.alive:
-        raise NoEngine(f"no engine drives run {folder.name}: it {'has ended' if engine.finished else 'was interrupted'}")
+        raise _not_driven(folder, finished=engine.finished)
     ticket = inbox.send(folder.engine, verb, node=node, parameters=parameters, message=message)
     answer = inbox.wait(folder.engine, ticket, ANSWER_SECONDS)
     if answer is None:
         raise NoEngine(f"the engine of run {folder.name} does not answer")
     if not answer.accepted:
         raise NoEngine(f"run {folder.name}: {answer.error}")
+
+
+def _not_driven(folder: RunFolder, *, finished: bool) -> NoEngine:
+    """What is said of a run without an engine: an interrupted rehearsal is over, another interrupted run can go on."""
+    head, command = f"no engine drives run {folder.name}: it ", again(folder)
+    if finished:
+        return NoEngine(f"{head}has ended")
+    if command:
+        return NoEngine(f"{head}was interrupted, and a rehearsal is over then", f"start it again: {command}")
+    return NoEngine(f"{head}was interrupted", f"it goes on with `bringup resume {folder.name}`")

@@ -1,6 +1,7 @@
 """Live progress of a run: a table in a terminal, plain lines elsewhere; fed by the engine's news and the store's records."""
 
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rich.console import Console, RenderableType
@@ -10,10 +11,8 @@ from rich.table import Table
 from steps.clients.store import Store
 from steps.contract import approval
 from steps.contract.evidence import Evidence
-from workflows.engines.local.result import News, NodeNews, NodeStatus
-from workflows.plan.model import Plan
+from workflows.engines.local.result import News, NodeNews, NodeStatus, RunNews
 from workflows.render import names
-from workflows.stages.stage import Stage
 
 _STYLES = {"pass": "green", "fail": "red", "inconclusive": "yellow", "running": "cyan", "waiting": "magenta"}
 
@@ -22,7 +21,6 @@ _STYLES = {"pass": "green", "fail": "red", "inconclusive": "yellow", "running": 
 class _Row:
     """What the view knows of one stage."""
 
-    stage: Stage
     status: str = ""
     task: str = ""
     nodes: str = ""
@@ -35,19 +33,19 @@ class _Row:
 class Progress:
     """The state of the view: pure bookkeeping of news; `lines` are what a plain terminal prints for the last news."""
 
-    plan: Plan
+    tasks: Mapping[str, Iterable[str]]
+    """Names of each stage's tasks, the stages in running order."""
     run: str
     store: Store
     rows: dict[str, _Row] = field(default_factory=dict)
     templates: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for stage in self.plan.stages:
-            self.rows[stage.id] = _Row(stage)
-            self.templates[f"{approval.NODE_PREFIX}{names.dashed(stage.id)}"] = (stage.id, "approval")
-            self.templates[names.template(stage.id, "confirm")] = (stage.id, "confirm")
-            for step in stage.steps:
-                self.templates[names.template(stage.id, step.name)] = (stage.id, step.name)
+        for stage, named in self.tasks.items():
+            self.rows[stage] = _Row()
+            self.templates[f"{approval.NODE_PREFIX}{names.dashed(stage)}"] = (stage, "approval")
+            for task in (*named, "confirm"):
+                self.templates[names.template(stage, task)] = (stage, task)
 
     def take(self, node: NodeStatus) -> list[str]:
         """Take one node's news; returns the plain lines it gives."""
@@ -55,7 +53,8 @@ class Progress:
             return []
         stage, task = self.templates[node.template]
         row = self.rows[stage]
-        row.started = row.started or node.started
+        if node.type == "Pod":  # what a person takes to approve is no time of the stage
+            row.started = row.started or node.started
         if node.finished is None:
             row.task = task
             row.status = "waiting" if node.type == "Suspend" else "running"
@@ -83,18 +82,19 @@ class Progress:
     def table(self, now: float) -> RenderableType:
         """The table of all stages."""
         grid = Table("stage", "status", "task", "nodes", "elapsed", box=None, pad_edge=False, header_style="bold")
-        for row in self.rows.values():
+        for stage, row in self.rows.items():
             end = row.finished if row.status in ("pass", "fail", "inconclusive") else now
             elapsed = f"{max(0.0, end - row.started):.1f} s" if row.started else ""
-            grid.add_row(row.stage.id, row.status or "·", row.task, row.nodes, elapsed, style=_STYLES.get(row.status, "dim"))
+            grid.add_row(stage, row.status or "·", row.task, row.nodes, elapsed, style=_STYLES.get(row.status, "dim"))
         return grid
 
 
 class View:
-    """Shows the progress; give `observe` to the engine. Use as a context manager."""
+    """Shows the progress; give `observe` to the engine. Use as a context manager. `stopped`: call it when the run is ended."""
 
-    def __init__(self, progress: Progress, console: Console) -> None:
+    def __init__(self, progress: Progress, console: Console, stopped: Callable[[], object] | None = None) -> None:
         self._progress = progress
+        self._stopped = stopped
         self._console = console
         self._live = Live(console=console, refresh_per_second=8, get_renderable=self._render) if console.is_terminal else None
 
@@ -109,6 +109,8 @@ class View:
 
     def observe(self, news: News) -> None:
         """Take a piece of the engine's news."""
+        if isinstance(news, RunNews) and news.shutdown and self._stopped:
+            self._stopped()
         if isinstance(news, NodeNews):
             for line in self._progress.take(news.node):
                 if not self._live or news.waits:

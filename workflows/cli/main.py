@@ -4,6 +4,7 @@ import errno
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import cast
 
 import typer
@@ -11,16 +12,29 @@ import typer
 from steps import __version__
 from steps.contract.exit import ExitCode
 from workflows.cli import output
+from workflows.cli.argo_commands import register as register_argo
+from workflows.cli.image_commands import register as register_images
+from workflows.cli.quarantine_commands import register as register_quarantine
 from workflows.cli.report_commands import register as register_report
 from workflows.cli.run_commands import register as register_run
 from workflows.cli.spec_commands import register as register_spec
 from workflows.cli.tool_commands import register as register_tools
+from workflows.engines.folders import Home, NoHome
 
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__bases__[0])
 """typer exports BadParameter alone; its base covers unknown commands, options and missing arguments as well."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 """A disk that may have room again: temporary."""
+
+_HINTS = {
+    errno.EISDIR: "that is a folder: name a file",
+    errno.ENOTDIR: "a file stands where a folder is needed: name another path",
+    errno.EEXIST: "a file of that name is there: name another path",
+    errno.EACCES: "this user may not do that there: name another file or folder, or change its rights",
+    errno.EPERM: "this user may not do that there: name another file or folder, or change its rights",
+    errno.EROFS: "that file system cannot be written to: name another file or folder",
+}
 
 INTERRUPTED = 130
 """What shells expect of a program ended by Ctrl-C."""
@@ -30,7 +44,15 @@ def application() -> typer.Typer:
     """All commands; modules are imported here, heavy ones inside the commands."""
     app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.callback()(_options)
-    for register in (register_spec, register_run, register_report, register_tools):
+    for register in (
+        register_spec,
+        register_run,
+        register_report,
+        register_quarantine,
+        register_tools,
+        register_images,
+        register_argo,
+    ):
         register(app)
     return app
 
@@ -52,7 +74,9 @@ def _options(
 
 def main() -> None:
     """The console script."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    output.finish()
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -60,16 +84,26 @@ def run(arguments: list[str]) -> int:
     try:
         return int(application()(args=arguments, standalone_mode=False, prog_name="bringup") or 0)
     except _UsageError as problem:
-        output.error(_said(problem), f"bringup {arguments[0]} --help" if arguments else "bringup --help")
-        return ExitCode.USAGE
+        return _misused(problem, arguments)
     except (typer.Abort, KeyboardInterrupt):
         output.error("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output is gone: nothing more to say
+        output.drop(sys.stdout)  # the reader of our output is gone: nothing more to say
         return ExitCode.OK
     except Exception as problem:  # noqa: BLE001 - the outermost edge
         return _failed(problem, "--debug" in arguments)
+
+
+def _misused(problem: typer.BadParameter, arguments: list[str]) -> int:
+    """A command line that cannot be run; a group of commands without any asks for its help, which is no error."""
+    context = problem.ctx
+    if context is not None and problem.message == context.get_help():
+        output.lines([problem.message])
+        return ExitCode.OK
+    command = context.command_path if context else " ".join(["bringup", *arguments[:1]])
+    output.error(_said(problem), f"{command} --help")
+    return ExitCode.USAGE
 
 
 def _said(problem: typer.BadParameter) -> str:
@@ -82,10 +116,7 @@ def _failed(problem: Exception, debug: bool) -> int:
     if debug:
         traceback.print_exception(problem)
     if isinstance(problem, OSError) and (problem.filename or problem.errno in _FULL):
-        output.error(
-            f"{problem.filename or 'cannot write'}: {problem.strerror}",
-            "runs lie in BRINGUP_HOME: choose a folder with room",
-        )
+        output.error(f"{problem.filename or 'cannot write'}: {problem.strerror}", _hint(problem))
         return ExitCode.TEMPORARY if problem.errno in _FULL else ExitCode.USAGE
     code = getattr(problem, "exit_code", None)
     if code is None and isinstance(problem, ValueError) and type(problem) is not ValueError:
@@ -97,3 +128,24 @@ def _failed(problem: Exception, debug: bool) -> int:
         return ExitCode.BUG
     output.error(str(problem), getattr(problem, "hint", ""))
     return int(code)
+
+
+def _hint(problem: OSError) -> str:
+    """What to do about a file: choose another home for runs where it is one of theirs, else what its error says."""
+    if _is_at_home(problem) or problem.errno in _FULL:
+        return "runs lie in BRINGUP_HOME: choose a folder with room that you may write to"
+    if problem.errno == errno.ENOENT:
+        there = Path(os.fsdecode(problem.filename)).parent.is_dir()
+        return "name a file that is there" if there else "its folder is not there: make it, or name another path"
+    return _HINTS.get(problem.errno or 0, "name another file or folder")
+
+
+def _is_at_home(problem: OSError) -> bool:
+    """Whether a file is below the home for runs, or is a folder above it that cannot be made."""
+    if not problem.filename:
+        return False
+    try:
+        home, path = Home.of_environment().root, Path(os.fsdecode(problem.filename)).absolute()
+    except NoHome:
+        return False
+    return path.is_relative_to(home) or (home.is_relative_to(path) and not path.is_dir())

@@ -3,12 +3,16 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+_WIDEST = 10_000
+"""More than any terminal: asks a table how narrow it can be, not how narrow it has to be."""
 
 
 class Format(StrEnum):
@@ -21,11 +25,11 @@ class Format(StrEnum):
 
 def console(*, stderr: bool = False) -> "Console":
     """The console; without colour where NO_COLOR is set or the output is no terminal, and never folded when piped."""
-    from rich.console import Console
+    from workflows.cli.terminal import Quiet
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else int(os.environ.get("COLUMNS", "0") or 0) or 200
-    return Console(
+    return Quiet(
         stderr=stderr, no_color="NO_COLOR" in os.environ or None, width=width, highlight=False, soft_wrap=not stream.isatty()
     )
 
@@ -33,29 +37,74 @@ def console(*, stderr: bool = False) -> "Console":
 def data(value: Any, form: Format) -> None:
     """Print data for a script."""
     if form is Format.JSON:
-        print(json.dumps(value, indent=2, ensure_ascii=False))
+        lines([json.dumps(value, indent=2, ensure_ascii=False)])
     else:
         import yaml
 
-        print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")
+        lines([yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip("\n")])
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """Print a table for a person."""
-    from rich.table import Table
+    """Print a table for a person. Where the width does not hold the words, each row becomes a block: nothing is cut or torn."""
+    from rich.measure import Measurement
+    from rich.table import Column, Table
 
-    grid = Table(
-        *columns, title=title or None, title_justify="left", show_lines=False, box=None, pad_edge=False, header_style="bold"
-    )
-    for row in rows:
-        grid.add_row(*(str(cell) for cell in row))
-    console().print(grid)
+    cells = [[str(cell) for cell in row] for row in rows]
+    named = (Column(name, overflow="fold") for name in columns)
+    grid = Table(*named, title=title or None, title_justify="left", show_lines=False, box=None, pad_edge=False, header_style="bold")
+    for row in cells:
+        grid.add_row(*row)
+    out = console()
+    if Measurement.get(out, out.options.update(max_width=_WIDEST), grid).minimum <= out.width:
+        out.print(grid, soft_wrap=False)
+    else:
+        lines([title] if title else [])
+        lines(line for row in cells for line in _block(columns, row, out.width))
+
+
+def _block(columns: Sequence[str], row: Sequence[str], width: int) -> Iterator[str]:
+    import textwrap
+
+    column = max(map(len, columns)) + 4
+    yield row[0]
+    for name, cell in zip(columns[1:], row[1:], strict=True):
+        yield textwrap.fill(
+            cell,
+            max(width, column + 20),
+            initial_indent=f"  {name}".ljust(column),
+            subsequent_indent=" " * column,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
 
 
 def lines(rows: Iterable[str]) -> None:
-    """Print plain lines, markup left as it is."""
-    for row in rows:
-        print(row)
+    """Print plain lines, markup left as it is; silent once the reader of a pipe is gone."""
+    try:
+        for row in rows:
+            print(row)
+    except BrokenPipeError:
+        drop(sys.stdout)
+
+
+def finish() -> None:
+    """Print what is still held back; silent once the reader of a pipe is gone."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop(sys.stdout)
+
+
+def drop(stream: IO[str]) -> None:
+    """Send what is still printed nowhere: the reader is gone, the command goes on to its own end and its own exit code."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def count(number: int, thing: str) -> str:
+    """A number of things in words: `1 error`, `2 errors`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def error(message: str, hint: str = "") -> None:

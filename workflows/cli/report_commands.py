@@ -8,7 +8,7 @@ import typer
 from steps.contract.exit import ExitCode
 from workflows.cli import output
 from workflows.cli.output import Format
-from workflows.engines.folders import Home
+from workflows.engines.folders import Home, RunFolder
 
 Run = Annotated[str, typer.Argument(help="Name of a run; the newest where none is given.")]
 Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
@@ -26,17 +26,32 @@ def report(
     run: Run = "",
     form: Annotated[str, typer.Option("--output", "-o", help="table, json, yaml, html or junit.")] = "table",
     for_public: Annotated[bool, typer.Option("--public", help="Leave out hosts, addresses, paths and topology.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Write to this file instead of the terminal.")] = None,
+    out: Annotated[
+        str,
+        typer.Option("--out", metavar="FILE|FOLDER/", help="Write to this file; or copy evidence and reports, no secrets, here."),
+    ] = "",
 ) -> int:
     """Print the acceptance report of a run from its evidence."""
     from workflows.cli import reporting
 
+    if out.endswith("/") or Path(out or "none").is_dir():
+        if for_public:
+            raise typer.BadParameter("--public is one file, not the evidence: --out FILE")
+        return _hand_out(Home.of_environment().find(run), Path(out))
     content = reporting.report(Home.of_environment(), run, form, for_public=for_public)
-    if out is None:
+    if not out:
         output.lines([content.rstrip("\n")])
     else:
-        out.write_text(content)
+        Path(out).write_text(content)
         output.lines([f"wrote {out}"])
+    return ExitCode.OK
+
+
+def _hand_out(folder: RunFolder, out: Path) -> int:
+    from steps.report import verify
+
+    copied = verify.hand_out(folder.stored, out / folder.name)
+    output.lines([f"copied {output.count(copied, 'file')} to {out / folder.name}, none of its secrets; bringup verify proves them"])
     return ExitCode.OK
 
 
@@ -50,8 +65,13 @@ def check(
     who = _signer(signer)
     found = verify.problems(folder, who)
     output.lines(found)
-    signed = f" and signed by {who[0]}" if who else ""
-    output.lines([f"{folder}: {len(found)} problems" if found else f"{folder}: unchanged since it was sealed{signed}"])
+    if found:
+        output.lines([f"{folder}: {output.count(len(found), 'problem')}"])
+    else:
+        covered = verify.cover(folder)
+        signed = f" and signed by {who[0]}" if who else ""
+        said = f"unchanged since it was sealed{signed}: {output.count(covered.files, 'file')}"
+        output.lines([f"{folder}: {said}", *covered.lines()])
     return ExitCode.GATE_FAILED if found else ExitCode.OK
 
 

@@ -1,14 +1,19 @@
 """What the commands about finished runs share: a run's report, in the form that was asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from steps.clients.store import Store
+from steps.contract import approval
 from steps.report import html, junit, model, public, source, text, timeline
 from steps.report.build import build
-from workflows.engines.folders import Home
+from workflows.engines.folders import Home, RunFolder
+from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
+from workflows.engines.local.result import RunStatus, read_status
+from workflows.render import names
 
 
 class NoSuchForm(ValueError):
@@ -39,19 +44,39 @@ def report(home: Home, run: str, form: str, *, for_public: bool) -> str:
     """The report of a run; an empty name means the newest. Raises NoSuchRun, NoSuchForm."""
     if form not in FORMS:
         raise NoSuchForm(f"{form!r} is no form of a report; use {', '.join(FORMS)}")
-    made = _made(home, run)
-    return FORMS[form](public.public(made) if for_public else made)
+    report = made(home.find(run))
+    return FORMS[form](public.public(report) if for_public else report)
 
 
 def note(home: Home, run: str) -> str:
     """A draft of the post-incident note."""
-    return timeline.note(_made(home, run)).rstrip()
+    return timeline.note(made(home.find(run))).rstrip()
 
 
 def moments(home: Home, run: str) -> Any:
     """The timeline as plain data."""
-    return msgspec.to_builtins(timeline.timeline(_made(home, run)))
+    return msgspec.to_builtins(timeline.timeline(made(home.find(run))))
 
 
-def _made(home: Home, run: str) -> model.Report:
-    return build(source.read(Store(home.store), home.find(run).name))
+def made(folder: RunFolder) -> model.Report:
+    """The report as store and journal have it now; of a run whose journal is not here the store alone tells."""
+    stored = source.read(Store(folder.home.store), folder.name)
+    try:
+        engine = read_status(folder.engine)
+    except (JournalForeignError, RunDirectoryError):
+        return build(stored)
+    return build(stored, running=engine.alive and not engine.finished, begun=_begun(stored, engine, folder.engine))
+
+
+def _begun(stored: source.Source, engine: RunStatus, folder: Path) -> Iterator[model.Begun]:
+    """Tasks whose processes the engine began (they have a log then), and approvals that it waited for."""
+    templates = {
+        f"{approval.NODE_PREFIX}{names.dashed(stage['id'])}": (stage["id"], model.APPROVAL)
+        for stage in stored.plan.get("stages", ())
+    }
+    for stage in stored.plan.get("stages", ()):
+        templates |= {names.template(stage["id"], task["name"]): (stage["id"], task["name"]) for task in stage["tasks"]}
+    for node in engine.nodes:
+        if node.template in templates and (node.type == "Suspend" or (node.type == "Pod" and (folder / node.log).exists())):
+            stage_id, task = templates[node.template]
+            yield model.Begun(stage=stage_id, task=task, started=node.started, finished=node.finished or 0.0)

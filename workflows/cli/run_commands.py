@@ -1,6 +1,7 @@
 """Commands about runs: run, rehearse, status, watch, logs, approve, cancel, resume."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 from steps.contract import approval
 from steps.contract.exit import ExitCode
 from workflows.cli import output
+from workflows.cli.argo_options import Engine, HomeContext, HomeKubeconfig, Namespace
 from workflows.cli.output import Format
 from workflows.engines.folders import Home, new_run_name
 
@@ -34,63 +36,130 @@ def rehearse(
     key: Annotated[str, typer.Option("--key", help="Private SSH key that signs approvals, where the spec lists keys.")] = "",
     hold: Annotated[bool, typer.Option("--hold", help="Wait for `bringup approve` in another terminal.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the simulated cluster's delays.")] = 1,
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", help="Play in this API server, which nobody else uses, not in an emulated one.")
+    ] = None,
+    roles_off: Annotated[str, typer.Option("--roles-off", metavar="ROLE,…", help="Roles that real programs play there.")] = "",
+    speed: Annotated[float, typer.Option("--speed", help="With roles off: simulated seconds a second.")] = 1.0,
     only: Only = None,
     until: Until = "",
 ) -> int:
     """Run the whole pipeline against a simulated cluster on this machine, faults included."""
-    from workflows.cli import running, sources
-    from workflows.rehearsal import approver
+    from workflows.cli import revisions, running, sources
+    from workflows.rehearsal import approver, loopback, preparing
+    from workflows.rehearsal.processes import Existing
     from workflows.rehearsal.rehearse import Options
     from workflows.rehearsal.rehearse import rehearse as play
 
-    options = Options(faults=tuple(fault or ()), seed=seed)
+    off = tuple(filter(None, roles_off.split(",")))
+    existing = Existing(kubeconfig=kubeconfig, roles_off=off, speed=speed if off else 0.0) if kubeconfig else None
+    asked = {"--fault": fault or (), "--only": only or (), "--until": filter(None, [until]), "--seed": [str(seed)] * (seed != 1)}
+    again = ["bringup", "rehearse", spec, *(part for name, values in asked.items() for value in values for part in (name, value))]
+    options = Options(faults=tuple(fault or ()), seed=seed, existing=existing, again=shlex.join(again))
     loaded = sources.read(spec)[1]
     plan, bundle = running.prepare(loaded, only or (), until)
     options.check(loaded, plan)
     approver.check(plan, approve_as, key)
+    before = preparing.ground(loaded, plan)
+    loopback.require()
+    if before is not None:
+        output.lines([f"first, healthy and unseen: {', '.join(stage.id for stage in before.stages)}"])
     folder = Home.of_environment().run(new_run_name(plan.name))
+    revisions.keep(folder, spec)
     with running.shown(plan, folder) as view:
         watchers = [view.observe] if hold else [view.observe, approver.opener(folder, approve_as, key)]
-        result = play(folder, plan, bundle, options, watchers)
+        result = play(folder, plan, bundle, options, watchers, before)
     return running.conclude(folder, result)
 
 
 def run(
     spec: Spec = "cluster.yaml",
-    engine: Annotated[str, typer.Option("--engine", help="local; argo is not in this version.")] = "local",
+    engine: Annotated[str, typer.Option("--engine", help="local, or argo: in the home cluster.")] = "local",
     reuse: Annotated[str, typer.Option("--reuse", help="Reuse stages that this earlier run proved.")] = "none",
     only: Only = None,
     until: Until = "",
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow to the end; only argo can do without.")] = True,
+    junit: Annotated[Path | None, typer.Option("--junit", help="Write the report for CI servers to this file.")] = None,
+    kubeconfig: HomeKubeconfig = "",
+    context: HomeContext = "",
+    namespace: Namespace = "",
+    image: Annotated[str, typer.Option("--image", help="The step image, with argo.")] = "",
+    version: Annotated[str, typer.Option("--argo-version", help="Vouch for Argo's version where it may not be read.")] = "",
 ) -> int:
-    """Run a spec on real hosts with the embedded engine."""
-    from workflows.cli import running, sources
-    from workflows.engines import inputs, launch
+    """Run a spec on real hosts: with the embedded engine, or on the Argo Workflows of a home cluster."""
+    from workflows.cli import argo_running, reporting
 
-    if engine != "local":
-        raise typer.BadParameter(f"engine {engine!r} is not in this version; use local, or submit what `bringup render` writes")
+    if engine not in ("local", "argo"):
+        raise typer.BadParameter(f"engine {engine!r} is none; use local or argo")
+    if engine == "argo":
+        told = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace, "image": image, "version": version}
+        wish = argo_running.Wish(**told, reuse=reuse, only=tuple(only or ()), until=until, wait=wait)
+        name, code = argo_running.run(spec, wish)
+    elif not wait:
+        raise typer.BadParameter("the local engine runs in this command: --no-wait is for --engine argo")
+    else:
+        name, code = _run_here(spec, reuse, only, until)
+    if junit is not None and wait:
+        junit.write_text(reporting.report(Home.of_environment(), name, "junit", for_public=False))
+    return code
+
+
+def _run_here(spec: str, reuse: str, only: list[str] | None, until: str) -> tuple[str, int]:
+    from workflows.cli import revisions, running, sources
+    from workflows.engines import announce, inputs, launch
+
     path, loaded = sources.read(spec)
     plan, bundle = running.prepare(loaded, only or (), until)
-    folder = Home.of_environment().run(new_run_name(plan.name))
-    inputs.write(folder, plan, bundle, path.parent if Path(spec).exists() else Path.cwd(), os.environ)
+    home = Home.of_environment()
+    running.check_reuse(home, plan, reuse)
+    folder = home.run(new_run_name(plan.name))
+    beside = path.parent if Path(spec).exists() else Path.cwd()
+    told = announce.channels(loaded, beside, os.environ)
+    inputs.write(folder, plan, bundle, beside, os.environ)
+    revisions.keep(folder, spec)
+    claim = announce.local_claim(folder.engine / "announced")
+    announcer = announce.Announcer(folder.name, plan.name, told, claim, lambda text: output.lines([text]))
     with running.shown(plan, folder) as view:
-        result = launch.start(folder, {}, view.observe, reuse)
-    return running.conclude(folder, result)
+        result = launch.start(folder, {}, announcer.beside(view.observe), reuse)
+    announcer.close()
+    return folder.name, running.conclude(folder, result)
 
 
-def resume(run: Run = "") -> int:
+def resume(
+    run: Run = "",
+    engine: Engine = "",
+    home: HomeKubeconfig = "",
+    context: HomeContext = "",
+    namespace: Namespace = "",
+) -> int:
     """Go on with a run whose engine was ended; what was done is not done again."""
-    from workflows.cli import running
-    from workflows.engines import launch
+    from workflows.cli import argo, argo_running, running
+    from workflows.engines import launch, locks
     from workflows.rehearsal.rehearse import refuse_resuming
 
+    if away := argo.find(run, engine, home, context, namespace):
+        return argo_running.resume(away)
     folder = Home.of_environment().find(run)
+    locks.require_idle(folder)
     refuse_resuming(folder)
-    result = launch.resume(folder, {}, running.plain_observer)
+    with running.shown_again(folder) as view:
+        result = launch.resume(folder, {}, view.observe)
     return running.conclude(folder, result)
 
 
-def status(run: Run = "", form: Output = Format.TABLE) -> int:
+def status(
+    run: Run = "",
+    form: Output = Format.TABLE,
+    engine: Engine = "",
+    home: HomeKubeconfig = "",
+    context: HomeContext = "",
+    namespace: Namespace = "",
+) -> int:
     """Show where a run stands and what it waits for."""
+    from workflows.cli import argo
+
+    if away := argo.find(run, engine, home, context, namespace):
+        return argo.show_status(away, form)
     from workflows.cli import following
 
     view = following.status(Home.of_environment().find(run))
@@ -103,8 +172,18 @@ def status(run: Run = "", form: Output = Format.TABLE) -> int:
     return ExitCode.OK
 
 
-def watch(run: Run = "") -> int:
+def watch(
+    run: Run = "",
+    engine: Engine = "",
+    home: HomeKubeconfig = "",
+    context: HomeContext = "",
+    namespace: Namespace = "",
+) -> int:
     """Follow a run until it ends, from any terminal."""
+    from workflows.cli import argo
+
+    if away := argo.find(run, engine, home, context, namespace):
+        return argo.watch(away)
     from workflows.cli import following
 
     return following.follow(Home.of_environment().find(run))
@@ -113,12 +192,22 @@ def watch(run: Run = "") -> int:
 def logs(
     task: Annotated[str, typer.Argument(help="STAGE or STAGE.TASK, or a part of it.")] = "",
     run: Annotated[str, typer.Option("--run", help="Name of a run; the newest where none is given.")] = "",
+    engine: Engine = "",
+    home: HomeKubeconfig = "",
+    context: HomeContext = "",
+    namespace: Namespace = "",
 ) -> int:
     """Print the logs of a run's tasks, also while they run."""
-    from workflows.cli import following
+    from workflows.cli import argo
 
-    folder = Home.of_environment().find(run)
-    found = following.log_files(folder, task)
+    away = argo.find(run, engine, home, context, namespace)
+    folder = away.folder if away else Home.of_environment().find(run)
+    if away:
+        found = argo.show_logs(away, task)
+    else:
+        from workflows.cli import following
+
+        found = following.log_files(folder, task)
     if not found:
         raise typer.BadParameter(f"no log of {task!r} in run {folder.name}")
     for name, text in found:
@@ -132,28 +221,52 @@ def approve(
     stage: Annotated[str, typer.Option("--stage", help="Which approval, where more than one waits.")] = "",
     reject: Annotated[bool, typer.Option("--reject", help="Answer no; the run ends.")] = False,
     key: Annotated[str, typer.Option("--key", help="Private SSH key, where the spec lists approvers' keys.")] = "",
+    evidence: Annotated[str, typer.Option("--evidence", help="Digest that was shown; refused when it is another by now.")] = "",
+    engine: Engine = "",
+    home: HomeKubeconfig = "",
+    context: HomeContext = "",
+    namespace: Namespace = "",
 ) -> int:
     """Answer an approval that a run waits for, on the evidence as it is now."""
-    from workflows.cli import following
+    from workflows.cli import argo
     from workflows.engines import approvals
 
     if not who:
         raise typer.BadParameter("an approval needs a name: --as NAME")
+    if away := argo.find(run, engine, home, context, namespace):
+        return argo.approve(away, who, stage, reject=reject, key=key, evidence=evidence)
+    from workflows.cli import following
+
     folder = Home.of_environment().find(run)
     one = approvals.choose(folder, following.open_nodes(folder), stage)
+    approvals.check_shown(one, evidence)
     given = approvals.answer(folder, one, approval.REJECT if reject else approval.PASS, who, key)
     following.send(folder, "approve", one.node, given, f"answered by {who}")
-    output.lines([f"{'rejected' if reject else 'approved'} {one.approved} in {folder.name} as {who}, evidence {one.evidence}"])
+    said = f"{'rejected' if reject else 'approved'} {one.approved} in {folder.name} as {who}, evidence {one.evidence}"
+    output.lines([f"{said}; {one.stage} {'does not start' if reject else 'starts'}"])
     return ExitCode.OK
 
 
 def cancel(
-    run: Run = "", now: Annotated[bool, typer.Option("--now", help="Do not run the exit handler (no report).")] = False
+    run: Run = "",
+    now: Annotated[bool, typer.Option("--now", help="Do not run the exit handler (no report).")] = False,
+    engine: Engine = "",
+    home: HomeKubeconfig = "",
+    context: HomeContext = "",
+    namespace: Namespace = "",
 ) -> int:
     """Stop a run: its steps are ended, then report and seal run."""
-    from workflows.cli import following
+    from workflows.cli import argo, cancelling, following
 
+    if away := argo.find(run, engine, home, context, namespace):
+        return argo.cancel(away, now=now)
     folder = Home.of_environment().find(run)
-    following.send(folder, "terminate" if now else "stop", "", {}, "cancelled by an operator")
+    first = cancelling.by_command(folder)  # before the engine stops, so that its report can say who
+    try:
+        following.send(folder, "terminate" if now else "stop", "", {}, "cancelled by an operator")
+    except following.NoEngine:
+        if first:
+            cancelling.take_back(folder)
+        raise
     output.lines([f"{folder.name} is being cancelled"])
     return ExitCode.OK

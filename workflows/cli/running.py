@@ -1,16 +1,41 @@
 """What the commands that start or continue a run share: prepare it, show it, conclude it."""
 
 from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+from msgspec import Struct
 
 from steps.clients.store import Store
+from steps.contract import run
+from steps.contract.verdict import Status
 from workflows import bringup
-from workflows.cli import compiling, live, output
-from workflows.engines.folders import RunFolder
-from workflows.engines.local.result import News, RunResult
+from workflows.cli import cancelling, compiling, live, output
+from workflows.engines.folders import Home, RunFolder
+from workflows.engines.local.result import RunResult, read_status
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
 from workflows.spec import ClusterSpec
+
+
+class TaskSummary(Struct, frozen=True):
+    """A task as `plan.json` names it."""
+
+    name: str
+
+
+class StageSummary(Struct, frozen=True):
+    """A stage as `plan.json` names it."""
+
+    id: str
+    tasks: tuple[TaskSummary, ...] = ()
+
+
+class PlanSummary(Struct, frozen=True):
+    """What a view needs of `plan.json`, which lies beside the run's tasks."""
+
+    stages: tuple[StageSummary, ...]
 
 
 def prepare(spec: ClusterSpec, only: Sequence[str], until: str) -> tuple[Plan, Bundle]:
@@ -19,22 +44,60 @@ def prepare(spec: ClusterSpec, only: Sequence[str], until: str) -> tuple[Plan, B
     return plan, compiling.rendered(plan, bringup.build)
 
 
+class NotReusable(ValueError):
+    """The run that is to be reused is not there, or is about something else."""
+
+    hint = "see `bringup status` for runs of this machine; without --reuse everything is proven anew"
+
+
+def check_reuse(home: Home, plan: Plan, earlier: str) -> None:
+    """Whether a run of this plan on real hosts can reuse an earlier one. Raises NotReusable; the run itself checks it again."""
+    if earlier == "none":
+        return
+    read = Store(home.store).read
+    problem = run.why_not_reused(earlier, read, cluster=plan.name, uid=plan.target_uid, simulated=False)
+    if problem:
+        raise NotReusable(problem)
+
+
 def shown(plan: Plan, folder: RunFolder) -> live.View:
     """The live view of a run that is about to start."""
     console = output.console()
-    console.print(f"run {folder.name}: {len(plan.hosts)} hosts, {len(plan.stages)} stages, plan {plan.digest[:19]}", markup=False)
-    return live.View(live.Progress(plan, folder.name, Store(folder.home.store)), console)
+    size = f"{output.count(len(plan.hosts), 'host')}, {output.count(len(plan.stages), 'stage')}"
+    console.print(f"run {folder.name}: {size}, plan {plan.digest[:19]}", markup=False)
+    tasks = {stage.id: [step.name for step in stage.steps] for stage in plan.stages}
+    return live.View(live.Progress(tasks, folder.name, Store(folder.home.store)), console, partial(cancelling.by_signal, folder))
 
 
-def plain_observer(news: News) -> None:
-    """Watches nothing: a resumed run is shown by its report."""
+def shown_again(folder: RunFolder) -> live.View:
+    """The live view of a run that goes on, told what its journal knows: the plan may not be what the spec says by now."""
+    data = (folder.inputs / "tasks" / run.PLAN_FILE).read_bytes()
+    stages = msgspec.json.decode(data, type=PlanSummary).stages
+    progress = live.Progress({one.id: [task.name for task in one.tasks] for one in stages}, folder.name, Store(folder.home.store))
+    console = output.console()
+    told = [(node, progress.take(node)) for node in read_status(folder.engine).nodes]
+    done = sum(row.status == Status.PASS.value for row in progress.rows.values())
+    console.print(f"run {folder.name} goes on: {done} of {len(stages)} stages have passed", markup=False)
+    for waits in (lines for node, lines in told if node.type == "Suspend" and node.finished is None):
+        output.lines(waits)
+    return live.View(progress, console, partial(cancelling.by_signal, folder))
 
 
 def conclude(folder: RunFolder, result: RunResult) -> int:
     """Print the acceptance report and where it lies; the exit code of the run."""
     report = folder.stored / "report" / "report.txt"
     output.lines(
-        ["", report.read_text().rstrip() if report.exists() else f"no report was written: {result.phase} {result.message}"]
+        [
+            "",
+            report.read_text().rstrip()
+            if report.exists()
+            else f"no report was written: {result.phase} {cancelling.told(folder, result.message)}",
+        ]
     )
     output.lines(["", f"report   {folder.stored / 'report' / 'report.html'}", f"evidence {folder.stored}"])
+    if (folder.stored / "secrets").is_dir():
+        hand_out = f"bringup report {folder.name} --out FOLDER/"
+        output.lines(
+            [f"secrets  {folder.stored / 'secrets'} opens the cluster: keep it here; {hand_out} copies what others may have"]
+        )
     return result.exit_code

@@ -1,6 +1,5 @@
 """Commands about a spec before anything runs: init, validate, plan, render, schema, stages."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -39,21 +38,18 @@ def init(
 
 def validate(spec: Spec = "cluster.yaml", form: Output = Format.TABLE) -> int:
     """Check a spec: every error at once, then the compatibility rules."""
-    from workflows import catalog
-    from workflows.cli import sources
+    from workflows.cli import checking
 
-    path, loaded = sources.read(spec)
-    issues = catalog.check(loaded, catalog.load())
-    errors = [issue for issue in issues if issue.severity == "error"]
+    found = checking.check(spec)
     if form is not Format.TABLE:
-        rows = [
-            {"rule": one.rule, "severity": one.severity, "path": one.path, "problem": one.problem, "fix": one.fix} for one in issues
-        ]
-        output.data({"spec": str(path), "valid": not errors, "issues": rows}, form)
+        output.data(found.data(), form)
+    elif found.unreadable:
+        raise found.unreadable
     else:
-        output.lines(f"{issue.block()}\n" for issue in issues)
-        output.lines([f"{path}: {'not usable' if errors else 'valid'}, {len(errors)} errors, {len(issues) - len(errors)} warnings"])
-    return ExitCode.USAGE if errors else ExitCode.OK
+        output.lines(f"{issue.block()}\n" for issue in found.issues)
+        counts = f"{output.count(found.errors, 'error')}, {output.count(len(found.issues) - found.errors, 'warning')}"
+        output.lines([f"{found.path}: {'not usable' if found.errors else 'valid'}, {counts}"])
+    return ExitCode.USAGE if found.errors else ExitCode.OK
 
 
 def plan(
@@ -64,25 +60,24 @@ def plan(
     against: Annotated[str, typer.Option("--against", help="Another spec: print only what differs from its plan.")] = "",
 ) -> int:
     """Show what a run would do: stages, changes, nodes, releases, gates, rollback."""
-    from workflows.cli import sources
-    from workflows.plan import diff, show
-    from workflows.plan.compiler import compile_plan
+    from workflows.cli import checking, planning
+    from workflows.spec import SpecErrors
 
-    loaded = sources.read(spec)[1]
-    made = compile_plan(loaded, only=only or (), until=until)
-    if against:
-        changes = diff.differences(compile_plan(sources.read(against)[1], only=only or (), until=until), made)
-        output.lines(changes or ["no difference"])
-    elif form == "tree":
-        output.lines(show.tree(made))
-    elif form == "table":
-        identity = f"{made.name}, owner {made.owner}, revision {made.revision}, target {made.target_uid or 'not known yet'}"
-        output.lines([f"plan {made.digest}", identity, ""])
-        output.table(("stage", "changes", "where", "gates", "rollback"), show.rows(made))
-    elif form in ("json", "yaml"):
-        output.data(show.to_data(made), Format(form))
-    else:
+    if form not in ("table", "tree", "json", "yaml"):
         raise typer.BadParameter(f"{form!r} is no form of output; use table, tree, json or yaml")
+    try:
+        made = planning.made(spec, only or (), until)
+        before = planning.made(against, only or (), until) if against else None
+    except SpecErrors:
+        wrong = next((found for found in map(checking.check, filter(None, (spec, against))) if found.errors), None)
+        if form in ("table", "tree") or wrong is None:
+            raise
+        output.data(wrong.data(), Format(form))
+        return ExitCode.USAGE
+    if before is not None:
+        planning.show_difference(before, made, form)
+    else:
+        planning.show_plan(made, form)
     return ExitCode.OK
 
 
@@ -97,14 +92,12 @@ def render(
 ) -> int:
     """Render the workflow, its RBAC and its ConfigMaps as YAML, and lint them."""
     from workflows.cli import sources
-    from workflows.cli.compiling import PIPELINES, rendered
+    from workflows.cli.compiling import PIPELINES, installation, rendered
     from workflows.plan.compiler import compile_plan
-    from workflows.render.steps import Settings
 
     if pipeline not in PIPELINES:
         raise typer.BadParameter(f"{pipeline!r} is no pipeline; use {', '.join(PIPELINES)}")
-    defaults = Settings()
-    settings = Settings(namespace=namespace, image=image or defaults.image)
+    settings = installation(namespace, image)
     made = compile_plan(sources.read(spec)[1], only=only or (), until=until)
     files = rendered(made, PIPELINES[pipeline], settings).files()
     if out is None:
@@ -121,7 +114,7 @@ def schema() -> int:
     """Print the JSON Schema of cluster.yaml for editors."""
     from workflows.spec.schema import json_schema
 
-    print(json.dumps(json_schema(), indent=2))
+    output.data(json_schema(), Format.JSON)
     return ExitCode.OK
 
 

@@ -1,6 +1,8 @@
 """Commands around the pipeline: exec, simulate, doctor."""
 
+import math
 import os
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -22,13 +24,24 @@ def register(app: typer.Typer) -> None:
 
 def execute(
     manifest: Annotated[Path, typer.Argument(help="A Workflow manifest of the portable subset.")],
-    record: Annotated[Path, typer.Option("--record", help="Write the node record in the conformance format to this file.")],
+    record: Annotated[
+        Path | None, typer.Option("--record", help="Write the node record in the conformance format to this file.")
+    ] = None,
     actions: Annotated[Path | None, typer.Option("--actions", help="Operator actions to play (conformance corpus).")] = None,
 ) -> int:
     """Run any Workflow manifest of the portable subset on the embedded engine."""
+    from workflows.cli import executing
     from workflows.engines.local.execute import execute_manifest
 
-    return execute_manifest(manifest, record, actions)
+    said: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="bringup-record-") as scratch:
+        kept = record or Path(scratch) / "record.json"
+        code = execute_manifest(manifest, kept, actions, say=said.append)
+        if said:
+            output.error("".join(said).strip())
+        else:
+            output.lines(executing.summary(kept))
+    return code
 
 
 def simulate(
@@ -36,15 +49,20 @@ def simulate(
     kubeconfig_out: Annotated[Path, typer.Option("--kubeconfig-out", help="Where to write the kubeconfig (mode 0600).")],
     fault: Annotated[list[str] | None, typer.Option("--fault", help="Disturb: NAME or NAME:NODE,….")] = None,
     speed: Annotated[float, typer.Option("--speed", help="Simulated seconds a second.")] = 60.0,
-    hold: Annotated[bool, typer.Option("--bare", help="Do not bring RKE2 up: only an empty API server.")] = False,
+    bare: Annotated[bool, typer.Option("--bare", help="Do not bring RKE2 up: only an empty API server.")] = False,
 ) -> int:
     """Serve the simulated cluster alone, so that kubectl and other tools can look at it. Ctrl-C ends it."""
     from workflows.cli import sources
     from workflows.plan.compiler import compile_plan
     from workflows.rehearsal import serve
+    from workflows.rehearsal.rehearse import Options
 
-    plan = compile_plan(sources.read(spec)[1])
-    with serve.serving(plan, kubeconfig_out, faults=fault or (), speed=speed, bare=hold) as where:
+    if not (math.isfinite(speed) and speed > 0):
+        raise typer.BadParameter(f"--speed {speed:g} would stop the time: give a number above 0, as in 60")
+    loaded = sources.read(spec)[1]
+    plan = compile_plan(loaded)
+    Options(faults=fault or ()).check(loaded, plan)
+    with serve.serving(plan, kubeconfig_out, faults=fault or (), speed=speed, bare=bare) as where:
         output.lines(
             [f"simulated cluster of {plan.name} at {where}; kubectl --kubeconfig {kubeconfig_out} get nodes; Ctrl-C ends it"]
         )

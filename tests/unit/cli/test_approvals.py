@@ -40,6 +40,7 @@ def test_a_held_rehearsal_goes_on_when_the_right_person_says_so(machine: Any, ap
     assert waiting["approvers"] == "ada@example.org, grace@example.org"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", waiting["since"])
     assert waiting["how"] == f"bringup approve {machine.runs[0].name} --as NAME"
+    assert "waits for an approval" in machine.call("timeline").out
     assert f"waits for an approval before rke2 since {waiting['since']}" in machine.call("status").out
 
     wrong = machine.call("approve", "--as", "mallory@example.org")
@@ -50,10 +51,17 @@ def test_a_held_rehearsal_goes_on_when_the_right_person_says_so(machine: Any, ap
 
     given = machine.call("approve", "--as", ADA)
     assert given.code == 0, given.err
-    assert f"approved os_prep in {machine.runs[0].name} as {ADA}, evidence {waiting['evidence']}" in given.out
+    assert f"approved os_prep in {machine.runs[0].name} as {ADA}, evidence {waiting['evidence']}; rke2 starts" in given.out
     done = held.end()
     assert done.code == 0, done.text
-    assert f"{ADA} approved os_prep" in done.out
+    assert f"{ADA} approved os_prep, before rke2" in done.out
+    told = [
+        entry
+        for entry in json.loads(machine.call("timeline", "-o", "json").out)
+        if entry["where"] in ("before rke2", "rke2/confirm")
+    ]
+    assert [entry["kind"] for entry in told] == ["waiting", "approval", "task", "verdict"]
+    assert told[0]["text"] == "waits for approval of os_prep"
     (answer,) = approvals(machine)
     assert (answer["approver"], answer["decision"], answer["evidence"]) == (ADA, "pass", waiting["evidence"])
     assert ADA in machine.call("report", "-o", "html").out
@@ -65,7 +73,7 @@ def test_a_rejection_ends_the_run(machine: Any, approved: Callable[..., str]) ->
     assert machine.call("approve", "--as", "grace@example.org", "--reject").code == 0
     done = held.end()
     assert done.code == 65
-    assert "grace@example.org answered reject" in done.out
+    assert "grace@example.org answered reject; expected a yes to os_prep before rke2; next: start the rehearsal again" in done.out
     (answer,) = approvals(machine)
     assert (answer["approver"], answer["decision"], answer["status"]) == ("grace@example.org", "reject", "fail")
     assert machine.call("verify", machine.runs[0]).code == 0

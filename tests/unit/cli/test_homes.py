@@ -23,6 +23,7 @@ def test_a_home_that_cannot_be_made(machine: Any, small: str) -> None:
     assert done.code == 64
     sentence = one_sentence(done)
     assert home in sentence
+    assert "hint: runs lie in BRINGUP_HOME" in done.err
     assert "Not a directory" in sentence
 
 

@@ -1,5 +1,7 @@
 """Runs that somebody ends: Ctrl-C, `cancel` in another terminal, kill -9; and what is left of them."""
 
+import getpass
+import re
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -19,11 +21,15 @@ def test_a_cancelled_run_is_reported_and_sealed(machine: Any, approved: Callable
         held.send(signal.SIGINT)
     done = held.end()
     assert done.code == 65
-    assert "h200-16: not run: rke2" in done.out
+    by = f"cancelled by {getpass.getuser()} ({'bringup cancel' if how == 'cancel' else 'a signal'})"
+    assert f"h200-16: not run: rke2: {by} before it began" in done.out  # its own report; the journal knows more
+    assert f"rke2: {by} while it waited for an approval" in machine.call("report").out
     assert (machine.runs[0] / "report/report.html").exists()
     assert machine.call("verify", machine.runs[0]).code == 0
     assert machine.processes() == []
-    assert "Failed" in machine.call("status").out
+    assert f"Failed {by}" in machine.call("status").out
+    assert "strategy" not in machine.call("watch").out
+    assert f": {by}" in machine.call("timeline").out
     again = machine.call("cancel")
     assert again.code == 64
     assert "no engine drives run" in again.err
@@ -58,16 +64,22 @@ def test_nothing_outlives_a_killed_rehearsal(machine: Any, small: str) -> None:
     run = machine.start("rehearse", "small.yaml")
     run.say("rke2: servers pass")
     assert len(machine.processes()) >= 3  # the command, the API server, the simulator, perhaps a step
+    driven = machine.call("resume")
+    assert driven.code == 75
+    assert "is being driven by another process" in driven.err
     run.send(signal.SIGKILL)
     run.end()
     until(lambda: not machine.processes(), "the end of what the rehearsal started", 20)
     assert "interrupted" in machine.call("status").out
+    assert re.search(r"^h200-16: inconclusive: rke2: interrupted while \w+ ran", machine.call("report").out)
     watched = machine.call("watch")
     assert watched.code == 65
     assert "interrupted: no engine drives it" in watched.out
     cancelled = machine.call("cancel")
     assert cancelled.code == 64
-    assert "it was interrupted" in cancelled.err
+    assert "it was interrupted, and a rehearsal is over then" in cancelled.err
+    for said in (cancelled.err, machine.call("resume").err):
+        assert "hint: start it again: bringup rehearse small.yaml\n" in said
     unsealed = machine.call("verify", machine.runs[0])
     assert unsealed.code == 64
     assert "no seal.json" in unsealed.err

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from workflows import examples
 from workflows.cli.main import run
 
 pytestmark = pytest.mark.xdist_group("rehearsed")  # they share one rehearsal
@@ -95,18 +96,27 @@ def test_the_timeline_begins_and_ends_with_the_run(rehearsed: tuple[Any, Any]) -
     assert "## Still to write" in machine.call("timeline").out
 
 
-def test_verify_names_the_changed_file(rehearsed: tuple[Any, Any]) -> None:
+@pytest.mark.parametrize("name", ["evidence/rke2/judge/0000/01.json", "logs/rke2/judge/0000/01.log", "logs/run/seal/0000/01.log"])
+def test_verify_names_the_changed_file(rehearsed: tuple[Any, Any], name: str) -> None:
     machine, _ = rehearsed
     run = machine.runs[0]
     assert machine.call("verify", run).code == 0
-    record = run / "evidence/rke2/judge/0000/01.json"
+    record = run / name
     before = record.read_bytes()
     record.write_bytes(before[:-2] + bytes([before[-2] ^ 1]) + before[-1:])
     changed = machine.call("verify", run)
     record.write_bytes(before)
     assert changed.code == 65
-    assert "evidence/rke2/judge/0000/01.json: changed since it was sealed" in changed.out
+    assert f"{name}: changed since it was sealed" in changed.out
     assert machine.call("verify", run).code == 0
+
+
+def test_every_step_of_a_run_has_a_stored_log_that_says_something(rehearsed: tuple[Any, Any]) -> None:
+    run = rehearsed[0].runs[0]
+    for record in (run / "evidence").rglob("*.json"):
+        log = run / "logs" / record.relative_to(run / "evidence").with_suffix(".log")
+        assert len(log.read_text().splitlines()) >= 3, log
+    assert (run / "logs/run/report/0000/01.log").exists()
 
 
 @pytest.mark.parametrize(
@@ -156,7 +166,7 @@ def test_a_fault_is_caught_with_a_sentence_that_says_it_all(machine: Any, small:
     (machine.folder / "small.yaml").write_text(small)
     done = machine.call("rehearse", "small.yaml", "--fault", "disk_full:gpu003,gpu007")
     assert done.code == 65
-    line = next(line for line in done.out.splitlines() if line.startswith("h200-16: fail: os_prep: 14 of 16 nodes pass, 15 needed"))
+    line = next(line for line in done.out.splitlines() if line.startswith("h200-16: fail: os_prep: 14 of 16 agents pass, 15 needed, not by gpu["))
     assert "gpu003: failed, disk_full" in line
     assert "9000 MiB" in line
     assert "; expected " in line
@@ -164,3 +174,26 @@ def test_a_fault_is_caught_with_a_sentence_that_says_it_all(machine: Any, small:
     made = json.loads(machine.call("report", "-o", "json").out)
     assert {node["name"] for node in made["nodes"] if node["reason"]} == {"gpu003", "gpu007"}
     assert machine.call("watch").code == 65
+
+
+def test_one_stage_is_rehearsed_with_the_stages_before_it_in_place(machine: Any, approved: Callable[..., str]) -> None:
+    (machine.folder / "small.yaml").write_text(approved())
+    done = machine.call("rehearse", "small.yaml", "--only", "rke2", "--fault", "coredns_not_ready")
+    assert done.code == 65, done.text
+    assert done.out.startswith("first, healthy and unseen: os_prep\n")
+    assert "os_prep: " not in done.out
+    assert "CoreDNS" in done.out or "coredns" in done.out
+    assert len(machine.runs) == 1
+    again = machine.call("resume")
+    assert "hint: start it again: bringup rehearse small.yaml --fault coredns_not_ready --only rke2" in again.err
+
+
+def test_every_missing_secret_is_named_at_once(machine: Any) -> None:
+    (machine.folder / "sub").mkdir()
+    (machine.folder / "sub/own.yaml").write_text(examples.path("three-hosts").read_text())
+    done = machine.call("run", "sub/own.yaml", "--only", "os_prep")
+    assert done.code == 64
+    assert done.err.startswith("error: 2 secrets are missing: secret known_hosts: ")
+    assert "; secret ssh_key: " in done.err
+    assert f"hint: relative paths are looked up beside the spec, in {machine.folder / 'sub'}" in done.err
+    assert not machine.home.exists()

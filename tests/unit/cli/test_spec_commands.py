@@ -30,13 +30,25 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
     ("arguments", "said"),
     [
         (["fly"], "No such command 'fly'"),
+        (["valdiate"], "Did you mean 'validate'?"),
+        (["plan", "h200-16", "--only", "rke3"], "'rke3' is no stage; did you mean rke2?"),
+        (["render", "h200-16", "--namespace", "Bad NS"], "'Bad NS' cannot be a namespace"),
+        (["render", "h200-16", "--image", "x y"], "'x y' is no image reference"),
+        (["render", "h200-16", "--image", "registry.example.org/Steps:1"], "path in lower case"),
+        (["rehearse", "--fault", "gpu_mising"], "did you mean gpu_missing"),
+        (["rehearse", "--only", "rke2", "--only", "slurm"], "would lack what lies between: base_services, gpu_operator"),
+        (["simulate", "h200-16", "--kubeconfig-out", "k", "--fault", "nope"], "no fault 'nope'"),
+        (["simulate", "h200-16", "--kubeconfig-out", "k", "--speed", "0"], "--speed 0 would stop the time"),
+        (["simulate", "h200-16", "--kubeconfig-out", "k", "--speed", "-1"], "above 0"),
+        (["simulate", "h200-16", "--kubeconfig-out", "k", "--speed", "nan"], "above 0"),
+        (["run", "h200-16", "--only", "slurm"], "stage slurm works on the target cluster"),
         (["plan", "--nope"], "No such option: --nope"),
         (["plan", "nowhere.yaml"], "neither a file nor an example"),
         (["plan", "h200-16", "-o", "csv"], "no form of output"),
         (["plan", "h200-16", "--only", "os-prep"], "no stage"),
         (["render", "h200-16", "--pipeline", "day2"], "no pipeline"),
         (["rehearse", "--fault", "gpu_mising"], "gpu_mising"),
-        (["run", "three-hosts", "--engine", "argo"], "not in this version"),
+        (["run", "three-hosts", "--engine", "none"], "use local or argo"),
         (["status", "nothing"], "no run 'nothing'"),
         (["report", "nothing"], "no run 'nothing'"),
         (["approve", "nothing"], "--as NAME"),
@@ -52,6 +64,8 @@ def test_usage_errors_end_with_64_and_one_sentence_on_stderr(
     assert code == 64
     assert said in err
     assert "Traceback" not in err
+    assert "bug:" not in err
+    assert len(err.splitlines()[0]) < 300
     assert not out
 
 
@@ -103,6 +117,84 @@ def test_a_bad_spec_names_everything_at_once(call: Call, tmp_path: Path) -> None
     assert "cni" in err
 
 
+@pytest.mark.parametrize("command", ["validate", "plan"])
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_scripts_get_the_errors_of_a_spec_as_data(call: Call, tmp_path: Path, command: str, form: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(examples.path("h200-16").read_text().replace("cni: canal", "cnni: canal"))
+    code, out, err = call(command, str(path), "-o", form)
+    assert (code, err) == (64, "")
+    said = yaml.safe_load(out)
+    assert said["valid"] is False
+    (issue,) = said["issues"]
+    assert (issue["path"], issue["severity"], issue["problem"]) == ("rke2.cnni", "error", "cnni is no key of this section")
+    assert issue["fix"] == "did you mean cni?"
+    assert path.read_text().splitlines()[issue["line"] - 1].strip() == "cnni: canal"
+
+
+def test_what_a_rule_finds_comes_with_its_source_and_what_is_checked_later(call: Call) -> None:
+    issues = {issue["rule"]: issue for issue in json.loads(call("validate", "h200-16", "-o", "json")[1])["issues"]}
+    assert issues["P02"]["source"] == "gpu_stack §9 P02"
+    assert issues["P02"]["later"] == ["network_operator/nodes"]
+    assert issues["P02"]["line"]
+
+
+def test_a_rule_that_refuses_is_data_for_plan_as_well(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(examples.path("h200-16").read_text().replace("v1.35.7+rke2r1", "v1.31.1+rke2r1"))
+    code, out, _ = call("plan", str(path), "-o", "json")
+    assert code == 64
+    assert "P01" in {issue["rule"] for issue in json.loads(out)["issues"] if issue["severity"] == "error"}
+    assert call("plan", "h200-16", "--against", str(path), "-o", "json")[0] == 64
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fix"),
+    [
+        ("\naccelerator:", "\nacelerator:", "did you mean accelerator?"),
+        ("\nhosts:", "\nhots:", "did you mean hosts?"),
+        ("\nscheduler:", "\nschedular:", "did you mean scheduler?"),
+        ("name: h200-16", 'name: "Bad Name!"', "write bad-name"),
+        ("\nquorum:", "\nquorum:\n  gpu_operator: 150%", "put it below stages"),
+        ("version: v1.35.7+rke2r1", "version: 1.35", "write v1.35.7+rke2r1"),
+    ],
+)
+def test_one_slip_is_one_error_with_a_fix_that_works(call: Call, tmp_path: Path, old: str, new: str, fix: str) -> None:
+    path = tmp_path / "slip.yaml"
+    text = examples.path("h200-16").read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    code, _, err = call("validate", str(path))
+    assert code == 64
+    assert "has 1 error\n" in err
+    assert f"  fix    {fix}" in err
+
+
+def test_the_command_alone_prints_its_help(call: Call) -> None:
+    for arguments in ((), ("image",)):
+        code, out, err = call(*arguments)
+        assert (code, err) == (0, "")
+        assert "Usage: bringup" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("init", "nowhere/cluster.yaml"), "its folder is not there"),
+        (("plan", "."), "give the path of a spec file"),
+        (("init", ".", "--force"), "name a file"),
+    ],
+)
+def test_what_to_do_about_a_file_depends_on_the_file(
+    call: Call, arguments: tuple[str, ...], hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = call(*arguments)
+    assert code == 64
+    assert hint in err
+    assert "BRINGUP_HOME" not in err
+
+
 def test_the_schema_is_one_and_takes_the_examples(call: Call) -> None:
     schema = json.loads(call("schema")[1])
     Draft202012Validator.check_schema(schema)
@@ -115,6 +207,45 @@ def test_plan_against_another_says_what_differs(call: Call, tmp_path: Path) -> N
     path.write_text(examples.path("h200-16").read_text().replace("gpu[001-016]", "gpu[001-017]"))
     assert "hosts added: gpu017" in call("plan", str(path), "--against", "h200-16")[1]
     assert call("plan", "h200-16", "--against", "h200-16")[1] == "no difference\n"
+
+
+def test_a_difference_has_its_old_and_its_new_value(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "other.yaml"
+    text = examples.path("h200-16").read_text()
+    path.write_text(text.replace("cni: canal", "cni: cilium").replace("ada@example.org", "eve@example.org"))
+    lines = call("plan", str(path), "--against", "h200-16")[1].splitlines()
+    assert "task rke2.servers runs again: arguments.variables.rke2_cni: [canal] → [cilium]" in lines
+    assert "approval before validation: approvers.eve@example.org: (none) → by name" in lines
+    assert not any("confirm" in line for line in lines)
+    made = json.loads(call("plan", str(path), "--against", "h200-16", "-o", "json")[1])
+    assert made == yaml.safe_load(call("plan", str(path), "--against", "h200-16", "-o", "yaml")[1])
+    found = {(one["what"], one["name"], one["path"]): one for one in made["differences"]}
+    task = found["task", "rke2.servers", "arguments.variables.rke2_cni"]
+    assert (task["how"], task["before"], task["after"]) == ("changed", ["canal"], ["cilium"])
+
+
+def test_the_plan_shows_approvals_and_each_release_s_whole_life(call: Call) -> None:
+    out = call("plan", "h200-16")[1]
+    assert "before validation: ada@example.org" in " ".join(out.split())
+    block = out[out.index("release gpu_operator v26.3.3 in namespace gpu-operator (stage gpu_operator)") :].split("release ")[1]
+    for part in (
+        "source: https://helm.ngc.nvidia.com/nvidia gpu-operator",
+        "rollout: ",
+        "healthy when: ClusterPolicy",
+        "rollback: pin",
+    ):
+        assert f"  {part}" in block
+    assert out.count("\nrelease ") == len(json.loads(call("plan", "h200-16", "-o", "json")[1])["releases"])
+
+
+def test_a_narrow_plan_is_wrapped_and_never_cut(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    out = call("plan", "multi-rack-232")[1]
+    ranges = json.loads(call("plan", "multi-rack-232", "-o", "json")[1])["hosts"]["ranges"]
+    assert "…" not in out
+    table = out[: out.index("\nrelease ")].splitlines()[3:]
+    assert all(len(line) <= 60 or " " not in line.strip() for line in table), max(table, key=len)
+    assert max(ranges.split("],"), key=len) in out
 
 
 def test_faults_stages_and_doctor_have_data_for_scripts(call: Call) -> None:

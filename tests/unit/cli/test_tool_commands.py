@@ -2,7 +2,10 @@
 
 import json
 import os
+import shlex
 import signal
+import ssl
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import urllib3
 import yaml
 
 from steps.clients import kubeconfig
-from tests.unit.cli.conftest import until
+from tests.unit.cli.conftest import COMMAND, until
 
 CASES = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared") / "argo_conformance/cases"
 
@@ -23,7 +26,7 @@ def test_simulate_serves_a_cluster_until_ctrl_c(machine: Any) -> None:
     assert config.stat().st_mode & 0o777 == 0o600
     api = kubeconfig.load(config)
     headers = {"Authorization": f"Bearer {api.token}"}
-    with urllib3.PoolManager() as http:
+    with urllib3.PoolManager(ssl_context=ssl.create_default_context(cadata=api.ca)) as http:
 
         def ready() -> int:
             listed = json.loads(http.request("GET", f"{api.server}/api/v1/nodes", headers=headers).data)["items"]
@@ -49,6 +52,11 @@ def test_exec_does_what_the_controller_did(machine: Any, case: str, code: int) -
     made = json.loads((machine.folder / "record.json").read_text())
     assert made["phase"] == recorded["phase"]
     assert len(made["nodes"]) == len(recorded["nodes"])
+    first, *bad = done.out.splitlines()
+    assert first == f"{recorded['phase']}: {len(recorded['nodes'])} nodes"
+    failed = {node["name"] for node in recorded["nodes"] if node["type"] == "Pod" and node["phase"] != "Succeeded"}
+    assert {line.split(":")[0].strip() for line in bad} == failed
+    assert all("exit code" in line for line in bad)
 
 
 def test_exec_refuses_what_is_outside_of_the_subset(machine: Any) -> None:
@@ -66,3 +74,54 @@ def test_exec_refuses_what_is_outside_of_the_subset(machine: Any) -> None:
         assert f"{place}: this kind of template is not part of the grammar" in done.err
     assert not (machine.folder / "record.json").exists()
     assert machine.call("exec", "nowhere.yaml", "--record", "record.json").code == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "manifest.yaml: cannot be read: No such file or directory"),
+        (b"a: [1\nb: 2", "manifest.yaml: cannot be read: it is not YAML: line 2: "),
+        (b"\xff\xfe\xfa", "manifest.yaml: cannot be read: it is not UTF-8 text"),
+        (b"kind: Pod", "manifest.yaml: holds 0 objects of kind Workflow"),
+    ],
+)
+def test_exec_says_in_one_sentence_why_it_cannot_read_a_manifest(machine: Any, text: bytes | None, said: str) -> None:
+    if text is not None:
+        (machine.folder / "manifest.yaml").write_bytes(text)
+    done = machine.call("exec", "manifest.yaml")
+    assert done.code == 64
+    assert done.err.startswith(f"error: {said}")
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["plan", "render", "faults", "schema"])
+def test_a_reader_that_leaves_is_no_error(machine: Any, command: str) -> None:
+    spec = ["h200-16"] if command in ("plan", "render") else []
+    line = f"{shlex.join([str(COMMAND), command, *spec])} | head -c 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=machine.environment({}), timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_doctor_takes_a_home_that_can_be_made(machine: Any) -> None:
+    def home(**environment: str | None) -> tuple[str, bool]:
+        rows = json.loads(machine.call("doctor", "-o", "json", **environment).out)
+        return next((row["needs"], row["there"]) for row in rows if "writable" in row["needs"] or "folder for runs" in row["needs"])
+
+    assert home() == (f"{machine.home} is writable", True)
+    assert not machine.home.exists()
+    folder = str(machine.folder / "a/b")
+    assert home(BRINGUP_HOME=None, XDG_STATE_HOME=None, HOME=folder) == (f"{folder}/.local/state/bringup is writable", True)
+    assert home(BRINGUP_HOME=None, XDG_STATE_HOME=None, HOME=None) == ("a folder for runs", False)
+    (machine.folder / "file").write_text("")
+    assert home(BRINGUP_HOME=str(machine.folder / "file/home")) == (f"{machine.folder}/file/home is writable", False)
+
+
+def test_without_loopback_a_rehearsal_ends_at_once(machine: Any) -> None:
+    alone = ["unshare", "--user", "--map-root-user", "--net"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine allows no network namespaces")
+    done = subprocess.run([*alone, COMMAND, "rehearse"], capture_output=True, text=True, env=machine.environment({}), timeout=60)
+    assert done.returncode == 64
+    assert "error: no loopback interface" in done.stderr
+    assert "hint: ip link set lo up" in done.stderr
+    assert not machine.home.exists()

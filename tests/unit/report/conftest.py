@@ -69,7 +69,7 @@ def store(tmp_path: Path) -> Store:
     made.write(run.header_key("r1"), canonical(header))
     made.write(run.plan_key("r1"), canonical(PLAN))
     hosts = [
-        fleet.Host(name=name, address=f"10.77.0.{number}", group="g", role="agent", rack="rack7")
+        fleet.Host(name=name, address=f"10.77.0.{number}", group="g", role="server" if number == 0 else "agent", rack="rack7")
         for number, name in enumerate(NODES)
     ]
     made.write(run.hosts_key("r1"), canonical(hosts))
@@ -88,8 +88,8 @@ def store(tmp_path: Path) -> Store:
         _evidence("gang", "functional", 130, broken, diagnosis=(log,)),
         _evidence("gang", "judge", 140, broken),
         _evidence(
-            "gang", "confirm", 115, passed("gang/approval", "ada approved os_prep"),
-            observation={"decision": "pass", "approver": "ada", "evidence": "sha256:e", "signed": False},
+            "gang", "confirm", 117, passed("gang/approval", "ada approved os_prep"),
+            observation={"decision": "pass", "approver": "ada", "approved": "os_prep", "evidence": "sha256:e", "signed": False},
         ),
     ):  # fmt: skip
         made.write_evidence(record, canonical)

@@ -7,10 +7,12 @@ import msgspec
 import pytest
 
 from steps.clients.store import Store
+from steps.contract.cancelled import Cancelled
 from steps.contract.evidence import Diagnosis
+from steps.contract.revision import Source
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, of_nodes
 from steps.errors import BadTask
-from steps.report import checklists, html, junit, public, source, text, timeline
+from steps.report import checklists, html, junit, model, public, source, text, timeline
 from steps.report.build import build
 
 
@@ -62,7 +64,7 @@ def test_text_and_timeline(stored: source.Source) -> None:
     assert "quarantined gpu003 in os_prep" in text.text(report)
     entries = timeline.timeline(report)
     assert [entry.time for entry in entries] == sorted(entry.time for entry in entries)
-    assert {entry.kind for entry in entries} == {"run", "task", "verdict", "change", "finding", "approval"}
+    assert {entry.kind for entry in entries} == {"run", "task", "verdict", "change", "finding", "waiting", "approval"}
     assert "panic at" in timeline.note(report)
 
 
@@ -112,7 +114,12 @@ def test_while_a_run_goes_on_stages_to_come_have_not_started(stored: source.Sour
         "not started yet",
         "not started yet",
     ]
-    assert build(begun).stages[2].reason == "an earlier stage did not pass, or the run ended"
+    assert [stage.reason for stage in build(begun).stages] == [
+        "ended before its judge",
+        "the run ended before it began",
+        "the run ended before it began",
+    ]
+    assert build(stored).stages[2].reason == "gang did not pass"
 
 
 def test_junit_gives_each_gate_its_own_reason(stored: source.Source) -> None:
@@ -124,12 +131,101 @@ def test_junit_gives_each_gate_its_own_reason(stored: source.Source) -> None:
     node = report.nodes[3]
     assert set(node.reasons) == {"os_prep/nodes", "gang/control"}
     assert node.reason == f"os_prep/nodes: {node.reasons['os_prep/nodes']}"
-    said = {case.get("name"): case.find("failure") for case in ElementTree.fromstring(junit.junit(report)).iter("testcase")}
-    first, other = said["os_prep/nodes gpu003"], said["gang/control gpu003"]
+    said = {case.get("name"): case for case in ElementTree.fromstring(junit.junit(report)).iter("testcase")}
+    first, other = said["os_prep/nodes gpu003"].find("skipped"), said["gang/control gpu003"].find("failure")
     assert first is not None
-    assert "timed out" in str(first.get("message"))
+    assert "set aside by quorum: gpu003: 10.77.0.3 timed out" in str(first.get("message"))
     assert other is not None
     assert other.get("message") == "gpu003: 7 of 8 GPUs; expected 8; next: look at dmesg"
+
+
+def test_a_gate_that_a_quorum_passed_fails_nothing(stored: source.Source) -> None:
+    report = build(stored)
+    gate = report.stages[0].gates[0]
+    assert (gate.status, gate.quorum, gate.mark) == ("fail", True, "quorum")
+    assert gate.counted == "1 of 1 servers, 2 of 3 agents"
+    suite = next(suite for suite in ElementTree.fromstring(junit.junit(report)) if suite.get("name") == "os_prep")
+    assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
+    told = next(case for case in suite if case.get("name") == "os_prep/nodes").findtext("system-out")
+    assert told is not None
+    assert told.startswith("passed by quorum: ")
+    assert "nodes pass by quorum 3/4 (1 of 1 servers, 2 of 3 agents)" in text.text(report)
+    assert '<span class="badge quorum" title="1 of 1 servers, 2 of 3 agents">nodes</span>' in html.html(report)
+    assert not any(gate.quorum for gate in report.stages[1].gates)
+
+
+def test_a_quarantined_node_is_named_once(stored: source.Source) -> None:
+    (line,) = [line for line in text.text(build(stored)).splitlines() if line.startswith("quarantined")]
+    assert line == "quarantined gpu003 in os_prep: 10.77.0.3 timed out"
+
+
+INTERRUPTED = model.Begun(stage="gang", task="control", started=120.0)
+
+
+@pytest.mark.parametrize(
+    ("begun", "cancelled", "status", "reason"),
+    [
+        ((INTERRUPTED,), False, "inconclusive", "interrupted while control ran"),
+        ((INTERRUPTED,), True, "inconclusive", "cancelled by ada (Ctrl-C) while control ran"),
+        ((msgspec.structs.replace(INTERRUPTED, finished=121.0),), False, "inconclusive", "control ended without a record"),
+        (
+            (model.Begun(stage="gang", task="approval", started=116.0),),
+            False,
+            "not run",
+            "interrupted while it waited for an approval",
+        ),
+        ((), True, "not run", "cancelled by ada (Ctrl-C) before it began"),
+        ((), False, "not run", "the run ended before it began"),
+    ],
+)
+def test_what_was_cut_off_is_not_called_not_run(
+    stored: source.Source, begun: tuple[model.Begun, ...], cancelled: bool, status: str, reason: str
+) -> None:
+    who = Cancelled(who="ada", how="Ctrl-C", when=125.0) if cancelled else None
+    cut = msgspec.structs.replace(stored, records=stored.records[:2], cancelled=who)
+    report = build(cut, begun=begun)
+    stage = report.stages[1]
+    assert (stage.status, stage.reason, stage.judged) == (status, reason, False)
+    assert report.sentence == f"gang: {reason}"
+    if cancelled:
+        assert (125.0, "cancelled by ada (Ctrl-C)") in {(entry.time, entry.text) for entry in timeline.timeline(report)}
+        assert "ada" not in public.public(report).sentence
+
+
+def test_a_task_that_kept_a_log_and_no_record_was_cut_off(stored: source.Source) -> None:
+    cut = msgspec.structs.replace(stored, records=stored.records[:2], logged=(("os_prep", "play"), ("gang", "control")))
+    assert build(cut).stages[1].reason == "interrupted while control ran"
+
+
+def test_an_approval_is_waited_for_then_answered_then_judged(stored: source.Source) -> None:
+    waits = model.Begun(stage="gang", task="approval", started=115.5, finished=116.0)
+    for begun, asked, answered in (((), 115.0, 117.0), ((waits,), 115.5, 116.0)):
+        entries = timeline.timeline(build(stored, begun=begun))
+        told = [(entry.kind, entry.time) for entry in entries if entry.where in ("before gang", "gang/confirm")]
+        assert told == [("waiting", asked), ("approval", answered), ("task", 117.0), ("verdict", 122.0)]
+    open_ = msgspec.structs.replace(waits, stage="slurm", started=150.0, finished=0.0)
+    report = build(stored, running=True, begun=(open_,))
+    assert [(one.stage, one.asked, one.time) for one in report.approvals] == [("gang", 115.0, 117.0), ("slurm", 150.0, 0.0)]
+    assert [entry.kind for entry in timeline.timeline(report)][-2:] == ["waiting", "run"]
+    assert report.stages[2].reason == "waits for an approval"
+
+
+def test_simulated_times_are_called_so_and_order_nothing(stored: source.Source) -> None:
+    failed = next(one for one in stored.records if one.evidence.task == "functional")
+    found = Diagnosis(what="log", source="Pod a/b", content="1970-01-01T01:00:00Z late")
+    late = msgspec.structs.replace(failed, evidence=msgspec.structs.replace(failed.evidence, diagnosis=(found,)))
+    records = tuple(late if one is failed else one for one in stored.records)
+    entries = timeline.timeline(build(msgspec.structs.replace(stored, records=records)))
+    (entry,) = [entry for entry in entries if entry.kind == "finding" and "late" in entry.text]
+    assert (entry.time, entry.where) == (135.0, "Pod a/b (its times are simulated)")
+
+
+def test_the_git_commit_of_the_spec_is_told(stored: source.Source) -> None:
+    report = build(msgspec.structs.replace(stored, origin=Source(commit="3f2a9c", path="sites/lab.yaml", dirty=True)))
+    said = "Git 3f2a9c, sites/lab.yaml with changes that are not committed"
+    for shown in (text.text(report), html.html(report), timeline.note(report)):
+        assert said in shown
+    assert public.public(report).source is None
 
 
 def test_the_timeline_folds_equal_changes_of_many_hosts(stored: source.Source) -> None:
@@ -150,7 +246,8 @@ def test_findings_have_their_own_times_and_those_of_earlier_attempts_are_told(st
     late = msgspec.structs.replace(failed.evidence, attempt=2, started=136.0, finished=139.0)
     others = [one for one in stored.records if one is not failed]
     both = (msgspec.structs.replace(failed, evidence=early), msgspec.structs.replace(failed, evidence=late))
-    report = build(msgspec.structs.replace(stored, records=(*others, *both)))
+    header = msgspec.structs.replace(stored.header, simulated=False)
+    report = build(msgspec.structs.replace(stored, header=header, records=(*others, *both)))
     assert [(one.attempt, one.time) for one in report.overcome] == [(1, 133.0)]
     told = [(round(entry.time, 3), entry.text) for entry in timeline.timeline(report) if entry.kind == "finding"]
     assert told[0] == (131.123, "log: 1970-01-01T00:02:11.123456789Z first\n  more")
@@ -159,6 +256,35 @@ def test_findings_have_their_own_times_and_those_of_earlier_attempts_are_told(st
     assert "panic at" in told[2][1]
     assert told[3][0] == 192.0
     assert told[3][1].startswith("log: 1970-01-01T00:03:12+00:00 second\n9999")
+
+
+def test_the_timeline_tells_git_revisions_whenever_they_change(stored: source.Source) -> None:
+    begun = next(one for one in stored.records if one.evidence.task == "control")
+
+    def seen(attempt: int, planned: str, *synced: str) -> source.Record:
+        app = {"version": "1.15.1", "revision": planned, "revisions": ["1.15.1", "3f2a9c"], "synced_revisions": list(synced)}
+        observed = {"releases": [{"name": "volcano", "application": app}, {"name": "other", "chart": {}}]}
+        one = msgspec.structs.replace(begun.evidence, attempt=attempt, finished=120.0 + attempt, observation=observed)
+        return msgspec.structs.replace(begun, evidence=one)
+
+    observed = (seen(1, "v1.4.0"), seen(2, "v1.4.0"), seen(3, "v1.4.0", "1.15.1", "3f2a9c"))
+    report = build(msgspec.structs.replace(stored, records=(*stored.records, *observed)))
+    told = [(entry.time, entry.where, entry.text) for entry in timeline.timeline(report) if entry.kind == "revision"]
+    where, planned = "gang/control, release volcano", "planned chart 1.15.1, values v1.4.0; compared with 1.15.1, 3f2a9c; "
+    assert told == [(121.0, where, f"{planned}synced nothing"), (123.0, where, f"{planned}synced 1.15.1, 3f2a9c")]
+    assert "3f2a9c" in timeline.note(report)
+    assert public.public(report).revisions == ()
+
+
+def test_a_link_to_a_checklist_is_shown_as_the_checklist_itself(stored: source.Source) -> None:
+    failed = next(one for one in stored.records if one.evidence.task == "functional")
+    both = (*failed.evidence.diagnosis, checklists.link(FailureClass.RUNTIME))
+    linked = msgspec.structs.replace(failed, evidence=msgspec.structs.replace(failed.evidence, diagnosis=both))
+    others = [one for one in stored.records if one is not failed]
+    (trouble,) = [one for one in build(msgspec.structs.replace(stored, records=(*others, linked))).troubles if one.stage == "gang"]
+    assert trouble.found == failed.evidence.diagnosis
+    assert trouble.inspect == checklists.every()[FailureClass.RUNTIME].inspect
+    assert trouble.recover == checklists.every()[FailureClass.RUNTIME].recover
 
 
 def test_every_failure_class_has_a_checklist() -> None:

@@ -1,0 +1,128 @@
+"""One real node: containerd and kubelet from Debian and Kubernetes, pods on a bridge, the API server at its service address."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubelab import box, images
+from kubelab.control_plane import SERVICE, ControlPlane
+
+NAME = "real-node"
+PODS = "10.79.0.0/24"
+BRIDGE = "cni0"
+
+
+@dataclass(frozen=True)
+class Node:
+    """The node of a control plane. Everything it keeps lies in `folder`."""
+
+    plane: ControlPlane
+
+    @property
+    def folder(self) -> Path:
+        """Images, containers, the kubelet's state."""
+        return box.folder() / "node"
+
+    def start(self) -> None:
+        """Start the node and wait until it is Ready."""
+        (self.folder / "net.d").mkdir(parents=True)
+        (self.folder / "net.d/10-bridge.conflist").write_text(json.dumps(self._network()))
+        (self.folder / "containerd.toml").write_text(self._containerd())
+        (self.folder / "kubelet.json").write_text(json.dumps(self._kubelet()))
+        self._service_address()
+        box.start("containerd", ["containerd", "--config", str(self.folder / "containerd.toml")])
+        box.until(lambda: self._ctr("version", check=False), "containerd")
+        self.load(images.pack(images.PAUSE, self.folder / "pause.tar"))
+        box.start("kubelet", self._command())
+        box.until(self._ready, "kubelet")
+
+    def load(self, archive: Path) -> None:
+        """Import an OCI archive; pods name it with `imagePullPolicy: Never` or `IfNotPresent`."""
+        self._ctr("images", "import", "--no-unpack", str(archive))
+        archive.unlink()
+
+    def images(self) -> list[str]:
+        """Names of the images that pods can use."""
+        return self._listed("images", "ls", "-q")
+
+    def restart_kubelet(self) -> None:
+        """End the kubelet as a crash would and start it again; containers go on."""
+        box.stop("kubelet", "KILL")
+        box.start("kubelet", self._command())
+
+    def _command(self) -> list[str]:
+        program = str(self.plane.programs["kubelet"])
+        where = ["--config", str(self.folder / "kubelet.json"), "--kubeconfig", str(self.plane.kubeconfig)]
+        return [program, *where, "--root-dir", str(self.folder / "kubelet"), "--hostname-override", NAME, "--node-ip", box.ADDRESS]
+
+    def _ready(self) -> bool:
+        node = self.plane.get(f"/api/v1/nodes/{NAME}") or {}
+        conditions = node.get("status", {}).get("conditions") or ()
+        return any(row["type"] == "Ready" and row["status"] == "True" for row in conditions)
+
+    def _ctr(self, *arguments: str, check: bool = True) -> bool:
+        return box.run("ctr", "--address", self._socket, "--namespace", "k8s.io", *arguments, check=check).returncode == 0
+
+    def _listed(self, *arguments: str) -> list[str]:
+        return box.run("ctr", "--address", self._socket, "--namespace", "k8s.io", *arguments).stdout.split()
+
+    @property
+    def _socket(self) -> str:
+        return "/run/containerd/containerd.sock"
+
+    def _service_address(self) -> None:
+        """What kube-proxy would do for the one service that pods need: their own API server's."""
+        for chain in ("PREROUTING", "OUTPUT"):
+            rule = ["-t", "nat", "-A", chain, "-d", f"{SERVICE}/32", "-p", "tcp", "--dport", "443"]
+            box.run("iptables", *rule, "-j", "DNAT", "--to-destination", f"{box.ADDRESS}:{self.plane.base}")
+
+    def _network(self) -> dict[str, object]:
+        route = {"subnet": PODS, "dataDir": str(self.folder / "addresses"), "routes": [{"dst": "0.0.0.0/0"}]}
+        bridge = {"type": "bridge", "bridge": BRIDGE, "isGateway": True, "ipMasq": True}
+        return {"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge | {"ipam": {"type": "host-local"} | route}]}
+
+    def _kubelet(self) -> dict[str, object]:
+        return {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+            "authorization": {"mode": "AlwaysAllow"},
+            "address": box.ADDRESS,
+            "cgroupDriver": "cgroupfs",
+            "cgroupsPerQOS": True,
+            "cgroupRoot": f"/{box.CGROUP}",
+            "enforceNodeAllocatable": [],
+            "failSwapOn": False,
+            "failCgroupV1": False,
+            "localStorageCapacityIsolation": False,
+            "containerRuntimeEndpoint": f"unix://{self._socket}",
+            "volumePluginDir": str(self.folder / "volume-plugins"),
+            "protectKernelDefaults": True,
+            "resolvConf": "",
+            "evictionHard": {"memory.available": "100Mi"},
+            "syncFrequency": "5s",
+            "maxPods": 60,
+            "registryPullQPS": 0,
+        }
+
+    def _containerd(self) -> str:
+        return f"""\
+version = 2
+root = "{self.folder}/containerd"
+state = "/run/containerd"
+[grpc]
+  address = "{self._socket}"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{self.folder}/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{images.PAUSE.name}"
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "{self.folder}/net.d"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+"""

@@ -1,0 +1,59 @@
+"""The objects of an API server as its etcd holds them (by its JSON gateway): copied, and set back under the running server."""
+
+import base64
+import json
+import urllib.request
+from typing import Any
+
+EVERYTHING = base64.b64encode(b"/registry/").decode()
+AFTER = base64.b64encode(b"/registry0").decode()
+"""The first key after all that begin with `/registry/`."""
+
+BATCH = 100
+"""etcd takes 128 operations in one transaction."""
+
+_KEPT = (
+    b"/registry/masterleases/",
+    b"/registry/ranges/",
+    b"/registry/apiregistration.k8s.io/",
+    b"/registry/leases/kube-system/apiserver-",
+)
+"""What the API server keeps for itself: setting it back would disturb the server, not the cluster."""
+
+
+def answers(server: str) -> bool:
+    """Whether etcd serves."""
+    try:
+        _call(server, "kv/range", {"key": EVERYTHING, "count_only": True})
+    except OSError:
+        return False
+    return True
+
+
+def snapshot(server: str) -> bytes:
+    """All keys with their values."""
+    return json.dumps(_read(server)).encode()
+
+
+def restore(server: str, snapshot: bytes) -> None:
+    """Put back what changed or is gone, and delete what is new; a watcher sees ordinary changes."""
+    wanted: dict[str, str] = json.loads(snapshot)
+    present = _read(server)
+    changes: list[dict[str, Any]] = [{"requestDeleteRange": {"key": key}} for key in present if key not in wanted]
+    changes += [{"requestPut": {"key": key, "value": value}} for key, value in wanted.items() if present.get(key) != value]
+    for start in range(0, len(changes), BATCH):
+        _call(server, "kv/txn", {"success": changes[start : start + BATCH]})
+
+
+def _read(server: str) -> dict[str, str]:
+    """Values by key, both in base64."""
+    answer = _call(server, "kv/range", {"key": EVERYTHING, "range_end": AFTER})
+    rows = {row["key"]: row["value"] for row in answer.get("kvs", ())}
+    return {key: value for key, value in rows.items() if not base64.b64decode(key).startswith(_KEPT)}
+
+
+def _call(server: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    request = urllib.request.Request(f"{server}/v3/{path}", data=json.dumps(body).encode(), method="POST")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found

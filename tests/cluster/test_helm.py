@@ -1,0 +1,116 @@
+"""The real helm-controller plays a HelmChart by a Job whose real pod runs the real helm; our probes and gates read it right."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kubelab import box
+from kubelab.lab import Cluster
+
+from steps.clients.kube import Kube
+from steps.contract.charts import Release, ReleaseState
+from steps.contract.verdict import FailureClass, Status, Verdict
+from steps.gates import charts as gates
+from steps.probes import charts
+
+INSTALL_SECONDS = 90.0
+"""Controller, Job, pod and helm take about ten on two idle cores."""
+
+Install = Callable[..., Release]
+Seen = tuple[ReleaseState, Verdict | None]
+"""What our probe saw of a release, and what the gate has against it."""
+
+
+@pytest.fixture(scope="module")
+def kube(cluster: Cluster) -> Kube:
+    return Kube.from_file(cluster.plane.kubeconfig)
+
+
+@pytest.fixture
+def install(cluster: Cluster) -> Iterator[Install]:
+    """Applies a HelmChart as the pipeline does; it is gone after the test."""
+    made: list[str] = []
+
+    def apply(name: str, chart: str, version: str, **spec: Any) -> Release:
+        made.append(name)
+        wanted = {"chart": chart, "version": version, "repo": "https://charts.invalid", "targetNamespace": name}
+        rules = {"createNamespace": True, "backOffLimit": 3, "failurePolicy": "abort", "timeout": "30s"}
+        body = {"apiVersion": "helm.cattle.io/v1", "kind": "HelmChart", "metadata": {"name": name, "namespace": "kube-system"}}
+        text = json.dumps(body | {"spec": wanted | rules | spec})
+        cluster.plane.kubectl("apply", "--server-side", "--field-manager=bringup", "-f", "-", stdin=text)
+        return Release(name=name, namespace=name, version=version)
+
+    yield apply
+    for name in made:
+        cluster.plane.kubectl("-n", "kube-system", "delete", "helmchart", name, "--ignore-not-found", "--timeout=60s")
+
+
+def seen(kube: Kube, release: Release) -> Seen:
+    (state,) = charts.observe(kube, [release])
+    return state, gates.problem("test", [state], [release])
+
+
+def until(
+    kube: Kube, release: Release, good: Callable[[ReleaseState, Verdict | None], bool]
+) -> tuple[ReleaseState, Verdict | None]:
+    found: list[Seen] = []
+
+    def look() -> bool:
+        found[:] = [seen(kube, release)]
+        return good(*found[0])
+
+    try:
+        box.until(look, "helm-controller", INSTALL_SECONDS)
+    except box.DidNotStart as error:
+        raise AssertionError(f"last seen: {found}") from error
+    return found[0]
+
+
+def test_a_chart_is_installed_by_a_real_pod_and_passes_our_gate(cluster: Cluster, kube: Kube, install: Install) -> None:
+    release = install("small", "small", "1.2.3", values={"greeting": "from values"})
+    state, _ = until(kube, release, lambda _, problem: problem is None)
+    assert state.chart is not None
+    assert state.chart.managed
+    assert state.job is not None
+    assert state.job.complete
+    assert state.newest is not None
+    assert (state.newest.number, state.newest.status, state.newest.chart_version) == (1, "deployed", "1.2.3")
+    assert [(entry.kind, entry.name) for entry in state.workloads] == [("Deployment", "small")]
+    said = cluster.plane.kubectl("-n", "small", "get", "configmap", "small", "-o", "jsonpath={.data.greeting}")
+    assert said == "from values"
+
+
+def test_new_values_make_a_second_revision_and_the_gate_waits_for_it(kube: Kube, install: Install) -> None:
+    release = install("again", "small", "1.2.3")
+    until(kube, release, lambda _, problem: problem is None)
+    install("again", "small", "1.2.3", values={"greeting": "new"})
+    assert seen(kube, release)[1] is not None, "the gate took the old Job for the new values"
+    state, _ = until(kube, release, lambda _, problem: problem is None)
+    assert state.newest is not None
+    assert state.newest.number == 2
+
+
+@pytest.mark.parametrize(
+    ("chart", "version", "said", "cause", "recorded"),
+    [
+        ("broken", "0.1.0", "no matches for kind", FailureClass.DEPENDENCY, False),
+        ("small", "9.9.9", "not found", FailureClass.DEPENDENCY, False),
+        ("refused", "0.1.0", "is invalid", FailureClass.APPLY, True),
+    ],
+    ids=["missing-kind", "missing-version", "refused-object"],
+)
+def test_a_broken_chart_names_its_cause_while_helm_tries_and_then_fails_for_good(
+    kube: Kube, install: Install, chart: str, version: str, said: str, cause: FailureClass, recorded: bool
+) -> None:
+    """The Job controller deletes the pod with its log when the Job has failed: only what Helm recorded is sure to be left then."""
+    release = install(f"{chart}-{version[0]}", chart, version, backOffLimit=1)
+    _, problem = until(kube, release, lambda _, found: found is not None and said in found.reason)
+    assert problem is not None
+    assert problem.failure_class is cause, problem.reason
+    state, problem = until(kube, release, lambda state, _: bool(state.job and state.job.failed))
+    assert problem is not None
+    assert (problem.status, problem.final) == (Status.FAIL, True), problem.reason
+    assert "BackoffLimitExceeded" in (state.job.failed if state.job else "")
+    assert (state.newest is not None and state.newest.status == "failed") is recorded
+    assert said in problem.reason or not recorded

@@ -1,0 +1,75 @@
+"""What a run leaves for others: verified evidence without its secrets, and the Git commit of its spec."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workflows.cli import revisions
+
+
+def test_the_evidence_that_is_handed_out_has_no_secrets_and_verifies(rehearsed: Any, tmp_path: Path) -> None:
+    machine, done = rehearsed
+    (run,) = machine.runs
+    assert (run / "secrets").is_dir()
+    assert f"{run / 'secrets'} opens the cluster: keep it here" in done.out
+    verified = machine.call("verify", run)
+    assert verified.code == 0
+    for said in ("unchanged since it was sealed", "the seal is not signed", "not covered by the seal: ", "secrets/kubeconfig"):
+        assert said in verified.out
+    copied = machine.call("report", "--out", f"{tmp_path}/")
+    assert copied.code == 0, copied.text
+    handed = tmp_path / run.name
+    assert not (handed / "secrets").exists()
+    alone = machine.call("verify", handed)
+    assert alone.code == 0
+    assert "not covered" not in alone.out
+    secrets = [path.read_bytes() for path in (run / "secrets").iterdir()]
+    for path in (path for path in handed.rglob("*") if path.is_file()):
+        assert not any(secret in path.read_bytes() for secret in secrets), path
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
+    return subprocess.run(["git", "-C", folder, *who, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A work tree with a committed spec, in a folder below its top."""
+    (tmp_path / "tree/sites").mkdir(parents=True)
+    (tmp_path / "tree/sites/lab.yaml").write_text("name: lab\n")
+    git(tmp_path / "tree", "init", "-q")
+    git(tmp_path / "tree", "add", ".")
+    git(tmp_path / "tree", "commit", "-q", "-m", "first")
+    return tmp_path / "tree"
+
+
+def test_the_commit_of_a_spec_and_whether_it_was_changed_since(tree: Path, tmp_path: Path) -> None:
+    spec = tree / "sites/lab.yaml"
+    clean = revisions.of(spec)
+    assert clean is not None
+    assert (clean.commit, clean.path, clean.dirty) == (git(tree, "rev-parse", "HEAD"), "sites/lab.yaml", False)
+    spec.write_text("name: other\n")
+    (tree / "sites/new.yaml").write_text("name: new\n")
+    for changed in (revisions.of(spec), revisions.of(tree / "sites/new.yaml")):
+        assert changed is not None
+        assert changed.dirty
+    (tmp_path / "outside.yaml").write_text("name: lab\n")
+    assert revisions.of(tmp_path / "outside.yaml") is None
+
+
+def test_a_run_records_it_outside_of_its_plan(machine: Any, small: str, tree: Path) -> None:
+    spec = tree / "sites/lab.yaml"
+    spec.write_text(small)
+    done = machine.call("rehearse", spec, "--until", "os_prep")
+    assert done.code == 0, done.text
+    commit = git(tree, "rev-parse", "HEAD")
+    assert f"spec Git {commit}, sites/lab.yaml with changes that are not committed" in done.out
+    (run,) = machine.runs
+    opened = json.loads((run / "evidence/run/open/0000/01.json").read_text())
+    assert opened["observation"]["source"]["commit"] == commit
+    assert commit not in (run / "plan.json").read_text()
+    assert machine.call("verify", run).code == 0

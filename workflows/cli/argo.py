@@ -1,0 +1,232 @@
+"""What the commands do about a run on Argo: find it, start it, follow it, show it, answer it, end it."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steps.clients.store import Store
+from steps.contract import approval, seal
+from steps.contract.exit import ExitCode
+from steps.contract.verdict import Status
+from steps.errors import StepError
+from steps.report import source
+from steps.report.build import build
+from steps.report.timeline import stamp
+from workflows.cli import argo_live, output
+from workflows.cli.output import Format
+from workflows.engines import approvals
+from workflows.engines.argo import answer, follow, logs, progress, pull, remembered, stop, waits
+from workflows.engines.argo.home import Home, NoWorkflow, chosen
+from workflows.engines.argo.objects import PIPELINE, Workflow, node_status
+from workflows.engines.folders import Home as Runs
+from workflows.engines.folders import RunFolder
+
+ENGINE = "argo"
+
+
+@dataclass(frozen=True)
+class Away:
+    """A run on Argo as this machine reaches it."""
+
+    home: Home
+    folder: RunFolder
+
+    @property
+    def name(self) -> str:
+        """The run's name, which is the Workflow's."""
+        return self.folder.name
+
+    def workflow(self) -> Workflow:
+        """As it is now. Raises NoWorkflow."""
+        return self.home.workflow(self.name)
+
+
+def find(run: str, engine: str, kubeconfig: str, context: str, namespace: str) -> Away | None:
+    """The run where it is on Argo, else None: it is one of this machine's. Raises NoSuchRun, NoHomeCluster, NoWorkflow."""
+    runs = Runs.of_environment()
+    named = engine == ENGINE or bool(kubeconfig or context or namespace)
+    if not named:
+        folder = runs.find(run)
+        memory = remembered.read(folder)
+        return Away(Home(memory.where), folder) if memory else None
+    home = Home(chosen(kubeconfig, context, namespace, os.environ))
+    folder = runs.run(run if run not in ("", "last") else _newest(home))
+    return known(home, folder)
+
+
+def known(home: Home, folder: RunFolder) -> Away:
+    """A run that exists on Argo; this machine remembers it from now on. Raises NoWorkflow."""
+    away = Away(home, folder)
+    workflow = away.workflow()
+    memory = remembered.read(folder)
+    if memory is None or memory.where != home.where:
+        remembered.write(folder, remembered.Memory(where=home.where, shown=memory.shown if memory else {}))
+    remembered.learn(home, workflow, folder)
+    return away
+
+
+def _newest(home: Home) -> str:
+    every = home.ask(lambda kube: kube.list(home.workflows(), Workflow, labels=PIPELINE)) or ()
+    if not every:
+        raise NoWorkflow(f"namespace {home.namespace} of the home cluster has no run of ours")
+    return max(every, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name)).metadata.name
+
+
+# --- show -----------------------------------------------------------------------------------------------------------------
+
+
+def status(away: Away) -> dict[str, Any]:
+    """Phase, stages so far, and what is waited for since when, in the form that local runs have."""
+    workflow = away.workflow()
+    nodes = workflow.nodes()
+    told = [node_status(node, nodes) for node in nodes.values()]
+    waiting = waits.waits(away.home, workflow)
+    return {
+        "run": away.name,
+        "phase": workflow.status.phase or "Pending",
+        "message": workflow.status.message,
+        "waiting": [_waiting(away, workflow, one) for one in waiting],
+        "stages": progress.stages(argo_live.stage_ids(away.folder), told),
+    }
+
+
+def _waiting(away: Away, workflow: Workflow, one: waits.Wait) -> dict[str, str]:
+    row = {"for": one.sentence, "since": stamp(one.since), "how": ""}
+    if one.kind != waits.APPROVAL:
+        return row
+    try:
+        asked = _shown(away, workflow, one)
+    except StepError as error:
+        return {**row, "stage": "", "evidence": "", "approvers": "", "how": f"its evidence cannot be read now: {error}"}
+    return {
+        **row,
+        "stage": asked.stage,
+        "evidence": asked.evidence,
+        "approvers": ", ".join(sorted(asked.approvers)),
+        "how": f"bringup approve {away.name} --as NAME",
+    }
+
+
+def _shown(away: Away, workflow: Workflow, one: waits.Wait) -> approvals.Open:
+    """The approval with its evidence, read from the store once and remembered as shown."""
+    node = one.node.removeprefix(f"{away.name}.")
+    memory = remembered.read(away.folder)
+    if memory is None or node not in memory.shown:
+        (asked,) = answer.waiting(away.home, workflow, away.folder, [node])
+        remembered.shown(away.folder, {node: asked.evidence})
+        return asked
+    return approvals.read(away.folder, node)
+
+
+def show_status(away: Away, form: Format) -> int:
+    """`bringup status`."""
+    view = status(away)
+    if form is not Format.TABLE:
+        output.data(view, form)
+        return ExitCode.OK
+    output.lines([f"run {view['run']}: {view['phase']} {view['message']}".rstrip()])
+    for wait in view["waiting"]:
+        output.lines([f"waits for {wait['for']} since {wait['since']}" + (f": {wait['how']}" if wait["how"] else "")])
+    output.table(("stage", "status", "reason"), [(row["stage"], row["status"], row["reason"]) for row in view["stages"]])
+    return ExitCode.OK
+
+
+def show_logs(away: Away, task: str) -> list[tuple[str, str]]:
+    """`bringup logs`."""
+    return logs.logs(away.home, away.workflow(), away.folder, task)
+
+
+# --- follow ---------------------------------------------------------------------------------------------------------------
+
+
+def watch(away: Away, observers: Sequence[argo_live.Observer] = ()) -> int:
+    """Follow to the end with the live view; then evidence and report come to this machine. Ctrl-C leaves the run alone."""
+    console = output.console()
+    with argo_live.shown(away.folder, console) as view:
+
+        def observe(news: argo_live.News) -> None:
+            for observer in (view.observe, *observers):
+                observer(news)
+
+        def say(sentence: str) -> None:
+            console.print(sentence, markup=False)
+
+        try:
+            ended = follow.follow(away.home, away.name, observe, say)
+        except KeyboardInterrupt:
+            output.lines([f"run {away.name} goes on in the home cluster; follow it again: bringup watch {away.name}"])
+            raise
+    return conclude(away, ended)
+
+
+def conclude(away: Away, ended: Workflow) -> int:
+    """Evidence and report of a run that has ended; its exit code: a Workflow that Succeeded without evidence is no success."""
+    code = follow.exit_code(ended.status.phase)
+    try:
+        pull.pull(away.home, ended, away.folder)
+    except StepError as error:
+        output.lines([f"warning: its evidence could not be read: {error}", f"try again: bringup pull {away.name}"])
+    report, sealed = away.folder.stored / "report/report.txt", away.folder.stored / seal.FILE
+    phase = f"{ended.status.phase} {ended.status.message}".rstrip()
+    output.lines(["", report.read_text().rstrip() if report.exists() else f"no report was written: {phase}"])
+    if not sealed.exists():
+        output.lines(["", f"its exit handler did not finish, so nothing is sealed: bringup sweep {away.name}"])
+        code = code or ExitCode.GATE_FAILED
+    elif code == ExitCode.OK and (proven := _proven(away)) != Status.PASS:
+        output.lines(["", f"Argo says {ended.status.phase}, the evidence says {proven}: the evidence decides"])
+        code = ExitCode.GATE_FAILED
+    output.lines(["", f"report   {away.folder.stored / 'report' / 'report.html'}", f"evidence {away.folder.stored}"])
+    return code
+
+
+def _proven(away: Away) -> str:
+    return build(source.read(Store(away.folder.home.store), away.name)).status
+
+
+# --- act ------------------------------------------------------------------------------------------------------------------
+
+
+def approve(away: Away, who: str, stage: str, *, reject: bool, key: str, evidence: str) -> int:
+    """`bringup approve`: on the evidence as the store has it now, and only if that is what was shown."""
+    workflow = away.workflow()
+    nodes = [node.display_name for node in follow.gates(workflow)]
+    named = [node for node in nodes if node.startswith(approvals.PREFIX)]
+    answer.waiting(away.home, workflow, away.folder, named)
+    one = approvals.choose(away.folder, nodes, stage)
+    answer.check_shown(one, away.folder, evidence)
+    decision = approval.REJECT if reject else approval.PASS
+    answer.needs_key(one, decision, who, key)
+    given = approvals.parameters(one, decision, who)
+    if decision == approval.PASS and key:
+        answer.keep_signature(away.home, workflow, away.folder, one, who, key)
+    answer.answer(away.home, away.name, one.node, given, f"answered by {who}")
+    output.lines([f"{'rejected' if reject else 'approved'} {one.approved} in {away.name} as {who}, evidence {one.evidence}"])
+    return ExitCode.OK
+
+
+def cancel(away: Away, *, now: bool) -> int:
+    """`bringup cancel`."""
+    stop.cancel(away.home, away.name, now=now)
+    output.lines([f"{away.name} is being cancelled; if it ends without report and seal: bringup sweep {away.name}"])
+    return ExitCode.OK
+
+
+def sweep(away: Away) -> int:
+    """`bringup sweep`: what the exit handler should have done; once sealed, only the evidence is brought here."""
+    workflow = away.workflow()
+    pull.pull(away.home, workflow, away.folder)
+    if Store(away.folder.home.store).read(f"runs/{away.name}/{seal.FILE}") is None:
+        stop.sweep(away.home, workflow)
+        pull.pull(away.home, workflow, away.folder)
+        output.lines([f"{away.name} was swept: reported, sealed, its target given back"])
+    else:
+        output.lines([f"{away.name} was reported and sealed already"])
+    return ExitCode.OK
+
+
+def bring(away: Away) -> int:
+    """`bringup pull`."""
+    count = pull.pull(away.home, away.workflow(), away.folder)
+    output.lines([f"{count} files of {away.name} are in {away.folder.stored}"])
+    return ExitCode.OK

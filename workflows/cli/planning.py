@@ -1,0 +1,39 @@
+"""How a plan, or what differs between two, is printed in each form."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from workflows.cli import output, quarantining, sources
+from workflows.cli.output import Format
+from workflows.plan import diff, show
+from workflows.plan.compiler import compile_plan
+from workflows.plan.model import Plan
+
+
+def made(source: str, only: Sequence[str], until: str) -> Plan:
+    """The plan of a spec argument. Raises NoSpec, SpecErrors, PlanError."""
+    return compile_plan(sources.read(source)[1], only=only, until=until)
+
+
+def show_plan(plan: Plan, form: str) -> None:
+    """The whole plan."""
+    if form == "tree":
+        output.lines(show.tree(plan))
+    elif form == "table":
+        identity = f"{plan.name}, owner {plan.owner}, revision {plan.revision}, target {plan.target_uid or 'not known yet'}"
+        output.lines([f"plan {plan.digest}", identity, ""])
+        output.table(show.COLUMNS, show.rows(plan))
+        output.lines(["", *show.releases(plan)] if plan.releases else [])
+        output.lines(quarantining.reminder(plan.name, (host.name for host in plan.hosts)))
+    else:
+        output.data(show.to_data(plan), Format(form))
+
+
+def show_difference(before: Plan, after: Plan, form: str) -> None:
+    """Only what differs: lines for a person, each with old and new value; for scripts every value, whole."""
+    if form in ("table", "tree"):
+        output.lines(diff.differences(before, after) or ["no difference"])
+    else:
+        found = msgspec.to_builtins(diff.changes(before, after))
+        output.data({"before": before.digest, "after": after.digest, "differences": found}, Format(form))

@@ -1,0 +1,44 @@
+"""The Git commit of a spec's file, where it lies in a work tree: for the record of a run, never for its plan."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from steps import timeouts
+from steps.contract import revision
+from workflows.engines.folders import RunFolder
+
+
+def of(spec: Path) -> revision.Source | None:
+    """Commit, path in the work tree and whether the file differs from the commit; None outside of Git, or without git."""
+    folder = spec.absolute().parent
+    commit, top = _git(folder, "rev-parse", "--verify", "HEAD"), _git(folder, "rev-parse", "--show-toplevel")
+    changed = _git(folder, "status", "--porcelain", "--ignored", "--", spec.name)
+    if not commit or not top or changed is None:
+        return None
+    return revision.Source(commit=commit, path=os.path.relpath(spec.resolve(), Path(top).resolve()), dirty=bool(changed))
+
+
+def keep(folder: RunFolder, spec: str) -> None:
+    """Lay it beside the run's tasks, where `open` finds it; nothing where there is none, or where the spec is an example."""
+    path = Path(spec)
+    if path.exists() and (found := of(path)) is not None:
+        place = folder.inputs / "tasks" / revision.FILE
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(msgspec.json.encode(found))
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git answers; None where it cannot."""
+    try:
+        done = subprocess.run(
+            ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", folder, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=timeouts.GIT,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
