@@ -183,8 +183,17 @@ def _job_log(kube: KubeReader, job: str) -> str:
 
 
 def _newest(kube: KubeReader, release: Release) -> Revision | None:
-    path = f"/api/v1/namespaces/{release.namespace}/secrets"
-    found = kube.list(path, Secret, labels=f"owner=helm,name={release.name}", fields="type=helm.sh/release.v1") or ()
+    return revision(kube, release.namespace, f"owner=helm,name={release.name}")
+
+
+def deployed(kube: KubeReader, namespace: str, name: str) -> Revision | None:
+    """The revision of a Helm release that is in force; None where there is none."""
+    return revision(kube, namespace, f"owner=helm,name={name},status=deployed")
+
+
+def revision(kube: KubeReader, namespace: str, labels: str) -> Revision | None:
+    """The newest of the stored revisions with these labels."""
+    found = kube.list(f"/api/v1/namespaces/{namespace}/secrets", Secret, labels=labels, fields="type=helm.sh/release.v1") or ()
     numbered = [(int(one.metadata.labels.get("version", "0")), one) for one in found]
     if not numbered:
         return None

@@ -12,7 +12,7 @@ from steps.contract.plural import count
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import Conflict, Refused
 from steps.probes.reader import Scope
-from steps.verbs import gating, reuse, target
+from steps.verbs import gating, reuse, target, upgrade
 from steps.verbs.context import Context
 from steps.verbs.diagnose import diagnose_refusal
 
@@ -24,13 +24,15 @@ Refusal = tuple[Object, ApiError | Refused]
 class Arguments(Struct, frozen=True, kw_only=True):
     """`objects` are applied in order; `gate` is the stage's control-plane gate, which reuse must pass again; `reuse` comes from
     the workflow and names an earlier run, or `none`. `node_labels` are set on every expected node that `select` takes, after the
-    objects and by force: operators write defaults (`nvidia.com/mig.config=all-disabled`) which this run takes over."""
+    objects and by force: operators write defaults (`nvidia.com/mig.config=all-disabled`) which this run takes over.
+    `upgrade_from`: see `upgrade`."""
 
     objects: tuple[dict[str, Any], ...] = ()
     node_labels: dict[str, str] = {}
     gate: str = ""
     select: str = "all"
     gate_expectations: dict[str, Any] = {}
+    upgrade_from: dict[str, tuple[str, ...]] = {}
 
 
 def run(context: Context) -> ExitCode:
@@ -41,6 +43,9 @@ def run(context: Context) -> ExitCode:
     if earlier is not None and wanted.gate and _still_holds(context, wanted):
         context.record(passed(_gate_id(context), f"unchanged since run {earlier.run}, and its gate passes now"), reused=earlier.run)
         return ExitCode.OK
+    if (forbidden := upgrade.refusal(context.kube, _gate_id(context), wanted.upgrade_from)) is not None:
+        context.record(forbidden)
+        return ExitCode.GATE_FAILED
     refusal = _apply_all(context, wanted.objects) or _label_nodes(context, wanted)
     if refusal is not None:
         manifest, error = refusal

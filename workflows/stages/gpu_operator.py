@@ -98,7 +98,7 @@ def _apply(site: Site, release: Release) -> Step:
         "gate": CONTROL,
         "select": "gpu",
         "gate_expectations": _expectations(site, release),
-        **objects.upgrades((release,)),
+        **objects.upgrades(site, (release,)),
     }
     return Step(
         task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),

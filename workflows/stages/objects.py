@@ -114,8 +114,13 @@ def _marked(release: Release) -> Object:
     return {"annotations": {DIGEST: release.digest}} if release.digest else {}
 
 
-def upgrades(chosen: Iterable[Release]) -> Object:
-    """The argument `upgrade_from` of verb `apply`: by release (NAMESPACE/NAME) the lines that may be upgraded (P14)."""
+def upgrades(site: Site, chosen: Iterable[Release]) -> Object:
+    """The argument `upgrade_from` of verb `apply`: by release (NAMESPACE/NAME) the lines that may be upgraded (P14).
+
+    None with Argo CD, which keeps no Helm releases: there `plan --against` alone says it.
+    """
+    if site.spec.delivery.argo_cd is not None:
+        return {}
     found = {f"{one.namespace}/{one.release_name}": list(one.upgrade_from) for one in chosen if one.upgrade_from}
     return {"upgrade_from": found} if found else {}
 

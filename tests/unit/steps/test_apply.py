@@ -1,8 +1,11 @@
 """Apply against an API server that says no: what was written before is in the record, with what a person looks at next."""
 
+import base64
+import gzip
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from steps.clients.kube import Kube
@@ -112,3 +115,35 @@ def test_a_target_that_is_away_and_a_bad_task_are_explained_too(desk: Any, serve
     found = {one.what: one for one in record.diagnosis}
     assert found["could not be read"].source == "readiness of the API server"
     assert found["checklist"].content.endswith("#runtime")
+
+
+def stored_release(version: str, status: str, number: int = 1) -> dict[str, Any]:
+    text = msgspec.json.encode({"chart": {"metadata": {"version": version}}})
+    data = base64.b64encode(base64.b64encode(gzip.compress(text))).decode()
+    labels = {"owner": "helm", "name": "gpu-operator", "version": str(number), "status": status}
+    meta = {"name": f"sh.helm.release.v1.gpu-operator.v{number}", "namespace": "default", "labels": labels}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1", "metadata": meta, "data": {"release": data}}
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "code"),
+    [
+        ("v26.3.1", "deployed", 0),
+        ("v25.10.2", "deployed", 0),
+        ("v25.3.0", "deployed", 65),
+        ("", "deployed", 65),
+        ("v25.3.0", "failed", 0),
+    ],
+)
+def test_a_release_of_a_line_that_cannot_be_upgraded_is_left_alone(
+    desk: Any, server: RunningServer, kube: Kube, version: str, status: str, code: int
+) -> None:
+    kube.create(stored_release(version, status))
+    rule = {"default/gpu-operator": ["25.10", "26.3"]}
+    ended, record = attempt(desk, server, config_map("a"), upgrade_from=rule)
+    assert ended == code
+    assert record.changes == (("created ConfigMap default/a",) if code == 0 else ())
+    if code:
+        assert record.verdict is not None
+        assert record.verdict.failure_class is FailureClass.INPUT
+        assert "default/gpu-operator revision 1 runs" in record.verdict.seen
