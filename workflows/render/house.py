@@ -20,7 +20,7 @@ _ALLOWED_ABSOLUTE = f"{paths.ROOT}/"
 def breaches(template: Object) -> tuple[str, ...]:
     """Every breach of the house profile in a WorkflowTemplate or Workflow, with its place."""
     spec = template.get("spec", {})
-    found = [*_exit_handler(spec)]
+    found = [*_exit_handler(spec), *_executor(spec)]
     for number, one in enumerate(spec.get("templates", ())):
         where = f"spec.templates[{number}] ({one.get('name')})"
         found += [f"{where}: {problem}" for problem in _template(one)]
@@ -32,6 +32,14 @@ def _exit_handler(spec: Object) -> Iterator[str]:
         yield "spec.onExit: a run of ours ends with report and seal; name their template"
     if not (spec.get("synchronization") or {}).get("mutexes"):
         yield "spec.synchronization.mutexes: two runs must not change one cluster at a time; add a workflow-level mutex"
+
+
+def _executor(spec: Object) -> Iterator[str]:
+    """Only where pods are made: a Workflow that refers to a WorkflowTemplate takes all of it from there."""
+    if spec.get("templates") and spec.get("automountServiceAccountToken") is not False:
+        yield "spec.automountServiceAccountToken must be false: a step needs no token of home"
+    elif spec.get("templates") and not (spec.get("executor") or {}).get("serviceAccountName"):
+        yield "spec.executor.serviceAccountName is missing: without it Argo makes no pod that has no mounted token"
 
 
 def _template(one: Object) -> Iterator[str]:

@@ -26,8 +26,9 @@ def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Set
         arguments=[Parameter(name="reuse", value="none")],
         service_account_name=steps.account("open"),
         automount_service_account_token=False,
+        executor=m.ExecutorConfig(service_account_name=steps.EXECUTOR),
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"target-{plan.name}")]),
-        pod_gc=m.PodGC(strategy="OnPodSuccess"),
+        pod_gc=m.PodGC(strategy="OnPodSuccess", delete_delay_duration=steps.LOG_READABLE),
         security_context=m.PodSecurityContext(run_as_non_root=True, run_as_user=steps.USER, fs_group=steps.USER),
         volumes=steps.volumes(plan.digest, settings, _secrets(plan)),
     )

@@ -1,4 +1,4 @@
-"""Who may do what: one ServiceAccount a verb in home, and on the target one ServiceAccount a task with the least it needs."""
+"""Who may do what: in home Argo's executor and an account a verb without rights, on the target an account a task with the least."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,14 +27,33 @@ ESCALATIONS = (
 
 
 def home(plan: Plan, settings: steps.Settings) -> list[Object]:
-    """ServiceAccounts, Roles and RoleBindings in home: every pod reports its task result there, and nothing else."""
+    """What home gets: Argo's own containers may report task results; the accounts of the verbs may do nothing there.
+
+    A pod without a mounted token needs the executor's token as a Secret: Argo refuses to make the pod otherwise.
+    """
     results: Rights = {("argoproj.io", "workflowtaskresults"): frozenset({"create", "patch"})}
-    objects: list[Object] = []
+    executor = _account(steps.EXECUTOR, settings.namespace)
+    objects = [executor, _token(executor), *_granted(executor, settings.namespace, results)]
     for verb in sorted({task.verb for task in plan.tasks}):
         account = _account(steps.account(verb.value), settings.namespace)
         account["metadata"]["labels"] = {"bringup/verb": verb.value}
-        objects += [account, *_granted(account, settings.namespace, results)]
+        objects.append(account)
     return objects
+
+
+def _token(account: Object) -> Object:
+    """The account's long-lived token, under the name by which Argo looks for it; Kubernetes fills it in."""
+    meta = account["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": f"{meta['name']}.service-account-token",
+            "namespace": meta["namespace"],
+            "annotations": {"kubernetes.io/service-account.name": meta["name"]},
+        },
+        "type": "kubernetes.io/service-account-token",
+    }
 
 
 def target(plan: Plan) -> list[Object]:

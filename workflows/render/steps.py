@@ -15,6 +15,10 @@ RETRY_LIMIT = 3
 RETRY_FIRST, RETRY_FACTOR, RETRY_MOST = "10s", 2, "5m"
 DEADLINE_MARGIN = 900
 """Seconds beyond the task's own deadline (image pull, start, diagnosis, clean-up) after which the engine ends the pod."""
+LOG_READABLE = "60s"
+"""How long the pod of a step that succeeded stays, so that who follows its log reads the end."""
+EXECUTOR = "bringup-executor"
+"""The account of Argo's own containers, which report each step's result; the step's container itself gets no token."""
 USER = 8737
 """The user id of Argo's own non-root executor image; any id but 0 will do."""
 
@@ -65,6 +69,7 @@ def container(one: task.Task, settings: Settings, *, inputs: tuple[str, ...] = (
         ),
         security_context=m.SecurityContext(
             allow_privilege_escalation=False,
+            read_only_root_filesystem=True,
             capabilities=m.Capabilities(drop=["ALL"]),
         ),
     )

@@ -63,15 +63,22 @@ def test_no_pod_runs_as_root_or_with_a_mounted_token() -> None:
     for template in spec["templates"]:
         if "container" in template:
             assert template["container"]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+            assert template["container"]["securityContext"]["readOnlyRootFilesystem"] is True
             assert template["serviceAccountName"].startswith("bringup-")
 
 
-def test_rights_in_home_are_task_results_and_nothing_else() -> None:
-    made = bundle().rbac
-    roles = [one for one in made if one["kind"] == "Role"]
-    assert len(roles) == sum(one["kind"] == "ServiceAccount" for one in made) > 0
-    for role in roles:
-        assert role["rules"] == [{"apiGroups": ["argoproj.io"], "resources": ["workflowtaskresults"], "verbs": ["create", "patch"]}]
+def test_rights_in_home_are_task_results_for_the_executor_and_nothing_else() -> None:
+    made = bundle()
+    (role,) = [one for one in made.rbac if one["kind"] == "Role"]
+    assert role["rules"] == [{"apiGroups": ["argoproj.io"], "resources": ["workflowtaskresults"], "verbs": ["create", "patch"]}]
+    (binding,) = [one for one in made.rbac if one["kind"] == "RoleBinding"]
+    account = made.template["spec"]["executor"]["serviceAccountName"]
+    assert [subject["name"] for subject in binding["subjects"]] == [account]
+    (token,) = [one for one in made.rbac if one["kind"] == "Secret"]
+    assert token["metadata"]["name"] == f"{account}.service-account-token"  # where Argo looks for it
+    assert token["metadata"]["annotations"] == {"kubernetes.io/service-account.name": account}
+    used = {template["serviceAccountName"] for template in made.template["spec"]["templates"] if "container" in template}
+    assert used <= {one["metadata"]["name"] for one in made.rbac if one["kind"] == "ServiceAccount"} - {account}
 
 
 Right = tuple[str, str, str, str, str]
@@ -177,6 +184,8 @@ def first(spec: dict[str, Any], kind: str) -> dict[str, Any]:
 BREACHES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda spec: spec.pop("onExit"), "ends with report and seal"),
     (lambda spec: spec.pop("synchronization"), "add a workflow-level mutex"),
+    (lambda spec: spec.pop("executor"), "Argo makes no pod that has no mounted token"),
+    (lambda spec: spec.pop("automountServiceAccountToken"), "a step needs no token of home"),
     (lambda spec: first(spec, "container")["container"].update(command=["sh", "-c"]), "must be ['python', '-m', 'steps']"),
     (lambda spec: first(spec, "container")["container"].update(args=["fly"]), "is no verb"),
     (
