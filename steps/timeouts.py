@@ -8,6 +8,9 @@ API_CONNECT: Final = 5.0
 API_READ: Final = 30.0
 """One LIST page of 500 nodes takes 0.2 s; 30 s covers an API server that is busy starting."""
 
+POD_LOG: Final = 10.0
+"""A kubelet sends 20,000 lines within a second; the API server itself gives up on one that is away after 30 s."""
+
 API_TRIES: Final = 5
 """Tries of one request on 429, 5xx or a broken connection, before the step ends as temporary."""
 

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
+from steps import timeouts
 from steps.clients import kubeconfig
 from steps.clients.kube_http import FIELD_MANAGER, ApiError, Http
 from steps.errors import Conflict
@@ -107,14 +108,14 @@ class Kube:
         return self._http.text(path)
 
     def log(self, namespace: str, pod: str, container: str = "", tail: int = 200, previous: bool = False) -> str:
-        """The last lines of a pod's log (`previous`: of its container before the last restart); empty when there is none."""
+        """The last lines of a pod's log (`previous`: of its container before the last restart); empty when there is none.
+
+        Also empty where the kubelet does not answer soon: the API server would wait for it, and a look at all nodes with it.
+        """
         query = {"tailLines": str(tail)} | ({"container": container} if container else {})
         query |= {"previous": "true"} if previous else {}
-        try:
-            data = self._http.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log", query=query)
-        except ApiError:
-            return ""
-        return data.decode(errors="replace")
+        data = self._http.glance(f"/api/v1/namespaces/{namespace}/pods/{pod}/log", query, timeouts.POD_LOG)
+        return (data or b"").decode(errors="replace")
 
     def events(self, namespace: str, name: str) -> tuple[str, ...]:
         """Events about one object as `Reason: message`, oldest first."""

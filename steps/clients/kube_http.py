@@ -96,6 +96,18 @@ class Http:
             raise _error(f"GET {path}", answer)
         return None if answer.status == 404 else answer.data.decode(errors="replace")
 
+    def glance(self, path: str, query: dict[str, str], seconds: float) -> bytes | None:
+        """The body of one GET that may take `seconds`; None on any failure but Refused: for what is only good to have."""
+        import urllib3
+
+        try:
+            answer = self._pool.request("GET", self._server + path, fields=query, timeout=seconds)
+        except urllib3.exceptions.HTTPError:
+            return None
+        if answer.status in (401, 403):
+            raise _error(f"GET {path}", answer)
+        return answer.data if answer.status < 300 else None
+
     def _once(self, method: str, path: str, query: dict[str, str] | None, data: bytes | None, content_type: str) -> bytes:
         import urllib3
 

@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from steps.contract.ranges import fold
+
 
 class Status(StrEnum):
     """The four verdicts; only `pass` lets the next stage start."""
@@ -153,10 +155,12 @@ def of_nodes(gate: str, nodes: Iterable[NodeVerdict], *, what: str, notes: Itera
         return passed(gate, f"{good} of {len(rows)} nodes: {what}", rows, notes)
     first = next((row for row in bad if row.status is Status.FAIL), bad[0])
     status = Status.FAIL if any(row.status is Status.FAIL for row in bad) else Status.INCONCLUSIVE
+    others = [row.node for row in bad if row is not first]
+    more = f"; and {len(others)} more: {fold(others)}" if others else ""
     return Verdict(
         gate=gate,
         status=status,
-        reason=f"{good} of {len(rows)} nodes: {what}; {first.sentence}",
+        reason=f"{good} of {len(rows)} nodes: {what}; {first.sentence}{more}",
         seen=f"{first.node}: {first.seen}",
         expected=first.expected,
         next_step=first.next_step,

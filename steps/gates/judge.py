@@ -109,13 +109,14 @@ def _too_few(gate: str, what: str, culprits: list[NodeVerdict]) -> Verdict:
         return inconclusive(gate, seen=what, expected=expected, next_step=next_step)
     first, everyone = culprits[0], fold(row.node for row in culprits)
     alike = all(_cause(row) == _cause(first) for row in culprits)
-    seen = f"{everyone if alike else first.node}: {first.seen}"
-    next_step = first.next_step or f"repair {everyone}, then run again"
+    whose = everyone if alike else first.node
+    seen = f"{whose}: {first.seen}"
+    next_step = first.next_step.replace(first.node, whose) or f"repair {everyone}, then run again"
     told = sentence(seen, first.expected, next_step)
     return Verdict(
         gate=gate,
         status=Status.FAIL if any(row.status is Status.FAIL for row in culprits) else Status.INCONCLUSIVE,
-        reason=f"{what}; {told}" if alike else f"{what}, not by {everyone}; {told}",
+        reason=f"{what}; {told}" if alike or everyone in what else f"{what}, not by {everyone}; {told}",
         seen=seen,
         expected=first.expected,
         next_step=next_step,

@@ -87,16 +87,16 @@ def run(
     version: Annotated[str, typer.Option("--argo-version", help="Vouch for Argo's version where it may not be read.")] = "",
 ) -> int:
     """Run a spec on real hosts: with the embedded engine, or on the Argo Workflows of a home cluster."""
-    from workflows.cli import argo_running, reporting
-
     if engine not in ("local", "argo"):
         raise typer.BadParameter(f"engine {engine!r} is none; use local or argo")
+    if engine == "local" and not wait:
+        raise typer.BadParameter("the local engine runs in this command: --no-wait is for --engine argo")
+    from workflows.cli import argo_running, reporting
+
     if engine == "argo":
         told = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace, "image": image, "version": version}
         wish = argo_running.Wish(**told, reuse=reuse, only=tuple(only or ()), until=until, wait=wait)
         name, code = argo_running.run(spec, wish)
-    elif not wait:
-        raise typer.BadParameter("the local engine runs in this command: --no-wait is for --engine argo")
     else:
         name, code = _run_here(spec, reuse, only, until)
     if junit is not None and wait:
@@ -256,10 +256,12 @@ def cancel(
     namespace: Namespace = "",
 ) -> int:
     """Stop a run: its steps are ended, then report and seal run."""
-    from workflows.cli import argo, cancelling, following
+    from workflows.cli import argo
 
     if away := argo.find(run, engine, home, context, namespace):
         return argo.cancel(away, now=now)
+    from workflows.cli import cancelling, following
+
     folder = Home.of_environment().find(run)
     first = cancelling.by_command(folder)  # before the engine stops, so that its report can say who
     try:

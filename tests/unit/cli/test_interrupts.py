@@ -63,6 +63,7 @@ def test_nothing_outlives_a_killed_rehearsal(machine: Any, small: str) -> None:
     (machine.folder / "small.yaml").write_text(small)
     run = machine.start("rehearse", "small.yaml")
     run.say("rke2: servers pass")
+    run.send(signal.SIGSTOP)  # or it ends while we ask
     assert len(machine.processes()) >= 3  # the command, the API server, the simulator, perhaps a step
     driven = machine.call("resume")
     assert driven.code == 75

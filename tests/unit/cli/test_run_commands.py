@@ -166,11 +166,13 @@ def test_a_fault_is_caught_with_a_sentence_that_says_it_all(machine: Any, small:
     (machine.folder / "small.yaml").write_text(small)
     done = machine.call("rehearse", "small.yaml", "--fault", "disk_full:gpu003,gpu007")
     assert done.code == 65
-    line = next(line for line in done.out.splitlines() if line.startswith("h200-16: fail: os_prep: 14 of 16 agents pass, 15 needed, not by gpu["))
-    assert "gpu003: failed, disk_full" in line
+    head = "h200-16: fail: os_prep: 14 of 16 agents pass, 15 needed"
+    line = next(line for line in done.out.splitlines() if line.startswith(head))
+
+    assert "gpu[003,007]: failed, disk_full" in line
     assert "9000 MiB" in line
     assert "; expected " in line
-    assert "; next: make space on gpu003" in line
+    assert "; next: make space on gpu[003,007]" in line
     made = json.loads(machine.call("report", "-o", "json").out)
     assert {node["name"] for node in made["nodes"] if node["reason"]} == {"gpu003", "gpu007"}
     assert machine.call("watch").code == 65

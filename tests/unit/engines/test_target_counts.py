@@ -5,7 +5,6 @@ import itertools
 import multiprocessing
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.render.bundle import render
 from workflows.spec import load
+from workflows.stages.access import KUBECONFIG, SecretFile
 from workflows.stages.stage import Change, Stage, Step, When
 
 NAMES = ("first", "second", "third")
@@ -59,7 +59,8 @@ def drill(prefix: str) -> Plan:
     plan = compile_plan(load(examples.path("three-hosts")))
     told = {name: value for name, value in plan.open_task.arguments.items() if name != "ssh"}  # a drill has no hosts to ask
     opening = msgspec.structs.replace(plan.open_task, arguments=told)
-    return dataclasses.replace(plan, stages=(stage,), secrets=(), releases=(), open_task=opening, confirm_tasks={})
+    access = SecretFile(name=KUBECONFIG, path=KUBECONFIG)
+    return dataclasses.replace(plan, stages=(stage,), secrets=(access,), releases=(), open_task=opening, confirm_tasks={})
 
 
 @pytest.fixture
@@ -76,8 +77,7 @@ def access(tmp_path: Path) -> Iterator[Path]:
 
 def prepared(root: Path, plan: Plan, access: Path) -> RunFolder:
     folder = Home(root).run("drill")
-    inputs.write(folder, plan, render(plan, bringup.build), root, {})
-    shutil.copy(access, folder.inputs / "secrets" / "kubeconfig")
+    inputs.write(folder, plan, render(plan, bringup.build), access.parent, {})
     return folder
 
 
@@ -111,10 +111,11 @@ class Watched:
 
 
 def killed_at(folder: RunFolder, number: int) -> None:
-    """Run until the journal's record of this number is durable, then die on the spot."""
+    """Run until so many of the journal's records are durable, then die on the spot."""
+    seen = itertools.count(1)
 
     def observe(news: News) -> None:
-        if isinstance(news, RecordNews) and news.seq == number:
+        if isinstance(news, RecordNews) and next(seen) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
     launch.start(folder, {}, observe)

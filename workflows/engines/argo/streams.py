@@ -86,13 +86,14 @@ class Stream:
     name: str = ""
     pace: Pace = field(default_factory=Pace)
     version: str = ""
+    _heard: bool = False
     _pause: float = 0.0
     _refused_since: float | None = None
 
     def states(self) -> Iterator[State | Gone | Quiet]:
         """Without an end: the caller leaves. Raises Refused when credentials stay refused for `pace.credentials`."""
         while True:
-            began = time.monotonic()
+            began, self._heard = time.monotonic(), False
             try:
                 if not self.version:
                     yield from self._list()
@@ -107,12 +108,13 @@ class Stream:
             else:
                 trouble, self._refused_since = "", None
             yield Quiet(trouble)
-            self._wait(trouble != "" or time.monotonic() - began < self.pace.first)
+            cut = not self._heard and time.monotonic() - began < self.pace.round / 2
+            self._wait(cut or trouble != "")
 
     def _list(self) -> Iterator[State | Gone]:
         found = msgspec.json.decode(self.home.fetch(self.path, self._selection() or None), type=_List)
         self.version = found.metadata.resource_version
-        self._pause, self._refused_since = 0.0, None
+        self._refused_since = None
         yield from (State(bytes(item)) for item in found.items)
         if self.name and not found.items:
             yield Gone()
@@ -135,7 +137,7 @@ class Stream:
                 if error.code == 410:
                     raise _Expired
                 raise Unreachable(f"the watch of {self.name} ended: {error.code} {error.message}")
-            self._pause = 0.0
+            self._heard, self._pause = True, 0.0
             self.version = msgspec.json.decode(event.object, type=_Error).metadata.resource_version or self.version
             if event.type == "DELETED":
                 yield Gone(bytes(event.object))

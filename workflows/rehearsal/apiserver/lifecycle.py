@@ -117,9 +117,7 @@ class Lifecycle:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if applied and meta.get("managedFields"):
             new["metadata"]["managedFields"] = meta["managedFields"]
-        elif applied:  # who applies nothing but a name owns no field
-            new["metadata"].pop("managedFields", None)
-        elif meta.get("managedFields") == []:
+        elif applied or meta.get("managedFields") == []:  # who applies nothing but a name owns no field
             new["metadata"].pop("managedFields", None)
         else:
             managed.track_update(new, old, resource.schema, Manager(write.manager, managed.UPDATE, subresource))
