@@ -62,14 +62,14 @@ class ResourceList(Struct, frozen=True):
 class Kube:
     """The target cluster. Reads satisfy `steps.probes.reader.KubeReader`; writes are applied with our field manager."""
 
-    def __init__(self, access: kubeconfig.Access) -> None:
-        self._http = Http(access)
+    def __init__(self, access: kubeconfig.Access, who: str = "") -> None:
+        self._http = Http(access, who)
         self._resources: dict[str, tuple[Resource, ...]] = {}
 
     @classmethod
-    def from_file(cls, path: Path) -> "Kube":
-        """The cluster that a kubeconfig names."""
-        return cls(kubeconfig.load(path))
+    def from_file(cls, path: Path, who: str = "") -> "Kube":
+        """The cluster that a kubeconfig names; `who` asks is told to its audit log."""
+        return cls(kubeconfig.load(path), who)
 
     def get(self, path: str, kind: type[T]) -> T | None:
         """One object, None when it does not exist."""

@@ -51,13 +51,16 @@ class Busy(Unreachable):
 
 
 class Http:
-    """One API server; keeps its connections alive. Not for use by several threads at once on one request."""
+    """One API server; keeps its connections alive. Not for use by several threads at once on one request.
 
-    def __init__(self, access: kubeconfig.Access) -> None:
+    `who` asks (`STAGE.TASK`) stands behind our name in the API server's audit log.
+    """
+
+    def __init__(self, access: kubeconfig.Access, who: str = "") -> None:
         import urllib3
 
         self._server = access.server
-        headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
+        headers = {"Accept": "application/json", "User-Agent": f"{FIELD_MANAGER} {who}".rstrip()}
         if access.token:
             headers["Authorization"] = f"Bearer {access.token}"
         timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=timeouts.API_READ)

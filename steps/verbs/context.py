@@ -99,7 +99,7 @@ class Context:
         """The target cluster, through the kubeconfig that this run wrote or that the spec names."""
         from steps.clients.kube import Kube
 
-        return Kube.from_file(self.kubeconfig())
+        return Kube.from_file(self.kubeconfig(), f"{self.task.stage}.{self.task.name}")
 
     def kubeconfig(self) -> Path:
         """Path of the target's kubeconfig: the run's own if the rke2 stage wrote one, else the one given as a secret."""

@@ -1,21 +1,15 @@
 """`bringup rehearse --kubeconfig` plays in a real API server that is there for it, and in no other."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
+from kubelab import product
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
 
-ROOT = Path(__file__).parents[2]
 
-
-def rehearse(home: Path, kubeconfig: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).with_name("bringup")
-    command = [str(program), "rehearse", "h200-16", "--kubeconfig", str(kubeconfig), *options]
-    environment = os.environ | {"BRINGUP_HOME": str(home), "COLUMNS": "200"}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+def rehearse(home: Path, kubeconfig: Path, *options: str) -> CompletedProcess[str]:
+    return product.bringup(home, "rehearse", "h200-16", "--kubeconfig", str(kubeconfig), *options)
 
 
 def test_a_rehearsal_brings_its_nodes_up_in_a_real_api_server(bare: ControlPlane, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 from steps.contract.task import Verb
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.ranges import compress
+from workflows.stages import rights
 from workflows.stages.access import ssh_arguments
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Stage, Step, When, task
@@ -64,6 +65,7 @@ def _play(spec: ClusterSpec) -> Step:
     return Step(
         task=task(ID, "play", Verb.PLAY, deadline=PLAY_SECONDS, arguments=arguments, expectations=_expectations(spec)),
         fan_out="shards",
+        rules=rights.CLAIM,  # machines of a cluster that another run may hold
     )
 
 

@@ -81,6 +81,7 @@ def _agents(spec: ClusterSpec) -> Step:
         task=task(ID, "agents", Verb.PLAY, deadline=AGENTS_SECONDS, arguments=arguments, expectations=expectations),
         after=("servers",),
         fan_out="agents",
+        rules=rights.CLAIM,
     )
 
 

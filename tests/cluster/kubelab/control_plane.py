@@ -17,7 +17,7 @@ SERVICES = "10.96.0.0/24"
 SERVICE = "10.96.0.1"
 """The address at which pods find the API server."""
 
-AUDIT = {
+AUDIT: dict[str, Any] = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
@@ -28,6 +28,9 @@ AUDIT = {
     ],
 }
 """Who asked what: requests of every service account but the cluster's own."""
+
+ADMIN = {"level": "Metadata", "users": ["admin"]}
+"""The admin's requests too, where no controller of Kubernetes uses that name."""
 
 
 @dataclass(frozen=True)
@@ -112,13 +115,21 @@ class ControlPlane:
         except OSError:
             return None
 
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Create something and return it. Raises HTTPError."""
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(self.server + path, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=5, context=ssl._create_unverified_context()) as answer:
+            made: dict[str, Any] = json.load(answer)
+            return made
+
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What `kubectl` says. Raises CalledProcessError."""
         command = [str(self.programs["kubectl"]), "--kubeconfig", str(self.kubeconfig), *arguments]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True).stdout
 
     def audited(self) -> list[dict[str, Any]]:
-        """What service accounts asked for, oldest first: rows of the audit log."""
+        """Who asked for what, oldest first: rows of the audit log."""
         kept = self.folder / "audit.log"
         return [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
 
@@ -137,7 +148,8 @@ class ControlPlane:
         tokens = self.folder / "tokens.csv"
         tokens.touch(0o600)
         tokens.write_text(f'{secrets.token_hex(16)},admin,admin,"system:masters"\n')
-        (self.folder / "audit.yaml").write_text(json.dumps(AUDIT))
+        rules = AUDIT["rules"] if self.controllers else [ADMIN, *AUDIT["rules"]]
+        (self.folder / "audit.yaml").write_text(json.dumps({**AUDIT, "rules": rules}))
 
     def _start_etcd(self) -> None:
         peer = f"http://{box.ADDRESS}:{self.base + 2}"
