@@ -4,7 +4,7 @@ import re
 
 from workflows import bringup, factory, image, stack
 from workflows.plan.model import Plan
-from workflows.render import house
+from workflows.render import house, starts
 from workflows.render.bundle import Build, Bundle, RenderError, render
 from workflows.render.grammar import findings
 from workflows.render.grammar.lint import lint
@@ -48,7 +48,8 @@ def rendered(plan: Plan, build: Build, settings: Settings | None = None) -> Bund
     """The bundle of a plan, linted. Raises RenderError with the first breach: what we render must be right."""
     bundle = render(plan, build, settings)
     name = bundle.template["metadata"]["name"]
-    refused = findings.refused(lint(bundle.workflow, {name: bundle.template}))
+    made = (bundle.workflow, *filter(None, map(starts.workflow, bundle.starts or ())))
+    refused = [finding for one in made for finding in findings.refused(lint(one, {name: bundle.template}))]
     found = [f"{finding.path}: {finding.sentence}" for finding in refused]
     found += house.breaches(bundle.template)
     if found:

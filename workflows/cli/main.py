@@ -17,6 +17,7 @@ from workflows.cli.image_commands import register as register_images
 from workflows.cli.quarantine_commands import register as register_quarantine
 from workflows.cli.report_commands import register as register_report
 from workflows.cli.run_commands import register as register_run
+from workflows.cli.schedule_commands import register as register_schedule
 from workflows.cli.spec_commands import register as register_spec
 from workflows.cli.tool_commands import register as register_tools
 from workflows.engines.folders import Home, NoHome
@@ -52,6 +53,7 @@ def application() -> typer.Typer:
         register_tools,
         register_images,
         register_argo,
+        register_schedule,
     ):
         register(app)
     return app

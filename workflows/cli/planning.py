@@ -25,9 +25,10 @@ def show_plan(plan: Plan, form: str) -> None:
         output.lines([f"plan {plan.digest}", identity, ""])
         output.table(show.COLUMNS, show.rows(plan))
         output.lines(["", *show.releases(plan)] if plan.releases else [])
+        output.lines(["", *told] if (told := show.started(plan)) else [])
         output.lines(quarantining.reminder(plan.name, (host.name for host in plan.hosts)))
     else:
-        output.data(show.to_data(plan), Format(form))
+        output.data(show.to_data(plan) | show.starts(plan), Format(form))
 
 
 def show_difference(before: Plan, after: Plan, form: str) -> None:

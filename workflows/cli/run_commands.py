@@ -115,6 +115,8 @@ def _run_here(spec: str, reuse: str, only: list[str] | None, until: str) -> tupl
     folder = home.run(new_run_name(plan.name))
     beside = path.parent if Path(spec).exists() else Path.cwd()
     told = announce.channels(loaded, beside, os.environ)
+    if loaded.schedule or loaded.events:
+        output.lines(["the local engine has no scheduler: schedule and events of this spec act with --engine argo alone"])
     inputs.write(folder, plan, bundle, beside, os.environ)
     revisions.keep(folder, spec)
     claim = announce.local_claim(folder.engine / "announced")

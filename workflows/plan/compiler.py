@@ -13,7 +13,7 @@ from steps.contract.canonical import digest
 from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
 from workflows.plan import fleet, judging, lease
-from workflows.plan.model import Plan
+from workflows.plan.model import Plan, Starts
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.machines import expand_groups
 from workflows.stages import ORDER
@@ -70,6 +70,7 @@ def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, onl
         open_task=_open_task(spec, whole, stages, _left_out(every, stages)),
         confirm_tasks=_confirm_tasks(stages),
         end_tasks=_END_TASKS,
+        starts=None if only or until else Starts(schedule=spec.schedule, events=spec.events),
     )
 
 

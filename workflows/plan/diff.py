@@ -48,13 +48,14 @@ def changes(before: Plan, after: Plan) -> tuple[Change, ...]:
 
     Raises PlanError where a release would go to a version that cannot be reached from the one before in one step (P14).
     """
+    started = tuple(_starts(before, after))
     if before.digest == after.digest:
-        return ()
+        return started
     refused = tuple(_forbidden(before, after))
     if refused:
         raise PlanError("; ".join(refused))
     parts = (_identity, _hosts, _releases, _stages, _tasks)
-    found = tuple(change for part in parts for change in part(before, after))
+    found = (*(change for part in parts for change in part(before, after)), *started)
     return found or (Change(what="cluster", name=after.name, path="plan", before=before.digest, after=after.digest),)
 
 
@@ -88,6 +89,12 @@ def _identity(before: Plan, after: Plan) -> Iterator[Change]:
         old, new = getattr(before, name), getattr(after, name)
         if old != new:
             yield Change(what="cluster", name=after.name, path=name, before=old or None, after=new or None)
+
+
+def _starts(before: Plan, after: Plan) -> Iterator[Change]:
+    """What starts runs without a person; no part of the digest."""
+    for path, old, new in leaves.differing(show.starts(before), show.starts(after)):
+        yield Change(what="cluster", name=after.name, path=path, before=old, after=new)
 
 
 def _hosts(before: Plan, after: Plan) -> Iterator[Change]:

@@ -7,8 +7,17 @@ from functools import cached_property
 from steps.contract import fleet, task
 from workflows.catalog import Release
 from workflows.spec import Issue
+from workflows.spec.schedule import Event, Schedule
 from workflows.stages.access import SecretFile
 from workflows.stages.stage import Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Starts:
+    """What starts runs of a plan without a person. No part of its digest: when a run starts changes nothing of what it does."""
+
+    schedule: Schedule | None = None
+    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +42,8 @@ class Plan:
     confirm_tasks: Mapping[str, task.Task]
     """By the stage that waits for the approval."""
     end_tasks: tuple[task.Task, ...]
+    starts: Starts | None = None
+    """None for a plan that `only` or `until` narrowed: what starts the whole one stays as it is."""
 
     @cached_property
     def tasks(self) -> tuple[task.Task, ...]:

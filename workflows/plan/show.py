@@ -26,6 +26,32 @@ def to_data(plan: Plan) -> dict[str, Any]:
     }
 
 
+def starts(plan: Plan) -> dict[str, Any]:
+    """What starts runs without a person, as data; nothing for a narrowed plan. Beside `to_data`, whose bytes the digest names."""
+    schedule, events = (plan.starts.schedule, plan.starts.events) if plan.starts else (None, ())
+    timed = (
+        {
+            "cron": list(schedule.cron),
+            "timezone": schedule.timezone,
+            "startingDeadlineSeconds": int(schedule.starting_deadline.total_seconds()),
+            "suspend": schedule.suspend,
+        }
+        if schedule
+        else None
+    )
+    return {"schedule": timed, "events": [{"name": event.name, "selector": event.selector} for event in events]}
+
+
+def started(plan: Plan) -> list[str]:
+    """What starts runs without a person, in a line each."""
+    schedule, events = (plan.starts.schedule, plan.starts.events) if plan.starts else (None, ())
+    lines = []
+    if schedule:
+        kept = ", suspended" if schedule.suspend else ""
+        lines.append(f"Argo starts it by itself: {' and '.join(schedule.cron)} ({schedule.timezone}{kept})")
+    return [*lines, *(f"Argo starts it on the event {event.name}: {event.selector}" for event in events)]
+
+
 def tree(plan: Plan) -> list[str]:
     """The plan as an indented outline, one line an entry."""
     lines = [f"{plan.name} ({len(plan.hosts)} hosts, plan {plan.digest[:19]})"]
@@ -39,7 +65,7 @@ def tree(plan: Plan) -> list[str]:
         ]
         lines += [f"│   ├─ release {', '.join(_life(release))}" for release in plan.releases if release.id in stage.releases]
         lines.append(f"│   └─ rollback: {stage.rollback}")
-    return lines
+    return [*lines, *(f"├─ {line}" for line in started(plan))]
 
 
 def approval(one: Approval) -> str:

@@ -1,4 +1,4 @@
-"""Plan → everything that is submitted: WorkflowTemplate, Workflow, RBAC, and the ConfigMaps of tasks and fleet."""
+"""Plan → everything that is submitted: WorkflowTemplate, Workflow, RBAC, the ConfigMaps of tasks and fleet, and what starts it."""
 
 import base64
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from hera.workflows import WorkflowTemplate
 
 from workflows.plan import files, fleet
 from workflows.plan.model import Plan
-from workflows.render import closed, names, rbac
+from workflows.render import closed, names, rbac, starts
 from workflows.render.steps import Settings
 
 Object = dict[str, Any]
@@ -31,16 +31,19 @@ class Bundle:
     rbac: tuple[Object, ...]
     target_rbac: tuple[Object, ...]
     config_maps: tuple[Object, ...]
+    starts: tuple[Object, ...] | None = None
+    """What starts runs without a person; None for a narrowed plan, which leaves that alone."""
 
     def files(self) -> dict[str, str]:
         """File name → YAML, as `bringup render` writes them."""
-        return {
+        found = {
             "workflowtemplate.yaml": to_yaml(self.template),
             "workflow.yaml": to_yaml(self.workflow),
             "rbac.yaml": to_yaml(*self.rbac),
             "target-rbac.yaml": to_yaml(*self.target_rbac),
             "configmaps.yaml": to_yaml(*self.config_maps),
         }
+        return found | ({"starts.yaml": to_yaml(*self.starts)} if self.starts else {})
 
 
 def render(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle:
@@ -53,7 +56,8 @@ def render(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle
         "metadata": {"generateName": f"{plan.name}-", "namespace": chosen.namespace},
         "spec": {"workflowTemplateRef": {"name": template["metadata"]["name"]}},
     }
-    lost = [*closed.unknown_fields(template), *closed.unknown_fields(workflow)]
+    started = starts.starts(plan, template)
+    lost = [field for manifest in (template, workflow, *(started or ())) for field in closed.unknown_fields(manifest)]
     if lost:
         raise RenderError(f"Argo does not know the field {lost[0]}" + (f" and {len(lost) - 1} more" if len(lost) > 1 else ""))
     return Bundle(
@@ -62,6 +66,7 @@ def render(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle
         rbac=tuple(rbac.home(plan, chosen)),
         target_rbac=tuple(rbac.target(plan)),
         config_maps=_config_maps(plan, chosen),
+        starts=started,
     )
 
 

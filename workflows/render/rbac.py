@@ -6,6 +6,7 @@ from typing import Any
 
 from workflows.plan.model import Plan
 from workflows.render import names, steps
+from workflows.stages.rights import CLAIM
 from workflows.stages.stage import Rule
 
 Object = dict[str, Any]
@@ -22,8 +23,10 @@ BUILT_IN = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"
 ESCALATIONS = (
     (("helm.cattle.io", "helmcharts"), frozenset({"create", "patch", "update"}), "may create HelmCharts: cluster-admin in effect"),
     ((RBAC, "clusterroles"), frozenset({"bind", "escalate"}), "may bind ClusterRoles: cluster-admin in effect"),
+    (("argoproj.io", "workflows"), frozenset({"create"}), "may create Workflows: uses every account and Secret of this namespace"),
 )
-"""Rights that give more than they name: the helm-controller installs whatever a HelmChart names with its own rights."""
+"""Rights that give more than they name: the helm-controller installs whatever a HelmChart names with its own rights, and
+a Workflow runs with the account that it names and mounts what it names."""
 
 
 def home(plan: Plan, settings: steps.Settings) -> list[Object]:
@@ -32,18 +35,18 @@ def home(plan: Plan, settings: steps.Settings) -> list[Object]:
     A pod without a mounted token needs the executor's token as a Secret: Argo refuses to make the pod otherwise.
     """
     results: Rights = {("argoproj.io", "workflowtaskresults"): frozenset({"create", "patch"})}
-    executor = _account(steps.EXECUTOR, settings.namespace)
-    objects = [executor, _token(executor), *_granted(executor, settings.namespace, results)]
+    executor = account(steps.EXECUTOR, settings.namespace)
+    objects = [executor, token(executor), *granted(executor, settings.namespace, results)]
     for verb in sorted({task.verb for task in plan.tasks}):
-        account = _account(steps.account(verb.value), settings.namespace)
-        account["metadata"]["labels"] = {"bringup/verb": verb.value}
-        objects.append(account)
+        own = account(steps.account(verb.value), settings.namespace)
+        own["metadata"]["labels"] = {"bringup/verb": verb.value}
+        objects.append(own)
     return objects
 
 
-def _token(account: Object) -> Object:
+def token(owner: Object) -> Object:
     """The account's long-lived token, under the name by which Argo looks for it; Kubernetes fills it in."""
-    meta = account["metadata"]
+    meta = owner["metadata"]
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -57,28 +60,30 @@ def _token(account: Object) -> Object:
 
 
 def target(plan: Plan) -> list[Object]:
-    """What a target gets: Namespaces, then for each task that has rules there a ServiceAccount and its bound roles.
+    """What a target gets: Namespaces, then for each task that has rules there a ServiceAccount and its bound roles; the seal, which
+    gives the target free, has those of a claim.
 
     Rules without namespaces become a ClusterRole, the others one Role in each of their namespaces; all are called
     `bringup-STAGE-TASK`. A Role can be applied only where its namespace exists, also where a stage makes that namespace later: the
     Namespaces come first, bare, so that the labels of the stage's own server-side apply are added to them.
     """
-    granted: list[Object] = []
+    objects: list[Object] = []
     spaces = {TARGET_NAMESPACE}
-    for stage in plan.stages:
-        for step in stage.steps:
-            merged = merge(step.rules)
-            if not merged:
-                continue
-            account = _account(f"bringup-{names.template(stage.id, step.name)}", TARGET_NAMESPACE)
-            granted.append(account)
-            for space, rights in merged.items():
-                granted += _granted(account, space, rights)
-                spaces.add(space)
-    if not granted:
+    tasks = [(stage.id, step.name, step.rules) for stage in plan.stages for step in stage.steps]
+    seal = plan.end_tasks[-1]
+    for stage_id, name, rules in (*tasks, (seal.stage, seal.name, CLAIM)):
+        merged = merge(rules)
+        if not merged:
+            continue
+        own = account(f"bringup-{names.template(stage_id, name)}", TARGET_NAMESPACE)
+        objects.append(own)
+        for space, rights in merged.items():
+            objects += granted(own, space, rights)
+            spaces.add(space)
+    if not any(rules for _, _, rules in tasks):
         return []
     made = sorted(spaces - BUILT_IN - {CLUSTER_WIDE})
-    return [*({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}} for space in made), *granted]
+    return [*({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}} for space in made), *objects]
 
 
 def merge(rules: Iterable[Rule]) -> dict[str, Rights]:
@@ -99,14 +104,15 @@ def merge(rules: Iterable[Rule]) -> dict[str, Rights]:
     return merged
 
 
-def _account(name: str, namespace: str) -> Object:
+def account(name: str, namespace: str) -> Object:
+    """A ServiceAccount whose token no pod gets unasked."""
     meta = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False}
 
 
-def _granted(account: Object, namespace: str, rights: Rights) -> Iterator[Object]:
+def granted(owner: Object, namespace: str, rights: Rights) -> Iterator[Object]:
     """A role with these rights, and its binding to the account; the role says so where it gives more than it names."""
-    subject = account["metadata"]
+    subject = owner["metadata"]
     scope = "Cluster" if namespace == CLUSTER_WIDE else ""
     meta: Object = {"name": subject["name"]}
     if namespace != CLUSTER_WIDE:

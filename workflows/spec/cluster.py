@@ -12,6 +12,7 @@ from workflows.spec.governance import Airgap, Approval, Delivery, Override, Quor
 from workflows.spec.hosts import Hosts
 from workflows.spec.machines import Machine, expand_groups
 from workflows.spec.platform import Accelerator, Fabric, Scheduler, Sharing
+from workflows.spec.schedule import Events, Schedule
 from workflows.spec.services import BaseServices, Slurm, Validation
 
 
@@ -41,6 +42,8 @@ class ClusterSpec(Section):
     delivery: Delivery = Field(default=Delivery(), description="Who installs charts.")
     quorum: Quorum = Field(default=Quorum(), description="How many nodes must pass.")
     approvals: Annotated[tuple[Approval, ...], Listed] = Field(default=(), description="Points where a person decides.")
+    schedule: Schedule | None = Field(default=None, description="When Argo runs it by itself; default: only when asked.")
+    events: Events = Field(default=(), description="Events on which Argo runs it; default: none.")
     secrets: Mapping[SnakeId, SecretRef] = Field(
         default={}, description="Further secrets by reference.", examples=[{"registry": {"env": "REGISTRY_TOKEN"}}]
     )

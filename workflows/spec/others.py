@@ -27,9 +27,8 @@ from workflows.spec.fields import (
 )
 from workflows.spec.hosts import Hosts
 from workflows.spec.loading import load_as
+from workflows.spec.schedule import Schedule
 from workflows.spec.services import Storage
-
-Cron = Annotated[str, StringConstraints(pattern=r"^(\S+ ){4}\S+$", max_length=100)]
 
 
 def _stays_below(path: str) -> str:
@@ -40,12 +39,6 @@ def _stays_below(path: str) -> str:
 
 RelativePath = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(_stays_below)]
 """A path below the spec's folder."""
-
-
-class Schedule(Section):
-    """When a pipeline runs by itself."""
-
-    cron: Cron = Field(description="Five cron fields.", examples=["0 2 * * 6"])
 
 
 class Publish(Section):

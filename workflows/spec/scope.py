@@ -75,7 +75,6 @@ NOT_YET: tuple[OutOfScope, ...] = (
         ("api_endpoint",),
         "An API address of its own is not in this version: it is rke2.registration_address.",
     ),
-    OutOfScope("time zones", ("timezone",), "Time zones are not in this version: cron counts in UTC."),
     OutOfScope("signed results", ("signing_key",), "Signing published results is not in this version."),
     OutOfScope(
         "registry",

@@ -21,6 +21,7 @@ from workflows.render import closed, grammar, house, names, rbac, steps
 from workflows.render.bundle import Build, Bundle, render, to_yaml
 from workflows.spec import STAGES, StageName, load
 from workflows.stages import ORDER
+from workflows.stages.rights import CLAIM
 from workflows.stages.stage import Rule
 
 PIPELINES = {"bringup": bringup.build, "factory": factory.build, "stack": stack.build, "image": image.build}

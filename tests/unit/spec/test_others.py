@@ -54,7 +54,7 @@ def test_they_load() -> None:
     [
         (FACTORY.replace("f[1-3]", "f[1-2]"), "2 servers cannot hold"),
         (FACTORY.replace("rke2: {registration_address: 10.1.0.10}\n", ""), "one address in front"),
-        (FACTORY.replace('"0 2 * * 6"', "weekly"), "form wanted"),
+        (FACTORY.replace('"0 2 * * 6"', "weekly"), "cron has five fields, this has 1"),
         (FACTORY.replace("role: server", "role: server, gpu: true"), "no accelerators"),
         (FACTORY.replace("kind: Factory", "kind: Cluster"), "not one of: Factory"),
         (STACK.replace("v1.1.0", "develop"), "different things at different times"),
@@ -64,7 +64,7 @@ def test_they_load() -> None:
         (STACK.replace("lock:", "lok:"), "did you mean lock"),
         (IMAGE.replace("keep: 5", "keep: 1"), "at least 2"),
         (IMAGE.replace("[uefi]", "[efi]"), "write uefi"),
-        (FACTORY.replace('6"', '6", timezone: Europe/Berlin'), "not in this version: cron counts in UTC"),
+        (FACTORY.replace('6"', '6", timezone: Europe/Belin'), "write Europe/Berlin"),
         (FACTORY + "registry: {size_gib: 10}\n", "a mirror is rke2.registry_mirror"),
         (FACTORY + "wipe: true\n", "not in this version: run rke2-uninstall"),
         (STACK + "parallel: 8\n", "not in this version"),

@@ -12,6 +12,7 @@ from steps.clients.kube import Kube
 from steps.clients.kube_http import ApiError
 from steps.errors import Refused
 from workflows.engines import inputs
+from workflows.engines.argo import starts
 from workflows.engines.argo.home import Home, Object
 from workflows.plan.model import Plan
 from workflows.render import names
@@ -107,7 +108,7 @@ def read_key(home: Home, name: str, key: str) -> bytes:
 
 
 def install(home: Home, plan: Plan, bundle: Bundle, secrets: Mapping[str, bytes]) -> None:
-    """Apply everything, the template last: who sees it finds what it mounts. Raises NotReady, Refused, Conflict."""
+    """Apply everything, the template after what it mounts, and last what starts it. Raises NotReady, Refused, Conflict."""
     for manifest in bundle.rbac:
         _apply(home, manifest)
     for manifest in bundle.config_maps:
@@ -115,6 +116,10 @@ def install(home: Home, plan: Plan, bundle: Bundle, secrets: Mapping[str, bytes]
     if secrets:
         _apply(home, _secret(home, plan, secrets))
     _apply(home, bundle.template)
+    if bundle.starts is not None:
+        for manifest in bundle.starts:
+            _apply(home, manifest)
+        starts.retire(home, plan.name, bundle)
 
 
 def _secret(home: Home, plan: Plan, contents: Mapping[str, bytes]) -> Object:

@@ -1,0 +1,92 @@
+"""The CI snippets: both parse, and their shell, as it stands, runs the real command and hands its exit code on."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from steps.contract.exit import ExitCode
+from workflows import examples
+
+HERE = Path(examples.__file__).parent / "ci"
+COMMAND = 'uv run bringup run "$SPEC" --engine argo --wait --junit report.xml'
+Shell = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def gitlab() -> tuple[str, str]:
+    """The script of the job, as one shell text, and its spec."""
+    job: dict[str, Any] = yaml.safe_load((HERE / "gitlab-ci.yml").read_text())["bringup"]
+    assert job["artifacts"]["reports"] == {"junit": "report.xml"}
+    assert job["retry"]["exit_codes"] == ExitCode.TEMPORARY
+    return "\n".join(job["script"]), job["variables"]["SPEC"]
+
+
+def github() -> tuple[str, str]:
+    """All run steps in order, as one shell text, and the spec."""
+    job: dict[str, Any] = yaml.safe_load((HERE / "github-actions.yml").read_text())["jobs"]["bringup"]
+    runs = [step for step in job["steps"] if "run" in step]
+    assert {step["shell"] for step in runs} == {"bash"}
+    return "\n".join(step["run"] for step in runs if "if" not in step), job["env"]["SPEC"]
+
+
+SNIPPETS = {"gitlab": gitlab, "github": github}
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Runs a shell text as both CI servers do: bash, ended by the first command that fails; uv runs what is installed."""
+    if shutil.which("uv") is None:
+        pytest.skip("uv is not on PATH")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "KUBECONFIG"))}
+    environment = {
+        **plain,
+        "UV_NO_PROJECT": "1",
+        "UV_OFFLINE": "1",
+        "VIRTUAL_ENV": sys.prefix,
+        "BRINGUP_HOME": str(tmp_path / ".bringup"),
+        "HOME": str(tmp_path),
+        "CONTENT": "apiVersion: v1",
+        "KUBECONFIG": str(tmp_path / "home-kubeconfig"),
+    }
+
+    def run(text: str, **more: str) -> subprocess.CompletedProcess[str]:
+        line = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", f"{text}\necho went on"]
+        return subprocess.run(line, cwd=tmp_path, env={**environment, **more}, capture_output=True, text=True, timeout=120)
+
+    return run
+
+
+@pytest.mark.parametrize("server", SNIPPETS)
+def test_the_snippet_is_the_one_command_and_explains_its_codes(server: str) -> None:
+    text, spec = SNIPPETS[server]()
+    assert COMMAND in text.splitlines()
+    assert spec == "cluster.yaml"
+    (file,) = HERE.glob(f"{server}*.yml")
+    explained = {int(code) for code in re.findall(r"^# {1,3}(\d+) ", file.read_text(), re.MULTILINE)}
+    assert explained == {*map(int, ExitCode), 130}
+
+
+@pytest.mark.parametrize("server", SNIPPETS)
+def test_a_missing_spec_ends_the_job_with_64(server: str, shell: Shell) -> None:
+    text, spec = SNIPPETS[server]()
+    done = shell(text, SPEC=spec)
+    assert done.returncode == ExitCode.USAGE, done.stderr
+    assert "'cluster.yaml' is neither a file nor an example" in done.stderr
+    assert "went on" not in done.stdout
+
+
+@pytest.mark.parametrize("server", SNIPPETS)
+def test_a_good_spec_gets_as_far_as_the_home_cluster(server: str, shell: Shell, tmp_path: Path) -> None:
+    text, spec = SNIPPETS[server]()
+    shutil.copy(examples.path("three-hosts"), tmp_path / spec)
+    done = shell(text, SPEC=spec)
+    assert done.returncode == ExitCode.USAGE, done.stderr
+    assert "home-kubeconfig" in done.stderr
+    assert not (tmp_path / "report.xml").exists()

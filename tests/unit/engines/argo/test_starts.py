@@ -1,0 +1,119 @@
+"""What starts runs on a home cluster with Argo's published CRDs: installed, suspended, kept so, and taken away with its section."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.clients.kube import Kube
+from tests.unit.engines.argo.lab import Lab, full_crd, until
+from workflows import bringup, examples
+from workflows.cli.compiling import rendered
+from workflows.engines.argo import install, starts
+from workflows.plan.compiler import compile_plan
+from workflows.render.steps import Settings
+from workflows.spec import load
+
+COMMAND = Path(sys.executable).with_name("bringup")
+TEXT = examples.path("three-hosts").read_text()
+SCHEDULE = 'schedule: {cron: "0 2 * * 6", timezone: Europe/Berlin}\n'
+EVENTS = "events: [{name: merged, selector: 'discriminator == \"x\"'}]\n"
+Installs = Callable[..., None]
+
+
+@pytest.fixture
+def home(emulated: Lab) -> Lab:
+    """With the full CRDs of the two kinds, so that a field that they lack is refused."""
+    for plural in starts.KINDS:
+        crd = full_crd(plural)
+        emulated.home.ask(lambda kube, crd=crd: kube.apply(crd))
+        path = f"/apis/argoproj.io/v1alpha1/namespaces/{emulated.where.namespace}/{plural}"
+        until(lambda path=path: emulated.home.ask(lambda kube: kube.list(path, starts.Start)) is not None, f"{plural} are served")
+    return emulated
+
+
+@pytest.fixture
+def put(home: Lab) -> Installs:
+    """Installs the spec with these sections."""
+
+    def once(sections: str, **narrow: Any) -> None:
+        plan = dataclasses.replace(compile_plan(load(TEXT + sections), **narrow), secrets=())
+        bundle = rendered(plan, bringup.build, Settings(namespace=home.where.namespace))
+        install.install(home.home, plan, bundle, {})
+
+    return once
+
+
+def found(home: Lab, path: str) -> Mapping[str, Any] | None:
+    def once(kube: Kube) -> dict[str, Any] | None:
+        return kube.get(path, dict[str, Any])
+
+    return home.home.ask(once)
+
+
+def cron(home: Lab) -> Mapping[str, Any] | None:
+    return found(home, f"/apis/argoproj.io/v1alpha1/namespaces/{home.where.namespace}/cronworkflows/bringup-three-hosts")
+
+
+def binding(home: Lab) -> Mapping[str, Any] | None:
+    name = "bringup-three-hosts.merged"
+    return found(home, f"/apis/argoproj.io/v1alpha1/namespaces/{home.where.namespace}/workfloweventbindings/{name}")
+
+
+def account(home: Lab) -> Mapping[str, Any] | None:
+    return found(home, home.home.core("serviceaccounts", "bringup-events-three-hosts"))
+
+
+def command(home: Lab, *words: str) -> subprocess.CompletedProcess[str]:
+    line = [str(COMMAND), "schedule", *words, "--home-kubeconfig", home.where.kubeconfig, "--namespace", home.where.namespace]
+    environment = {**os.environ, "BRINGUP_HOME": str(home.folder / "runs")}
+    return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def test_they_come_and_go_with_their_sections(home: Lab, put: Installs) -> None:
+    put("")
+    assert (cron(home), binding(home), account(home)) == (None, None, None)
+    put(SCHEDULE + EVENTS)
+    assert cron(home)
+    assert binding(home)
+    assert account(home)
+    put("", only=("os_prep",))  # a narrowed plan leaves them alone
+    assert cron(home)
+    put(SCHEDULE)
+    assert cron(home)
+    assert (binding(home), account(home)) == (None, None)
+    put(EVENTS)
+    assert (cron(home), bool(binding(home)), bool(account(home))) == (None, True, True)
+
+
+def test_a_schedule_that_was_suspended_stays_so_until_it_is_resumed(home: Lab, put: Installs) -> None:
+    put(SCHEDULE)
+    assert command(home, "suspend", "three-hosts").stdout.startswith("the schedule of three-hosts is suspended")
+    assert "was already suspended" in command(home, "suspend", "three-hosts").stdout
+    put(SCHEDULE.replace("Berlin", "Oslo"))
+    there = cron(home)
+    assert there
+    assert (there["spec"]["timezone"], there["spec"]["suspend"]) == ("Europe/Oslo", True)
+    assert "is not suspended" in command(home, "resume", "three-hosts").stdout
+    put(SCHEDULE.replace("}", ", suspend: true}"))
+    there = cron(home)
+    assert there
+    assert there["spec"]["suspend"] is True
+    assert command(home, "resume", "three-hosts").returncode == 0
+    put(SCHEDULE.replace("}", ", suspend: true}"))  # the spec says it again, and nobody else owns the field
+    put(SCHEDULE)
+    there = cron(home)
+    assert there
+    assert "suspend" not in there["spec"]
+
+
+def test_a_cluster_without_a_schedule_is_refused_with_a_hint(home: Lab) -> None:
+    done = command(home, "suspend", "three-hosts")
+    assert done.returncode == 64
+    assert "has no schedule of three-hosts" in done.stderr
+    assert "bringup run --engine argo" in done.stderr

@@ -1,0 +1,101 @@
+"""What starts runs without a person, on the home cluster: taken away when the spec drops it, suspended, resumed.
+
+`suspend` belongs to whoever set it last: an installation writes it only where the spec says so, so a schedule that was suspended
+here stays suspended when the next revision is installed.
+"""
+
+from msgspec import Struct, field
+
+from steps.clients.kube import Kube
+from steps.clients.kube_http import ApiError
+from steps.errors import Refused
+from workflows.engines.argo.home import Home
+from workflows.engines.argo.objects import API, CLUSTER, PIPELINE
+from workflows.render import starts
+from workflows.render.bundle import Bundle
+
+KINDS = ("cronworkflows", "workfloweventbindings")
+
+
+class NoSchedule(ValueError):
+    """The home cluster has no schedule for that cluster."""
+
+    hint = "a schedule is a section of the spec; it is installed by `bringup run --engine argo`, or from `bringup render`"
+
+
+class Changed(ValueError):
+    """Somebody else changed the schedule at the same time."""
+
+    hint = "look at it, then try again"
+
+
+class _Meta(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+
+
+class _Cron(Struct, frozen=True):
+    suspend: bool = False
+
+
+class Start(Struct, frozen=True):
+    """A CronWorkflow or a WorkflowEventBinding, as far as it matters here."""
+
+    metadata: _Meta = _Meta()
+    spec: _Cron = field(default_factory=_Cron)
+
+
+def _path(home: Home, kind: str, name: str = "") -> str:
+    return f"/apis/{API}/namespaces/{home.namespace}/{kind}{f'/{name}' if name else ''}"
+
+
+def retire(home: Home, cluster: str, bundle: Bundle) -> None:
+    """Delete what the cluster's spec has no more; what this person may not list is left. Raises Refused."""
+    kept = {manifest["metadata"]["name"] for manifest in bundle.starts or ()}
+    labels = bundle.template["metadata"]["labels"]
+    gone = {kind: [one for one in _ours(home, kind, labels) if one not in kept] for kind in KINDS}
+    if gone["workfloweventbindings"] and starts.account_name(cluster) not in kept:
+        _delete(home, home.core("serviceaccounts", starts.account_name(cluster)))  # first: its token ends with it
+    for kind, stale in gone.items():
+        for name in stale:
+            _delete(home, _path(home, kind, name))
+
+
+def _ours(home: Home, kind: str, labels: dict[str, str]) -> list[str]:
+    selector = ",".join(f"{key}={labels[key]}" for key in (CLUSTER, PIPELINE))
+
+    def listed(kube: Kube) -> tuple[Start, ...] | None:
+        return kube.list(_path(home, kind), Start, labels=selector)
+
+    try:
+        return [one.metadata.name for one in home.ask(listed) or ()]
+    except Refused:
+        return []
+
+
+def _delete(home: Home, path: str) -> None:
+    def once(kube: Kube) -> bool:
+        return kube.delete(path)
+
+    home.ask(once)
+
+
+def suspend(home: Home, cluster: str, kind: str, *, wanted: bool) -> bool:
+    """Suspend a cluster's schedule or let it go on; whether that changed anything. Raises NoSchedule, Changed, Refused.
+
+    To go on takes the field away, so that it is nobody's and a spec with `suspend: true` can be installed again.
+    """
+    path = _path(home, "cronworkflows", starts.cron_name(kind, cluster))
+    there = home.ask(lambda kube: kube.get(path, Start))
+    if there is None:
+        raise NoSchedule(f"namespace {home.namespace} of the home cluster has no schedule of {cluster}")
+    if there.spec.suspend == wanted:
+        return False
+    patch = {"metadata": {"resourceVersion": there.metadata.resource_version}, "spec": {"suspend": True if wanted else None}}
+    try:
+        home.ask(lambda kube: kube.merge(path, patch))
+    except ApiError as error:
+        if error.status != 409:
+            raise
+        raise Changed(f"the schedule of {cluster} was changed meanwhile") from error
+    return True

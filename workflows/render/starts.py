@@ -1,0 +1,115 @@
+"""What starts runs without a person: a CronWorkflow for the schedule, a WorkflowEventBinding for each event, and their account.
+
+Both submit the plan's own WorkflowTemplate by reference, so that what they start is what `bringup run` starts; names come from the
+cluster, not from the plan, so that a new revision replaces them. Facts: hera_argo §2.6.
+"""
+
+from typing import Any
+
+import msgspec
+
+from workflows.plan.model import Plan
+from workflows.render import rbac
+from workflows.spec.schedule import Event, Schedule
+
+Object = dict[str, Any]
+API = "argoproj.io/v1alpha1"
+EVENT_RIGHTS: rbac.Rights = {
+    ("argoproj.io", "workflows"): frozenset({"create"}),
+    ("argoproj.io", "workfloweventbindings"): frozenset({"list"}),
+    ("argoproj.io", "workflowtemplates"): frozenset({"get"}),
+}
+"""Argo's server acts with the sender's own rights: it looks for the binding, reads the template, and creates the Workflow."""
+
+
+def cron_name(kind: str, cluster: str) -> str:
+    """Name of a cluster's CronWorkflow: at most 48 characters, 52 are allowed since runs get a time behind it."""
+    return f"{kind}-{cluster}"
+
+
+def account_name(cluster: str) -> str:
+    """The account with whose token events are sent."""
+    return f"bringup-events-{cluster}"
+
+
+def starts(plan: Plan, template: Object) -> tuple[Object, ...] | None:
+    """The objects for a plan and its WorkflowTemplate, accounts first; None where the plan is narrowed and leaves them alone."""
+    if plan.starts is None:
+        return None
+    found = _account(plan, template) if plan.starts.events else []
+    if plan.starts.schedule is not None:
+        found.append(_cron(plan, template, plan.starts.schedule))
+    return (*found, *(_binding(plan, template, event) for event in plan.starts.events))
+
+
+def workflow(manifest: Object) -> Object | None:
+    """The Workflow that one of them makes, for the linter; None for what makes none."""
+    spec = manifest.get("spec", {})
+    if manifest["kind"] == "CronWorkflow":
+        made = spec["workflowSpec"]
+    elif manifest["kind"] == "WorkflowEventBinding":
+        made = {part: spec["submit"][part] for part in ("workflowTemplateRef", "arguments")}
+    else:
+        return None
+    return {"apiVersion": API, "kind": "Workflow", "metadata": {"generateName": f"{manifest['metadata']['name']}-"}, "spec": made}
+
+
+def _labels(template: Object) -> dict[str, str]:
+    labels: dict[str, str] = template["metadata"]["labels"]
+    return dict(labels)
+
+
+def _meta(name: str, template: Object) -> Object:
+    return {"name": name, "namespace": template["metadata"]["namespace"], "labels": _labels(template)}
+
+
+def _cron(plan: Plan, template: Object, schedule: Schedule) -> Object:
+    """`suspend` is written only where the spec says so: elsewhere it belongs to who suspends the schedule on the cluster."""
+    kind = template["metadata"]["labels"]["bringup/pipeline"]
+    spec: Object = {
+        "schedules": list(schedule.cron),
+        "timezone": schedule.timezone,
+        "concurrencyPolicy": "Forbid",
+        "startingDeadlineSeconds": int(schedule.starting_deadline.total_seconds()),
+    }
+    spec |= {"suspend": True} if schedule.suspend else {}
+    annotations = dict(template["metadata"]["annotations"])
+    return {
+        "apiVersion": API,
+        "kind": "CronWorkflow",
+        "metadata": {**_meta(cron_name(kind, plan.name), template), "annotations": annotations},
+        "spec": {
+            **spec,
+            "workflowMetadata": {"labels": _labels(template), "annotations": dict(annotations)},
+            "workflowSpec": _submitted(template),
+        },
+    }
+
+
+def _binding(plan: Plan, template: Object, event: Event) -> Object:
+    """Labels and annotations of what an event submits are expressions to Argo, hence the quotes; nothing of the event enters."""
+    told = {"bringup/plan": plan.digest}
+    metadata = {"labels": _quoted(_labels(template)), "annotations": _quoted(told)}
+    return {
+        "apiVersion": API,
+        "kind": "WorkflowEventBinding",
+        "metadata": _meta(f"bringup-{plan.name}.{event.name}", template),
+        "spec": {"event": {"selector": event.selector}, "submit": {**_submitted(template), "metadata": metadata}},
+    }
+
+
+def _submitted(template: Object) -> Object:
+    reuse = [{"name": "reuse", "value": "none"}]
+    return {"workflowTemplateRef": {"name": template["metadata"]["name"]}, "arguments": {"parameters": reuse}}
+
+
+def _quoted(values: dict[str, str]) -> dict[str, str]:
+    return {key: msgspec.json.encode(value).decode() for key, value in values.items()}
+
+
+def _account(plan: Plan, template: Object) -> list[Object]:
+    """The events' account, its token where Argo's server looks for it, and its Role in home."""
+    space = template["metadata"]["namespace"]
+    account = rbac.account(account_name(plan.name), space)
+    account["metadata"]["labels"] = _labels(template)
+    return [account, rbac.token(account), *rbac.granted(account, space, EVENT_RIGHTS)]
