@@ -20,7 +20,7 @@ from workflows.engines.argo import answer, follow, logs, progress, pull, remembe
 from workflows.engines.argo.home import Home, NoWorkflow, chosen
 from workflows.engines.argo.objects import PIPELINE, Workflow, node_status
 from workflows.engines.folders import Home as Runs
-from workflows.engines.folders import RunFolder
+from workflows.engines.folders import RunFolder, places
 
 ENGINE = "argo"
 
@@ -176,7 +176,7 @@ def conclude(away: Away, ended: Workflow) -> int:
     elif code == ExitCode.OK and (proven := _proven(away)) != Status.PASS:
         output.lines(["", f"Argo says {ended.status.phase}, the evidence says {proven}: the evidence decides"])
         code = ExitCode.GATE_FAILED
-    output.lines(["", f"report   {away.folder.stored / 'report' / 'report.html'}", f"evidence {away.folder.stored}"])
+    output.lines(["", *places(away.folder)])
     return code
 
 

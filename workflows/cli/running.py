@@ -11,7 +11,7 @@ from steps.contract import run
 from steps.contract.verdict import Status
 from workflows import bringup
 from workflows.cli import cancelling, compiling, live, output
-from workflows.engines.folders import Home, RunFolder
+from workflows.engines.folders import Home, RunFolder, places
 from workflows.engines.local.result import RunResult, read_status
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
@@ -94,7 +94,7 @@ def conclude(folder: RunFolder, result: RunResult) -> int:
             else f"no report was written: {result.phase} {cancelling.told(folder, result.message)}",
         ]
     )
-    output.lines(["", f"report   {folder.stored / 'report' / 'report.html'}", f"evidence {folder.stored}"])
+    output.lines(["", *places(folder)])
     if (folder.stored / "secrets").is_dir():
         hand_out = f"bringup report {folder.name} --out FOLDER/"
         output.lines(

@@ -90,6 +90,12 @@ class RunFolder:
         return self.home.store / "runs" / self.name
 
 
+def places(folder: RunFolder) -> list[str]:
+    """Lines that say where report and evidence of a run lie, as far as they were written."""
+    known = (("report", folder.stored / "report/report.html"), ("evidence", folder.stored))
+    return [f"{name:<8} {path}" for name, path in known if path.exists()]
+
+
 def new_run_name(cluster: str) -> str:
     """A name for a new run: cluster, UTC time, and four random digits, as in `h200-16-20261121-101500-3f2a`."""
     return f"{cluster}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
