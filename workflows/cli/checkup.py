@@ -11,7 +11,7 @@ from pathlib import Path
 from workflows.engines.folders import Home, NoHome
 from workflows.rehearsal import loopback
 
-REHEARSAL, RUN, HOSTS = "rehearsal", "run on real hosts", "host tests"
+REHEARSAL, RUN, HOSTS, CLUSTER = "rehearsal", "run on real hosts", "host tests", "cluster tests"
 _OLDEST_PYTHON = (3, 11)
 _PACKAGES = ("hera", "kubernetes", "ansible_runner", "yaml", "tenacity", "aiohttp")
 _PROGRAMS = {
@@ -20,6 +20,14 @@ _PROGRAMS = {
         "mmdebstrap": "apt-get install mmdebstrap",
         "ip": "apt-get install iproute2",
         "unshare": "apt-get install util-linux",
+    },
+    CLUSTER: {
+        "containerd": "apt-get install containerd",
+        "runc": "apt-get install runc",
+        "iptables": "apt-get install iptables",
+        "openssl": "apt-get install openssl",
+        "busybox": "apt-get install busybox-static",
+        "go": "install the newest Go: Kubernetes' parts are built from their modules",
     },
 }
 
