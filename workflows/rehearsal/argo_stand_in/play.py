@@ -21,7 +21,7 @@ from workflows.engines.local.journal import FILE, Journal
 from workflows.engines.local.parse import plan as make_plan
 from workflows.engines.local.paths import RunPaths
 from workflows.engines.local.result import News
-from workflows.engines.local.state import RunBegan
+from workflows.engines.local.state import RunBegan, State
 from workflows.rehearsal.argo_stand_in import mounts
 from workflows.rehearsal.argo_stand_in.driver import PodDriver
 from workflows.rehearsal.argo_stand_in.pods import Pods
@@ -63,6 +63,7 @@ class Play:
         self._store = store
         self._news: queue.SimpleQueue[Object | None] = queue.SimpleQueue()
         self._changed = True
+        self._written: State | None = None
         self._shown: Object = found.get("status") or {}
         self._asked: set[str] = set()
         self._closed: dict[str, str] = {}
@@ -157,13 +158,15 @@ class Play:
             self._absorb(found)
         driver = self._driver
         assert driver is not None
+        changed, self._changed = self._changed, False  # before the state is read: what changes from here on is for the next turn
         state = driver.state
         if not state.nodes and not state.finished:
+            self._changed = self._changed or changed
             return
         self._pods.show(state, driver.ended, driver.began)
-        if self._changed:
-            self._changed = False
+        if changed or state is not self._written:
             self._write(status(self._plan, state, driver.began))
+            self._written = state
             if state.finished:
                 self.done.set()
 
