@@ -9,13 +9,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-SPACE = "cluster-bringup"
-LINK = "vc-bringup"
-OUTSIDE = "10.78.0.1"
-ADDRESS = "10.78.0.2"
+NUMBER = int(os.environ.get("BRINGUP_CLUSTER_BOX") or 0)
+"""Which box of this machine: 0 to 63. Two checkouts that test at the same time take different ones."""
+
+SUFFIX = f"-{NUMBER}" if NUMBER else ""
+SPACE = f"cluster-bringup{SUFFIX}"
+LINK = f"vc-bringup{SUFFIX}"
+OUTSIDE = f"10.78.0.{4 * NUMBER + 1}"
+ADDRESS = f"10.78.0.{4 * NUMBER + 2}"
 """This machine's and the box's end of the cable between them."""
 
-CGROUP = "bringup-cluster"
+CGROUP = f"bringup-cluster{SUFFIX}"
 CGROUPS = Path("/sys/fs/cgroup")
 SETUP = Path(__file__).with_name("box.sh")
 LOOK_SECONDS = 0.02
@@ -29,7 +33,7 @@ class DidNotStart(RuntimeError):
 
 def folder() -> Path:
     """`$BRINGUP_CLUSTER`, else a fixed folder outside the tree, so that `down` finds what another process made."""
-    return Path(os.environ.get("BRINGUP_CLUSTER") or "/var/tmp/bringup-cluster")
+    return Path(os.environ.get("BRINGUP_CLUSTER") or f"/var/tmp/bringup-cluster{SUFFIX}")
 
 
 def up() -> None:

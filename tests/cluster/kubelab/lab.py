@@ -58,10 +58,10 @@ def down() -> None:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One at a time on this machine: the box has one name. Waits for another process; raises RuntimeError for this one."""
+    """One at a time in this box, which has one name on this machine. Waits for another process; raises RuntimeError for this one."""
     if _held:
         raise RuntimeError("this process has a cluster up")
-    kept = parts.cache() / "cluster.lock"
+    kept = parts.cache() / f"cluster{box.SUFFIX}.lock"
     kept.parent.mkdir(parents=True, exist_ok=True)
     with kept.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
