@@ -19,7 +19,8 @@ class Release(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     StatefulSets and DaemonSets that it must bring (0 for a chart of CRDs only). `spare` is how many nodes a DaemonSet may be
     short of: the fleet minus the quorum, because nodes set aside still count as desired there. `home` is where the owner's own
     object lies: `kube-system` for HelmCharts, Argo CD's namespace for Applications; `revision` is the Git revision that an
-    Application takes its values from.
+    Application takes its values from; `repo` and `chart` say where it takes the chart from, `project` and `server` its AppProject
+    and the cluster that it writes to. What is empty is not compared.
     """
 
     name: str
@@ -28,8 +29,27 @@ class Release(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     owner: Owner = Owner.HELM_CONTROLLER
     home: str = "kube-system"
     revision: str = ""
+    repo: str = ""
+    chart: str = ""
+    project: str = ""
+    server: str = ""
     workloads: int = 1
     spare: int = 0
+
+
+class RootApplication(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a gate expects of a stage's root Application, whose children are the stage's releases.
+
+    `home` is its namespace; `path` is the folder of the stage in the repository `repo` at `revision` (a tag or a commit); `tree` is
+    the digest of the tree that was published there.
+    """
+
+    name: str
+    home: str
+    repo: str
+    path: str
+    revision: str
+    tree: str = ""
 
 
 class Chart(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -119,10 +139,23 @@ class FailedResource(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Application(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An Argo CD Application. Times are seconds since the epoch; revisions are in the order of its sources."""
+    """An Argo CD Application. Times are seconds since the epoch; revisions are in the order of its sources.
 
+    `version`, `chart` and `chart_repo` are those of its first chart, `revision`, `repo` and `path` those of its first source in
+    Git; `server` is the address or the name of the cluster that it writes to, into `namespace`. `children` are the Applications
+    among its resources, as far as the controller has compared them.
+    """
+
+    project: str = ""
+    server: str = ""
+    namespace: str = ""
+    chart: str = ""
+    chart_repo: str = ""
     version: str = ""
     revision: str = ""
+    repo: str = ""
+    path: str = ""
+    children: tuple[str, ...] = ()
     changed: float = 0.0
     reconciled: float = 0.0
     sync: str = ""
@@ -133,6 +166,13 @@ class Application(Struct, frozen=True, kw_only=True, omit_defaults=True):
     synced_revisions: tuple[str, ...] = ()
     conditions: tuple[AppCondition, ...] = ()
     failures: tuple[FailedResource, ...] = ()
+
+
+class RootState(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the cluster shows of a root Application, and the `commit` that was delivered for its revision; empty: nobody knows."""
+
+    application: Application | None = None
+    commit: str = ""
 
 
 class ReleaseState(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -21,3 +21,6 @@ ENGINE = "BRINGUP_ENGINE"
 
 REUSE = "BRINGUP_REUSE"
 """Environment variable with the run whose evidence may be reused (`{{workflow.parameters.reuse}}`), or `none`."""
+
+SOURCE = "BRINGUP_SOURCE"
+"""Environment variable of `open` with `revision.token` (`{{workflow.parameters.source}}`), or `none`."""

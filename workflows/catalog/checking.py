@@ -35,6 +35,7 @@ def _planned(release: Release) -> compat.PlannedRelease:
     return compat.PlannedRelease(
         id=release.id,
         version=release.version,
+        app_version=release.app_version,
         digest=release.digest,
         other_digests=release.other_digests,
         from_manifest=bool(release.manifest),

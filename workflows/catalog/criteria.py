@@ -35,6 +35,7 @@ def facts(spec: ClusterSpec) -> Facts:
         "monitoring_crds": "yes" if spec.base_services.monitoring_crds else "no",
         "ha": "yes" if len(spec.servers) > 1 else "no",
         "delivery": spec.delivery.mode,
+        "argo_cd": argo_cd_owner(spec),
         "airgap": "yes" if spec.airgap else "no",
         "os": spec.os.distribution,
         "kubernetes": f"1.{minor}",
@@ -64,6 +65,7 @@ DIMENSIONS = (
     "monitoring_crds",
     "ha",
     "delivery",
+    "argo_cd",
     "airgap",
     "os",
     "kubernetes",
@@ -80,6 +82,12 @@ def multus_owner(spec: ClusterSpec) -> str:
     if "multus" in spec.rke2.cni:
         return "rke2"
     return "operator" if spec.fabric.has_network else "none"
+
+
+def argo_cd_owner(spec: ClusterSpec) -> str:
+    """Return whose Argo CD delivers: `bringup` (installed by this run), `site` (verified only) or `none`."""
+    argo_cd = spec.delivery.argo_cd
+    return "none" if argo_cd is None else "bringup" if argo_cd.install else "site"
 
 
 def matches(criteria: Mapping[str, tuple[str, ...]], known: Facts) -> bool:

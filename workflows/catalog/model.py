@@ -52,6 +52,20 @@ class ObjectFile(Section):
     when: Criteria = Field(default={}, description="Criteria under which they are applied.")
 
 
+ClusterKind = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]+/([A-Z][A-Za-z]+|\*)$")]
+"""A cluster-wide kind as GROUP/KIND; `*` for every kind of a group."""
+
+
+class IgnoredDifference(Section):
+    """A field of the release's objects that others write: Argo CD neither counts it as drift nor writes it back."""
+
+    group: Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]*$")] = Field(description="API group.")
+    kind: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z]+$")] = Field(
+        description="Kind, exactly as the API has it: another spelling matches nothing, in silence."
+    )
+    jq: Annotated[tuple[str, ...], Listed, Field(min_length=1)] = Field(description="jq paths of the fields.")
+
+
 class Component(Section):
     """One chart (or one upstream manifest) as data."""
 
@@ -61,7 +75,10 @@ class Component(Section):
     repo: Url | None = Field(default=None, description="Chart repository; none: the spec must give it.")
     manifest: Url | None = Field(default=None, description="URL of an upstream manifest, with {version}.")
     version: ChartVersion | None = Field(default=None, description="Exact version; none: the spec must give it.")
-    from_spec: Mapping[Literal["repo", "version"], str] = Field(default={}, description="Paths in the spec that give them.")
+    from_spec: Mapping[Literal["repo", "version", "namespace"], str] = Field(
+        default={}, description="Paths in the spec that give them."
+    )
+    app_version: str | None = Field(default=None, description="Version of the application in that chart version.")
     digest: Digest | None = Field(default=None, description="Digest of the chart.")
     namespace: DnsLabel | None = Field(default=None, description="Target namespace.")
     privileged: bool = Field(default=False, description="Whether the namespace needs the privileged pod security level.")
@@ -77,6 +94,15 @@ class Component(Section):
         description="Release lines (majors), oldest first; an upgrade stays in its own or goes to the next.",
     )
     provides: Annotated[tuple[Provision, ...], Listed] = Field(default=(), description="Capabilities that may exist once.")
+    cluster_kinds: Annotated[tuple[ClusterKind, ...], Listed] = Field(
+        default=(), description="Cluster-wide kinds that the chart makes beside CRDs, roles and webhooks."
+    )
+    other_namespaces: Annotated[tuple[DnsLabel, ...], Listed] = Field(
+        default=(), description="Further namespaces in which the chart makes objects."
+    )
+    ignore_differences: Annotated[tuple[IgnoredDifference, ...], Listed] = Field(
+        default=(), description="Fields that others write, for Argo CD."
+    )
     rollout: RolloutKind | None = Field(default=None, description="How its workloads change.")
     health: Sentence | None = Field(default=None, description="What shows that it works.")
     rollback: Sentence | None = Field(default=None, description="How to go back.")
@@ -122,7 +148,8 @@ class Release:
 
     `chart` and `repo` are as HelmChart wants them (an OCI chart has its whole address in `chart`); for an upstream manifest
     both are empty and `manifest` is its URL. `source` names the origin in one string. `other_digests` are given beside `digest`
-    for the same version; `upgrade_from` are the lines that may be upgraded to it, empty without such a rule.
+    for the same version; `upgrade_from` are the lines that may be upgraded to it, empty without such a rule. `app_version` is that
+    of the application inside, empty where not known.
     """
 
     id: str
@@ -151,3 +178,7 @@ class Release:
     provenance: tuple[Layer, ...] = field(default=())
     other_digests: tuple[str, ...] = ()
     upgrade_from: tuple[str, ...] = ()
+    app_version: str = ""
+    cluster_kinds: tuple[str, ...] = ()
+    other_namespaces: tuple[str, ...] = ()
+    ignore_differences: tuple[IgnoredDifference, ...] = ()

@@ -106,7 +106,7 @@ class _Work:
         component = self.catalog.components[name]
         override = self.spec.overrides.get(name, _NO_OVERRIDE)
         version = self.coordinate(name, "version", override.version)
-        inner = {**self.scope, "release": {"version": version, "namespace": component.namespace or ""}}
+        inner = {**self.scope, "release": {"version": version, "namespace": self.namespace(component)}}
         values, layers = self.values(name, override, inner)
         chart, repo = self.address(component.chart, self.coordinate(name, "repo", override.repo), override)
         digest, *others = self.digests(name, override, version) or ("",)
@@ -123,7 +123,11 @@ class _Work:
             digest=digest,
             other_digests=tuple(others),
             upgrade_from=upgrades.reachable_from(component.lines, version),
-            namespace=component.namespace or "",
+            app_version=(component.app_version or "") if version == component.version else "",
+            cluster_kinds=component.cluster_kinds,
+            other_namespaces=component.other_namespaces,
+            ignore_differences=component.ignore_differences,
+            namespace=self.namespace(component),
             privileged=component.privileged,
             release_name=component.release_name or name.replace("_", "-"),
             values=values,
@@ -139,6 +143,10 @@ class _Work:
             timeout_seconds=int(component.timeout.total_seconds()),
             provenance=layers,
         )
+
+    def namespace(self, component: Component) -> str:
+        """Return the target namespace: the spec's own field where the component names one, else the catalog's."""
+        return _optional(component.from_spec.get("namespace"), self.scope) or component.namespace or ""
 
     def coordinate(self, name: str, which: str, override: str | None) -> str:
         """Return version or repo: the override's, else the spec's own field, else the last overlay's, else the catalog's."""

@@ -89,8 +89,14 @@ def render(
     namespace: Annotated[str, typer.Option("--namespace", help="Namespace of Argo Workflows in home.")] = "bringup",
     only: Only = None,
     until: Until = "",
+    gitops: Annotated[Path | None, typer.Option("--gitops", help="Checkout of the repository that Argo CD delivers from.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="With --gitops: write nothing, tell what differs (exit code 65).")] = False,
 ) -> int:
-    """Render the workflow, its RBAC and its ConfigMaps as YAML, and lint them."""
+    """Render the workflow, its RBAC and its ConfigMaps as YAML, and lint them; or with --gitops what Argo CD delivers."""
+    if gitops is not None:
+        return _gitops(spec, gitops, check, narrowed=bool(only or until or out))
+    if check:
+        raise typer.BadParameter("--check compares a folder; name it: --gitops DIR --check")
     from workflows.cli import sources
     from workflows.cli.compiling import PIPELINES, installation, rendered
     from workflows.plan.compiler import compile_plan
@@ -108,6 +114,14 @@ def render(
         (out / name).write_text(text)
     output.lines([f"wrote {', '.join(sorted(files))} to {out}"])
     return ExitCode.OK
+
+
+def _gitops(spec: str, folder: Path, check: bool, *, narrowed: bool) -> int:
+    from workflows.cli import gitops
+
+    if narrowed:
+        raise typer.BadParameter("--gitops renders the whole spec into its own folder; leave out --only, --until and --out")
+    return gitops.check(spec, folder) if check else gitops.write(spec, folder)
 
 
 def schema() -> int:

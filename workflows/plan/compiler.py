@@ -70,6 +70,7 @@ def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, onl
         open_task=_open_task(spec, whole, stages, _left_out(every, stages)),
         confirm_tasks=_confirm_tasks(stages),
         end_tasks=_END_TASKS,
+        tree=site.tree if _publishes(stages) else {},
         starts=None if only or until else Starts(schedule=spec.schedule, events=spec.events),
     )
 
@@ -78,6 +79,10 @@ def _stages(site: Site) -> tuple[Stage, ...]:
     wanted = site.spec.stages
     built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in ORDER if wanted is None or name in wanted)
     return tuple(judging.complete(stage) for stage in built if stage is not None)
+
+
+def _publishes(stages: tuple[Stage, ...]) -> bool:
+    return any(step.task.verb is Verb.PUBLISH for stage in stages for step in stage.steps)
 
 
 def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str) -> tuple[Stage, ...]:

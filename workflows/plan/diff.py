@@ -1,12 +1,15 @@
-"""What differs between two plans: cluster, hosts, releases, approvals, gates and tasks, each with its old and its new value."""
+"""What differs between two plans: cluster, hosts, releases, files, approvals, gates and tasks, each with old and new value."""
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from steps.contract.delivery import Publication
+from steps.contract.task import Verb
 from workflows.catalog import Release, upgrades
 from workflows.plan import leaves, show
 from workflows.plan.compiler import PlanError
@@ -18,13 +21,14 @@ MOST = 6
 """Most changed values that are printed of one thing; scripts get all of them."""
 
 _RELEASE = ("version", "digest", "source", "namespace", "release_name", "timeout_seconds", "rollout", "health", "rollback")
+_REPEATED = re.compile(r"^(arguments\.)?((gate_)?expectations\.)?")
 _TOO_LARGE = ("objects", "values")
 """Parts of a release that are compared leaf by leaf."""
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One difference. `what` is cluster, hosts, release, approval, gates, stage or task; `name` says which; `path` is where in it,
-    with its value `before` and `after`. `how` is added, removed or changed."""
+    """One difference. `what` is cluster, hosts, release, revision, file, approval, gates, stage or task; `name` says which; `path`
+    is where in it, with its value `before` and `after`. `how` is added, removed or changed; of a revision, that it is not."""
 
     what: str
     name: str
@@ -54,7 +58,7 @@ def changes(before: Plan, after: Plan) -> tuple[Change, ...]:
     refused = tuple(_forbidden(before, after))
     if refused:
         raise PlanError("; ".join(refused))
-    parts = (_identity, _hosts, _releases, _stages, _tasks)
+    parts = (_identity, _hosts, _releases, _files, _stages, _tasks)
     found = (*(change for part in parts for change in part(before, after)), *started)
     return found or (Change(what="cluster", name=after.name, path="plan", before=before.digest, after=after.digest),)
 
@@ -177,5 +181,35 @@ def _tasks(before: Plan, after: Plan) -> Iterator[Change]:
         if key not in new or key not in old:
             yield Change(what="task", name=".".join(key), how="removed" if key not in new else "added")
         elif old[key].input_digest != new[key].input_digest:
-            found = leaves.differing(msgspec.to_builtins(old[key]), msgspec.to_builtins(new[key]))
+            found = _told_once(leaves.differing(msgspec.to_builtins(old[key]), msgspec.to_builtins(new[key])))
             yield from (Change(what="task", name=".".join(key), path=path, before=one, after=two) for path, one, two in found)
+
+
+def _told_once(found: Iterable[leaves.Leaf]) -> Iterator[leaves.Leaf]:
+    """Without what a task's expectations only repeat of its arguments."""
+    told: set[tuple[str, str]] = set()
+    for path, one, two in found:
+        same = (_REPEATED.sub("", path), f"{one} {two}")
+        if same not in told:
+            told.add(same)
+            yield path, one, two
+
+
+def _published(plan: Plan) -> Publication:
+    return next(msgspec.convert(task.arguments, Publication) for task in plan.tasks if task.verb is Verb.PUBLISH)
+
+
+def _files(before: Plan, after: Plan) -> Iterator[Change]:
+    """What verb `publish` would commit, where both plans publish."""
+    if not before.tree or not after.tree or before.tree == after.tree:
+        return
+    old, new = map(_published, (before, after))
+    if (old.repo, old.revision) == (new.repo, new.revision) and not new.is_commit:
+        note = ", though its files are: a tag is never moved, so write a new revision"
+        yield Change(what="revision", name=new.revision, how="not changed", note=note)
+    for path in sorted(before.tree.keys() | after.tree.keys()):
+        if path not in after.tree or path not in before.tree:
+            yield Change(what="file", name=path, how="removed" if path not in after.tree else "added")
+        else:
+            for where, one, two in leaves.differing(before.tree[path], after.tree[path]):
+                yield Change(what="file", name=path, path=where.strip(), before=one, after=two)

@@ -1,11 +1,26 @@
-"""Plan → the files of the tasks folder: one a task, and the plan's summary for the report."""
+"""Plan → the files of the tasks folder: one a task, the plan's summary for the report, and the tree that is published to Git."""
 
 from steps.contract import run
 from steps.contract.canonical import canonical
+from steps.contract.delivery import TREE_FILE
+from steps.contract.task import TaskError
 from workflows.plan import show
 from workflows.plan.model import Plan
 
+MAX_BYTES = 900_000
+"""Of the whole folder: on Argo it is one ConfigMap, which the API server takes up to 1 MiB, names and metadata included."""
+
 
 def tasks_folder(plan: Plan) -> dict[str, bytes]:
-    """File name → bytes. Raises TaskError for a task above 8 kB."""
-    return {**plan.task_files, run.PLAN_FILE: canonical(show.to_data(plan))}
+    """File name → bytes. Raises TaskError for a task above 8 kB, or where all files together are too large for a ConfigMap."""
+    files = {**plan.task_files, run.PLAN_FILE: canonical(show.to_data(plan))}
+    if plan.tree:
+        files[TREE_FILE] = canonical(dict(plan.tree))
+    size = sum(map(len, files.values()))
+    if size > MAX_BYTES:
+        largest = max(files, key=lambda name: len(files[name]))
+        raise TaskError(
+            f"the tasks of {plan.name} have {size} bytes, the largest {largest} {len(files[largest])}, limit {MAX_BYTES}: "
+            "make Helm values shorter (long texts belong into ConfigMaps of their own)"
+        )
+    return files

@@ -1,7 +1,7 @@
 """The plan: stages in order with their tasks and digests, the fleet, and the releases; frozen data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from steps.contract import fleet, task
@@ -42,6 +42,8 @@ class Plan:
     confirm_tasks: Mapping[str, task.Task]
     """By the stage that waits for the approval."""
     end_tasks: tuple[task.Task, ...]
+    tree: Mapping[str, str] = field(default_factory=dict)
+    """What verb `publish` commits to Git, path → text; empty where Argo CD does not deliver, or this plan does not publish."""
     starts: Starts | None = None
     """None for a plan that `only` or `until` narrowed: what starts the whole one stays as it is."""
 

@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from workflows.spec.access import Os, Rke2, Ssh, Target
+from workflows.spec.delivery import Delivery
 from workflows.spec.fields import STAGES, ClusterName, DnsLabel, Listed, SecretRef, Section, SnakeId, StageName, Text
-from workflows.spec.governance import Airgap, Approval, Delivery, Override, Quorum
+from workflows.spec.governance import Airgap, Approval, Override, Quorum
 from workflows.spec.hosts import Hosts
 from workflows.spec.machines import Machine, expand_groups
 from workflows.spec.platform import Accelerator, Fabric, Scheduler, Sharing

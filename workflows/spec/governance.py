@@ -1,9 +1,9 @@
-"""Who decides and how much may fail: delivery, quorum, approvals, overrides of the catalog, air gap."""
+"""Who decides and how much may fail: quorum, approvals, overrides of the catalog, air gap."""
 
 import math
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, WithJsonSchema, model_validator
 
@@ -12,7 +12,6 @@ from workflows.spec.fields import (
     Argument,
     ChartVersion,
     Digest,
-    DnsLabel,
     Duration,
     Listed,
     SecretRef,
@@ -22,43 +21,6 @@ from workflows.spec.fields import (
     Url,
     problem,
 )
-
-
-class ArgoCd(Section):
-    """Where Argo CD finds the rendered applications."""
-
-    repo: Url = Field(description="Git repository of the applications.", examples=["https://git.example.org/platform.git"])
-    path: Argument = Field(default="apps", description="Folder in it.", examples=["apps"])
-    revision: Argument = Field(description="Tag or commit; a branch or HEAD is refused (P13).", examples=["v1.4.0"])
-    project: DnsLabel = Field(description="AppProject; not default.", examples=["platform"])
-    namespace: DnsLabel = Field(default="argocd", description="Namespace of Argo CD.", examples=["argocd"])
-    version: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$")] = Field(
-        default="3.4", description="Argo CD version, in quotes.", examples=["3.4"]
-    )
-
-    @model_validator(mode="after")
-    def _own_project(self) -> "ArgoCd":
-        if self.project == "default":
-            raise problem("the project default lets an application deploy anywhere", "create an AppProject and name it")
-        return self
-
-
-class Delivery(Section):
-    """Who installs charts: one owner per release (design §6)."""
-
-    mode: Literal["helm_controller", "argo_cd"] = Field(
-        default="helm_controller", description="RKE2's helm-controller, or Argo CD.", examples=["helm_controller"]
-    )
-    argo_cd: ArgoCd | None = Field(default=None, description="Argo CD's inputs (argo_cd).")
-
-    @model_validator(mode="after")
-    def _inputs_fit_mode(self) -> "Delivery":
-        if self.mode == "argo_cd" and self.argo_cd is None:
-            raise problem("mode argo_cd needs its repository", "add argo_cd: {repo: URL, revision: TAG, project: NAME}")
-        if self.mode == "helm_controller" and self.argo_cd is not None:
-            raise problem("argo_cd is given, but the mode is helm_controller", "write mode: argo_cd, or remove argo_cd")
-        return self
-
 
 _SHARE = re.compile(r"(?:(all)|([1-9]\d{0,5})|([1-9]\d{0,5})/([1-9]\d{0,5})|(\d{1,3}(?:\.\d{1,2})?)%)\Z")
 

@@ -10,6 +10,8 @@ SSH_KEY = "ssh_key"
 KNOWN_HOSTS = "known_hosts"
 SUDO_PASSWORD = "sudo_password"
 KUBECONFIG = "kubeconfig"
+GIT_CREDENTIALS = "git_credentials"
+GIT_KNOWN_HOSTS = "git_known_hosts"
 JOIN_TOKEN = "join_token"
 """Names of files below the secrets folder; a spec's own secrets keep their names."""
 
@@ -39,16 +41,20 @@ def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
 
 def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
     """Every secret file that the tasks of this spec may ask for, by name."""
+    argo = spec.delivery.argo_cd
     references: dict[str, SecretRef | None] = {
         SSH_KEY: spec.ssh.key,
         SUDO_PASSWORD: spec.ssh.sudo_password,
         KUBECONFIG: spec.target.kubeconfig,
         JOIN_TOKEN: spec.rke2.join_token if spec.rke2 else None,
+        GIT_CREDENTIALS: argo.credentials if argo else None,
         **spec.secrets,
     }
     found = [_file(name, reference) for name, reference in references.items() if reference is not None]
     if spec.ssh.known_hosts:
         found.append(SecretFile(name=KNOWN_HOSTS, path=spec.ssh.known_hosts))
+    if argo and argo.known_hosts:
+        found.append(SecretFile(name=GIT_KNOWN_HOSTS, path=argo.known_hosts))
     return tuple(sorted(found, key=lambda file: file.name))
 
 

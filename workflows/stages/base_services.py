@@ -5,7 +5,7 @@ from __future__ import annotations
 from steps.contract.task import Verb
 from workflows.catalog import Release
 from workflows.spec.fields import StageName
-from workflows.stages import objects, rights
+from workflows.stages import delivery, objects, rights
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
 
@@ -28,25 +28,30 @@ def build(site: Site) -> Stage | None:
     chosen = objects.releases(site, STAGE)
     storage_class = _storage_class(site)
     certificates = CERT_MANAGER in {release.id for release in chosen}
-    if not chosen and not storage_class:
+    steps, gates = list(delivery.steps(site)), delivery.gates(site)
+    if not chosen and not storage_class and not steps:
         return None
-    steps = [_apply(site, chosen, storage_class)] if chosen else []
-    steps.append(_control(site, chosen, storage_class))
-    gates = {"control": CONTROL}
+    before = (steps[-1].name,) if steps else ()
+    steps += [_apply(site, chosen, storage_class, before)] if chosen else []
+    if chosen or storage_class:
+        steps.append(_control(site, chosen, storage_class, ("apply",) if chosen else before))
+        gates["control"] = CONTROL
     if storage_class or certificates:
         steps.append(_functional(storage_class, certificates))
         gates["functional"] = FUNCTIONAL
     steps.append(objects.judge(site, STAGE, gates, members="all", cordon=False))
+    every = (*delivery.installed(site), *chosen)
     return Stage(
         id=STAGE,
         title="Base services",
         steps=tuple(steps),
         gates=tuple(gates.values()),
-        changes=tuple(
-            Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen
+        changes=(
+            *delivery.changes(site),
+            *(Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen),
         ),
-        rollback="; ".join(f"{release.release_name}: {release.rollback}" for release in chosen) or "nothing is changed",
-        releases=tuple(release.id for release in chosen),
+        rollback="; ".join(f"{release.release_name}: {release.rollback}" for release in every) or "nothing is changed",
+        releases=tuple(release.id for release in every),
     )
 
 
@@ -61,11 +66,12 @@ def _expectations(site: Site, chosen: tuple[Release, ...], storage_class: str) -
         "crds": [crd for release in chosen for crd in release.crds],
         "storage_class": storage_class,
         "webhook_namespaces": [release.namespace for release in chosen if release.id == CERT_MANAGER],
+        **objects.root_app(site, chosen),
     }
     return {key: value for key, value in found.items() if value}
 
 
-def _apply(site: Site, chosen: tuple[Release, ...], storage_class: str) -> Step:
+def _apply(site: Site, chosen: tuple[Release, ...], storage_class: str, after: tuple[str, ...]) -> Step:
     return Step(
         task=task(
             STAGE,
@@ -78,13 +84,16 @@ def _apply(site: Site, chosen: tuple[Release, ...], storage_class: str) -> Step:
                 "gate_expectations": _expectations(site, chosen, storage_class),
             },
         ),
+        after=after,
         rules=(*rights.release_rules(site, chosen), *_READS),
     )
 
 
-def _control(site: Site, chosen: tuple[Release, ...], storage_class: str) -> Step:
+def _control(site: Site, chosen: tuple[Release, ...], storage_class: str, after: tuple[str, ...]) -> Step:
     expectations = _expectations(site, chosen, storage_class)
-    asked: Object = {key: expectations[key] for key in ("releases", "crds", "webhook_namespaces") if key in expectations}
+    asked: Object = {
+        key: expectations[key] for key in ("releases", "root_app", "crds", "webhook_namespaces") if key in expectations
+    }
     return Step(
         task=task(
             STAGE,
@@ -99,7 +108,7 @@ def _control(site: Site, chosen: tuple[Release, ...], storage_class: str) -> Ste
             },
             expectations=expectations,
         ),
-        after=("apply",) if chosen else (),
+        after=after,
         rules=(*rights.gate_rules(site, chosen), *_READS),
     )
 

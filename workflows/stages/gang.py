@@ -132,6 +132,7 @@ def _expectations(site: Site, chosen: tuple[Release, ...], made: list[Object]) -
         "releases": [objects.expected(site, release) for release in chosen],
         "deployments": [f"{release.namespace}/{name}" for release in chosen for name in DEPLOYMENTS.get(release.id, ())],
         "queues": [QUEUES[release.id] for release in chosen if release.id in QUEUES],
+        **objects.root_app(site, chosen),
     }
     if made:
         found["queues"] += [_queue_name(one) for one in made if one["kind"] in ("ClusterQueue", "LocalQueue")]
@@ -173,6 +174,7 @@ def _wait(site: Site, chosen: tuple[Release, ...], name: str, after: str, expect
         "stable_seconds": 10,
         "namespaces": list(dict.fromkeys(release.namespace for release in chosen)),
         "releases": expectations["releases"],
+        **objects.root_app(site, chosen),
     }
     return Step(
         task=task(STAGE, name, Verb.WAIT, deadline=deadline, arguments=arguments, expectations=expectations),

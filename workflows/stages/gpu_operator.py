@@ -84,6 +84,7 @@ def _expectations(site: Site, release: Release) -> Object:
         "releases": [objects.expected(site, release, workloads=2)],
         "least": site.needed(STAGE, "gpu"),
         "operands": _operands(site.spec, release),
+        **objects.root_app(site, (release,)),
     }
     if _mode(site.spec) == "gpu_cluster":
         found["mode"] = "gpu_cluster"
@@ -114,6 +115,7 @@ def _control(site: Site, release: Release) -> Step:
         "stable_seconds": 60 if numbers(release.version) < FLAPPING_BEFORE else 20,
         "namespaces": [release.namespace],
         "releases": expectations["releases"],
+        **objects.root_app(site, (release,)),
     }
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),

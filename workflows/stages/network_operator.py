@@ -81,7 +81,8 @@ _CRDS = Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinit
 
 
 def _chart_expectations(site: Site, release: Release) -> Object:
-    return {"releases": [objects.expected(site, release)], "crds": list(release.crds)}
+    found: Object = {"releases": [objects.expected(site, release)], "crds": list(release.crds)}
+    return found | objects.root_app(site, (release,))
 
 
 def _apply(site: Site, release: Release) -> Step:
@@ -270,7 +271,7 @@ def _service() -> Object:
 
 
 def _pod(site: Site) -> Object:
-    """One container with the node's RDMA devices; its arguments are the nodes of the ring."""
+    """One container with the node's RDMA devices. It is told how many the ring has: all names in every pod would be N²."""
     fabric = site.spec.fabric
     ids = (*fabric.device_ids, VIRTUAL_FUNCTION) if fabric.mode == "sriov" else fabric.device_ids
     env = [
@@ -278,14 +279,13 @@ def _pod(site: Site) -> Object:
         {"name": "DEVICE_IDS", "value": " ".join(ids)},
         {"name": "LINK", "value": _LINK[fabric.kind]},
         {"name": "RING", "value": CHECK},
+        {"name": "COUNT", "value": "@count_text"},
     ]
     measuring = objects.container(
         site.spec.validation.image,
         objects.script("ib_write_bw.sh"),
         env=env,
-        args=objects.NODES,
         resources={"limits": {fabric.resource_key: _attachments(fabric)}},
         securityContext={"capabilities": {"add": ["IPC_LOCK"]}},
     )
-    measuring["command"] = [*measuring["command"], CHECK]  # the script's $0; the arguments follow
     return {"subdomain": CHECK, "containers": [measuring]}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from steps.contract.task import Verb
 from workflows.catalog import Release
-from workflows.spec.cluster import ClusterSpec
+from workflows.catalog.text import values_text
+from workflows.gitops import applications, layout
 from workflows.spec.fields import StageName
-from workflows.spec.governance import ArgoCd
 from workflows.stages import rights
 from workflows.stages.site import Site
 from workflows.stages.stage import Object, Rule, Step, When, task
@@ -40,21 +38,41 @@ def namespace(name: str, *, privileged: bool = False) -> Object:
 
 
 def releases(site: Site, stage: str) -> tuple[Release, ...]:
-    """The charts of a stage, in catalog order (upstream manifests are no releases)."""
-    return tuple(release for release in site.releases.values() if release.stage == stage and release.chart)
+    """The charts of a stage, in catalog order (upstream manifests are no releases; Argo CD itself comes before the stage's own)."""
+    return tuple(release for release in layout.delivered(site.releases.values()) if release.stage == stage)
 
 
 def release_objects(site: Site, chosen: Iterable[Release]) -> list[Object]:
-    """What applies releases: their namespaces, then one object of their owner for each."""
+    """What applies releases of a stage: their namespaces, then by their one owner (design §6) a HelmChart each, or the stage's root
+    Application, which has Argo CD make one for each from Git."""
     chosen = tuple(chosen)
-    spaces = {release.namespace: False for release in chosen}
-    spaces |= {release.namespace: True for release in chosen if release.privileged}
-    return [namespace(name, privileged=flag) for name, flag in spaces.items()] + [owned(release, site.spec) for release in chosen]
+    made = [namespace(name, privileged=flag) for name, flag in layout.privileged(chosen).items()]
+    if chosen and by_argo_cd(site, chosen):
+        return [*made, applications.root(site.spec, chosen[0].stage)]
+    return [*made, *map(helm_chart, chosen)]
 
 
-def owned(release: Release, spec: ClusterSpec) -> Object:
-    """The object by which the release's one owner installs it (design §6)."""
-    return helm_chart(release) if spec.delivery.argo_cd is None else application(release, spec.delivery.argo_cd)
+def by_argo_cd(site: Site, chosen: Iterable[Release]) -> bool:
+    """Whether Argo CD owns these releases: where it delivers, all but itself."""
+    return site.spec.delivery.argo_cd is not None and bool(layout.delivered(chosen))
+
+
+def root_app(site: Site, chosen: Iterable[Release]) -> Object:
+    """What tasks and gates of a stage say about its root Application: `steps.contract.charts.RootApplication` as plain data, under
+    its key; nothing where Argo CD does not own the stage's releases."""
+    chosen, argo = tuple(chosen), site.spec.delivery.argo_cd
+    if argo is None or not by_argo_cd(site, chosen):
+        return {}
+    stage = chosen[0].stage
+    root: Object = {
+        "name": layout.root_name(stage),
+        "home": argo.namespace,
+        "repo": argo.repo,
+        "path": layout.Layout.of(site.spec).stage(stage),
+        "revision": argo.revision,
+        "tree": site.tree_digest,
+    }
+    return {"root_app": root}
 
 
 def helm_chart(release: Release) -> Object:
@@ -80,68 +98,20 @@ def helm_chart(release: Release) -> Object:
     }
 
 
-def application(release: Release, delivery: ArgoCd) -> Object:
-    """An Argo CD Application: the pinned chart from its repository, its values from Git at a fixed revision."""
-    repo, chart = (release.repo, release.chart) if release.repo else tuple(release.chart.removeprefix("oci://").rsplit("/", 1))
-    values = f"$values/{delivery.path}/{release.release_name}/values.yaml"
-    return {
-        "apiVersion": "argoproj.io/v1alpha1",
-        "kind": "Application",
-        "metadata": {"name": release.release_name, "namespace": delivery.namespace, **_marked(release)},
-        "spec": {
-            "project": delivery.project,
-            "destination": {"server": "https://kubernetes.default.svc", "namespace": release.namespace},
-            "sources": [
-                {
-                    "repoURL": repo,
-                    "chart": chart,
-                    "targetRevision": release.version,
-                    "helm": {"releaseName": release.release_name, "valueFiles": [values]},
-                },
-                {"repoURL": delivery.repo, "targetRevision": delivery.revision, "ref": "values"},
-            ],
-            "syncPolicy": {
-                "automated": {"prune": True, "selfHeal": True},
-                "syncOptions": ["CreateNamespace=true", "ServerSideApply=true"],
-                "retry": {"limit": 3, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "3m"}},
-            },
-        },
-    }
-
-
 def _marked(release: Release) -> Object:
     """The chart's digest where one is given: neither owner checks it, so it is there to be compared with what was pulled."""
     return {"annotations": {DIGEST: release.digest}} if release.digest else {}
 
 
-def upgrades(site: Site, chosen: Iterable[Release]) -> Object:
+def upgrades(site: Site, chosen: Sequence[Release]) -> Object:
     """The argument `upgrade_from` of verb `apply`: by release (NAMESPACE/NAME) the lines that may be upgraded (P14).
 
     None with Argo CD, which keeps no Helm releases: there `plan --against` alone says it.
     """
-    if site.spec.delivery.argo_cd is not None:
+    if by_argo_cd(site, chosen):
         return {}
     found = {f"{one.namespace}/{one.release_name}": list(one.upgrade_from) for one in chosen if one.upgrade_from}
     return {"upgrade_from": found} if found else {}
-
-
-def values_text(values: Mapping[str, Any]) -> str:
-    """Helm values as YAML text, keys sorted, so that the same values are the same text."""
-    return str(yaml.dump(_plain(values), Dumper=_Dumper, sort_keys=True, default_flow_style=False, width=120))
-
-
-class _Dumper(yaml.SafeDumper):
-    """PyYAML's own safe dumper, out of reach of libraries that change its representers for the whole process (Hera does)."""
-
-
-_Dumper.add_representer(str, yaml.SafeDumper.represent_str)
-
-
-def _plain(value: Any) -> Any:
-    """Built-in maps and lists in place of any other mapping or sequence type."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def expected(site: Site, release: Release, *, workloads: int = 1) -> Object:
@@ -155,7 +125,12 @@ def expected(site: Site, release: Release, *, workloads: int = 1) -> Object:
         "workloads": 0 if crds_only else workloads,
         "spare": spare(site, release.stage),
     }
-    return found if argo is None else found | {"owner": "argo_cd", "home": argo.namespace, "revision": argo.revision}
+    if argo is None or not by_argo_cd(site, (release,)):
+        return found
+    revision = "" if argo.is_commit else argo.revision  # a commit cannot name itself: the values stand in the Application
+    repo, chart = applications.chart_place(release)
+    place = {"repo": repo, "chart": chart, "project": argo.project, "server": layout.IN_CLUSTER}
+    return found | {"owner": "argo_cd", "home": argo.namespace, "revision": revision, **place}
 
 
 def spare(site: Site, stage: StageName) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workflows.catalog import Release
+from workflows.gitops import layout
+from workflows.spec.delivery import ArgoCd
 from workflows.stages.site import Site
 from workflows.stages.stage import Rule
 
@@ -38,7 +40,7 @@ def release_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
     """Rights to apply releases. Whoever may create HelmCharts in kube-system is cluster-admin in effect (design §10)."""
     if not chosen:
         return (*CLAIM, *DIAGNOSE)
-    argo = site.spec.delivery.argo_cd
+    argo = _argo_cd(site, chosen)
     verbs = ("get", "create", "patch")
     owner = (
         Rule(groups=("helm.cattle.io",), resources=("helmcharts",), verbs=verbs, namespaces=("kube-system",))
@@ -53,7 +55,7 @@ def gate_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
     spaces = tuple(dict.fromkeys(release.namespace for release in chosen))
     if not spaces:  # no namespaces would mean all of them
         return DIAGNOSE
-    argo = site.spec.delivery.argo_cd
+    argo = _argo_cd(site, chosen)
     owner = (
         (
             Rule(
@@ -70,6 +72,11 @@ def gate_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
     )
     kinds = ("deployments", "statefulsets", "daemonsets")
     return (*owner, Rule(groups=("apps",), resources=kinds, verbs=("list",), namespaces=spaces), *DIAGNOSE)
+
+
+def _argo_cd(site: Site, chosen: Sequence[Release]) -> ArgoCd | None:
+    """The Argo CD that owns these releases; None where helm-controller does."""
+    return site.spec.delivery.argo_cd if layout.delivered(chosen) else None
 
 
 def check_rules(*more: Rule) -> tuple[Rule, ...]:

@@ -111,6 +111,7 @@ def _control_expectations(site: Site, chosen: tuple[Release, ...]) -> Object:
     found: Object = {"mode": mode, "spare": site.count("gpu") - site.needed(STAGE, "gpu")}
     if chosen:
         found["releases"] = [objects.expected(site, release) for release in chosen]
+        found |= objects.root_app(site, chosen)
     gpu_cluster = spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
     if gpu_cluster:
         found["root"] = "GPUCluster"
@@ -142,7 +143,7 @@ def _daemons(site: Site, mode: str) -> list[str]:
 
 def _control(site: Site, chosen: tuple[Release, ...]) -> Step:
     expectations = _control_expectations(site, chosen)
-    asked = {"releases": expectations["releases"]} if chosen else {}
+    asked: Object = {key: expectations[key] for key in ("releases", "root_app") if key in expectations}
     arguments: Object = {"gate": CONTROL, "select": "gpu", "stable_seconds": 10, "namespaces": ["gpu-operator"], **asked}
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
+from steps.contract.delivery import tree_digest
 from workflows.catalog import Release
+from workflows.gitops import tree
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.fields import StageName
 from workflows.spec.machines import Machine
@@ -24,6 +27,18 @@ class Site:
         if select == "gpu":
             return sum(machine.gpu for machine in self.machines)
         return sum(machine.role == select for machine in self.machines)
+
+    @cached_property
+    def tree(self) -> Mapping[str, str]:
+        """What is published to Git, path → text; empty where Argo CD does not deliver."""
+        if self.spec.delivery.argo_cd is None:
+            return {}
+        return tree.published(self.spec, tree.tree(self.spec, self.releases.values()))
+
+    @cached_property
+    def tree_digest(self) -> str:
+        """Digest of the tree, by which tasks name it."""
+        return tree_digest(self.tree)
 
     def needed(self, stage: StageName, select: str) -> int:
         """The quorum of a stage over the machines that a selector takes."""

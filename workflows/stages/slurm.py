@@ -42,9 +42,9 @@ def build(site: Site) -> Stage | None:
     slinky = site.spec.slurm.kind == "slinky"
     gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES} | ({"functional": FUNCTIONAL} if slinky else {})
     steps = [
-        _apply(site, operator),
+        *(_by_root(site, found, cluster) if objects.by_argo_cd(site, found) else (_apply(site, operator),)),
         _charts(site, operator),
-        _configure(site, cluster),
+        *(() if objects.by_argo_cd(site, found) else (_configure(site, cluster),)),
         _control(site, found, cluster),
         _nodes(site, cluster),
         *([_functional(site, cluster)] if slinky else []),
@@ -126,6 +126,19 @@ def _apply(site: Site, operator: tuple[Release, ...]) -> Step:
     )
 
 
+def _by_root(site: Site, found: tuple[Release, ...], cluster: Release) -> tuple[Step, ...]:
+    """With Argo CD: one root over all charts, whose waves bring the cluster once the operator is healthy."""
+    arguments = {
+        "objects": objects.release_objects(site, found),
+        "gate": CONTROL,
+        "select": select(site),
+        "slurm_namespace": cluster.namespace,
+        "gate_expectations": _control_expectations(site, found),
+    }
+    rules = (*rights.release_rules(site, found), *_reads(cluster.namespace), _CRDS)
+    return (Step(task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments), rules=rules),)
+
+
 def _charts(site: Site, operator: tuple[Release, ...]) -> Step:
     expectations = _chart_expectations(site, operator)
     seconds = max(release.timeout_seconds for release in operator) + 300
@@ -144,8 +157,8 @@ def _parts(spec: ClusterSpec) -> list[str]:
     return ["Controller", "RestApi", *(["LoginSet"] if spec.slurm.login.replicas else [])]
 
 
-def _control_expectations(site: Site, found: Iterable[Release]) -> Object:
-    expectations: Object = {"releases": _expected(site, found)}
+def _control_expectations(site: Site, found: tuple[Release, ...]) -> Object:
+    expectations: Object = {"releases": _expected(site, found), **objects.root_app(site, found)}
     if site.spec.slurm.kind == "slinky":
         parts, members = _parts(site.spec), machines(site)
         expectations |= {
@@ -193,10 +206,11 @@ def _control(site: Site, found: tuple[Release, ...], cluster: Release) -> Step:
         "namespaces": [cluster.namespace],
         "slurm_namespace": cluster.namespace,
         "releases": expectations["releases"],
+        **objects.root_app(site, found),
     }
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
-        after=("configure",),
+        after=("charts",) if objects.by_argo_cd(site, found) else ("configure",),
         rules=(*rights.gate_rules(site, found), *_reads(cluster.namespace)),
     )
 

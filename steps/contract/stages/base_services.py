@@ -1,8 +1,10 @@
 """Stage base_services: what charts, storage and certificates show, and what later stages need of them."""
 
+from typing import Any
+
 from msgspec import Struct
 
-from steps.contract.charts import Release, ReleaseState
+from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
 from steps.contract.checks import CheckPod
 
 
@@ -36,6 +38,7 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Charts, CRDs, storage classes, and the webhooks of the namespaces asked for."""
 
     releases: tuple[ReleaseState, ...] = ()
+    root_app: RootState | None = None
     crds: tuple[Crd, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
     webhooks: tuple[Webhook, ...] = ()
@@ -46,6 +49,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     `webhook_namespaces` must have at least one webhook, all of them trusted and with ready endpoints."""
 
     releases: tuple[Release, ...] = ()
+    root_app: RootApplication | None = None
     crds: tuple[str, ...] = ()
     storage_class: str = ""
     webhook_namespaces: tuple[str, ...] = ()
@@ -81,3 +85,72 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     storage_class: str = ""
     certificate: bool = False
+
+
+# ---- GitOps delivery -----------------------------------------------------------------------------------------------------------
+
+COMPONENTS = ("application-controller", "applicationset-controller", "redis", "repo-server")
+"""Workloads without which Argo CD delivers nothing: the name ends with `-COMPONENT`, or label app.kubernetes.io/component is it."""
+REDIS = "redis"
+"""The one component whose image is not Argo CD's own."""
+
+
+class Component(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A workload of Argo CD. `component` is its label app.kubernetes.io/component, empty where it has none."""
+
+    workload: Workload
+    component: str = ""
+
+
+class ArgoCdObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Argo CD itself: its release where we install it, its workloads, what is wrong with their pods, its CRDs."""
+
+    releases: tuple[ReleaseState, ...] = ()
+    components: tuple[Component, ...] = ()
+    trouble: tuple[Trouble, ...] = ()
+    crds: tuple[Crd, ...] = ()
+
+
+class ArgoCdExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`version` is a line (`3.4`) or an exact version (`3.4.4`); `releases` is the chart argo-cd where we install it."""
+
+    namespace: str
+    version: str
+    releases: tuple[Release, ...] = ()
+    components: tuple[str, ...] = COMPONENTS
+    crds: tuple[str, ...] = ()
+
+
+class Project(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An AppProject with its spec."""
+
+    name: str
+    spec: dict[str, Any] = {}
+
+
+class Repository(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A Secret that Argo CD takes for a repository: its address, and the names of the keys it has; never their values."""
+
+    name: str
+    url: str = ""
+    keys: tuple[str, ...] = ()
+
+
+class DeliveryObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How Argo CD is set up: argocd-cm's keys with `delivery.text_digest` of their texts (None: no ConfigMap), the AppProjects
+    asked for, the Secrets of repositories."""
+
+    config: dict[str, str] | None = None
+    projects: tuple[Project, ...] = ()
+    repositories: tuple[Repository, ...] = ()
+
+
+class DeliveryExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`keys` maps keys of argocd-cm to `delivery.text_digest` of their texts; `projects` must be there as they are; with
+    `credentials` there must be a Secret for `repo` that has some."""
+
+    namespace: str
+    repo: str
+    keys: dict[str, str] = {}
+    projects: tuple[Project, ...] = ()
+    credentials: bool = False

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from steps.contract.charts import Release, ReleaseState, Trouble, Workload
+from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
 
 
 class Scheduler(StrEnum):
@@ -37,6 +37,7 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     releases: tuple[ReleaseState, ...] = ()
+    root_app: RootState | None = None
     workloads: tuple[Workload, ...] = ()
     trouble: tuple[Trouble, ...] = ()
     queues: tuple[Queue, ...] = ()
@@ -49,6 +50,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     must cover `covered`: a quota on another resource than the one advertised governs nothing (gpu_stack §4.3)."""
 
     releases: tuple[Release, ...] = ()
+    root_app: RootApplication | None = None
     deployments: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     flavors: dict[str, dict[str, str]] = {}

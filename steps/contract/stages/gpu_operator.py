@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from steps.contract.charts import Release, ReleaseState, Trouble, Workload
+from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
 from steps.contract.checks import CheckPod
 
 GPU_LABELS = tuple(f"feature.node.kubernetes.io/{name}.present" for name in ("pci-10de", "pci-0302_10de", "pci-0300_10de"))
@@ -45,6 +45,7 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     now: float = 0.0
     releases: tuple[ReleaseState, ...] = ()
+    root_app: RootState | None = None
     cluster_policies: tuple[Root, ...] = ()
     gpu_clusters: tuple[Root, ...] = ()
     operands: tuple[Workload, ...] = ()
@@ -60,6 +61,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     nodes: tuple[str, ...] = ()
     least: int = 1
     releases: tuple[Release, ...] = ()
+    root_app: RootApplication | None = None
     mode: Mode = Mode.CLUSTER_POLICY
     operands: tuple[str, ...] = ()
     driver: str = ""

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from steps.contract.charts import Release, ReleaseState, Trouble, Workload
+from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
 from steps.contract.checks import CheckPod
 from steps.contract.stages.base_services import Crd
 
@@ -11,6 +11,7 @@ class ChartsObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The chart and the kinds it brings."""
 
     releases: tuple[ReleaseState, ...] = ()
+    root_app: RootState | None = None
     crds: tuple[Crd, ...] = ()
 
 
@@ -18,6 +19,7 @@ class ChartsExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, f
     """The release and the CRDs without which its resources cannot be applied."""
 
     releases: tuple[Release, ...] = ()
+    root_app: RootApplication | None = None
     crds: tuple[str, ...] = ()
 
 

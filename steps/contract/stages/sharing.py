@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from steps.contract.charts import Release, ReleaseState, Trouble, Workload
+from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
 from steps.contract.checks import CheckPod
 
 
@@ -54,6 +54,7 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     policy: Policy | None = None
     releases: tuple[ReleaseState, ...] = ()
+    root_app: RootState | None = None
     configs: dict[str, Shares] | None = None
     unreadable: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
@@ -71,6 +72,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     mode: Mode
     root: str = "ClusterPolicy"
     releases: tuple[Release, ...] = ()
+    root_app: RootApplication | None = None
     key: str = ""
     shares: Shares | None = None
     mig_strategy: str = ""

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from steps.contract.charts import Release, ReleaseState, Trouble, Workload
+from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
 from steps.contract.checks import CheckPod
 from steps.contract.stages.base_services import Crd
 from steps.contract.tool import ToolError
@@ -12,6 +12,7 @@ class ChartsObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The operator's charts and the kinds they bring."""
 
     releases: tuple[ReleaseState, ...] = ()
+    root_app: RootState | None = None
     crds: tuple[Crd, ...] = ()
 
 
@@ -19,6 +20,7 @@ class ChartsExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, f
     """The operator's releases, and the CRDs without which the chart `slurm` cannot be installed."""
 
     releases: tuple[Release, ...] = ()
+    root_app: RootApplication | None = None
     crds: tuple[str, ...] = ()
 
 
@@ -74,6 +76,7 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Charts, the cluster's parts with the workloads that the operator made of them, NodeSets, and the pods that are not usable."""
 
     releases: tuple[ReleaseState, ...] = ()
+    root_app: RootState | None = None
     served: bool = False
     parts: tuple[Part, ...] = ()
     workloads: tuple[Workload, ...] = ()
@@ -87,6 +90,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     usable by Slurm. 0: no NodeSet is looked at."""
 
     releases: tuple[Release, ...] = ()
+    root_app: RootApplication | None = None
     parts: tuple[str, ...] = ()
     workloads: int = 0
     nodes_desired: int = 0

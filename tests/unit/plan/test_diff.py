@@ -73,3 +73,25 @@ def test_a_task_with_many_new_inputs_is_bounded_for_people_alone() -> None:
     assert len(whole) > diff.MOST
     assert len(lines) == diff.MOST + 1
     assert lines[-1].endswith(f"and {len(whole) - diff.MOST} more {'value' if len(whole) - diff.MOST == 1 else 'values'}")
+
+
+def test_files_that_would_be_committed_are_told_by_line() -> None:
+    text = examples.path("multi-rack-232").read_text()
+    plans = [compile_plan(load(one)) for one in (text, text + "\noverrides: {kueue: {values: {mark: 1}}}\n")]
+    lines = [line for line in diff.differences(*plans) if line.startswith("file ")]
+    (line,) = lines
+    same = "revision v2026.11.3: not changed, though its files are: a tag is never moved, so write a new revision"
+    assert same in diff.differences(*plans)
+    assert line.startswith("file apps/environments/multi-rack-232/values/kueue.yaml: line ")
+    assert line.endswith("→ mark: 1")
+
+
+def test_a_task_tells_once_what_its_expectations_repeat() -> None:
+    text = examples.path("multi-rack-232").read_text()
+    plans = [compile_plan(load(one)) for one in (text, text.replace("v2026.11.3", "v2026.11.4"))]
+    lines = [line for line in diff.differences(*plans) if line.startswith("task gpu_operator.control ")]
+    told = [line.partition("arguments.")[2].partition(":")[0] for line in lines]
+    assert "root_app.revision" in told
+    assert not [line for line in diff.differences(*plans) if line.startswith("revision ")]
+    assert len(set(told)) == len(told)
+    assert not [line for line in lines if "expectations" in line]

@@ -12,7 +12,8 @@ import yaml
 
 from steps.contract import fleet as contract
 from steps.contract import run as contract_run
-from steps.contract.task import MAX_BYTES, decode
+from steps.contract.delivery import TREE_FILE, decode_tree, tree_digest
+from steps.contract.task import MAX_BYTES, TaskError, Verb, decode
 from workflows import examples
 from workflows.plan import diff, files, fleet, show
 from workflows.plan.compiler import PlanError, compile_plan
@@ -231,3 +232,30 @@ def test_a_narrowed_plan_names_what_it_leaves_out_before_its_last_stage() -> Non
 def test_only_a_plan_that_changes_hosts_asks_the_servers_whose_they_are() -> None:
     assert "ssh" in plan_of(only=["rke2"]).open_task.arguments
     assert "ssh" not in plan_of(only=["gpu_operator"]).open_task.arguments
+
+
+def tree_of(plan: Plan) -> dict[str, str]:
+    """What lies beside the tasks for verb `publish`."""
+    return decode_tree(files.tasks_folder(plan)[TREE_FILE])
+
+
+def test_the_tree_lies_beside_the_tasks_and_its_digest_is_in_them() -> None:
+    plan = compile_plan(load(examples.path("multi-rack-232")))
+    (publish,) = [task for task in plan.tasks if task.verb is Verb.PUBLISH]
+    assert publish.arguments["tree"] == {"file": TREE_FILE, "digest": tree_digest(tree_of(plan))}
+    other = compile_plan(load(examples.path("multi-rack-232").read_text() + "\noverrides: {kueue: {values: {a: 1}}}\n"))
+    assert publish.input_digest not in {task.input_digest for task in other.tasks}
+
+
+def test_a_plan_that_publishes_nothing_has_no_tree() -> None:
+    assert TREE_FILE not in files.tasks_folder(plan_of())
+    assert TREE_FILE not in files.tasks_folder(compile_plan(load(examples.path("multi-rack-232")), only=["gpu_operator"]))
+
+
+def test_tasks_that_no_config_map_holds_are_refused() -> None:
+    text = examples.path("multi-rack-232").read_text() + f"\noverrides: {{kueue: {{values: {VALUES}}}}}\n"
+    with pytest.raises(TaskError, match=r"the tasks of multi-rack-232 have \d+ bytes, the largest gitops\.json \d+, limit 900000"):
+        files.tasks_folder(compile_plan(load(text)))
+
+
+VALUES = "{" + ", ".join(f'key{number}: "{"x" * 60_000}"' for number in range(15)) + "}"

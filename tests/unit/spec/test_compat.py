@@ -48,6 +48,12 @@ def valued(component: str, **values: Any) -> dict[str, Any]:
     return {component: {"values": values}}
 
 
+def delivered(**fields: Any) -> dict[str, Any]:
+    """Delivery by Argo CD with these fields."""
+    argo = {"repo": "https://g.example.org/a", "revision": "v1", "project": "p"} | fields
+    return {"delivery": {"mode": "argo_cd", "argo_cd": argo}}
+
+
 def found(rule: str, **sections: Any) -> list[tuple[str, str]]:
     issues = catalog.check(load(**sections), catalog.load())
     return [(issue.severity, issue.path) for issue in issues if issue.rule == rule]
@@ -178,6 +184,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         },
         ("warning", "delivery.argo_cd.version"),
     ),
+    ("P08", delivered(version="3.5"), ("error", "delivery.argo_cd.version")),
     ("P09", {"sharing": {"mode": "mig", "profile": "1g.10gb"}}, ("error", "sharing.profile")),
     (
         "P09",
@@ -222,6 +229,9 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         {"delivery": {"mode": "argo_cd", "argo_cd": {"repo": "https://g.example.org/a", "revision": "HEAD", "project": "p"}}},
         ("error", "delivery.argo_cd.revision"),
     ),
+    ("P13", delivered(revision="release", branch="release"), ("error", "delivery.argo_cd.revision")),
+    ("P13", delivered(revision="refs/heads/release"), ("error", "delivery.argo_cd.revision")),
+    ("P13", delivered(revision="0123abc"), ("error", "delivery.argo_cd.revision")),
     ("P13", {"validation": BASE["validation"] | {"image": "r.example.org:5000/nccl"}}, ("error", "validation.image")),
     ("P13", {"validation": BASE["validation"] | {"image": "r.example.org/nccl:latest"}}, ("error", "validation.image")),
     (
@@ -268,6 +278,9 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P07", {"sharing": {"mode": "dra"}}),
     ("P07", {"slurm": SUNK}),
     ("P08", {"scheduler": KUEUE}),
+    ("P08", delivered(version="3.4.4")),
+    ("P08", delivered(version="3.5", install=False)),
+    ("P08", delivered(version="3.5") | {"overrides": pinned("argo_cd", "11.0.0")}),
     ("P09", {"sharing": {"mode": "mig", "profile": "1g.18gb"}}),
     (
         "P10",
@@ -282,6 +295,8 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P12", {"slurm": SUNK, "sharing": {"mode": "dra"}}),
     ("P12", {"overrides": valued("slurm", controller={"slurmctld": {"image": {"tag": "25.11-ubuntu24.04"}}})}),
     ("P13", {"validation": BASE["validation"] | {"image": f"r.example.org/nccl@{DIGEST}"}}),
+    ("P13", delivered(revision="0" * 40)),
+    ("P13", delivered(revision="20261121")),
     ("P14", {"overrides": pinned("gpu_operator", "v26.3.3")}),
     (
         "P15",

@@ -31,6 +31,11 @@ def gpus(**group: Any) -> tuple[spec.Machine, ...]:
     return load(hosts=hosts(**group)).gpu_machines
 
 
+def argo_cd(**fields: Any) -> dict[str, Any]:
+    """The section delivery with these fields."""
+    return {"delivery": {"mode": "argo_cd", "argo_cd": {"repo": "https://g.org/a", "revision": "v1", "project": "p"} | fields}}
+
+
 def refused(sentence: str, **sections: Any) -> None:
     with pytest.raises(spec.SpecErrors, match=sentence):
         load(**sections)
@@ -149,6 +154,12 @@ def test_an_approver_is_a_name_or_a_public_key_line() -> None:
             {"delivery": {"mode": "argo_cd", "argo_cd": {"repo": "https://g.org/a", "revision": "v1", "project": "default"}}},
             "anywhere",
         ),
+        (argo_cd(repo="http://g.org/a", credentials={"env": "GIT"}), "in the clear"),
+        (argo_cd(known_hosts="./hosts"), "reached by SSH"),
+        (argo_cd(repo="git@g.org:a"), "needs known_hosts"),
+        (argo_cd(repo="ssh://git@g.org/a"), "write known_hosts: ./git_known_hosts"),
+        (argo_cd(branch="a..b"), "no name that Git takes"),
+        (argo_cd(revision="v1.lock"), "no name that Git takes"),
         ({"approvals": [{"before": "rke2", "approvers": ["a"], "announce": {}}]}, "goes one way"),
         ({"stages": ["os_prep", "slurm"], "slurm": None, "approvals": None}, "gives the stage no work"),
         ({"slurm": None, "approvals": [{"before": "slurm", "approvers": ["a"]}]}, "does not run"),
@@ -166,6 +177,48 @@ def test_an_approver_is_a_name_or_a_public_key_line() -> None:
 )
 def test_a_bad_section_is_refused(sections: dict[str, Any], sentence: str) -> None:
     refused(sentence, **sections)
+
+
+@pytest.mark.parametrize(
+    ("repo", "right"),
+    [
+        ("https://git.example.org/platform.git", True),
+        ("https://git.example.org:8443/a/b", True),
+        ("ssh://git@git.example.org:2222/platform.git", True),
+        ("ssh://git.example.org/platform.git", True),
+        ("git@git.example.org:team/platform.git", True),
+        ("git://git.example.org/platform.git", False),
+        ("file:///srv/git/platform.git", False),
+        ("oci://registry.example.org/charts", False),
+        ("git.example.org/platform.git", False),
+        ("https://git.example.org/a b", False),
+        ("ssh://git:password@git.example.org/a", False),
+    ],
+)
+def test_a_repository_is_one_that_can_be_pushed_to(repo: str, right: bool) -> None:
+    if right:
+        known = {} if repo.startswith("https:") else {"known_hosts": "./hosts"}
+        assert load(**argo_cd(repo=repo, **known)).delivery.argo_cd is not None
+    else:
+        with pytest.raises(spec.SpecErrors) as refusal:
+            load(**argo_cd(repo=repo))
+        (error,) = refusal.value.errors
+        assert (error.path, bool(error.fix)) == ("delivery.argo_cd.repo", True)
+
+
+@pytest.mark.parametrize("path", ["/apps", "apps/", "../apps", "apps/../x", ".git", ""])
+def test_the_folder_lies_below_the_repositorys_root(path: str) -> None:
+    with pytest.raises(spec.SpecErrors, match=r"delivery\.argo_cd\.path"):
+        load(**argo_cd(path=path))
+
+
+def test_delivery_fills_in_what_follows() -> None:
+    argo = load(**argo_cd()).delivery.argo_cd
+    assert argo is not None
+    assert (argo.branch, argo.path, argo.install, argo.is_commit, argo.over_ssh) == ("main", "apps", True, False, False)
+    commit = load(**argo_cd(revision="0" * 40, repo="git@g.org:a", known_hosts="./hosts")).delivery.argo_cd
+    assert commit is not None
+    assert (commit.is_commit, commit.over_ssh) == (True, True)
 
 
 @pytest.mark.parametrize(

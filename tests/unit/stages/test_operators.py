@@ -9,9 +9,11 @@ import pytest
 import yaml
 
 from steps.contract.canonical import canonical
+from steps.contract.delivery import Publication
 from steps.contract.task import Task, Verb, encode
 from steps.verbs import gating, job
 from workflows import catalog, spec
+from workflows.stages import ORDER as STAGE_ORDER
 from workflows.stages import base_services, gpu_operator, network_operator, objects
 from workflows.stages.site import Site
 from workflows.stages.stage import Stage, Step
@@ -63,11 +65,11 @@ def test_tasks_are_small_and_readable_by_their_verbs(stage: str, variant: str) -
     for one in built(stage, variant).steps:
         task = msgspec.json.decode(encode(one.task), type=Task)
         verb = importlib.import_module(f"steps.verbs.{task.verb.value}")
-        arguments = msgspec.convert(task.arguments, verb.Arguments)
+        arguments = msgspec.convert(task.arguments, Publication if task.verb is Verb.PUBLISH else verb.Arguments)
         if task.verb in (Verb.WAIT, Verb.JOB):
             gating.find(arguments.gate).expect(task.expectations, ("gpu001",))
             assert callable(gating.probe(arguments.gate))
-        if task.verb is Verb.APPLY:
+        if task.verb is Verb.APPLY and arguments.gate:
             gating.find(arguments.gate).expect(arguments.gate_expectations, ("gpu001",))
 
 
@@ -102,23 +104,42 @@ def test_every_release_has_one_owner_with_safe_settings(stage: str) -> None:
         assert isinstance(yaml.safe_load(chart["spec"].get("valuesContent", "{}")), dict)
 
 
-def test_argo_cd_takes_the_chart_pinned_and_the_values_from_git() -> None:
-    made = [item for item in step("gpu_operator", "apply", "argo_cd").task.arguments["objects"] if item["kind"] == "Application"]
-    (application,) = made
-    chart, values = application["spec"]["sources"]
-    assert chart["targetRevision"] == "v26.3.3"
-    assert chart["helm"]["valueFiles"] == ["$values/apps/gpu-operator/values.yaml"]
-    assert values == {"repoURL": "https://git.example.org/platform.git", "targetRevision": "v1.4.0", "ref": "values"}
-    (expected,) = step("gpu_operator", "control", "argo_cd").task.expectations["releases"]
-    assert (expected["owner"], expected["home"], expected["revision"]) == ("argo_cd", "argocd", "v1.4.0")
+@pytest.mark.parametrize("stage", STAGES)
+def test_with_argo_cd_a_stage_applies_its_namespaces_and_its_root_alone(stage: str) -> None:
+    made = step(stage, "apply", "argo_cd").task.arguments["objects"]
+    assert {item["kind"] for item in made} == {"Namespace", "Application"}
+    (root,) = [item for item in made if item["kind"] == "Application"]
+    folder = stage.replace("_", "-")
+    assert root["metadata"] == {
+        "name": f"bringup-{folder}",
+        "namespace": "argocd",
+        "annotations": {"argocd.argoproj.io/sync-wave": str(STAGE_ORDER.index(stage))},
+    }
+    assert root["spec"]["source"] == {
+        "repoURL": "https://git.example.org/platform.git",
+        "path": f"apps/environments/h200-16/stages/{folder}",
+        "targetRevision": "v1.4.0",
+    }
+    assert root["spec"]["project"] == "platform-roots"
 
 
-def test_an_oci_chart_is_split_for_argo_cd() -> None:
-    one = site(**VARIANTS["argo_cd"], scheduler={"gang": "volcano", "quota": "kueue"})
-    argo = one.spec.delivery.argo_cd
-    assert argo is not None
-    source = objects.application(one.releases["kueue"], argo)["spec"]["sources"][0]
-    assert (source["repoURL"], source["chart"]) == ("registry.k8s.io/kueue/charts", "kueue")
+@pytest.mark.parametrize(
+    ("stage", "name"), [("base_services", "control"), ("gpu_operator", "control"), ("network_operator", "charts")]
+)
+def test_with_argo_cd_the_gate_knows_the_root_and_each_release(stage: str, name: str) -> None:
+    task = step(stage, name, "argo_cd").task
+    tree = step("base_services", "publish", "argo_cd").task.arguments["tree"]["digest"]
+    root = task.expectations["root_app"]
+    assert (root["name"], root["home"], root["revision"], root["tree"]) == (
+        f"bringup-{stage.replace('_', '-')}",
+        "argocd",
+        "v1.4.0",
+        tree,
+    )
+    assert task.arguments["root_app"] == root
+    assert {(one["owner"], one["home"], one["revision"]) for one in task.expectations["releases"]} == {
+        ("argo_cd", "argocd", "v1.4.0")
+    }
 
 
 def test_nothing_to_do_leaves_the_stage_out() -> None:
@@ -141,12 +162,29 @@ def test_check_jobs_run_once_on_every_node_under_test() -> None:
         assert pod["spec"]["restartPolicy"] == "Never"
 
 
-def test_ring_pods_get_the_nodes_as_arguments() -> None:
+def test_ring_pods_are_told_how_many_they_are() -> None:
     arguments = step("network_operator", "functional").task.arguments
     container = job.fill(arguments["objects"][-1], ("a", "b"))["spec"]["template"]["spec"]["containers"][0]
-    assert container["args"] == ["a", "b"]
+    assert {"name": "COUNT", "value": "2"} in container["env"]
     assert container["command"][:2] == ["/bin/sh", "-c"]
-    assert len(container["command"]) == 4
+    assert len(container["command"]) == 3
+
+
+def placement(nodes: tuple[str, ...], others: tuple[str, ...] | None) -> dict[str, object]:
+    """By what the pods of a check on these nodes are placed."""
+    arguments = step("network_operator", "functional").task.arguments
+    affinity = job.fill(arguments["objects"][-1], nodes, others)["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    found: dict[str, object] = term["matchExpressions"][0]
+    return found
+
+
+def test_check_pods_name_whichever_nodes_are_fewer() -> None:
+    key = "kubernetes.io/hostname"
+    assert placement(("a", "b"), None) == {"key": key, "operator": "In", "values": ["a", "b"]}
+    assert placement(("a", "b"), ("c", "d")) == {"key": key, "operator": "In", "values": ["a", "b"]}
+    assert placement(("a", "b"), ("c",)) == {"key": key, "operator": "NotIn", "values": ["c"]}
+    assert placement(("a", "b"), ()) == {"key": key, "operator": "Exists", "values": []}
 
 
 def test_gpus_are_requested_only_where_they_are_whole_and_free() -> None:

@@ -15,7 +15,7 @@ from workflows.rehearsal.apiserver import serve_in_thread
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared") / "crds"
 PROJECTS = {
-    "argo-cd-2026-08-22": ("application",),
+    "argo-cd-2026-08-22": ("application", "appproject"),
     "cert-manager-2026-08-22": ("certificate", "issuer"),
     "helm-controller-v0.17.7": ("",),
     "network-operator-2026-08-19": ("mellanox", "nv-ipam"),

@@ -86,7 +86,7 @@ def test_no_driver_in_the_container(shell: Shell) -> None:
     assert "nvidia-smi" in report["error"]
 
 
-RING = {"DEVICE_IDS": "1021 101e", "LINK": "InfiniBand", "RING": "ib-write-bw", "JOB_COMPLETION_INDEX": "2"}
+RING = {"COUNT": "3", "DEVICE_IDS": "1021 101e", "LINK": "InfiniBand", "RING": "ib-write-bw", "JOB_COMPLETION_INDEX": "2"}
 
 
 def test_bandwidth_of_every_active_rail(shell: Shell) -> None:
@@ -95,7 +95,7 @@ def test_bandwidth_of_every_active_rail(shell: Shell) -> None:
     shell.device("mlx5_2", identity="0x101d")
     shell.device("mlx5_3", link="Ethernet")
     shell.tool("ib_write_bw", PERFTEST)
-    report = shell.run("ib_write_bw.sh", "a", "b", "c", env=RING)
+    report = shell.run("ib_write_bw.sh", env=RING)
     assert (report["index"], report["peer"], report["error"]) == (2, 0, "")
     assert report["rails"] == [
         {"device": "mlx5_0", "state": "ACTIVE", "gbit": 387.28, "error": ""},
@@ -106,7 +106,7 @@ def test_bandwidth_of_every_active_rail(shell: Shell) -> None:
 def test_a_peer_that_does_not_answer(shell: Shell) -> None:
     shell.device("mlx5_0")
     shell.tool("ib_write_bw", 'echo "Couldn\'t connect to ib-write-bw-0:18500"; exit 1')
-    report = shell.run("ib_write_bw.sh", "a", "b", "c", env=RING | {"WINDOW": "1"})
+    report = shell.run("ib_write_bw.sh", env=RING | {"WINDOW": "1"})
     assert report["rails"] == [
         {"device": "mlx5_0", "state": "ACTIVE", "gbit": 0, "error": "Couldnt connect to ib-write-bw-0:18500"}
     ]
@@ -114,7 +114,7 @@ def test_a_peer_that_does_not_answer(shell: Shell) -> None:
 
 def test_no_device_of_the_wanted_kind(shell: Shell) -> None:
     shell.device("mlx5_0", identity="0x1017")
-    report = shell.run("ib_write_bw.sh", "a", "b", env=RING)
+    report = shell.run("ib_write_bw.sh", env=RING)
     assert report["rails"] == []
     assert "no RDMA device" in report["error"]
 
@@ -130,6 +130,6 @@ def test_roce_takes_the_gid_of_an_ipv4_address(shell: Shell) -> None:
         (port / "gid_attrs/types" / str(number)).write_text(f"{kind}\n")
         (port / "gids" / str(number)).write_text(f"{gid}\n")
     shell.tool("ib_write_bw", f'echo "$@" >> {shell.folder}/calls\n{PERFTEST}')
-    report = shell.run("ib_write_bw.sh", "a", "b", env=RING | {"LINK": "Ethernet", "JOB_COMPLETION_INDEX": "0"})
+    report = shell.run("ib_write_bw.sh", env=RING | {"LINK": "Ethernet", "JOB_COMPLETION_INDEX": "0"})
     assert report["rails"][0]["gbit"] == 387.28
     assert "-x 2 " in (shell.folder / "calls").read_text()

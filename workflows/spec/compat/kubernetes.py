@@ -91,6 +91,17 @@ def _argo_cd_range(platform: Platform) -> Iterator[Finding]:
         low, high = (".".join(map(str, end)) for end in known)
         problem = f"Argo CD {argo_cd.version} is tested with Kubernetes {low} to {high}"
         yield Finding("delivery.argo_cd.version", problem, "use 3.5 for Kubernetes 1.36, 3.4 for 1.32")
+    yield from _argo_cd_chart(platform, argo_cd.version)
+
+
+def _argo_cd_chart(platform: Platform, wanted: str) -> Iterator[Finding]:
+    """Where the chart is installed, it holds the version that the gate will look for."""
+    chart = platform.releases.get("argo_cd")
+    if chart is None or not chart.app_version or f"{chart.app_version}.".startswith(f"{wanted}."):
+        return
+    problem = f"chart argo-cd {chart.version} installs Argo CD {chart.app_version}, the spec says {wanted}"
+    fix = f'write version: "{".".join(chart.app_version.split(".")[:2])}", overrides.argo_cd.version, or install: false'
+    yield Finding("delivery.argo_cd.version", problem, fix)
 
 
 @rule("P11", "error")

@@ -21,6 +21,7 @@ class PlannedRelease:
 
     id: str
     version: str
+    app_version: str = ""
     digest: str = ""
     other_digests: tuple[str, ...] = ()
     from_manifest: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from workflows.spec.compat.registry import Finding, Platform, rule
 from workflows.spec.fields import is_floating
 from workflows.spec.products import numbers
 
+_SHORT_COMMIT = re.compile(r"(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,39}\Z")
 _SUPPORTED_LEAST = (26, 3)
 _RDMA_REGRESSION = ((26, 3, 0), (26, 3, 2))
 """GPU Operator releases that inject every RDMA device into GPU pods (`gpu_stack §1.1`, #2525)."""
@@ -55,6 +57,8 @@ def no_floating_versions(platform: Platform) -> Iterator[Finding]:
     if argo_cd is not None and is_floating(argo_cd.revision):
         problem = f"revision {argo_cd.revision} means different things at different times"
         yield Finding("delivery.argo_cd.revision", problem, "write a tag or a commit")
+    elif argo_cd is not None:
+        yield from _moving_revision(argo_cd.revision, argo_cd.branch)
     for release in platform.releases.values():
         if is_floating(release.version):
             yield Finding(f"overrides.{release.id}.version", f"version {release.version} floats", "write one exact version")
@@ -64,6 +68,14 @@ def no_floating_versions(platform: Platform) -> Iterator[Finding]:
     if _floating_image(platform.spec.validation.image):
         problem = f"image {platform.spec.validation.image} has no tag that stays"
         yield Finding("validation.image", problem, "write the image with its tag or digest")
+
+
+def _moving_revision(revision: str, branch: str) -> Iterator[Finding]:
+    path = "delivery.argo_cd.revision"
+    if revision == branch or revision.startswith("refs/"):
+        yield Finding(path, f"revision {revision} is a branch, which moves with every commit", "write a tag or a commit")
+    elif _SHORT_COMMIT.match(revision):
+        yield Finding(path, f"{revision} looks like a shortened commit, which may come to mean several", "write all 40 digits")
 
 
 def _tags(values: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:

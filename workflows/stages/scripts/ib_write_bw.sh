@@ -1,6 +1,6 @@
 # Measures RDMA write bandwidth from this pod to the next one of a ring, one device after the other, and serves the one before.
-# Arguments: all nodes of the ring. Needs perftest, JOB_COMPLETION_INDEX, NODE_NAME, DEVICE_IDS, LINK, RING. Ends with 0: the report decides.
-index=$JOB_COMPLETION_INDEX count=$# base=18500 rails= error=
+# Needs perftest, JOB_COMPLETION_INDEX, COUNT (pods of the ring), NODE_NAME, DEVICE_IDS, LINK, RING. Ends with 0: the report decides.
+index=$JOB_COMPLETION_INDEX count=$COUNT base=18500 rails= error=
 peer=$(((index + 1) % count)) end=$(($(date +%s) + ${WINDOW:-420}))
 left() { echo $((end - $(date +%s))); }
 get() { cat "${SYSFS:-/sys}/class/infiniband/$1/$2" 2>/dev/null; }

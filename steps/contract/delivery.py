@@ -1,0 +1,137 @@
+"""GitOps delivery: what is published to Git, how Argo CD is let in, and which commit a run delivered."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.canonical import digest, digest_bytes
+
+TREE_FILE = "gitops.json"
+"""Name in the tasks folder: canonical JSON of `{path in the repository: text}`."""
+RECORD = "delivery.json"
+"""Name below `runs/RUN/`: what this run delivered."""
+SECRET_TYPE = "argocd.argoproj.io/secret-type"
+"""Label by which Argo CD knows the Secrets that let it into repositories: its value is `repository`."""
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_PINNED = ("environment.yaml", "root.yaml", "roots/")
+"""Files of an environment that name the revision: a commit cannot name itself, so they are not compared where it is one."""
+
+
+class Tree(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The tree to publish: a file of the tasks folder, and the digest of what is in it (`tree_digest`)."""
+
+    file: str = TREE_FILE
+    digest: str
+
+
+class Publication(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Arguments of verb `publish`: the tree goes to `branch`; `revision` is a tag to make there, or a commit to find as it is.
+
+    Below the prefixes `owned`, files that the tree lacks are removed. Below `kept`, which belongs to the site's people, the tree's
+    file is written only where nothing lies yet; nothing there is ever compared or removed. `credentials` and `known_hosts` are
+    names below the secrets folder, empty for none.
+    """
+
+    repo: str
+    branch: str = "main"
+    revision: str
+    path: str
+    environment: str
+    tree: Tree
+    owned: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    credentials: str = ""
+    known_hosts: str = ""
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether the revision is a commit, so that nothing is pushed."""
+        return is_commit(self.revision)
+
+    def is_kept(self, path: str) -> bool:
+        """Whether a path belongs to the site's people."""
+        return path.startswith(self.kept)
+
+    def is_owned(self, path: str) -> bool:
+        """Whether a path is ours alone, so that it goes when it is no longer rendered."""
+        return path.startswith(self.owned) and not self.is_kept(path)
+
+    def names_revision(self, path: str) -> bool:
+        """Whether a path is one of those that name the revision."""
+        return any(path.removeprefix(prefix).startswith(_PINNED) for prefix in self.owned if path.startswith(prefix))
+
+
+class ConfigMapKeys(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Keys of a ConfigMap that are merge-patched; all its other keys are left alone."""
+
+    namespace: str
+    name: str = "argocd-cm"
+    data: dict[str, str] = {}
+
+
+class KnownHosts(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The ConfigMap of SSH host keys that Argo CD trusts; the lines of the secret file `file` that it lacks are appended."""
+
+    namespace: str
+    name: str = "argocd-ssh-known-hosts-cm"
+    file: str
+
+
+class RepositorySecret(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The Secret that lets Argo CD into a repository, made from the secret file `credentials`: `USER:PASSWORD` or a token on one
+    line for https, a private key for SSH."""
+
+    namespace: str
+    name: str
+    url: str
+    credentials: str
+    project: str = ""
+
+
+class Delivered(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`runs/RUN/delivery.json`: the commit that `revision` meant when it was delivered. `repo` has no credentials in it."""
+
+    repo: str
+    revision: str
+    commit: str
+    tree: str
+    schema: int = 1
+
+
+def tree_digest(tree: Mapping[str, str]) -> str:
+    """`sha256:…` over the canonical JSON of a tree."""
+    return digest(dict(tree))
+
+
+def text_digest(text: str) -> str:
+    """`sha256:…` over a text without the newlines at its end: what `base_services/delivery` compares of a ConfigMap's key."""
+    return digest_bytes(text.rstrip("\n").encode())
+
+
+def is_commit(revision: str) -> bool:
+    """Whether a revision is a commit's full id."""
+    return bool(_COMMIT.fullmatch(revision))
+
+
+def key(run: str) -> str:
+    """Where a run keeps what it delivered."""
+    return f"runs/{run}/{RECORD}"
+
+
+def decode(data: bytes) -> Delivered:
+    """Read `delivery.json`. Raises msgspec.ValidationError."""
+    return msgspec.json.decode(data, type=Delivered)
+
+
+def decode_tree(data: bytes) -> dict[str, str]:
+    """Read `gitops.json`. Raises msgspec.ValidationError."""
+    return msgspec.json.decode(data, type=dict[str, str])
+
+
+def commit_of(records: Iterable[Delivered], repo: str, revision: str, tree: str) -> str:
+    """The commit that the first fitting record names for a revision; a commit names itself; empty where nobody knows."""
+    if is_commit(revision):
+        return revision
+    return next((one.commit for one in records if (one.repo, one.revision, one.tree) == (repo, revision, tree)), "")

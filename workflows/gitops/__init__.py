@@ -1,0 +1,1 @@
+"""What Argo CD delivers, as files for Git: spec and resolved releases → a tree of path and text. Pure."""

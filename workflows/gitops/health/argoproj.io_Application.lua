@@ -1,0 +1,19 @@
+-- The state of a child decides when the next wave starts. Argo CD left this check out in 1.8; without it waves wait for nothing.
+-- Before its first sync an Application is Healthy or Missing, and Argo CD lets neither Missing nor Unknown hold its parent back.
+-- After a change of chart or revision the status speaks of what was there before, until the next comparison. A change of inline
+-- values or of an overlay's parameters alone is not seen here: such an Application keeps its old state until it is compared.
+local function pins(spec)
+  local found = {}
+  for _, source in ipairs((spec or {}).sources or {(spec or {}).source}) do
+    found[#found + 1] = (source.chart or source.path or "") .. "@" .. (source.targetRevision or "")
+  end
+  return table.concat(found, " ")
+end
+local health, sync = (obj.status or {}).health or {}, (obj.status or {}).sync or {}
+if sync.status and pins(sync.comparedTo) ~= pins(obj.spec) then
+  return {status = "Progressing", message = "not compared since its last change"}
+end
+if health.status == "Degraded" or (sync.status == "Synced" and health.status ~= "Missing" and health.status ~= "Unknown") then
+  return {status = health.status or "Progressing", message = health.message}
+end
+return {status = "Progressing", message = "not synced yet"}
