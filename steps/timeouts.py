@@ -63,3 +63,12 @@ GIT: Final = 10.0
 
 ANNOUNCE: Final = 20.0
 """Telling approvers that an approval waits: a command or webhook that takes longer is given up, the run waits anyway."""
+
+GIT_CONNECT: Final = 10.0
+"""TCP and TLS to a Git server: a healthy one answers in milliseconds, one behind a proxy or across the world within seconds."""
+
+GIT_READ: Final = 60.0
+"""Silence of a Git server that is packing or checking what was pushed: hooks of large hosts take tens of seconds."""
+
+GIT_TRIES: Final = 8
+"""Pushes of one publication when others push to the same branch in between; each loser fetches, builds on top, and tries again."""

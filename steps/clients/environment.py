@@ -11,10 +11,12 @@ from steps.errors import BadTask
 
 SIMULATOR = "BRINGUP_SIMULATOR"
 SIMULATOR_TOKEN = "BRINGUP_SIMULATOR_TOKEN"
+GIT_ROOT = "BRINGUP_GIT_ROOT"
 
 
 class Environment(Struct, frozen=True, kw_only=True):
-    """Where this step may read and write. `simulator` is the URL of a rehearsal's control API, else empty."""
+    """Where this step may read and write. `simulator` is the URL of a rehearsal's control API, else empty;
+    `git_root` the folder of bare repositories that stand for all Git servers there, else None."""
 
     tasks: Path
     fleet: Path
@@ -24,8 +26,10 @@ class Environment(Struct, frozen=True, kw_only=True):
     run: str
     engine: str
     reuse: str = "none"
+    source: str = "none"
     simulator: str = ""
     simulator_token: str = ""
+    git_root: Path | None = None
 
 
 def read(environ: Mapping[str, str] | None = None) -> Environment:
@@ -43,6 +47,8 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
         run=env[paths.RUN],
         engine=env.get(paths.ENGINE, "argo"),
         reuse=env.get(paths.REUSE, "none"),
+        source=env.get(paths.SOURCE, "none"),
         simulator=env.get(SIMULATOR, ""),
         simulator_token=env.get(SIMULATOR_TOKEN, ""),
+        git_root=Path(env[GIT_ROOT]) if env.get(GIT_ROOT) else None,
     )

@@ -92,7 +92,7 @@ def _token(user: dict[str, Any], path: Path) -> str:
     if user.get("token"):
         return str(user["token"])
     if user.get("tokenFile"):
-        return (path.parent / str(user["tokenFile"])).read_text().strip()
+        return _beside(path, "tokenFile", user["tokenFile"]).strip()
     return ""
 
 
@@ -104,16 +104,32 @@ def _pem(section: dict[str, Any], field: str, path: Path) -> str:
         except (binascii.Error, UnicodeDecodeError) as error:
             raise BadTask(f"kubeconfig {path}: {field}-data is no base64 text") from error
     if section.get(field):
-        return (path.parent / str(section[field])).read_text()
+        return _beside(path, field, section[field])
     return ""
+
+
+def _beside(path: Path, field: str, name: Any) -> str:
+    """A file that a kubeconfig names, relative to where it lies."""
+    try:
+        return (path.parent / str(name)).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadTask(f"kubeconfig {path}: {field} {name}: {getattr(error, 'strerror', None) or 'no text'}") from error
 
 
 def _through_package(path: Path, context: str, cluster: dict[str, Any]) -> Access:
     from kubernetes import client, config
 
     loaded = client.Configuration()
-    config.load_kube_config(str(path), context=context or None, client_configuration=loaded)
-    bearer = str(loaded.api_key.get("authorization", "")).removeprefix("Bearer ")
+    try:
+        config.load_kube_config(str(path), context=context or None, client_configuration=loaded)
+    except config.ConfigException as error:
+        raise BadTask(
+            f"kubeconfig {path}: context {context!r}: {error}", hint="run its plug-in by hand, and log in again"
+        ) from error
+    kept = loaded.api_key.get("BearerToken") or loaded.api_key.get("authorization") or ""  # the package renamed it in 2026
+    bearer = str(kept).removeprefix("Bearer ")
+    if not bearer and not loaded.cert_file:  # the package logs what its plug-in said, and goes on without credentials
+        raise BadTask(f"kubeconfig {path}: the plug-in of context {context!r} gave no credentials", hint="log in again")
     return Access(
         server=str(loaded.host).rstrip("/"),
         token=bearer,

@@ -88,6 +88,11 @@ class Store:
         found = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
         return tuple(sorted(path.relative_to(self.root).as_posix() for path in found))
 
+    def of_runs(self, name: str) -> tuple[str, ...]:
+        """Keys `runs/*/NAME` of all runs, the newest first."""
+        found = [(path.stat().st_mtime_ns, path) for path in self.path("runs").glob(f"*/{name}") if path.is_file()]
+        return tuple(path.relative_to(self.root).as_posix() for _, path in sorted(found, reverse=True))
+
     def write_evidence(self, record: evidence.Evidence, encode: "evidence.Encoder") -> evidence.Evidence:
         """Store a record under the next free attempt number, which is also written into it."""
         attempt = record.attempt

@@ -5,17 +5,21 @@ from collections.abc import Iterable
 from steps.contract.checks import CHECK_NAMESPACE, CheckPod
 from steps.contract.plural import count
 from steps.contract.stages.base_services import (
+    ArgoCdExpectation,
+    ArgoCdObservation,
     Certificate,
     Claim,
     ControlExpectation,
     ControlObservation,
+    DeliveryExpectation,
+    DeliveryObservation,
     FunctionalExpectation,
     FunctionalObservation,
     StorageClass,
     Webhook,
 )
 from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
-from steps.gates import charts
+from steps.gates import base_services_delivery, charts
 from steps.gates.causes import RUNTIME_REASONS
 from steps.gates.crds import missing_crd
 
@@ -26,12 +30,22 @@ FUNCTIONAL = "base_services/functional"
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Charts deployed and settled, CRDs served, exactly one default storage class, webhooks reachable and trusted."""
     return (
-        charts.problem(CONTROL, seen.releases, want.releases)
+        charts.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app)
         or missing_crd(CONTROL, seen.crds, want.crds)
         or _storage(seen.storage_classes, want.storage_class)
         or _webhooks(seen.webhooks, want.webhook_namespaces)
         or passed(CONTROL, _summary(want))
     )
+
+
+def argo_cd(seen: ArgoCdObservation, want: ArgoCdExpectation) -> Verdict:
+    """Argo CD itself runs, in the wanted version."""
+    return base_services_delivery.argo_cd(seen, want)
+
+
+def delivery(seen: DeliveryObservation, want: DeliveryExpectation) -> Verdict:
+    """Argo CD is set up as it must be before anything is delivered by it."""
+    return base_services_delivery.delivery(seen, want)
 
 
 def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:

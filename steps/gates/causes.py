@@ -7,9 +7,15 @@ from msgspec import Struct
 
 from steps.contract.verdict import FailureClass
 
+LONGEST, HEAD = 300, 90
+"""Characters of a line that are told, and how many of them are its first ones."""
+
 
 class Rule(Struct, frozen=True):
-    """One line of a table. `source` says where a text is from: condition type, `operation`, `resource`, `hook`; empty: anywhere."""
+    """One line of a table. `source` says where a text is from; empty: anywhere.
+
+    Sources of Argo CD's texts: a condition's type, `operation`, `hook`, `resource` (refused), `unhealthy` (applied, then degraded).
+    """
 
     source: str
     pattern: str
@@ -27,6 +33,7 @@ class Cause(Struct, frozen=True):
 
 _NETWORK = (
     r"no such host|connection refused|i/o timeout|context deadline exceeded|TLS handshake timeout|x509:"
+    r"|knownhosts:|no route to host|server misbehaving|network is unreachable|status code:? (429|5\d\d)"
     r"|(chart|repo\S*) .*not found|could not (download|find protocol)|failed to (download|fetch)"
 )
 _MISSING_KIND = (
@@ -35,7 +42,8 @@ _MISSING_KIND = (
 _WEBHOOK = r"no endpoints available|failed calling webhook"
 _FORBIDDEN = (
     r"is forbidden: User |cannot (create|get|list|patch|update|delete) resource|Unauthorized|authentication required"
-    r"|permission denied|no matching service account"
+    r"|permission denied|no matching service account|unable to authenticate|authorization failed|Access denied"
+    r"|status code:? 40[13]|: denied"
 )
 _TEMPLATE = (
     r"execution error at|template: |error calling |YAML parse error|error converting YAML|don't meet the specifications"
@@ -49,6 +57,13 @@ _APPLY, _HEALTH, _RUNTIME = FailureClass.APPLY, FailureClass.HEALTH, FailureClas
 
 HELM = (
     Rule("", _FORBIDDEN, _PERMISSION, "give the install Job's service account this right, or the repository its credentials"),
+    # before manifest generation: `spec.template: Invalid value` is no template of the chart
+    Rule(
+        "",
+        r" is invalid: .*(Invalid|Required|Unsupported|Duplicate) value| is invalid: .*Forbidden: ",
+        _APPLY,
+        "correct the field that the message names; one that may not change takes removing the object first",
+    ),
     Rule("", _MISSING_KIND, _DEPENDENCY, "install the chart that brings this kind first"),
     Rule("", _WEBHOOK, _DEPENDENCY, "make the webhook's own workload ready first"),
     Rule("", _NETWORK, _DEPENDENCY, "check the chart repository's address, its certificate and the way to it"),
@@ -76,6 +91,15 @@ ARGO_CD = (
     ),
     Rule("", r"is not permitted in project", _PERMISSION, "allow the kind or the namespace in the AppProject"),
     Rule("", _FORBIDDEN, _PERMISSION, "give Argo CD's service account this right, or the repository its credentials"),
+    # Argo CD 2.14 tells the cause to its log only; wrong credentials are the usual one: the revision was pushed before
+    Rule(
+        "ComparisonError",
+        r"failed to get git client for repo",
+        _PERMISSION,
+        "check the credentials of this repository's Secret, that the revision exists, and the log of argocd-repo-server",
+    ),
+    Rule("ComparisonError", r"Failed to load live state", _COMPARE, "see which kind Argo CD cannot list, and what serves it"),
+    Rule("ComparisonError", r"chart .*not found", _DEPENDENCY, "see that the chart repository has this version of the chart"),
     # before manifest generation: an unreachable repository also reports "failed to generate manifest"
     Rule("ComparisonError", _NETWORK, _DEPENDENCY, "check the repository's address and the way to it"),
     Rule("", _MISSING_KIND, _DEPENDENCY, "sync the application that brings this CRD in an earlier wave"),
@@ -84,15 +108,22 @@ ARGO_CD = (
     Rule("ComparisonError", _GENERATION, _GENERATE, "correct the values, the path or the chart that the message names"),
     Rule("InvalidSpecError", r"", _GENERATE, "correct the Application's sources"),
     Rule("ComparisonError", r"", _COMPARE, "see what Argo CD cannot compare: live state, diff, JQ time-out"),
+    Rule("UnknownError", r"", _COMPARE, "see what Argo CD cannot compare"),
     Rule("SharedResourceWarning", r"", _COMPARE, "two Applications manage this object: leave it to one of them"),
     Rule("RepeatedResourceWarning", r"", _COMPARE, "the same object is rendered twice: remove one"),
     Rule("hook", r"", _RUNTIME, "read the log of the hook's Job"),
+    Rule("unhealthy", r"", _HEALTH, "see why this object is not healthy: the sync waits for it"),
     Rule("resource", r"", _APPLY, "correct the object that the API server refuses"),
     Rule("operation", _SYNC, _APPLY, "see the failed resources of the sync"),
     Rule("SyncError", r"", _APPLY, "see the last sync's message"),
+    Rule("DeletionError", r"", _APPLY, "see what keeps the object that the message names from being removed"),
+    Rule("ExcludedResourceWarning", r"", _COMPARE, "correct resource.exclusions of argocd-cm: Argo CD passes this kind over"),
     Rule("operation", r"", _APPLY, "see the last sync's message"),
 )
 """Conditions, operation and resources of an Argo CD Application."""
+
+HARMLESS = frozenset({"OrphanedResourceWarning"})
+"""Conditions that say nothing about the Application's own objects."""
 
 RUNTIME_REASONS = frozenset(
     {"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "OOMKilled", "Error", "CreateContainerError",
@@ -114,4 +145,9 @@ def classify(table: Iterable[Rule], texts: Iterable[tuple[str, str]]) -> Cause |
 
 def _line(pattern: str, text: str) -> str | None:
     """The first line of a text that a pattern matches, shortened."""
-    return next((line.strip()[:300] for line in text.splitlines() or [""] if re.search(pattern, line)), None)
+    return next((_short(line.strip()) for line in text.splitlines() or [""] if re.search(pattern, line)), None)
+
+
+def _short(line: str) -> str:
+    """A long line without its middle: what was tried stands in front, why it failed at the end."""
+    return line if len(line) <= LONGEST else f"{line[:HEAD]} … {line[HEAD - LONGEST :]}"

@@ -1,29 +1,46 @@
 """Whether a Helm release is what was asked for and runs: several signals must agree, never one (gpu_stack §5, §6).
 
 HelmChart claimed → not failed → Job complete and newer than the change → newest release Secret deployed with the pinned version →
-workloads settled. With Argo CD: reconciled since the change → no error → synced to the pinned revision → healthy → settled.
+workloads settled. With Argo CD see `applications`.
 """
 
 from collections.abc import Iterable
 
-from steps.contract.charts import Application, Chart, InstallJob, Owner, Release, ReleaseState, Revision, Trouble, Workload
+from steps.contract.charts import (
+    Chart,
+    InstallJob,
+    Owner,
+    Release,
+    ReleaseState,
+    Revision,
+    RootApplication,
+    RootState,
+    Trouble,
+    Workload,
+)
 from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive
-from steps.gates import causes
-
-SKEW = 1.0
-"""Seconds by which two API servers' clocks may differ (os_prep holds them within half a second)."""
+from steps.gates import applications, causes
 
 
-def problem(gate: str, seen: Iterable[ReleaseState], want: Iterable[Release]) -> Verdict | None:
-    """The first release that is not deployed and settled, as a verdict; None when all are."""
+def problem(
+    gate: str,
+    seen: Iterable[ReleaseState],
+    want: Iterable[Release],
+    root: RootState | None = None,
+    wanted_root: RootApplication | None = None,
+) -> Verdict | None:
+    """The first release that is not deployed and settled, as a verdict; None when all are, and the stage's root with them."""
     by_name = {state.name: state for state in seen}
-    for release in want:
-        state = by_name.get(release.name, ReleaseState(name=release.name))
-        found = _argo_cd(gate, state, release) if release.owner is Owner.ARGO_CD else _helm(gate, state, release)
-        found = found or _workloads(gate, state, release)
-        if found is not None:
-            return found
-    return None
+    pairs = [(by_name.get(release.name, ReleaseState(name=release.name)), release) for release in want]
+    if wanted_root is not None:
+        return applications.of_root(gate, root or RootState(), wanted_root, pairs, _release)
+    return next((found for state, release in pairs if (found := _release(gate, state, release)) is not None), None)
+
+
+def _release(gate: str, state: ReleaseState, want: Release, commit: str = "") -> Verdict | None:
+    """What keeps one release from passing; `commit` is the delivered one where a root brings it."""
+    found = applications.of_release(gate, state, want, commit) if want.owner is Owner.ARGO_CD else _helm(gate, state, want)
+    return found or _workloads(gate, state, want)
 
 
 # ---- helm-controller -----------------------------------------------------------------------------------------------------------
@@ -43,7 +60,7 @@ def _helm(gate: str, state: ReleaseState, want: Release) -> Verdict | None:
         or _fresh(gate, state.chart, state.job, want)
         or _installed(gate, state, state.chart, want)
         or _deployed(gate, state.newest, want)
-        or _dated(gate, state.chart.changed, f"HelmChart {want.name}")
+        or applications.dated(gate, state.chart.changed, f"HelmChart {want.name}")
     )
 
 
@@ -78,26 +95,13 @@ def _claimed(gate: str, chart: Chart, want: Release) -> Verdict | None:
 
 def _fresh(gate: str, chart: Chart, job: InstallJob | None, want: Release) -> Verdict | None:
     """A Job from before the change proves nothing about the change."""
-    if job is None or job.created + SKEW >= chart.changed:
+    if job is None or job.created + applications.SKEW >= chart.changed:
         return None
     return inconclusive(
         gate,
         seen=f"install Job of {want.name} ({job.uid[:8]}) is {chart.changed - job.created:.0f} s older than the last change",
         expected="a Job made for this change",
         next_step="wait for helm-controller, then read its log on the servers",
-        failure_class=FailureClass.APPLY,
-    )
-
-
-def _dated(gate: str, changed: float, what: str) -> Verdict | None:
-    """Without the time of the last change nothing shows that all the rest is about it."""
-    if changed:
-        return None
-    return inconclusive(
-        gate,
-        seen=f"{what} does not tell when it was last changed",
-        expected="managedFields or a creation time to compare with",
-        next_step="read the object's metadata: something strips it",
         failure_class=FailureClass.APPLY,
     )
 
@@ -165,101 +169,6 @@ def _deployed(gate: str, newest: Revision | None, want: Release) -> Verdict | No
             next_step="find who else installs this release: one owner per release",
         )
     return None
-
-
-# ---- Argo CD -------------------------------------------------------------------------------------------------------------------
-
-
-def _argo_cd(gate: str, state: ReleaseState, want: Release) -> Verdict | None:
-    app = state.application
-    if app is None:
-        return failed(
-            gate,
-            FailureClass.APPLY,
-            seen=f"no Application {want.home}/{want.name}",
-            expected=f"{want.name} {want.version}",
-            next_step="apply this stage again: somebody removed it",
-        )
-    return (
-        _pinned(gate, app, want)
-        or _reconciled(gate, app, want)
-        or _no_error(gate, app, want)
-        or _synced(gate, state, app, want)
-        or _dated(gate, app.changed, f"Application {want.name}")
-    )
-
-
-def _pinned(gate: str, app: Application, want: Release) -> Verdict | None:
-    if (app.version, app.revision) == (want.version, want.revision):
-        return None
-    return failed(
-        gate,
-        FailureClass.COMPARISON,
-        seen=f"Application {want.name} points to chart {app.version or 'none'}, values {app.revision or 'none'}",
-        expected=f"chart {want.version}, values {want.revision or 'none'}",
-        next_step="find who else writes this Application",
-    )
-
-
-def _reconciled(gate: str, app: Application, want: Release) -> Verdict | None:
-    if app.reconciled + SKEW >= app.changed and app.reconciled > 0:
-        return None
-    return inconclusive(
-        gate,
-        seen=f"Argo CD has not looked at Application {want.name} since its last change",
-        expected="status.reconciledAt after the change",
-        next_step="check that Argo CD's application controller runs",
-        failure_class=FailureClass.DEPENDENCY,
-    )
-
-
-def _no_error(gate: str, app: Application, want: Release) -> Verdict | None:
-    if "sync window" in app.message:
-        return inconclusive(
-            gate,
-            seen=f"Application {want.name} waits: {app.message}",
-            expected="an open sync window",
-            next_step="wait for the window, or sync by hand",
-            failure_class=FailureClass.APPLY,
-        )
-    texts = [(one.type, one.message) for one in app.conditions]
-    if app.phase in ("Failed", "Error"):
-        texts += [("hook" if one.hook_phase else "resource", f"{one.kind} {one.name}: {one.message}") for one in app.failures]
-        texts.append(("operation", app.message))
-    cause = causes.classify(causes.ARGO_CD, texts)
-    if cause is None:
-        return None
-    return failed(
-        gate,
-        cause.failure_class,
-        seen=f"Application {want.name}: {cause.text or 'error without a message'}",
-        expected="no error",
-        next_step=cause.next_step,
-    )
-
-
-def _synced(gate: str, state: ReleaseState, app: Application, want: Release) -> Verdict | None:
-    good = app.sync == "Synced" and app.phase == "Succeeded" and app.health == "Healthy"
-    same = bool(app.synced_revisions) and app.synced_revisions == app.revisions and want.version in app.synced_revisions
-    if good and same:
-        return None
-    seen = f"Application {want.name}: sync {app.sync or 'none'}, phase {app.phase or 'none'}, health {app.health or 'none'}"
-    seen += f", synced revisions {', '.join(app.synced_revisions) or 'none'}"
-    return inconclusive(
-        gate,
-        seen=seen,
-        expected=f"Synced, Succeeded and Healthy at {want.version}",
-        next_step=f"argocd app get {want.name}",
-        failure_class=_argo_class(state, app),
-    )
-
-
-def _argo_class(state: ReleaseState, app: Application) -> FailureClass:
-    if app.phase == "Succeeded" and app.sync in ("OutOfSync", "Unknown"):
-        return FailureClass.COMPARISON
-    if any(one.reason in causes.RUNTIME_REASONS for one in state.trouble):
-        return FailureClass.RUNTIME
-    return FailureClass.HEALTH if app.sync == "Synced" else FailureClass.APPLY
 
 
 # ---- workloads -----------------------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def functional(seen: GangObservation, want: FitExpectation) -> Verdict:
 
 
 def _releases(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
-    found = charts.problem(CONTROL, seen.releases, want.releases)
+    found = charts.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app)
     if found is not None:
         yield found
 

@@ -24,7 +24,9 @@ FUNCTIONAL = "gpu_operator/functional"
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Chart deployed, one root resource, one NFD that found the GPUs, root reconciled since its change, operands on the nodes."""
-    problem = charts.problem(CONTROL, seen.releases, want.releases) or gpu_operator_control.problem(CONTROL, seen, want)
+    problem = charts.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app) or gpu_operator_control.problem(
+        CONTROL, seen, want
+    )
     if problem is not None:
         return problem
     root = (seen.gpu_clusters if want.mode is Mode.GPU_CLUSTER else seen.cluster_policies)[0]

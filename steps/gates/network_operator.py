@@ -44,7 +44,7 @@ OPERANDS = {
 def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
     """The chart is deployed and its kinds are served, so that its resources can be applied."""
     return (
-        releases.problem(CHARTS, seen.releases, want.releases)
+        releases.problem(CHARTS, seen.releases, want.releases, seen.root_app, want.root_app)
         or missing_crd(CHARTS, seen.crds, want.crds)
         or passed(
             CHARTS, f"{', '.join(release.name for release in want.releases)} deployed, {count(len(want.crds), 'CRD')} established"

@@ -47,7 +47,7 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
 
 
 def _releases(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
-    found = charts.problem(CONTROL, seen.releases, want.releases)
+    found = charts.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app)
     if found is not None:
         yield found
 

@@ -29,7 +29,7 @@ NODES, FUNCTIONAL = "slurm/nodes", "slurm/functional"
 def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
     """The operator is deployed and its kinds are served, so that the chart of the cluster itself can be installed."""
     return (
-        releases.problem(CHARTS, seen.releases, want.releases)
+        releases.problem(CHARTS, seen.releases, want.releases, seen.root_app, want.root_app)
         or missing_crd(CHARTS, seen.crds, want.crds)
         or passed(
             CHARTS, f"{', '.join(release.name for release in want.releases)} deployed, {count(len(want.crds), 'CRD')} established"
@@ -43,7 +43,7 @@ def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Charts deployed, parts there with ready workloads, NodeSets rolled out, and Slurm can use all nodes but the spare ones."""
     return (
-        releases.problem(CONTROL, seen.releases, want.releases)
+        releases.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app)
         or _parts(seen, want)
         or _nodesets(seen, want)
         or passed(CONTROL, _summary(seen))

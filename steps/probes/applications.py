@@ -1,6 +1,7 @@
 """Reads Argo CD Applications down to what the chart gate compares (gpu_stack §6.2)."""
 
 import datetime
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -9,25 +10,50 @@ from steps.contract.charts import AppCondition, Application, FailedResource
 from steps.probes.managed import Meta, spec_changed
 from steps.probes.reader import KubeReader
 
+MESSAGE = 2000
+"""Characters kept of a message: the cause stands at the end of the command that failed, often after 500."""
+MOST_FAILURES = 10
+MOST_CHILDREN = 100
+"""Children named of a root: a stage has a handful."""
+
 
 class Source(Struct, frozen=True, rename="camel"):
-    """One source of an Application: a chart, or the Git repository of its values."""
+    """One source of an Application: a chart, or a folder of a Git repository, or the Git repository of its values."""
 
     chart: str = ""
     target_revision: str = ""
+    repo_url: str = msgspec.field(default="", name="repoURL")
+    path: str = ""
+    helm: dict[str, Any] = {}
+
+
+class Destination(Struct, frozen=True):
+    """The cluster, by its address or by its name, and the namespace that an Application writes to."""
+
+    server: str = ""
+    name: str = ""
+    namespace: str = ""
 
 
 class AppSpec(Struct, frozen=True):
-    """An Application's sources."""
+    """An Application's sources, as they are wanted or were compared; Argo CD writes an empty one beside several."""
 
+    project: str = ""
+    destination: Destination = Destination()
     source: Source | None = None
     sources: tuple[Source, ...] = ()
 
+    @property
+    def every(self) -> tuple[Source, ...]:
+        """One or several."""
+        return self.sources or ((self.source,) if self.source and self.source.repo_url else ())
 
-class AppSync(Struct, frozen=True):
-    """Comparison with the live state."""
+
+class AppSync(Struct, frozen=True, rename="camel"):
+    """Comparison with the live state; `compared_to` is the spec that it is about."""
 
     status: str = ""
+    compared_to: AppSpec = AppSpec()
     revision: str = ""
     revisions: tuple[str, ...] = ()
 
@@ -45,7 +71,13 @@ class AppResource(Struct, frozen=True, rename="camel"):
     name: str = ""
     status: str = ""
     message: str = ""
+    hook_type: str = ""
     hook_phase: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was refused, did not get healthy, or is a hook that failed."""
+        return self.status == "SyncFailed" or self.hook_phase in ("Failed", "Error")
 
 
 class AppResult(Struct, frozen=True):
@@ -64,14 +96,23 @@ class AppOperation(Struct, frozen=True, rename="camel"):
     sync_result: AppResult | None = None
 
 
+class RawCondition(Struct, frozen=True, rename="camel"):
+    """One condition with its time."""
+
+    type: str
+    message: str = ""
+    last_transition_time: datetime.datetime | None = None
+
+
 class AppStatus(Struct, frozen=True, rename="camel"):
     """An Application's status."""
 
     sync: AppSync = AppSync()
     health: AppHealth = AppHealth()
     operation_state: AppOperation | None = None
-    conditions: tuple[AppCondition, ...] | None = None
+    conditions: tuple[RawCondition, ...] | None = None
     reconciled_at: datetime.datetime | None = None
+    resources: tuple[AppResource, ...] | None = None
 
 
 class RawApplication(Struct, frozen=True):
@@ -90,26 +131,49 @@ def read(kube: KubeReader, namespace: str, name: str) -> Application | None:
 
 def application(raw: RawApplication) -> Application:
     """An Application reduced to what the gate compares."""
-    sources = raw.spec.sources or ((raw.spec.source,) if raw.spec.source else ())
-    charts = [source.target_revision for source in sources if source.chart]
-    values = [source.target_revision for source in sources if not source.chart]
+    sources = raw.spec.every
+    chart = next((source for source in sources if source.chart), Source())
+    git = next((source for source in sources if not source.chart), Source())
     status, operation = raw.status, raw.status.operation_state or AppOperation()
     result = operation.sync_result or AppResult()
-    bad = (one for one in result.resources or () if one.status == "SyncFailed" or one.hook_phase in ("Failed", "Error"))
+    bad = (one for one in result.resources or () if one.failed)
     return Application(
-        version=charts[0] if charts else "",
-        revision=values[0] if values else "",
+        project=raw.spec.project,
+        server=raw.spec.destination.server or raw.spec.destination.name,
+        namespace=raw.spec.destination.namespace,
+        chart=chart.chart,
+        chart_repo=chart.repo_url,
+        version=chart.target_revision,
+        revision=git.target_revision,
+        repo=git.repo_url,
+        path=git.path,
+        children=tuple(one.name for one in status.resources or () if one.kind == "Application")[:MOST_CHILDREN],
         changed=spec_changed(raw.metadata),
-        reconciled=status.reconciled_at.timestamp() if status.reconciled_at else 0.0,
+        reconciled=_reconciled(status, sources),
         sync=status.sync.status,
         health=status.health.status,
         phase=operation.phase,
-        message=operation.message[:500],
+        message=operation.message[:MESSAGE],
         revisions=status.sync.revisions or tuple(filter(None, (status.sync.revision,))),
         synced_revisions=result.revisions or tuple(filter(None, (result.revision,))),
-        conditions=tuple(msgspec.structs.replace(one, message=one.message[:500]) for one in status.conditions or ()),
-        failures=tuple(
-            FailedResource(kind=one.kind, name=one.name, status=one.status, message=one.message[:300], hook_phase=one.hook_phase)
-            for one in bad
-        )[:10],
+        conditions=tuple(AppCondition(type=one.type, message=one.message[:MESSAGE]) for one in status.conditions or ()),
+        failures=tuple(map(_failure, bad))[:MOST_FAILURES],
     )
+
+
+def _failure(one: AppResource) -> FailedResource:
+    """Every applied object has a `hookPhase`; only a hook has a type."""
+    phase = one.hook_phase if one.hook_type else ""
+    return FailedResource(kind=one.kind, name=one.name, status=one.status, message=one.message[:MESSAGE], hook_phase=phase)
+
+
+def _reconciled(status: AppStatus, sources: tuple[Source, ...]) -> float:
+    """When Argo CD last looked; 0 where what it says is about other sources than those of now, however young it is.
+
+    A spec that it refuses gets a condition, but neither `reconciledAt` nor `comparedTo`.
+    """
+    compared = status.sync.compared_to.every
+    if compared and compared != sources:
+        return 0.0
+    refused = (one.last_transition_time for one in status.conditions or () if one.type == "InvalidSpecError")
+    return max((time.timestamp() for time in (status.reconciled_at, *refused) if time), default=0.0)

@@ -6,14 +6,16 @@ from msgspec import Struct
 
 from steps.contract.checks import CHECK_NAMESPACE
 from steps.contract.stages.base_services import (
+    ArgoCdObservation,
     Certificate,
     Claim,
     ControlObservation,
+    DeliveryObservation,
     FunctionalObservation,
     StorageClass,
     Webhook,
 )
-from steps.probes import charts, checks
+from steps.probes import base_services_delivery, charts, checks
 from steps.probes.conditions import Condition
 from steps.probes.crds import read_crds
 from steps.probes.reader import KubeReader, Scope
@@ -103,6 +105,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """Charts, the CRDs and webhooks that the task asks for, and all storage classes."""
     return ControlObservation(
         releases=charts.observe(kube, charts.scoped(scope)),
+        root_app=charts.root(kube, scope),
         crds=read_crds(kube, charts.asked(scope, "crds")),
         storage_classes=_storage_classes(kube),
         webhooks=_webhooks(kube, charts.asked(scope, "webhook_namespaces")),
@@ -112,6 +115,16 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
     """What the check's objects show now."""
     return FunctionalObservation(claim=_claim(kube), pods=checks.read(kube, CHECK), certificate=_certificate(kube))
+
+
+def argo_cd(kube: KubeReader, scope: Scope) -> ArgoCdObservation:
+    """Argo CD itself."""
+    return base_services_delivery.argo_cd(kube, scope)
+
+
+def delivery(kube: KubeReader, scope: Scope) -> DeliveryObservation:
+    """How Argo CD is set up."""
+    return base_services_delivery.delivery(kube, scope)
 
 
 def _storage_classes(kube: KubeReader) -> tuple[StorageClass, ...]:

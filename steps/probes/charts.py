@@ -10,7 +10,18 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract.charts import Chart, InstallJob, Owner, Release, ReleaseState, Revision, Trouble, Workload
+from steps.contract.charts import (
+    Chart,
+    InstallJob,
+    Owner,
+    Release,
+    ReleaseState,
+    Revision,
+    RootApplication,
+    RootState,
+    Trouble,
+    Workload,
+)
 from steps.probes import applications, workloads
 from steps.probes.conditions import Condition
 from steps.probes.managed import Meta, spec_changed
@@ -120,6 +131,15 @@ def asked(scope: Scope, name: str) -> Any:
 def scoped(scope: Scope) -> tuple[Release, ...]:
     """The releases that a task is about."""
     return msgspec.convert(asked(scope, "releases"), tuple[Release, ...])
+
+
+def root(kube: KubeReader, scope: Scope) -> RootState | None:
+    """What the cluster shows of the stage's root Application; None where the task asks for none."""
+    wanted = asked(scope, "root_app")
+    if not wanted:
+        return None
+    want = msgspec.convert(wanted, RootApplication)
+    return RootState(application=applications.read(kube, want.home, want.name), commit=scope.commit)
 
 
 def observe(kube: KubeReader, releases: Iterable[Release]) -> tuple[ReleaseState, ...]:

@@ -62,6 +62,12 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
         return ended if ended is not None and not ended.well else None
 
     @property
+    def restarted_after(self) -> Ended | None:
+        """The bad end before this start, while it is not ready: a crash loop shows no problem for as long as it runs again."""
+        ended = self.last_state.terminated
+        return ended if ended is not None and not ended.well and not self.ready and self.restart_count > 0 else None
+
+    @property
     def failing(self) -> bool:
         """Whether it shows a problem, starts again and again, or runs without being ready."""
         if self.state.waiting is not None:

@@ -120,6 +120,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     cluster_queues = kube.list(f"{KUEUE}/clusterqueues", RawQueue) or ()
     return ControlObservation(
         releases=charts.observe(kube, releases),
+        root_app=charts.root(kube, scope),
         workloads=tuple(one for space in spaces for one in workloads.read(kube, space, lambda _: True, ("Deployment",))),
         trouble=tuple(one for space in spaces for one in workloads.troubles(workloads.pods(kube, space))),
         queues=(*_queues(kube), *(_kueue_queue("ClusterQueue", queue) for queue in cluster_queues)),

@@ -73,6 +73,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     return ControlObservation(
         now=scope.now,
         releases=charts.observe(kube, charts.scoped(scope)),
+        root_app=charts.root(kube, scope),
         cluster_policies=_roots(kube, "/apis/nvidia.com/v1/clusterpolicies"),
         gpu_clusters=_roots(kube, "/apis/nvidia.com/v1alpha1/gpuclusters"),
         operands=operands,

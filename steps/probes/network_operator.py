@@ -96,7 +96,9 @@ class NodeState(Struct, frozen=True):
 def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
     """The chart and its CRDs."""
     return ChartsObservation(
-        releases=releases.observe(kube, releases.scoped(scope)), crds=read_crds(kube, releases.asked(scope, "crds"))
+        releases=releases.observe(kube, releases.scoped(scope)),
+        root_app=releases.root(kube, scope),
+        crds=read_crds(kube, releases.asked(scope, "crds")),
     )
 
 

@@ -13,12 +13,14 @@ class Scope(Struct, frozen=True, kw_only=True):
     `nodes` are the names of the nodes that are expected now (fleet minus quarantine), `arguments` the task's own
     arguments, `now` the target's clock in seconds since the epoch (simulated time in a rehearsal), `since` when the objects of a
     check were created, by the same clock (0 where there are none): creation time stamps are the API server's, another clock.
+    `commit` is what was delivered for the revision of the stage's root Application; empty where there is none, or nobody knows.
     """
 
     nodes: tuple[str, ...] = ()
     arguments: dict[str, Any] = {}
     now: float = 0.0
     since: float = 0.0
+    commit: str = ""
 
 
 class KubeReader(Protocol):

@@ -100,6 +100,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     return ControlObservation(
         policy=policy,
         releases=charts.observe(kube, charts.scoped(scope)),
+        root_app=charts.root(kube, scope),
         configs={key: shares for key, shares in configs.items() if shares} if found else None,
         unreadable=tuple(sorted(key for key, shares in configs.items() if shares is None)),
         stale=_stale(kube, found) if found else (),

@@ -84,7 +84,9 @@ class RawNodeSet(Struct, frozen=True):
 def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
     """The operator's charts and CRDs."""
     return ChartsObservation(
-        releases=releases.observe(kube, releases.scoped(scope)), crds=read_crds(kube, releases.asked(scope, "crds"))
+        releases=releases.observe(kube, releases.scoped(scope)),
+        root_app=releases.root(kube, scope),
+        crds=read_crds(kube, releases.asked(scope, "crds")),
     )
 
 
@@ -96,6 +98,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     pods = _pods(kube, space)
     return ControlObservation(
         releases=releases.observe(kube, releases.scoped(scope)),
+        root_app=releases.root(kube, scope),
         served=nodesets is not None,
         parts=tuple(_part(kind, raw) for kind, raws in found.items() for raw in raws or ()),
         workloads=workloads.read(kube, space, _of_a_part, kinds=("Deployment", "StatefulSet")),

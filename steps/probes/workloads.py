@@ -209,6 +209,9 @@ def trouble(pod: Pod) -> Trouble | None:
         if (problem := entry.problem) is not None:
             said = problem.reason or "Error"
             return Trouble(pod=name, node=node, container=entry.name, reason=said, message=problem.message[:300])
+        if (last := entry.restarted_after) is not None:
+            said = last.message or f"exit code {last.exit_code} before restart {entry.restart_count}"
+            return Trouble(pod=name, node=node, container=entry.name, reason=last.reason or "Error", message=said[:300])
     if pod.status.phase == "Failed":
         return Trouble(pod=name, node=node, reason=pod.status.reason or "Failed", message=pod.status.message[:300])
     refused = next((entry for entry in pod.status.conditions if entry.type == "PodScheduled" and entry.status == "False"), None)

@@ -7,12 +7,13 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.kube_http import ApiError
+from steps.contract.delivery import ConfigMapKeys, KnownHosts, RepositorySecret
 from steps.contract.exit import ExitCode
 from steps.contract.plural import count
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import Conflict, Refused
 from steps.probes.reader import Scope
-from steps.verbs import gating, reuse, target, upgrade
+from steps.verbs import delivered, gating, reuse, settings, target, upgrade
 from steps.verbs.context import Context
 from steps.verbs.diagnose import diagnose_refusal
 
@@ -25,7 +26,8 @@ class Arguments(Struct, frozen=True, kw_only=True):
     """`objects` are applied in order; `gate` is the stage's control-plane gate, which reuse must pass again; `reuse` comes from
     the workflow and names an earlier run, or `none`. `node_labels` are set on every expected node that `select` takes, after the
     objects and by force: operators write defaults (`nvidia.com/mig.config=all-disabled`) which this run takes over.
-    `upgrade_from`: see `upgrade`."""
+    `upgrade_from`: see `upgrade`. `config_map`, `known_hosts` and `repository` set up Argo CD after the objects:
+    see `settings`."""
 
     objects: tuple[dict[str, Any], ...] = ()
     node_labels: dict[str, str] = {}
@@ -33,6 +35,9 @@ class Arguments(Struct, frozen=True, kw_only=True):
     select: str = "all"
     gate_expectations: dict[str, Any] = {}
     upgrade_from: dict[str, tuple[str, ...]] = {}
+    config_map: ConfigMapKeys | None = None
+    known_hosts: KnownHosts | None = None
+    repository: RepositorySecret | None = None
 
 
 def run(context: Context) -> ExitCode:
@@ -46,13 +51,15 @@ def run(context: Context) -> ExitCode:
     if (forbidden := upgrade.refusal(context.kube, _gate_id(context), wanted.upgrade_from)) is not None:
         context.record(forbidden)
         return ExitCode.GATE_FAILED
-    refusal = _apply_all(context, wanted.objects) or _label_nodes(context, wanted)
+    refusal = _apply_all(context, wanted.objects) or _label_nodes(context, wanted) or _set_up(context, wanted)
     if refusal is not None:
         manifest, error = refusal
         found = diagnose_refusal(context, manifest, error)
         context.record(_refused(context, manifest, error), error=str(error), diagnosis=found)
         return ExitCode.GATE_FAILED
-    context.record(passed(_gate_id(context), f"{count(len(wanted.objects), 'object')} applied"))
+    # without a gate to pass again, what holds is what was applied once more and found as it is
+    reused = earlier.run if earlier is not None and not wanted.gate and not context.changed else ""
+    context.record(passed(_gate_id(context), f"{count(len(wanted.objects), 'object')} applied"), reused=reused)
     return ExitCode.OK
 
 
@@ -112,6 +119,21 @@ def _label_nodes(context: Context, wanted: Arguments) -> Refusal | None:
     return None
 
 
+def _set_up(context: Context, wanted: Arguments) -> Refusal | None:
+    """What Argo CD is told."""
+    if (config := wanted.config_map) is not None:
+        try:
+            settings.merge(context, config)
+        except (ApiError, Refused) as error:
+            return settings.config_map(config), error
+    if (hosts := wanted.known_hosts) is not None:
+        try:
+            settings.trust(context, hosts)
+        except (ApiError, Refused) as error:
+            return settings.config_map(hosts), error
+    return _apply_all(context, [settings.secret(context, wanted.repository)]) if wanted.repository is not None else None
+
+
 def _refused(context: Context, manifest: Object, error: ApiError | Refused) -> Verdict:
     if isinstance(error, Conflict):
         kind, expected, next_step = error.failure_class, "bringup to own the fields it sets", error.hint
@@ -130,6 +152,6 @@ def _refused(context: Context, manifest: Object, error: ApiError | Refused) -> V
 def _still_holds(context: Context, wanted: Arguments) -> bool:
     """Whether the stage's control-plane gate passes right now: what an earlier run proved may be gone."""
     gate, nodes = gating.find(wanted.gate), context.expected_nodes(wanted.select)
-    scope = Scope(nodes=nodes, arguments=msgspec.to_builtins(wanted), now=context.clock.now())
+    scope = Scope(nodes=nodes, arguments=msgspec.to_builtins(wanted), now=context.clock.now(), commit=delivered.commit(context))
     seen = gating.probe(wanted.gate)(context.kube, scope)
     return gate.decide(seen, gate.expect(wanted.gate_expectations, nodes)).is_pass

@@ -73,6 +73,11 @@ class Context:
         self._changes.append(change)
         self.log.say(change)
 
+    @property
+    def changed(self) -> bool:
+        """Whether this attempt has changed anything so far; `unchanged …` is told of what was as it should be."""
+        return any(not change.startswith("unchanged ") for change in self._changes)
+
     def keep_log(self) -> None:
         """Store what was said so far, once. Raises StoreBusy."""
         if self._log_is_kept:

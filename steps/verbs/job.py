@@ -21,6 +21,8 @@ from steps.verbs.diagnose import diagnose, diagnose_refusal
 CHECK_LABEL = "bringup/check"
 _KEPT = ("Namespace", "ServiceAccount")
 _NAMED = 5
+LISTED = 500
+"""Nodes whose names a pod may carry, about 5 kB; more are told by naming the others."""
 _HANGS = "see with `kubectl get -o yaml` what holds it: a finalizer, or a node that is away"
 _REFUSALS = {
     404: (FailureClass.DEPENDENCY, "install what serves this kind first: a CRD or a namespace is missing"),
@@ -44,7 +46,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 class Named(Struct, frozen=True):
-    """A pod that still exists."""
+    """A pod or node that exists."""
 
     metadata: Meta = Meta()
 
@@ -71,7 +73,8 @@ def run(context: Context) -> ExitCode:
     if earlier is not None and not again:
         _record_reused(context, wanted, earlier, nodes)
         return ExitCode.OK
-    objects = [fill(manifest, nodes) for manifest in wanted.objects]
+    others = _others(context, nodes)
+    objects = [fill(manifest, nodes, others) for manifest in wanted.objects]
     if left := _removed(context, wanted, objects):
         raise Temporary(f"left of an earlier attempt after {timeouts.JOB_DELETE:.0f} s: {left}", hint=_HANGS)
     try:
@@ -123,15 +126,26 @@ def _record(context: Context, measured: Measured) -> None:
     context.record(measured.verdict, observation=measured.observation, diagnosis=measured.diagnosis)
 
 
-def fill(value: Any, nodes: tuple[str, ...]) -> Any:
+def fill(value: Any, nodes: tuple[str, ...], others: tuple[str, ...] | None = None) -> Any:
     """The same data with the markers replaced: `"@count"` by the number of nodes, `"@count_text"` by it as text (environment
-    variables are texts), `"@nodes"` by the list of their names."""
+    variables are texts), `"@nodes"` by the list of their names. Where `others` are all other nodes of the cluster and fewer, a
+    selection says which nodes not to take: every pod carries that list, so naming 10,000 nodes in 10,000 pods is a gigabyte."""
     if isinstance(value, dict):
-        return {key: fill(item, nodes) for key, item in value.items()}
+        if value.get("values") == "@nodes" and value.get("operator") == "In" and others is not None and len(others) < len(nodes):
+            return {**value, "operator": "NotIn" if others else "Exists", "values": list(others)}
+        return {key: fill(item, nodes, others) for key, item in value.items()}
     if isinstance(value, list):
-        return [fill(item, nodes) for item in value]
+        return [fill(item, nodes, others) for item in value]
     markers = {"@count": len(nodes), "@count_text": str(len(nodes)), "@nodes": list(nodes)}
     return markers.get(value, value) if isinstance(value, str) else value
+
+
+def _others(context: Context, nodes: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The cluster's nodes that are not under test; None where so few are that their own names may be listed."""
+    if len(nodes) <= LISTED:
+        return None
+    there = context.kube.list("/api/v1/nodes", Named) or ()
+    return tuple(sorted({node.metadata.name for node in there} - set(nodes)))
 
 
 def _nodes_under_test(context: Context, wanted: Arguments) -> tuple[str, ...]:

@@ -46,8 +46,7 @@ def run(context: Context) -> ExitCode:
     summary = context.environment.tasks / contract.PLAN_FILE
     if summary.exists():
         _keep(context, contract.plan_key(header.run), summary.read_bytes())
-    source = context.environment.tasks / revision.FILE
-    origin = revision.decode(source.read_bytes()) if source.exists() else None  # a record of the run, and no part of its plan
+    origin = _origin(context)
     if origin is not None:
         _keep(context, revision.key(header.run), canonical(origin))
     identity = identify(context, wanted.ssh) if wanted.ssh is not None else Found()
@@ -58,6 +57,18 @@ def run(context: Context) -> ExitCode:
     context.output("shards", msgspec.json.encode(list(shards)).decode())
     context.output("agents", msgspec.json.encode(agents).decode())
     return ExitCode.OK
+
+
+def _origin(context: Context) -> revision.Source | None:
+    """Where the spec came from, as a file or, where the tasks are the same for many runs, as a parameter: a record of the run, and
+    no part of its plan."""
+    source = context.environment.tasks / revision.FILE
+    if source.exists():
+        return revision.decode(source.read_bytes())
+    try:
+        return revision.from_token(context.environment.source)
+    except ValueError as error:
+        raise BadTask(str(error), hint="leave the parameter `source` out, or take the one that bringup submits") from error
 
 
 def _header(context: Context, wanted: Arguments) -> contract.Header:

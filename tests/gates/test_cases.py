@@ -22,7 +22,7 @@ LEAST = 8
 
 
 class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`sentence` is searched in the verdict's reason; `nodes` gives the status of some or all nodes."""
+    """`sentence` and `next_step` are searched in the verdict's reason and next step; `nodes` gives the status of some nodes."""
 
     gate: str
     why: str
@@ -32,6 +32,7 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sentence: str
     failure_class: FailureClass | None
     final: bool | None = None
+    next_step: str = ""
     nodes: dict[str, Status] = {}
 
 
@@ -66,6 +67,7 @@ def test_case(path: Path) -> None:
     assert re.search(case.sentence, verdict.reason), said
     assert verdict.failure_class is case.failure_class, said
     assert case.final in (None, verdict.final), said
+    assert re.search(case.next_step, verdict.next_step), verdict.next_step
     shown = {row.node: row.status for row in verdict.nodes}
     assert {name: shown.get(name) for name in case.nodes} == case.nodes, said
 

@@ -8,6 +8,7 @@ from workflows.engines import inputs, launch
 from workflows.engines.folders import Home, RunFolder
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
+from workflows.rehearsal import handing
 from workflows.rehearsal.processes import SimulatedCluster
 from workflows.render.bundle import render
 from workflows.spec import ClusterSpec
@@ -44,6 +45,7 @@ def prepare(folder: RunFolder, before: Plan, cluster: SimulatedCluster) -> None:
     """
     apart = Home(folder.home.root / "clusters" / folder.name / "prepared").run(folder.name)
     inputs.write(apart, before, render(before, bringup.build), Path("/"), {}, simulated=True)
+    handing.secrets(before, apart.inputs / "secrets")
     result = launch.start(apart, cluster.environment, None)
     if result.exit_code:
         stages = ", ".join(stage.id for stage in before.stages)
@@ -51,3 +53,4 @@ def prepare(folder: RunFolder, before: Plan, cluster: SimulatedCluster) -> None:
     made = apart.stored / "secrets"
     if made.exists():
         shutil.copytree(made, folder.inputs / "secrets", dirs_exist_ok=True)
+    handing.delivered(apart.stored, folder.stored)

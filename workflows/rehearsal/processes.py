@@ -13,9 +13,11 @@ from typing import IO
 
 import msgspec
 
-from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
+from steps.clients import kubeconfig as kubeconfigs
+from steps.clients.environment import GIT_ROOT, SIMULATOR, SIMULATOR_TOKEN
 from workflows.plan.model import Plan
 from workflows.rehearsal import loopback
+from workflows.rehearsal.simulator.kubelet_port import own_address
 
 FLEET = "machines.json"
 """The machines to simulate, as the simulator reads them."""
@@ -32,42 +34,59 @@ class DidNotStart(RuntimeError):
 
 @dataclass(frozen=True)
 class SimulatedCluster:
-    """A running simulated cluster: its admin kubeconfig, and the control API of its simulator."""
+    """A running simulated cluster: its admin kubeconfig, and the control API of its simulator.
+
+    `no_logs` is why its API server cannot read logs of simulated pods; empty where it can. `git_root` is the folder of the bare
+    repositories that stand for all Git servers.
+    """
 
     kubeconfig: Path
     url: str
     token: str
+    no_logs: str = ""
+    git_root: Path = Path()
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes steps use the simulated clock and the simulated hosts."""
-        return {SIMULATOR: self.url, SIMULATOR_TOKEN: self.token}
+        """What makes steps use the simulated clock, the simulated hosts and the repositories of the rehearsal."""
+        return {SIMULATOR: self.url, SIMULATOR_TOKEN: self.token, GIT_ROOT: str(self.git_root)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Existing:
     """An API server that runs already, to be played against in place of an emulated one.
 
-    `roles_off` names what real programs of that cluster do; they need `speed`, virtual seconds a real one. `pod_logs` is a folder
-    from which somebody serves the logs of simulated pods at their kubelets' port.
+    `roles_off` names what real programs of that cluster do; they need `speed`, virtual seconds a real one. `nodes_at` is this
+    machine's address as that API server reaches it, which asks there for logs of simulated pods; empty: the one on the way to it.
     """
 
     kubeconfig: Path
     roles_off: tuple[str, ...] = ()
     speed: float = 0.0
-    pod_logs: Path | None = None
+    nodes_at: str = ""
 
     def arguments(self) -> list[str]:
         """Options of the simulator process."""
-        given = {"--roles-off": ",".join(self.roles_off), "--real-time": self.speed or "", "--pod-logs": self.pod_logs or ""}
+        address = self.nodes_at or own_address(kubeconfigs.load(self.kubeconfig).server)
+        given = {"--roles-off": ",".join(self.roles_off), "--real-time": self.speed or "", "--kubelet-address": address}
         return [part for name, value in given.items() if value for part in (name, str(value))]
 
 
 def write_fleet(folder: Path, plan: Plan) -> Path:
     """Write the plan's machines into a folder."""
     fleet = folder / FLEET
-    fleet.write_bytes(msgspec.json.encode({"hosts": plan.hosts, "accelerator": plan.accelerator, "built": plan.built}))
+    document = {"hosts": plan.hosts, "accelerator": plan.accelerator, "built": plan.built, "argo_cd": _argo_cd(plan)}
+    fleet.write_bytes(msgspec.json.encode(document))
     return fleet
+
+
+def _argo_cd(plan: Plan) -> dict[str, str] | None:
+    """The Argo CD that the site's people run: where the plan waits for one that it does not install."""
+    tasks = {step.task.name: step.task for stage in plan.stages if stage.id == "base_services" for step in stage.steps}
+    if "argo_cd" not in tasks or "argo_cd_install" in tasks:
+        return None
+    expected = tasks["argo_cd"].expectations
+    return {"namespace": str(expected["namespace"]), "version": str(expected["version"])}
 
 
 @contextmanager
@@ -80,12 +99,13 @@ def simulated_cluster(
     """
     loopback.require()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    control = folder / "control.json"
+    control, git_root = folder / "control.json", folder / "git"
     with _api(folder, existing, tls) as kubeconfig:
         arguments = ["--kubeconfig", str(kubeconfig), "--hosts", str(fleet), "--control-out", str(control), *_parent(), *options]
+        arguments += ["--git-root", str(git_root)]
         with _process("simulator", arguments, control, folder):
             where = json.loads(control.read_text())
-            yield SimulatedCluster(kubeconfig, where["url"], where["token"])
+            yield SimulatedCluster(kubeconfig, where["url"], where["token"], where["logs"], git_root)
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from workflows.engines import inputs, launch
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import News, RunResult
 from workflows.plan.model import Plan
-from workflows.rehearsal import control, foreign, preparing
+from workflows.rehearsal import control, foreign, handing, preparing
 from workflows.rehearsal.faults import registry
-from workflows.rehearsal.processes import Existing, simulated_cluster, write_fleet
+from workflows.rehearsal.processes import Existing, SimulatedCluster, simulated_cluster, write_fleet
 from workflows.render.bundle import Bundle
 from workflows.spec import ClusterSpec
 
@@ -19,10 +19,23 @@ AGAIN = "again"
 """File beside the inputs of a rehearsal: the command that starts it once more."""
 
 
+READS_LOGS = frozenset({"validation"})
+"""Stages that cannot pass without logs of pods; elsewhere logs only say more about what failed."""
+
+
 class FaultDoesNotFit(ValueError):
     """A fault that could not show in this rehearsal."""
 
     hint = "see `bringup faults`"
+
+
+class NoLogs(ValueError):
+    """The API server of the rehearsal cannot read logs of simulated pods, and a stage judges by them."""
+
+    hint = (
+        "name this machine's address as that API server reaches it with --nodes-at; one that verifies kubelets' certificates or "
+        "has agents of its own for them (RKE2 does both) reads none of these logs: rehearse there to the stage before, with --until"
+    )
 
 
 class CannotResume(ValueError):
@@ -78,11 +91,12 @@ def rehearse(
 ) -> RunResult:
     """Run it to its end. The simulated cluster lives as long as this call; the stages of `before` come up in it first, healthy.
 
-    Raises ForeignCluster, NotPrepared.
+    Raises ForeignCluster, NoLogs, NotPrepared.
     """
     if options.existing is not None:
-        foreign.check(options.existing.kubeconfig, [host.name for host in plan.hosts])
+        foreign.check(options.existing.kubeconfig)
     inputs.write(folder, plan, bundle, Path("/"), {}, simulated=True)
+    handing.secrets(plan, folder.inputs / "secrets")
     fleet = write_fleet(folder.inputs, plan)
     (folder.inputs / AGAIN).write_text(options.again)
     first = options if before is None else dataclasses.replace(options, faults=())
@@ -93,10 +107,19 @@ def rehearse(
 
     place = folder.home.root / "clusters" / folder.name
     with simulated_cluster(place, fleet, first.arguments(), options.existing) as cluster:
+        _require_logs(plan, cluster)
         if before is not None:
             preparing.prepare(folder, before, cluster)
             control.disturb(cluster, options.faults)
         return launch.start(folder, {**cluster.environment, **options.extra}, observe)
+
+
+def _require_logs(plan: Plan, cluster: SimulatedCluster) -> None:
+    judging = [stage.id for stage in plan.stages if stage.id in READS_LOGS]
+    if judging and cluster.no_logs:
+        raise NoLogs(
+            f"stage {judging[0]} judges by logs of pods, and this API server cannot read those of simulated pods: {cluster.no_logs}"
+        )
 
 
 def again(folder: RunFolder) -> str:

@@ -15,7 +15,7 @@ from workflows import bringup
 from workflows.engines import inputs, launch
 from workflows.engines.folders import Home
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal import approver, control
+from workflows.rehearsal import approver, control, handing
 from workflows.rehearsal.processes import SimulatedCluster, simulated_cluster, write_fleet
 from workflows.rehearsal.rehearse import Options
 from workflows.render.bundle import render
@@ -100,10 +100,14 @@ class Stand:
         kept = self._folder / "secrets"
         if kept.exists():
             shutil.copytree(kept, folder.inputs / "secrets", dirs_exist_ok=True)
+        handing.secrets(plan, folder.inputs / "secrets")
+        handing.delivered(self._folder, folder.stored)
         result = launch.start(folder, self._cluster.environment, approver.opener(folder))
         made = folder.stored / "secrets"
         if made.exists() and result.exit_code == 0:
             shutil.copytree(made, kept, dirs_exist_ok=True)
+        if result.exit_code == 0:
+            handing.delivered(folder.stored, self._folder)
         records = Store(folder.home.store).records(RUN, stage, "judge")
         verdict = records[0].verdict if records else None
         return Outcome(stage=stage, verdict=verdict, exit_code=result.exit_code, seconds=time.monotonic() - began)

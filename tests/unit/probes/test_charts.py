@@ -13,7 +13,7 @@ import yaml
 from steps.contract.charts import Owner, Release, ReleaseState
 from steps.contract.verdict import FailureClass
 from steps.gates import charts as gates
-from steps.probes import applications, charts, managed
+from steps.probes import applications, charts, managed, workloads
 from steps.probes.reader import Scope
 
 SAMPLES = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared") / "samples/k8s"
@@ -69,3 +69,14 @@ def test_recorded_application_with_an_error_behind_healthy() -> None:
     assert verdict is not None
     assert verdict.failure_class is FailureClass.MANIFEST_GENERATION
     assert "app path does not exist" in verdict.reason
+
+
+def test_a_crash_loop_is_trouble_also_while_its_container_runs_again() -> None:
+    crashed = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": None}
+    container = {"name": "web", "ready": False, "restartCount": 4, "state": {"running": {}}, "lastState": {"terminated": crashed}}
+    raw = {"metadata": {"name": "web-0"}, "status": {"phase": "Running", "containerStatuses": [container]}}
+    found = workloads.trouble(msgspec.convert(raw, workloads.Pod))
+    assert found is not None
+    assert (found.reason, found.message, found.container) == ("OOMKilled", "exit code 137 before restart 4", "web")
+    container["ready"] = True
+    assert workloads.trouble(msgspec.convert(raw, workloads.Pod)) is None

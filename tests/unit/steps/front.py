@@ -1,7 +1,7 @@
 """A front before an emulated API server: hands every request on, remembers those that write, and refuses what a test says."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,13 +26,17 @@ class Refusal:
 
 @dataclass
 class Front:
-    """`writes` are the requests that would change something; `user` is somebody at the server itself."""
+    """`writes` are the requests that would change something; `user` is somebody at the server itself.
+
+    `meanwhile` says what somebody does just before the first request of a name, `METHOD PATH`, gets through.
+    """
 
     kubeconfig: str
     direct: str
     user: Cluster
     writes: list[str] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
+    meanwhile: dict[str, Callable[[], object]] = field(default_factory=dict)
 
     @property
     def uid(self) -> str:
@@ -61,6 +65,7 @@ def serving(running: RunningServer) -> Iterator[Front]:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             if self.command != "GET":
                 front.writes.append(f"{self.command} {self.path.partition('?')[0]}")
+                front.meanwhile.pop(front.writes[-1], lambda: None)()
             if front.refuses(self.command, self.path):
                 status, data, kind = 422, REFUSED, "application/json"
             else:

@@ -81,3 +81,19 @@ def test_fields_of_another_manager_are_not_taken(desk: Any, api: Any) -> None:
     found = desk.record("rke2", "functional")
     assert (found.verdict.status, found.verdict.failure_class) == (Status.FAIL, FailureClass.COMPARISON)
     assert found.diagnosis
+
+
+def test_a_large_fleet_is_told_by_its_other_nodes(desk: Any, api: Any, make_host: Any) -> None:
+    """A thousand nodes under test: their pods say on which nodes they may not run, which are fewer."""
+    members = [make_host(f"gpu{number:04d}", gpus=8) for number in range(1000)]
+    desk.hosts([make_host("sv1", role="server"), *members])
+    for name in ("sv1", "stranger", *(one.name for one in members)):
+        api.user.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    where = {"key": "kubernetes.io/hostname", "operator": "In", "values": "@nodes"}
+    placed = pod(finalizers=["example.com/never"])
+    required = {"nodeSelectorTerms": [{"matchExpressions": [where]}]}
+    placed["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    assert job.run(desk.context(check(placed))) == 0
+    made = api.user.get(f"{PODS}/p").body["spec"]["affinity"]["nodeAffinity"]
+    (term,) = made["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{**where, "operator": "NotIn", "values": ["stranger", "sv1"]}]

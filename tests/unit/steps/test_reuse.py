@@ -173,6 +173,18 @@ def test_an_earlier_run_of_the_same_cluster_is_welcome(desk: Any, runs: Runs) ->
     assert open.run(desk.context(opening(runs.uid))) == 0
 
 
+def test_what_is_applied_without_a_gate_is_reused_where_it_is_found_unchanged(desk: Any, runs: Runs) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}, "data": {"x": "y"}}
+    task = Task(stage="base_services", name="delivery_settings", verb=Verb.APPLY, arguments={"objects": [body]})
+    runs.record("old", "base_services", task.name, "apply", input_digest=task.input_digest)
+    found = []
+    for _ in range(2):
+        assert desk.run(task).returncode == 0
+        record = desk.record("base_services", task.name)
+        found.append((record.changes, record.reused))
+    assert found == [(("created ConfigMap default/a",), ""), (("unchanged ConfigMap default/a",), "old")]
+
+
 def opening(uid: str) -> Task:
     told = {"plan": "sha256:p", "cluster": "c", "owner": "o", "revision": "1", "target_uid": uid}
     return msgspec.structs.replace(CHECK, stage="run", name="open", verb=Verb.OPEN, arguments=told)

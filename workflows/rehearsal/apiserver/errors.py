@@ -109,6 +109,11 @@ def too_large() -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728")
 
 
+def etcd_refused() -> ApiError:
+    """500: the object is above what etcd takes in one request."""
+    return ApiError(500, "", "etcdserver: request is too large")
+
+
 def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
     """415: the body's content type is not one of `accepted`."""
     listed = ", ".join(accepted)

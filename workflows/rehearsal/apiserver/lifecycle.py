@@ -80,7 +80,9 @@ class Lifecycle:
         conform.finish(resource, obj, None)
         if records:
             obj["metadata"]["managedFields"] = records
-        return entry_of(resource, obj, self._store.revision) if write.dry_run else self._store.put(resource, obj, None)
+        if write.dry_run:
+            return entry_of(resource, obj, self._store.revision)
+        return self._store.put(resource, obj, None, applied=bool(records))
 
     def _name(self, resource: Resource, namespace: str, meta: Object) -> None:
         table = self._store.table(resource.key)
@@ -121,9 +123,9 @@ class Lifecycle:
             new["metadata"].pop("managedFields", None)
         else:
             managed.track_update(new, old, resource.schema, Manager(write.manager, managed.UPDATE, subresource))
-        return self._commit(resource, new, old, entry, write)
+        return self._commit(resource, new, old, entry, write, applied)
 
-    def _commit(self, resource: Resource, new: Object, old: Object, entry: Entry, write: Write) -> Entry:
+    def _commit(self, resource: Resource, new: Object, old: Object, entry: Entry, write: Write, applied: bool) -> Entry:
         if new == old:
             return entry
         if write.dry_run:
@@ -134,7 +136,7 @@ class Lifecycle:
             and not new["metadata"].get("deletionGracePeriodSeconds")
         ):
             return self._store.remove(resource, new, entry)
-        return self._store.put(resource, new, entry)
+        return self._store.put(resource, new, entry, applied=applied)
 
     def delete(self, resource: Resource, entry: Entry, deletion: Deletion) -> tuple[Entry, bool]:
         """The object's last or new state, and whether it is gone now. Finalizers, a grace period or a namespace's content hold it.

@@ -3,11 +3,14 @@
 import bisect
 from collections.abc import Callable, Iterable, Mapping
 
+from workflows.rehearsal.apiserver import errors
 from workflows.rehearsal.apiserver.entry import Entry, Object, entry_of
 from workflows.rehearsal.apiserver.resources import Resource
 from workflows.rehearsal.apiserver.watchlog import Change, WatchLog
 
 FIRST_REVISION = 1000
+LARGEST = 3 << 19
+"""Bytes of an object that etcd takes (`--max-request-bytes`)."""
 Key = tuple[str, str]
 
 
@@ -84,9 +87,13 @@ class Store:
             raise resource.missing(name)
         return found
 
-    def put(self, resource: Resource, obj: Object, previous: Entry | None) -> Entry:
-        """Stores an object under the next revision and tells the watchers."""
-        entry = self._next(resource, obj)
+    def put(self, resource: Resource, obj: Object, previous: Entry | None, *, applied: bool = False) -> Entry:
+        """Stores an object under the next revision and tells the watchers.
+
+        Raises:
+            ApiError: 500 for an object that is too large for etcd.
+        """
+        entry = self._fitting(resource, obj, applied)
         self.table(resource.key).put(entry)
         self._publish(resource, Change("MODIFIED" if previous else "ADDED", entry, previous))
         return entry
@@ -96,6 +103,17 @@ class Store:
         entry = self._next(resource, obj)
         self.table(resource.key).remove(previous)
         self._publish(resource, Change("DELETED", entry, previous))
+        return entry
+
+    def _fitting(self, resource: Resource, obj: Object, applied: bool) -> Entry:
+        """The object's entry; as a real server does, without its managedFields where it would be too large with them, but not for
+        who applies."""
+        entry = self._next(resource, obj)
+        if len(entry.raw) > LARGEST and not applied and obj["metadata"].pop("managedFields", None):
+            entry = entry_of(resource, obj, self.revision)
+        if len(entry.raw) > LARGEST:
+            self.revision -= 1
+            raise errors.etcd_refused()
         return entry
 
     def _next(self, resource: Resource, obj: Object) -> Entry:

@@ -3,6 +3,7 @@
 A selection of k8s.io/kubernetes `pkg/apis/*/validation`: what a bring-up can get wrong and what controllers rely on.
 """
 
+import binascii
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -110,6 +111,28 @@ def _keys(obj: Object) -> Iterator[str]:
                 yield f'{part}[{key}]: Invalid value: "{key}": {rule}'
 
 
+_VALUES = 1 << 20
+"""Bytes of all values of a ConfigMap or Secret."""
+
+
+def _config_map(obj: Object) -> Iterator[str]:
+    yield from _keys(obj)
+    size = sum(len(text.encode()) for text in obj.get("data", {}).values()) + _decoded(obj.get("binaryData", {}))
+    if size > _VALUES:
+        yield f"[]: Too long: may not be more than {_VALUES} bytes"
+
+
+def _secret(obj: Object) -> Iterator[str]:
+    yield from _keys(obj)
+    if _decoded(obj.get("data", {})) > _VALUES:
+        yield f"data: Too long: may not be more than {_VALUES} bytes"
+
+
+def _decoded(values: Mapping[str, str]) -> int:
+    """Bytes of values in base64."""
+    return sum(len(binascii.a2b_base64(text)) for text in values.values())
+
+
 def _service(obj: Object) -> Iterator[str]:
     spec = obj["spec"]
     if spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None":
@@ -137,8 +160,8 @@ def _binding(obj: Object) -> Iterator[str]:
 
 _RULES: Mapping[tuple[str, str], Callable[[Object], Iterator[str]]] = {
     ("", "pods"): lambda obj: _pod_spec(obj["spec"], "spec"),
-    ("", "configmaps"): _keys,
-    ("", "secrets"): _keys,
+    ("", "configmaps"): _config_map,
+    ("", "secrets"): _secret,
     ("", "services"): _service,
     ("batch", "jobs"): _job,
     ("apiextensions.k8s.io", "customresourcedefinitions"): _crd,

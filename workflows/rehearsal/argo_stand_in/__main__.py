@@ -9,6 +9,7 @@ from pathlib import Path
 
 from workflows.engines.argo.home import DEFAULT_NAMESPACE, Where
 from workflows.rehearsal.argo_stand_in.controller import standing_in
+from workflows.rehearsal.argo_stand_in.kubelet import Place
 from workflows.rehearsal.argo_stand_in.play import Ways
 
 
@@ -20,9 +21,12 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True, help="where runs keep what they need")
     parser.add_argument("--store", type=Path, required=True, help="the folder that pods see as the run store")
     parser.add_argument("--backoff", default="", help="replaces every wait between attempts, e.g. 0")
+    parser.add_argument("--node", default="", help="a Node without kubelet, on which pods are shown to run")
+    parser.add_argument("--pod-logs", type=Path, help="a folder from which somebody serves that node's pod logs")
     parser.add_argument("--pass-on", action="append", default=[], metavar="VARIABLE", help="of this environment to the steps")
     given = parser.parse_args()
-    ways = Ways(backoff=given.backoff, environment={name: os.environ[name] for name in given.pass_on if name in os.environ})
+    passed = {name: os.environ[name] for name in given.pass_on if name in os.environ}
+    ways = Ways(backoff=given.backoff, environment=passed, place=Place(node=given.node, logs=given.pod_logs))
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from steps.clients.kube_http import ApiError
+from steps.errors import Refused, Temporary
 from workflows.engines.argo.home import Home, NoWorkflow, Where
 from workflows.engines.argo.objects import UNFINISHED, WORKFLOW_LABEL
 from workflows.engines.argo.streams import Gone, Pace, State, Stream
@@ -56,7 +57,8 @@ class StandIn:
                 self._take(msgspec.json.decode(seen.data))
             elif isinstance(seen, Gone) and seen.data:
                 self._release(msgspec.json.decode(seen.data)["metadata"]["name"])
-            self._go_on()
+            with contextlib.suppress(Temporary, Refused):  # the server is away: the next round tries again
+                self._go_on()
 
     def _take(self, found: Object) -> None:
         name = found["metadata"]["name"]
@@ -76,10 +78,12 @@ class StandIn:
             if held:
                 self._pending(found, held)
                 continue
+            # before it is taken off the list: this asks the API, and what fails is tried again
+            play = Play(self._where, found, template, self._folder, self._store, self._ways)
             self._holders.update(dict.fromkeys(locks, name))
             del self._waiting[name]
-            self._plays[name] = Play(self._where, found, template, self._folder, self._store, self._ways)
-            self._plays[name].start()
+            self._plays[name] = play
+            play.start()
 
     def _release(self, name: str, *, ended: bool = False) -> None:
         self._waiting.pop(name, None)
@@ -107,17 +111,24 @@ class StandIn:
     # --- pods ---------------------------------------------------------------------------------------------------------
 
     def _pods(self) -> None:
-        home = Home(self._where)
+        home, leaving = Home(self._where), dict[str, Object]()
         for seen in Stream(home, home.core("pods"), pace=PACE).states():
             if self._ending.is_set():
                 return
             if isinstance(seen, State):
-                self._errand(msgspec.json.decode(seen.data))
+                self._pod(msgspec.json.decode(seen.data), leaving)
             elif isinstance(seen, Gone) and seen.data:
-                self._gone(msgspec.json.decode(seen.data)["metadata"])
+                meta = msgspec.json.decode(seen.data)["metadata"]
+                leaving.pop(meta["uid"], None)
+                self._gone(meta)
+            with contextlib.suppress(Temporary, Refused):
+                for pod in leaving.values():
+                    self._ways.place.remove(home, pod)
 
-    def _errand(self, pod: Object) -> None:
-        if self._ways.errands and ERRAND in (pod["metadata"].get("labels") or {}):
+    def _pod(self, pod: Object, leaving: dict[str, Object]) -> None:
+        if self._ways.place.holds(pod) and "deletionTimestamp" in pod["metadata"]:
+            leaving[pod["metadata"]["uid"]] = pod
+        elif self._ways.errands and ERRAND in (pod["metadata"].get("labels") or {}):
             self._errands.take(pod)
 
     def _gone(self, meta: Object) -> None:

@@ -24,6 +24,7 @@ from workflows.engines.local.result import News
 from workflows.engines.local.state import RunBegan, State
 from workflows.rehearsal.argo_stand_in import mounts
 from workflows.rehearsal.argo_stand_in.driver import PodDriver
+from workflows.rehearsal.argo_stand_in.kubelet import Place
 from workflows.rehearsal.argo_stand_in.pods import Pods
 from workflows.rehearsal.argo_stand_in.status import status
 
@@ -40,7 +41,7 @@ GRACE = 3.0
 class Ways:
     """How the stand-in behaves. `backoff` replaces every wait between attempts; `withhold` maps templates to the seconds by which
     the first result of one of their pods is late; `compress` puts the nodes into `compressedNodes`; `collect` is podGC; `errands`:
-    whether pods that are not Argo's are run as well (off where a real kubelet does it)."""
+    whether pods that are not Argo's are run as well (off where a real kubelet does it); `place` is where pods are shown."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     backoff: str = ""
@@ -49,6 +50,7 @@ class Ways:
     collect: bool = True
     errands: bool = True
     parallelism: int = 4
+    place: Place = field(default_factory=Place)
 
 
 class Play:
@@ -77,7 +79,7 @@ class Play:
         self._driver: PodDriver | None = None
         owner = {"apiVersion": found["apiVersion"], "kind": "Workflow", "name": self.name, "uid": found["metadata"]["uid"]}
         collect = ways.collect and (spec.get("podGC") or {}).get("strategy") == "OnPodSuccess"
-        self._pods = Pods(self._home, self._plan, self._run_dir, owner, collect)
+        self._pods = Pods(self._home, self._plan, self._run_dir, owner, collect, ways.place)
         self._engine = threading.Thread(target=self._drive, name=f"engine-{self.name}", daemon=True)
         self._keeper = threading.Thread(target=self._keep, name=f"keeper-{self.name}", daemon=True)
 

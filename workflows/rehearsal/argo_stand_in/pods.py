@@ -5,21 +5,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steps.clients.kube_http import ApiError, Http
-from steps.errors import Refused
+from steps.clients.kube_http import ApiError
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.objects import NODE_NAME, WORKFLOW_LABEL, stamp
 from workflows.engines.local.calls import pod_name
 from workflows.engines.local.model import Plan
 from workflows.engines.local.paths import slug
 from workflows.engines.local.state import PENDING, SUCCEEDED, Node, State
+from workflows.rehearsal.argo_stand_in.kubelet import Place
 from workflows.rehearsal.argo_stand_in.status import node_id
 
 Object = dict[str, Any]
-SCHEDULER = "argo-stand-in"
-"""No scheduler of that name exists: a real cluster leaves the objects alone."""
 COMPLETED = "workflows.argoproj.io/completed"
-EMULATION_LOGS = "/emulation/logs"
 
 
 @dataclass
@@ -31,6 +28,7 @@ class Pods:
     run_dir: Path
     owner: Object
     collect: bool
+    place: Place
     shown: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     _sent: dict[str, int] = field(default_factory=dict)
@@ -73,7 +71,7 @@ class Pods:
             "ownerReferences": [self.owner],
         }
         container = {"name": "main", "image": "argo-stand-in", "command": list(node.template.container.command)}  # type: ignore[union-attr]
-        spec = {"schedulerName": SCHEDULER, "restartPolicy": "Never", "containers": [container]}
+        spec = {**self.place.spec(), "restartPolicy": "Never", "containers": [container]}
         with _tolerated(409):
             self.home.ask(lambda kube: kube.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}))
         self.names[name] = node.path
@@ -117,21 +115,7 @@ class Pods:
             fresh = file.read()
         if fresh:
             self._sent[node.path] = sent + len(fresh)
-            self._logs = write_log(self.home, pod_name(self.plan, node.path, node.template_name), fresh)
-
-
-def write_log(home: Home, pod: str, text: bytes, container: str = "main") -> bool:
-    """Give a pod's log to an emulated API server; False on a real one, which has logs from kubelets alone."""
-    try:
-        path = f"{EMULATION_LOGS}/{home.namespace}/{pod}/{container}"
-        Http(home.access).request("POST", path, body=text, content_type="text/plain")
-    except Refused:
-        return False
-    except ApiError as error:
-        if error.status in (404, 405):
-            return False
-        raise
-    return True
+            self._logs = self.place.write(self.home, pod_name(self.plan, node.path, node.template_name), fresh)
 
 
 @contextlib.contextmanager

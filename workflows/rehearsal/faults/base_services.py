@@ -2,6 +2,8 @@
 
 from workflows.rehearsal.faults.registry import Fault
 
+ARGO_CD = "delivery.mode=argo_cd"
+
 FAULTS = (
     Fault(
         name="chart_repo_unreachable",
@@ -45,5 +47,78 @@ FAULTS = (
         gate="base_services/functional",
         summary="cert-manager runs and accepts certificates, but issues none.",
         caught_by="The check's Certificate never gets Ready.",
+    ),
+    Fault(
+        name="argo_cd_controller_down",
+        stage="base_services",
+        gate="base_services/argo_cd",
+        summary="Argo CD's application controller crashes, after its installation reported success.",
+        caught_by="The StatefulSet of the application controller has no ready pod.",
+        false_green="0.6",
+        needs=ARGO_CD,
+    ),
+    Fault(
+        name="argocd_cm_overwritten",
+        stage="base_services",
+        gate="base_services/delivery",
+        summary="Somebody else's tool owns argocd-cm and takes our keys out again: sync waves stop waiting.",
+        caught_by="A key of argocd-cm is missing when it is read back.",
+        needs=ARGO_CD,
+    ),
+    Fault(
+        name="git_credentials_refused",
+        stage="base_services",
+        gate="base_services/control",
+        summary="The Git server takes our push, but refuses the credentials that Argo CD has; it calls the root Healthy.",
+        caught_by="The root Application has a ComparisonError that speaks of authentication.",
+        needs=ARGO_CD,
+    ),
+    Fault(
+        name="tag_moved",
+        stage="base_services",
+        gate="base_services/control",
+        summary="The tag is moved to another commit after it was delivered; all is Synced and Healthy there.",
+        caught_by="The root Application was compared with another commit than the one that this run delivered.",
+        needs=ARGO_CD,
+    ),
+    Fault(
+        name="app_project_forbids",
+        stage="base_services",
+        gate="base_services/control",
+        summary="The AppProject does not let cert-manager into its namespace; the root itself is Synced.",
+        caught_by="The Application cert-manager has an InvalidSpecError about the allowed destinations.",
+        needs=ARGO_CD,
+    ),
+    Fault(
+        name="manifest_generation_error",
+        stage="base_services",
+        gate="base_services/control",
+        summary="The chart of cert-manager cannot be rendered with these values; its Application stays Healthy by omission.",
+        caught_by="The Application cert-manager has a ComparisonError that names the template.",
+        needs=ARGO_CD,
+    ),
+    Fault(
+        name="argo_cd_stands_still",
+        stage="base_services",
+        gate="base_services/control",
+        summary="Argo CD's pods are ready, but its controller looks at no Application any more.",
+        caught_by="The root Application was not reconciled since it was written.",
+        needs=ARGO_CD,
+    ),
+    Fault(
+        name="argo_cd_drift",
+        stage="base_services",
+        gate="base_services/control",
+        summary="Somebody writes the same fields as cert-manager's chart: every sync succeeds and is OutOfSync at once.",
+        caught_by="The Application cert-manager stays OutOfSync though its last sync succeeded.",
+        needs=ARGO_CD,
+    ),
+    Fault(
+        name="root_lacks_child",
+        stage="base_services",
+        gate="base_services/control",
+        summary="The site's overlay drops a release from the stage; the root is Synced and Healthy without it.",
+        caught_by="The root Application does not bring an Application for every release of the plan.",
+        needs=ARGO_CD,
     ),
 )

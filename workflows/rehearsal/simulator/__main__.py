@@ -15,7 +15,12 @@ import msgspec
 from steps.contract.exit import ExitCode
 from workflows.rehearsal.simulator.build import build
 from workflows.rehearsal.simulator.engine import Simulator
+from workflows.rehearsal.simulator.kubelet_port import KubeletPort
 from workflows.rehearsal.simulator.server import Control, ControlServer
+from workflows.rehearsal.simulator.world import World
+
+HEARTBEAT = 10.0
+"""Wall seconds between two signs of life of a kubelet: a real node controller gives a node up after 40."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,11 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return ExitCode.USAGE
-    simulator.world.api.pod_logs = options.pod_logs
+    why = _serve_logs(simulator.world, options.kubelet_address) if options.kubelet_address else ""
     control = Control(simulator, speed=options.real_time)
+    if options.roles_off:
+        simulator.world.heartbeat = HEARTBEAT * options.real_time
     token = secrets.token_urlsafe(32)
     server = ControlServer(control, token, options.port)
-    _write_private(options.control_out, msgspec.json.encode({"url": server.url, "token": token}))
+    _write_private(options.control_out, msgspec.json.encode({"url": server.url, "token": token, "logs": why}))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server.serve(control, real_time=bool(options.real_time), parent=options.with_parent)
     return 0
@@ -45,6 +52,7 @@ def _build(options: argparse.Namespace) -> Simulator:
         jitter=options.jitter,
         faults=[_fault(text) for text in options.fault],
         roles_off=frozenset(filter(None, options.roles_off.split(","))),
+        git_root=options.git_root,
     )
 
 
@@ -59,12 +67,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jitter", type=float, default=1.0, help="share of each delay's range that is used; 0 for its middle")
     parser.add_argument("--fault", action="append", default=[], metavar="NAME[:NODE[,NODE…]]")
     parser.add_argument("--roles-off", default="", metavar="ROLE,…", help="roles that a real controller plays")
-    parser.add_argument("--pod-logs", type=Path, help="folder for pods' logs, beside an API server that does not keep them")
+    parser.add_argument(
+        "--kubelet-address",
+        default="",
+        metavar="ADDRESS",
+        help="serve logs of pods here: where a real API server reaches this machine",
+    )
+    parser.add_argument("--git-root", type=Path, help="folder of the bare repositories that stand for all Git servers")
     parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
     parser.add_argument(
         "--real-time", type=float, default=0.0, metavar="SPEED", help="virtual time follows the wall's, so many times faster"
     )
     return parser
+
+
+def _serve_logs(world: World, address: str) -> str:
+    """Play the kubelets' port as well; empty, or why the API server cannot read logs there."""
+    world.kubelets = KubeletPort(address)
+    return world.kubelets.why_unreachable(world.api)
 
 
 def _fault(text: str) -> tuple[str, tuple[str, ...]]:

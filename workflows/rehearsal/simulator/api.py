@@ -74,9 +74,6 @@ _PAGES = msgspec.json.Decoder(_Page)
 class Api:
     """One API server, by keep-alive connections; safe for several threads."""
 
-    pod_logs: Path | None = None
-    """A folder for logs as NAMESPACE/POD/CONTAINER, where the server does not keep them."""
-
     def __init__(self, access: kubeconfig.Access, connections: int = 4) -> None:
         headers = {"Accept": "application/json", "User-Agent": AGENT}
         if access.token:
@@ -211,15 +208,8 @@ class Api:
     def write_log(self, pod: Ref, container: str, text: str) -> bool:
         """Give a container's log to the emulated server. False where there is no such end point, as on a real server.
 
-        A real API server fetches logs from the kubelet of the pod's node; the simulator serves no kubelet port. It keeps them
-        below `pod_logs` for whoever does, else logs of simulated pods are empty there.
+        A real API server fetches logs from the kubelet of the pod's node: there `kubelet_port` serves them.
         """
-        if self.pod_logs is not None:
-            kept = self.pod_logs / pod.namespace / pod.name / container
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            with kept.open("a") as file:
-                file.write(text)
-            return True
         try:
             self.send("POST", f"/emulation/logs/{pod.namespace}/{pod.name}/{container}", text.encode(), content="text/plain")
         except ApiError as error:

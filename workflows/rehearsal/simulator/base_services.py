@@ -167,6 +167,9 @@ def _issue(world: World, at: Ref) -> None:
     world.patch(CERTIFICATES, certificate, {"status": {"conditions": conditions}}, status=True)
 
 
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
 class LocalPath:
     """Plays the provisioner and the volume binder: a claim binds once a pod that uses it has a node."""
 
@@ -197,8 +200,9 @@ def _foreign_class(world: World) -> None:
 
 
 def _users(world: World) -> dict[Ref, str]:
-    """Node of the first placed pod of each claim."""
-    found: dict[Ref, str] = {}
+    """Node of the first placed pod of each claim. A real scheduler names the node on the claim, and places the pod afterwards."""
+    notes = {ref(claim): (claim["metadata"].get("annotations") or {}).get(SELECTED, "") for claim in world.objects(CLAIMS)}
+    found = {at: node for at, node in notes.items() if node}
     for pod in world.objects(PODS):
         for volume in pod["spec"].get("volumes") or ():
             name = (volume.get("persistentVolumeClaim") or {}).get("claimName")

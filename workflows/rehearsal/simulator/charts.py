@@ -50,11 +50,14 @@ class Release:
                 "ensure CRDs are installed first"
             )
         labels = {"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": self.name} | meta.get("labels", {})
-        notes = {"meta.helm.sh/release-name": self.name, "meta.helm.sh/release-namespace": self.namespace}
-        merged = meta | {"labels": labels, "annotations": notes | meta.get("annotations", {})}
+        merged = meta | {"labels": labels, "annotations": self.marks(kind, obj) | meta.get("annotations", {})}
         if kind.namespaced:
             merged.setdefault("namespace", self.namespace)
         return self.world.ensure(kind, obj | {"metadata": merged})
+
+    def marks(self, _kind: Kind, _obj: Obj) -> dict[str, str]:
+        """Annotations by which Helm knows its objects."""
+        return {"meta.helm.sh/release-name": self.name, "meta.helm.sh/release-namespace": self.namespace}
 
     def deployment(self, name: str, labels: Mapping[str, str] | None = None, *, replicas: int = 1, image: str = "") -> Obj:
         """A Deployment whose pods carry `app: NAME` and `labels`."""

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from workflows.rehearsal.simulator.kinds import Kind, Ref
+from workflows.rehearsal.simulator.kubelet_port import Kept
 from workflows.rehearsal.simulator.role import Changed, Role
 from workflows.rehearsal.simulator.world import World
 
@@ -25,6 +26,7 @@ class State(Struct, frozen=True, kw_only=True):
     seed: int
     hosts: dict[str, dict[str, Any]]
     faults: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    logs: dict[str, Kept] = {}
 
 
 class Simulator:
@@ -67,13 +69,16 @@ class Simulator:
         """What a snapshot must hold besides the API server's data."""
         world = self.world
         faults = tuple((active.fault.name, active.nodes) for active in world.faults)
-        return State(now=world.now, seed=world.seed, hosts=world.hosts, faults=faults)
+        logs = dict(world.kubelets.logs) if world.kubelets is not None else {}
+        return State(now=world.now, seed=world.seed, hosts=world.hosts, faults=faults, logs=logs)
 
     def restore(self, state: State) -> None:
         """Go on from a snapshot: the API server holds its part already. Events are derived again by the roles."""
         world = self.world
         world.seed = state.seed
         world.hosts = {name: state.hosts.get(name, {}) for name in world.hosts}
+        if world.kubelets is not None:
+            world.kubelets.logs = dict(state.logs)
         world.clock.restart(state.now)
         self._moved = state.now
         world.set_faults(state.faults)
@@ -82,6 +87,11 @@ class Simulator:
         self._waiting = {role.name: {} for role in self.roles}
         self._fresh = {role.name for role in self.roles}
         self.settle()
+
+    def look_again(self) -> None:
+        """Read everything anew, and have every role look at it."""
+        self.world.forget()
+        self.world.wake()
 
     def _step(self, until: float) -> bool:
         ran = False

@@ -78,13 +78,21 @@ _PLAIN = Hardware(
 )  # fmt: skip
 
 
+class SiteArgoCd(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An Argo CD that the site's people run already, before any bring-up: its namespace and its version (`3.4` or `3.4.4`)."""
+
+    namespace: str
+    version: str
+
+
 class Document(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A fleet file: the hosts, which accelerator those with GPUs carry (a host's variable `accelerator` wins), and `built`: what
-    the spec says of the machines, by fields of Hardware, in place of a profile's own values."""
+    the spec says of the machines, by fields of Hardware, in place of a profile's own values. `argo_cd` is the site's own."""
 
     hosts: tuple[Host, ...]
     accelerator: str = "h200"
     built: dict[str, Value] = {}
+    argo_cd: SiteArgoCd | None = None
 
 
 _OF_GPU_NODES = frozenset({"nics", "nic_gbit", "pci_nic", "driver", "driver_on_host"})
@@ -97,6 +105,9 @@ def _with(profile: Hardware, written: Mapping[str, Value]) -> Hardware:
 
 class Fleet:
     """All simulated hosts by name, in plan order."""
+
+    argo_cd: SiteArgoCd | None = None
+    """The site's own Argo CD, which comes up with the cluster; None where the bring-up installs it, or there is none."""
 
     def __init__(self, hosts: Iterable[Host], accelerator: str = "h200", built: Mapping[str, Value] | None = None) -> None:
         self._hosts = {host.name: host for host in hosts}
@@ -114,7 +125,9 @@ class Fleet:
         if data.lstrip().startswith(b"["):
             return cls(msgspec.json.decode(data, type=tuple[Host, ...]))
         document = msgspec.json.decode(data, type=Document)
-        return cls(document.hosts, document.accelerator, document.built)
+        fleet = cls(document.hosts, document.accelerator, document.built)
+        fleet.argo_cd = document.argo_cd
+        return fleet
 
     def __iter__(self) -> Iterator[Host]:
         return iter(self._hosts.values())

@@ -139,3 +139,5 @@ RESOURCE_SLICES = Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice
 DEVICE_CLASSES = Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False)
 HELM_CHARTS = custom("helm.cattle.io", "HelmChart")
 HELM_CHART_CONFIGS = custom("helm.cattle.io", "HelmChartConfig")
+APPLICATIONS = custom("argoproj.io", "Application")
+APP_PROJECTS = custom("argoproj.io", "AppProject")

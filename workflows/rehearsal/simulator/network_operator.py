@@ -11,6 +11,7 @@ import msgspec
 from workflows.rehearsal.simulator.charts import Release, chart
 from workflows.rehearsal.simulator.gpu_operator import RULES, install_nfd
 from workflows.rehearsal.simulator.kinds import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, Kind, Obj, custom
+from workflows.rehearsal.simulator.network_operator_multus import ATTACHMENTS, Multus
 from workflows.rehearsal.simulator.operands import daemon_set, runs, serves_all
 from workflows.rehearsal.simulator.programs import Behaviour, Exit, Run, Stuck, check, pods
 from workflows.rehearsal.simulator.role import Changed
@@ -21,7 +22,6 @@ NETWORKS = tuple(custom("mellanox.com", kind) for kind in ("MacvlanNetwork", "IP
 SRIOV_POLICIES = custom("sriovnetwork.openshift.io", "SriovNetworkNodePolicy")
 SRIOV_STATES = custom("sriovnetwork.openshift.io", "SriovNetworkNodeState")
 SRIOV_NETWORKS = tuple(custom("sriovnetwork.openshift.io", kind) for kind in ("SriovNetwork", "SriovIBNetwork"))
-ATTACHMENTS = custom("k8s.cni.cncf.io", "NetworkAttachmentDefinition")
 POOLS = custom("nv-ipam.nvidia.com", "IPPool")
 NAMESPACE = "nvidia-network-operator"
 POLICY = "nic-cluster-policy"
@@ -233,7 +233,7 @@ def mofed(world: World, _pod: Obj, node: str) -> Behaviour:
 @check("ib-write-bw")
 def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
     """What `workflows/stages/scripts/ib_write_bw.sh` reports: bandwidth to the next pod of the ring, rail by rail."""
-    size = len(pod["spec"]["containers"][0].get("args") or ()) or 1
+    size = next(int(entry["value"]) for entry in pod["spec"]["containers"][0]["env"] if entry["name"] == "COUNT")
     index = int((pod["metadata"].get("annotations") or {}).get("batch.kubernetes.io/job-completion-index", 0))
     peer = (index + 1) % size
     hardware = world.hardware(node)
@@ -254,4 +254,4 @@ def _node_of(world: World, pod: Obj, index: int) -> str:
     return str(found["spec"].get("nodeName") or "?") if found else "?"
 
 
-ROLES = (NetworkOperator,)
+ROLES = (NetworkOperator, Multus)

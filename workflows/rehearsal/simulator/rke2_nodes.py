@@ -20,6 +20,9 @@ STRIDE = 3600.0
 """Leases are renewed this far ahead: a real kubelet writes every 10 s, which at 1,000 nodes would cost more than all else together.
 A node that is not Ready gets no renewal, and its lease is set back to when it was last well."""
 
+SIMULATED = "bringup/simulated"
+"""Annotation of every node that a simulator made: real ones never have it, whatever their names."""
+
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 VOTER = ("True", "MemberNotLearner", "Node is a voting member of the etcd cluster")
@@ -136,7 +139,7 @@ def _lease(world: World, name: str, ready: bool) -> None:
     world.create_soon(LEASES, lease)
     world.patch_soon(LEASES, Ref("kube-node-lease", name), {"spec": spec})
     if ready:
-        world.clock.schedule(f"nodes/{name}/lease", STRIDE - 60, lambda: _renew(world, name))
+        world.clock.schedule(f"nodes/{name}/lease", world.heartbeat or STRIDE - 60, lambda: _renew(world, name))
 
 
 def _renew(world: World, name: str) -> None:
@@ -154,7 +157,12 @@ def _node(world: World, name: str, state: dict[str, Any]) -> Obj:
         labels["topology.kubernetes.io/zone"] = host.rack
     if state["server"]:
         labels |= {"node-role.kubernetes.io/control-plane": "true", "node-role.kubernetes.io/etcd": "true"}
-    annotations = {"rke2.io/hostname": name, "rke2.io/internal-ip": address(world, name), "node.alpha.kubernetes.io/ttl": "0"}
+    annotations = {
+        SIMULATED: "true",
+        "rke2.io/hostname": name,
+        "rke2.io/internal-ip": address(world, name),
+        "node.alpha.kubernetes.io/ttl": "0",
+    }
     taints = [_taint_of(text) for text in state["taints"]]
     return {
         "metadata": {"name": name, "labels": labels | state["labels"], "annotations": annotations},
@@ -182,8 +190,7 @@ def _status(world: World, name: str, state: dict[str, Any], *, ready: bool) -> O
         "capacity": capacity,
         "allocatable": capacity | reserved,
         "conditions": _conditions(world, name, state, ready),
-        "addresses": [{"type": "InternalIP", "address": address(world, name)}, {"type": "Hostname", "address": name}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        **_endpoint(world, name),
         "nodeInfo": {
             "machineID": f"{number + 1:032x}",
             "systemUUID": f"{number + 1:032x}",
@@ -197,6 +204,14 @@ def _status(world: World, name: str, state: dict[str, Any], *, ready: bool) -> O
             "architecture": "amd64",
         },
     }
+
+
+def _endpoint(world: World, name: str) -> Obj:
+    """Where the API server finds the node's kubelet."""
+    if world.kubelets is not None:
+        return world.kubelets.status
+    addresses = [{"type": "InternalIP", "address": address(world, name)}, {"type": "Hostname", "address": name}]
+    return {"addresses": addresses, "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}}
 
 
 def _conditions(world: World, name: str, state: dict[str, Any], ready: bool) -> list[Obj]:

@@ -42,8 +42,8 @@ class Role(Protocol):
         """
 
 
-CORE = ("namespaces", "garbage", "helm_controller", "daemon_sets", "workloads", "jobs", "scheduler", "kubelet")
-"""Modules of the roles that every Kubernetes cluster has."""
+CORE = ("namespaces", "garbage", "helm_controller", "argo_cd", "daemon_sets", "workloads", "jobs", "scheduler", "kubelet")
+"""Modules of the roles that every Kubernetes cluster has, or that bring charts to it."""
 
 
 def roles(off: Set[str] = frozenset()) -> tuple[Role, ...]:

@@ -26,6 +26,10 @@ TICK = 0.25
 """Wall seconds between two looks of the real-time loop and of the parent watch."""
 
 
+_PASSING = (ApiError, urllib3.exceptions.HTTPError, RuntimeError)
+"""What an API server that is away, or somebody who was quicker, makes of a write."""
+
+
 class Sleep(Struct, frozen=True, forbid_unknown_fields=True):
     """Body of `POST /clock/sleep`, in virtual seconds."""
 
@@ -62,9 +66,13 @@ class Control:
         }
 
     def tick(self, wall_seconds: float) -> None:
-        """Real-time mode: let virtual time follow the wall's."""
+        """Real-time mode: let virtual time follow the wall's. What goes wrong is logged and looked at again, as controllers do."""
         with self._lock:
-            self._simulator.advance(wall_seconds * self._speed)
+            try:
+                self._simulator.advance(wall_seconds * self._speed)
+            except _PASSING:
+                logging.exception("tick")
+                self._simulator.look_again()
 
     def _now(self) -> bytes:
         return msgspec.json.encode({"now": self._simulator.world.now})
@@ -178,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, handler(body))
         except (msgspec.MsgspecError, registry.UnknownFault, plays.NoSuchPlay) as error:
             self._answer(400, msgspec.json.encode(str(error)))
-        except (ApiError, urllib3.exceptions.HTTPError, RuntimeError) as error:
+        except _PASSING as error:
             logging.exception("%s %s", self.command, self.path)
             self._answer(500, msgspec.json.encode(f"{type(error).__name__}: {error}"))
 

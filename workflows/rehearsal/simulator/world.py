@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from steps.contract.fleet import Host
@@ -14,6 +15,7 @@ from workflows.rehearsal.simulator.clock import Clock
 from workflows.rehearsal.simulator.cluster import Cluster
 from workflows.rehearsal.simulator.fleet import Fleet, Hardware
 from workflows.rehearsal.simulator.kinds import EVENTS, Kind, Obj, Ref, ref
+from workflows.rehearsal.simulator.kubelet_port import KubeletPort
 
 SAMPLE_ABOVE = 300
 """Fleets above this many hosts get pods of a DaemonSet only on sampled and on disturbed nodes (see `workloads`)."""
@@ -50,6 +52,10 @@ class World(Cluster):
         self.delay_scale = delay_scale
         self.jitter = jitter
         self.kubeconfig = ""
+        self.git_root: Path | None = None
+        self.kubelets: KubeletPort | None = None
+        self.heartbeat = 0.0
+        """Virtual seconds within which a lease must move, where a real node controller watches; 0 where none does."""
         self.hosts: dict[str, dict[str, Any]] = {host.name: {} for host in fleet}
         self._active: dict[str, registry.Active] = {}
         self._woken = False
@@ -173,6 +179,8 @@ class World(Cluster):
         self.bind(pod, node, self.stamp())
 
     def log(self, pod: Obj, container: str, text: str) -> None:
-        """Give a container's log to the API server (emulated servers only, see `Api.write_log`)."""
-        if text:
+        """Give a container's log to the kubelets' port where there is one, else to the emulated API server (`Api.write_log`)."""
+        if text and self.kubelets is not None:
+            self.kubelets.write(pod, container, text)
+        elif text:
             self.api.write_log(Ref(pod["metadata"]["namespace"], pod["metadata"]["name"]), container, text)

@@ -17,6 +17,10 @@ EXAMPLE = examples.path("h200-16").read_text()
 BESIDE = {
     "sharing.mode=time_slicing": "sharing: {mode: time_slicing, replicas: 4}\n",
     "sharing.mode=mig": "sharing: {mode: mig, profile: 1g.18gb}\n",
+    "delivery.mode=argo_cd": """delivery:
+  mode: argo_cd
+  argo_cd: {repo: https://git.example.org/platform/apps.git, revision: v1, project: platform}
+""",
 }
 """What a spec needs beside the example, by what faults need."""
 

@@ -38,7 +38,9 @@ HOSTS = {
     "gpu": {"role": "agent", "ranges": "gpu[000-003]", "gpu": True, "addresses": {"start": "10.1.0.2"}},
 }
 POOL = {"subnet": "192.168.0.0/16"}
-FAULTS: tuple[Fault, ...] = (*base_faults.FAULTS, *gpu_faults.FAULTS, *network_faults.FAULTS)
+FAULTS: tuple[Fault, ...] = tuple(
+    fault for fault in (*base_faults.FAULTS, *gpu_faults.FAULTS, *network_faults.FAULTS) if fault.needs != base_faults.ARGO_CD
+)  # those of GitOps need a task that this runner does not play: publish (tests/unit/rehearsal/faults has them)
 
 
 def planned(**changes: Any) -> dict[str, Stage]:

@@ -21,7 +21,8 @@ from steps.clients.clock import SimulatedClock
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.contract.play import HostStatus, PlayHost, PlayRequest, PlayStatus
 from tests.unit.rehearsal.simulator.harness import START, Make, hosts
-from workflows.rehearsal.apiserver import RunningServer
+from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
+from workflows.rehearsal.simulator.api import Api
 from workflows.rehearsal.simulator.server import Control, ControlServer
 
 
@@ -203,3 +204,23 @@ def _wait_for(process: subprocess.Popen[bytes], out: Path) -> Client:
         gate.wait(0.02)
     found = json.loads(out.read_text())
     return Client(found["url"], found["token"])
+
+
+def test_in_real_time_an_api_server_that_is_away_does_not_end_it(
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The world goes on where it was, as soon as the server answers."""
+    user = make(agents=1)
+    control = Control(user.simulator, speed=60.0)
+    control.tick(1.0)
+    with serve_in_thread() as other:  # gone before it is asked
+        away = tmp_path / "away"
+        away.write_text(other.kubeconfig)
+    user.world.api, back = Api.from_kubeconfig(away), user.world.api
+    control.tick(1.0)
+    assert "tick" in caplog.text
+    user.world.api.close()
+    user.world.api = back
+    before = user.world.now
+    control.tick(1.0)
+    assert user.world.now >= before + 60

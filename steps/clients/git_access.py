@@ -1,0 +1,138 @@
+"""How a Git repository is reached: its address, checked, and what lets us in, read from secret files."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from steps import timeouts
+from steps.clients.environment import Environment
+from steps.errors import BadTask
+
+_SCHEMES = ("https", "http", "ssh", "git", "file")
+_SCP = re.compile(r"[\w.-]+@[\w.-]+:(?!//)\S+")
+_TOKEN_USER = "git"
+"""User name beside a token alone: the hosts that take tokens look at the token only."""
+MOST_BYTES = 65536
+"""A larger file is no credential."""
+
+
+class GitAccess(Struct, frozen=True, kw_only=True):
+    """A repository and what lets us in: user and password, or the files of a private key and of known hosts.
+
+    `local` is the bare repository that stands for it in a rehearsal; nothing else is used then.
+    """
+
+    url: str
+    username: str = ""
+    password: str = ""
+    key: Path | None = None
+    known_hosts: Path | None = None
+    local: Path | None = None
+
+    @property
+    def is_ssh(self) -> bool:
+        """Whether it is reached over SSH."""
+        return self.url.startswith("ssh://") or bool(_SCP.fullmatch(self.url))
+
+
+def of(environment: Environment, url: str, credentials: str = "", known_hosts: str = "") -> GitAccess:
+    """The access to a repository; the two names are files below the secrets folder. Raises BadTask."""
+    check(url)
+    if environment.git_root is not None:
+        return GitAccess(url=url, local=local_repository(environment.git_root, url))
+    access = GitAccess(url=url, known_hosts=_file(environment, known_hosts))
+    if not credentials:
+        return access
+    text = read_credentials(environment, credentials)
+    if access.is_ssh:
+        return msgspec.structs.replace(access, key=_file(environment, credentials))
+    username, password = login(text)
+    return msgspec.structs.replace(access, username=username, password=password)
+
+
+def read_credentials(environment: Environment, name: str) -> str:
+    """The content of a secret file. Raises BadTask; the message has nothing of it."""
+    path = _file(environment, name)
+    try:
+        text = path.read_text().strip() if path is not None and path.stat().st_size <= MOST_BYTES else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadTask(
+            f"the secret file {name} cannot be read: {type(error).__name__}", hint="see delivery.argo_cd.credentials"
+        ) from error
+    if not text:
+        raise BadTask(f"the secret file {name} holds no credentials", hint="see delivery.argo_cd.credentials")
+    return text
+
+
+def login(text: str) -> tuple[str, str]:
+    """User and password of a credential for https: `USER:PASSWORD`, or a token alone."""
+    user, colon, password = text.partition(":")
+    return (user, password) if colon else (_TOKEN_USER, text)
+
+
+def is_private_key(text: str) -> bool:
+    """Whether a credential is an SSH private key."""
+    return "PRIVATE KEY-----" in text
+
+
+def check(url: str) -> None:
+    """Raise BadTask for an address that is none, or that has a password in it."""
+    if _SCP.fullmatch(url):
+        return
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES or not (parts.netloc or parts.scheme == "file"):
+        raise BadTask(
+            f"{without_credentials(url)!r} is no address of a Git repository", hint=f"use {', '.join(_SCHEMES)}, or git@HOST:PATH"
+        )
+    if parts.password is not None or (parts.username and parts.scheme in ("http", "https")):
+        raise BadTask(
+            f"the address {without_credentials(url)} has credentials in it", hint="put them into delivery.argo_cd.credentials"
+        )
+
+
+def without_credentials(url: str) -> str:
+    """The address as it may be shown."""
+    return re.sub(r"(?<=://)[^/@]*@", "", url) if re.match(r"https?://", url) else re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1@", url)
+
+
+def local_repository(root: Path, url: str) -> Path:
+    """Where the bare repository lies that stands for an address in a rehearsal: `ROOT/SLUG.git`."""
+    plain = without_credentials(url).partition("://")[2] or url
+    slug = re.sub(r"[^a-z0-9]+", "-", plain.lower().removesuffix(".git")).strip("-")
+    return root / f"{slug}.git"
+
+
+@contextmanager
+def ssh_command(access: GitAccess) -> Iterator[str]:
+    """The ssh command of a client, while the context lasts: only our key, never a question, host keys verified.
+
+    ssh insists on a file that only we can read, which a mounted Secret is not: the key is copied into memory, which has such a
+    file as long as we live. Nothing of it stays on a disk, whatever ends us.
+    """
+    options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"ConnectTimeout={timeouts.GIT_CONNECT:.0f}"]
+    options += [f"ServerAliveInterval={timeouts.GIT_READ / 4:.0f}", "ServerAliveCountMax=3", "IdentitiesOnly=yes"]
+    options += [f"UserKnownHostsFile={access.known_hosts}"] if access.known_hosts else []
+    command = ["ssh", "-F", "none", *(part for option in options for part in ("-o", option))]
+    if access.key is None:
+        yield shlex.join(command)
+        return
+    with open(os.memfd_create("key"), "wb") as private:
+        os.fchmod(private.fileno(), 0o600)
+        private.write(access.key.read_bytes().rstrip() + b"\n")
+        private.flush()
+        yield shlex.join([*command, "-i", f"/proc/{os.getpid()}/fd/{private.fileno()}"])
+
+
+def _file(environment: Environment, name: str) -> Path | None:
+    if not name:
+        return None
+    if "/" in name or name.startswith("."):
+        raise BadTask(f"{name!r} is no name of a secret file")
+    return environment.secrets / name

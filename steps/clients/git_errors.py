@@ -1,0 +1,60 @@
+"""What a Git server or ssh says, as our own errors: may it pass, is it a matter of rights, or of the address?"""
+
+import re
+
+from steps.errors import BadTask, Conflict, Refused, StepError, Temporary, Unreachable
+
+_STATUS = re.compile(r"unexpected http resp (\d{3})")
+_DENIED = re.compile(
+    r"permission (to .* )?denied|access denied|not allowed|unauthorized|forbidden|protected|declined|read.?only",
+    re.IGNORECASE,
+)
+_HOST_KEY = re.compile(r"host key verification failed|host key is known|host identification has changed", re.IGNORECASE)
+_AWAY = re.compile(r"resolve hostname|connection (refused|reset|closed|timed out)|timed? ?out|no route|unreachable", re.IGNORECASE)
+_MISSING = re.compile(r"not found|does not appear to be a git repository|does not exist", re.IGNORECASE)
+_RACED = re.compile(
+    r"failed to (update|lock)|fetch first|non-fast-forward|stale info|cannot lock|unable to set|incorrect old value", re.IGNORECASE
+)
+
+
+class Raced(Temporary):
+    """Somebody else pushed in between: fetch, build on top, push again."""
+
+
+CHECK_ADDRESS = "see delivery.argo_cd.repo and its credentials"
+CHECK_HOST_KEYS = "give the server's host keys in delivery.argo_cd.known_hosts (lines as in ~/.ssh/known_hosts)"
+CHECK_WAY = "is the Git server up and reachable from here? The engine tries again"
+
+
+def denied(where: str, why: str) -> Refused:
+    """The server does not let us."""
+    return Refused(
+        f"{where}: {why}", hint="give the credentials in delivery.argo_cd.credentials the right to push branches and tags"
+    )
+
+
+def said(where: str, text: str) -> StepError:
+    """An error by what the server or ssh said: an HTTP status, or words."""
+    status = _STATUS.search(text)
+    if status is not None:
+        code = int(status[1])
+        if code in (401, 403):
+            return denied(where, f"the server answers {code}")
+        if code == 429 or code >= 500:
+            return Unreachable(f"{where}: the server answers {code}", hint=CHECK_WAY)
+    if _HOST_KEY.search(text):
+        return BadTask(f"{where}: {text}", hint=CHECK_HOST_KEYS)
+    if _DENIED.search(text):
+        return denied(where, text)
+    if _MISSING.search(text) and not _AWAY.search(text):
+        return BadTask(f"{where}: {text}", hint=CHECK_ADDRESS)
+    return Unreachable(f"{where}: {text}", hint=CHECK_WAY)
+
+
+def refused_ref(name: str, problem: str) -> StepError:
+    """An error by what the server says of one ref of a push."""
+    if _RACED.search(problem):
+        return Raced(f"{name}: {problem}")
+    if _DENIED.search(problem) or "hook" in problem:
+        return Refused(f"{name}: the server says {problem}", hint="let these credentials push this branch and its tags")
+    return Conflict(f"{name}: the server says {problem}", hint="see the rules of the repository")

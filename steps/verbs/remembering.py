@@ -1,0 +1,33 @@
+"""What an earlier look of a waiting step saw and a later one cannot: the log of an install Job is deleted with its pod."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from steps.contract.charts import InstallJob, ReleaseState
+
+
+def carried(seen: Any, before: Any) -> Any:
+    """The observation, with log and events of the look before for each install Job that is the same and shows no log now.
+
+    Each try of a Job has a pod and log of its own, and the last one goes when the Job gives up: the reason was in them.
+    """
+    earlier = {state.job.uid: state.job for state in _releases(before) if state.job is not None}
+    states = tuple(_with_log(state, earlier) for state in _releases(seen))
+    return seen if states == _releases(seen) else msgspec.structs.replace(seen, releases=states)
+
+
+def _releases(seen: Any) -> tuple[ReleaseState, ...]:
+    """The releases of an observation; none where it is not about any."""
+    found: tuple[ReleaseState, ...] = getattr(seen, "releases", ())
+    return found
+
+
+def _with_log(state: ReleaseState, earlier: Mapping[str, InstallJob]) -> ReleaseState:
+    job = state.job
+    if job is None or job.complete or job.log or job.uid not in earlier:
+        return state
+    before = earlier[job.uid]
+    kept = msgspec.structs.replace(job, log=before.log, events=job.events or before.events)
+    return msgspec.structs.replace(state, job=kept)

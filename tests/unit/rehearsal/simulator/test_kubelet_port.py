@@ -1,0 +1,79 @@
+"""The kubelets' port that a real API server asks for logs: what it answers, what nodes say of it, and what a snapshot keeps."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.unit.rehearsal.simulator.harness import Make
+from workflows.rehearsal.simulator import engine
+from workflows.rehearsal.simulator.kinds import NODES
+from workflows.rehearsal.simulator.kubelet_port import KubeletPort, own_address
+
+POD = {"metadata": {"namespace": "check", "name": "one", "uid": "a"}}
+
+
+@pytest.fixture
+def port() -> Iterator[KubeletPort]:
+    served = KubeletPort("127.0.0.1")
+    yield served
+    served.close()
+
+
+def ask(port: KubeletPort, path: str) -> tuple[int, str]:
+    number = port.status["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # as an API server without a kubelet CA
+    connection = http.client.HTTPSConnection("127.0.0.1", number, timeout=10, context=context)
+    connection.request("GET", path)
+    with connection.getresponse() as answer:
+        return answer.status, answer.read().decode()
+
+
+def test_a_log_is_served_as_a_kubelet_serves_it(port: KubeletPort) -> None:
+    port.write(POD, "main", "first\nsecond\n")
+    port.write(POD, "main", "third\n")
+    assert ask(port, "/containerLogs/check/one/main") == (200, "first\nsecond\nthird\n")
+    assert ask(port, "/containerLogs/check/one/main?tailLines=2") == (200, "second\nthird\n")
+    assert ask(port, "/containerLogs/check/one/main?tailLines=0&follow=true") == (200, "")
+    assert ask(port, "/containerLogs/check/one/main?limitBytes=3") == (200, "fir")
+    assert ask(port, "/containerLogs/check/one/other")[0] == 400
+    assert ask(port, "/pods")[0] == 404
+
+
+def test_a_pod_of_the_same_name_has_a_log_of_its_own(port: KubeletPort) -> None:
+    port.write(POD, "main", "of the first\n")
+    port.write({"metadata": POD["metadata"] | {"uid": "b"}}, "main", "of the second\n")
+    assert ask(port, "/containerLogs/check/one/main") == (200, "of the second\n")
+
+
+def test_nodes_name_it_and_snapshots_keep_its_logs(make: Make, port: KubeletPort) -> None:
+    user = make(agents=1)
+    user.world.kubelets = port
+    user.bring_up()
+    node: Any = user.api.get(NODES, "gpu000")
+    assert {key: node["status"][key] for key in port.status} == port.status
+    user.world.log(POD, "main", "kept\n")
+    state = engine.encode(user.simulator.state())
+    user.world.log(POD, "main", "later\n")
+    user.simulator.restore(engine.decode(state))
+    assert ask(port, "/containerLogs/check/one/main") == (200, "kept\n")
+
+
+def test_an_api_server_that_does_not_get_through_says_so_and_keeps_nothing(make: Make, port: KubeletPort) -> None:
+    """The emulated one never asks a kubelet."""
+    user = make(agents=0)
+    assert port.why_unreachable(user.api)
+    assert not user.api.list(NODES)
+    assert not port.logs
+
+
+def test_the_address_is_the_one_on_the_way_to_the_server() -> None:
+    assert own_address("https://127.0.0.1:6443")
+    with pytest.raises(socket.gaierror):
+        own_address("https://no-such-host.invalid:6443")

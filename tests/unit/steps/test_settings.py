@@ -1,0 +1,168 @@
+"""What Argo CD is told: our keys of argocd-cm and no other, and a Secret whose content is never told."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from steps.contract.evidence import Evidence
+from steps.contract.task import Task, Verb
+from steps.contract.verdict import FailureClass
+from tests.unit.steps.front import Front, Refusal
+
+KEY = "resource.customizations.health.argoproj.io_Application"
+CONFIG = "/api/v1/namespaces/default/configmaps/argocd-cm"
+SECRET = "/api/v1/namespaces/default/secrets/bringup-repository-0a1b2c3d"
+URL = "https://git.example.org/platform/apps.git"
+CANARY = "canary-7f3a9b2c1d"
+
+
+def run(desk: Any, **arguments: Any) -> tuple[int, Evidence]:
+    code = desk.run(Task(stage="base_services", name="delivery_settings", verb=Verb.APPLY, arguments=arguments)).returncode
+    return code, desk.record("base_services", "delivery_settings")
+
+
+def settings(text: str = "return hs\n") -> dict[str, Any]:
+    return {"config_map": {"namespace": "default", "name": "argocd-cm", "data": {KEY: text}}}
+
+
+def argocd_cm(api: Front, **more: Any) -> None:
+    meta = {"name": "argocd-cm", "namespace": "default", **more.pop("metadata", {})}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"url": "https://argocd.example.org", **more}}
+    api.user.post(CONFIG.rsplit("/", 1)[0], body)
+
+
+def data(api: Front, path: str) -> dict[str, str]:
+    found: dict[str, str] = api.user.get(path).body["data"]
+    return found
+
+
+def told(desk: Any) -> str:
+    return "".join(path.read_text() for path in (desk.root / "store").rglob("*") if path.is_file())
+
+
+def test_only_our_keys_are_set(desk: Any, api: Front) -> None:
+    argocd_cm(api)
+    code, record = run(desk, **settings())
+    assert code == 0
+    assert record.changes == (f"changed ConfigMap default/argocd-cm: {KEY}",)
+    assert data(api, CONFIG) == {"url": "https://argocd.example.org", KEY: "return hs\n"}
+    code, record = run(desk, **settings("return hs"))
+    assert record.changes == ("unchanged ConfigMap default/argocd-cm: 1 key",)
+
+
+@pytest.mark.parametrize(
+    ("owner", "named"),
+    [
+        (
+            {"annotations": {"meta.helm.sh/release-name": "argo"}, "labels": {"app.kubernetes.io/managed-by": "Helm"}},
+            "Helm release argo",
+        ),
+        ({"annotations": {"argocd.argoproj.io/tracking-id": "self:/ConfigMap:default/argocd-cm"}}, "Argo CD's Application self"),
+        (
+            {"ownerReferences": [{"apiVersion": "argoproj.io/v1beta1", "kind": "ArgoCD", "name": "site", "uid": "0a1b"}]},
+            "belongs to ArgoCD site,",
+        ),
+        ({"labels": {"app.kubernetes.io/instance": "self"}}, "Argo CD's Application or the Helm release self"),
+        ({"labels": {"app.kubernetes.io/managed-by": "Helm"}}, "belongs to a Helm release,"),
+    ],
+)
+def test_an_owner_who_would_undo_it_is_named_and_left_alone(desk: Any, api: Front, owner: dict[str, Any], named: str) -> None:
+    argocd_cm(api, metadata=owner)
+    code, record = run(desk, **settings())
+    assert code == 65
+    assert record.verdict is not None
+    assert record.verdict.failure_class is FailureClass.COMPARISON
+    assert named in record.verdict.reason
+    assert KEY in record.verdict.reason
+    assert data(api, CONFIG) == {"url": "https://argocd.example.org"}
+
+
+def test_what_comes_through_the_owner_is_left_as_it_is(desk: Any, api: Front) -> None:
+    argocd_cm(api, metadata={"labels": {"app.kubernetes.io/managed-by": "Helm"}}, **{KEY: "return hs"})
+    code, record = run(desk, **settings())
+    assert (code, record.changes) == (0, ("unchanged ConfigMap default/argocd-cm: 1 key",))
+
+
+def test_without_argo_cd_there_is_nothing_to_set(desk: Any, api: Front) -> None:
+    code, record = run(desk, **settings())
+    assert code == 65
+    assert record.verdict is not None
+    assert record.verdict.failure_class is FailureClass.DEPENDENCY
+    assert not [write for write in api.writes if "configmaps" in write]
+
+
+def test_our_host_keys_are_added_to_those_that_are_trusted(desk: Any, api: Front) -> None:
+    path = CONFIG.replace("argocd-cm", "argocd-ssh-known-hosts-cm")
+    meta = {"name": "argocd-ssh-known-hosts-cm", "namespace": "default", "labels": {"app.kubernetes.io/managed-by": "Helm"}}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"ssh_known_hosts": "github.com ssh-ed25519 AAAA\n"}}
+    api.user.post(path.rsplit("/", 1)[0], body)
+    (desk.root / "secrets/git_known_hosts").write_text("# ours\ngithub.com ssh-ed25519 AAAA\ngit.example.org ssh-ed25519 BBBB\n")
+    wanted = {"known_hosts": {"namespace": "default", "file": "git_known_hosts"}}
+    code, record = run(desk, **wanted)
+    assert (code, record.changes) == (0, ("changed ConfigMap default/argocd-ssh-known-hosts-cm: 1 host key added",))
+    assert data(api, path) == {"ssh_known_hosts": "github.com ssh-ed25519 AAAA\ngit.example.org ssh-ed25519 BBBB\n"}
+    assert run(desk, **wanted)[1].changes == ("unchanged ConfigMap default/argocd-ssh-known-hosts-cm: 0 host keys added",)
+
+
+def test_host_keys_that_somebody_adds_meanwhile_are_not_lost(desk: Any, api: Front) -> None:
+    path = CONFIG.replace("argocd-cm", "argocd-ssh-known-hosts-cm")
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": path.rsplit("/", 1)[1], "namespace": "default"}}
+    api.user.post(path.rsplit("/", 1)[0], body | {"data": {"ssh_known_hosts": "one ssh-ed25519 AAAA\n"}})
+    (desk.root / "secrets/git_known_hosts").write_text("ours ssh-ed25519 CCCC\n")
+    wanted = {"known_hosts": {"namespace": "default", "file": "git_known_hosts"}}
+    theirs = "one ssh-ed25519 AAAA\ntwo ssh-ed25519 BBBB\n"
+    api.meanwhile[f"PATCH {path}"] = lambda: api.user.patch(path, {"data": {"ssh_known_hosts": theirs}})
+    assert run(desk, **wanted)[0] == 75
+    assert data(api, path) == {"ssh_known_hosts": theirs}
+    assert run(desk, **wanted)[0] == 0
+    assert data(api, path) == {"ssh_known_hosts": f"{theirs}ours ssh-ed25519 CCCC\n"}
+
+
+def repository(credentials: str = "git_credentials") -> dict[str, Any]:
+    name = SECRET.rsplit("/", 1)[1]
+    return {"repository": {"namespace": "default", "name": name, "url": URL, "credentials": credentials}}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"ada:{CANARY}\n", {"username": "ada", "password": CANARY}),
+        (f"{CANARY}\n", {"username": "git", "password": CANARY}),
+        (
+            f"-----BEGIN OPENSSH PRIVATE KEY-----\n{CANARY}\n-----END OPENSSH PRIVATE KEY-----\n",
+            {"sshPrivateKey": f"-----BEGIN OPENSSH PRIVATE KEY-----\n{CANARY}\n-----END OPENSSH PRIVATE KEY-----\n"},
+        ),
+    ],
+)
+def test_the_secret_of_the_repository(desk: Any, api: Front, text: str, expected: dict[str, str]) -> None:
+    (desk.root / "secrets/git_credentials").write_text(text)
+    code, record = run(desk, **repository())
+    assert code == 0
+    assert record.changes == ("created Secret default/bringup-repository-0a1b2c3d",)
+    made = api.user.get(SECRET).body
+    assert made["metadata"]["labels"] == {"argocd.argoproj.io/secret-type": "repository"}
+    assert {key: base64.b64decode(value).decode() for key, value in made["data"].items()} == {"type": "git", "url": URL, **expected}
+    (desk.root / "secrets/git_credentials").write_text(text.replace(CANARY, "canary-of-tomorrow-1"))
+    assert run(desk, **repository())[1].changes == ("changed Secret default/bringup-repository-0a1b2c3d",)
+    assert "canary" not in told(desk)
+    assert base64.b64encode(CANARY.encode()).decode() not in told(desk)
+
+
+def test_a_refused_secret_tells_nothing_of_it(desk: Any, api: Front) -> None:
+    (desk.root / "secrets/git_credentials").write_text(f"ada:{CANARY}")
+    assert run(desk, **repository())[0] == 0
+    (desk.root / "secrets/git_credentials").write_text("ada:canary-of-tomorrow-1")
+    api.refusals.append(Refusal("PATCH", SECRET))
+    code, record = run(desk, **repository())
+    assert code == 65
+    assert {one.what for one in record.diagnosis} >= {"answer of the API server", "live object"}
+    assert "canary" not in told(desk)
+    assert base64.b64encode(CANARY.encode()).decode() not in told(desk)
+
+
+@pytest.mark.parametrize("text", ["", "\n"])
+def test_an_empty_secret_file_is_a_bad_task(desk: Any, api: Front, text: str) -> None:
+    (desk.root / "secrets/git_credentials").write_text(text)
+    assert run(desk, **repository())[0] == 64
+    assert not [write for write in api.writes if "secrets" in write]

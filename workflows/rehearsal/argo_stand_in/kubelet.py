@@ -1,0 +1,73 @@
+"""What a pod has of a kubelet where none serves it: a place on a node, a log, and its end when somebody deletes it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steps.clients.kube_http import ApiError, Http
+from steps.errors import Refused
+from workflows.engines.argo.home import Home
+
+Object = dict[str, Any]
+SCHEDULER = "argo-stand-in"
+"""No scheduler of that name exists: a real cluster leaves the objects alone."""
+EMULATION_LOGS = "/emulation/logs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where pods are shown to run: a Node without kubelet, and a folder from which somebody serves its pods' logs.
+
+    Empty for an emulated API server, which keeps logs itself; a real one asks the node's kubelet port for them.
+    """
+
+    node: str = ""
+    logs: Path | None = None
+
+    def spec(self) -> Object:
+        """The fields of a pod's spec that keep every scheduler and kubelet away from it."""
+        return {"schedulerName": SCHEDULER, **({"nodeName": self.node} if self.node else {})}
+
+    def bind(self, home: Home, pod: str) -> None:
+        """Put a pod of somebody else on the node, as a scheduler does."""
+        if not self.node:
+            return
+        target = {"apiVersion": "v1", "kind": "Node", "name": self.node}
+        meta = {"name": pod, "namespace": home.namespace}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
+        _request(home, "POST", f"{home.core('pods', pod)}/binding", binding)
+
+    def holds(self, pod: Object) -> bool:
+        """Whether a pod is on this node, so that nobody else lets it go."""
+        return bool(self.node) and pod["spec"].get("nodeName") == self.node
+
+    def remove(self, home: Home, pod: Object) -> None:
+        """Let go of a pod that was deleted, as a kubelet does once its containers have ended."""
+        _request(home, "DELETE", home.core("pods", pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
+
+    def write(self, home: Home, pod: str, text: bytes, container: str = "main") -> bool:
+        """Add to a pod's log; False where nobody would serve it."""
+        if self.logs is not None:
+            kept = self.logs / home.namespace / pod / container
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with kept.open("ab") as file:
+                file.write(text)
+            return True
+        try:
+            path = f"{EMULATION_LOGS}/{home.namespace}/{pod}/{container}"
+            Http(home.access).request("POST", path, body=text, content_type="text/plain")
+        except Refused:
+            return False
+        except ApiError as error:
+            if error.status in (404, 405):
+                return False
+            raise
+        return True
+
+
+def _request(home: Home, method: str, path: str, body: Object) -> None:
+    try:
+        Http(home.access).request(method, path, body=body)
+    except ApiError as error:
+        if error.status not in (404, 409):  # gone or done by an earlier try
+            raise

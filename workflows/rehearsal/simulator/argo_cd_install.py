@@ -1,0 +1,77 @@
+"""What an installation of Argo CD brings: its kinds, its workloads and argocd-cm; by the chart argo-cd, or by the site's people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from workflows.rehearsal.simulator.charts import Release, chart
+from workflows.rehearsal.simulator.fleet import SiteArgoCd
+from workflows.rehearsal.simulator.kinds import CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, STATEFUL_SETS, Obj, definitions
+from workflows.rehearsal.simulator.programs import Behaviour, Run, Stuck, pods
+from workflows.rehearsal.simulator.world import World
+
+GROUP = "argoproj.io"
+PART_OF, COMPONENT = "app.kubernetes.io/part-of", "app.kubernetes.io/component"
+CONTROLLER = "application-controller"
+APP_VERSIONS = {"10.1.1": "v3.4.4"}
+"""Chart argo-cd → what it brings (gpu_stack §6.1)."""
+CONFIG = "argocd-cm"
+_COMPONENTS = (CONTROLLER, "applicationset-controller", "redis", "repo-server", "server")
+
+
+@chart("argo-cd")
+def argo_cd(_world: World, release: Release) -> None:
+    """The chart: names begin with its `fullnameOverride`, and `configs.cm` becomes argocd-cm."""
+    release.crds(GROUP, "Application", "AppProject", "ApplicationSet")
+    prefix = release.value("fullnameOverride") or f"{release.name}-argocd"
+    for kind, body in _workloads(prefix, APP_VERSIONS.get(release.version, f"v{release.version}")):
+        release.put(DEPLOYMENTS if kind == "Deployment" else STATEFUL_SETS, body)
+    release.put(CONFIG_MAPS, _config(release.value("configs.cm", {})))
+
+
+def site(world: World, own: SiteArgoCd) -> None:
+    """The site's own, as its people put it there by `kubectl apply`."""
+    for kind in ("Application", "AppProject", "ApplicationSet"):
+        for definition in definitions(GROUP, kind):
+            world.ensure(CRDS, definition)
+    world.create(NAMESPACES, {"metadata": {"name": own.namespace}})
+    version = own.version if own.version.count(".") == 2 else f"{own.version}.4"
+    for kind, body in _workloads("argocd", f"v{version}"):
+        meta = body["metadata"] | {"namespace": own.namespace}
+        world.ensure(DEPLOYMENTS if kind == "Deployment" else STATEFUL_SETS, body | {"metadata": meta})
+    config = _config({})
+    world.create(CONFIG_MAPS, config | {"metadata": config["metadata"] | {"namespace": own.namespace}})
+
+
+def _config(data: Mapping[str, str]) -> Obj:
+    return {
+        "metadata": {"name": CONFIG, "labels": {PART_OF: "argocd"}},
+        "data": {"application.resourceTrackingMethod": "annotation", **data},
+    }
+
+
+def _workloads(prefix: str, version: str) -> list[tuple[str, Obj]]:
+    made = []
+    for component in _COMPONENTS:
+        name = f"{prefix}-{component}"
+        image = "redis:8.2.3-alpine" if component == "redis" else f"quay.io/argoproj/argocd:{version}"
+        labels = {PART_OF: "argocd", COMPONENT: component, "app.kubernetes.io/name": f"argocd-{component}"}
+        pod = {"metadata": {"labels": {"app": name, **labels}}, "spec": {"containers": [{"name": component, "image": image}]}}
+        spec: Obj = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": pod}
+        kind = "StatefulSet" if component == CONTROLLER else "Deployment"
+        made.append((kind, {"metadata": {"name": name, "labels": labels}, "spec": spec}))
+    return made
+
+
+def controller_runs(world: World, namespace: str) -> bool:
+    """Whether an application controller is ready there: only then is any Application looked at."""
+    found = world.select(STATEFUL_SETS, namespace, {PART_OF: "argocd", COMPONENT: CONTROLLER})
+    return any((one.get("status") or {}).get("readyReplicas") for one in found)
+
+
+@pods(COMPONENT, CONTROLLER)
+def controller(world: World, _pod: Obj, _node: str) -> Behaviour:
+    """The application controller's pod."""
+    if world.fault("argo_cd_controller_down"):
+        return Stuck(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=application-controller")
+    return Run()
