@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NO_COMMANDS = ("all", "figures")
+NO_COMMANDS = ("all", "argo_followed", "argo_home", "argo_played", "figures")
+"""What the commands share, and this one."""
 
 
 def main() -> int:

@@ -1,137 +1,28 @@
 """27 probes of Kubernetes API behaviour through the official client: the emulated server answers as a real one does.
 
-With `BRINGUP_TEST_KUBECONFIG` they also run against the server of that kubeconfig, which proves the probes themselves. It needs a
-controller-manager, so that pods may be created, and an API server that started after some writes, so that revision 1 is forgotten.
+With `BRINGUP_TEST_KUBECONFIG` they also run against the server of that kubeconfig, which proves the probes themselves.
 """
 
 import json
-import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from kubernetes import client, config, dynamic, watch
+from kubernetes import client, dynamic, watch
 from kubernetes.client.rest import ApiException
 
-from workflows.rehearsal.apiserver import serve_in_thread
+from tests.contract.objects import NODES, config_map, eventually, helm_chart
 
-DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[3] / "shared")
-HELM_CHART = DATA / "crds" / "helm-controller-v0.17.7" / "crds" / "helm.cattle.io_helmcharts.yaml"
-REAL = os.environ.get("BRINGUP_TEST_KUBECONFIG", "")
-NODES = 70
 MERGE = "application/merge-patch+json"
-
-
-def node(number: int) -> dict[str, Any]:
-    name = f"gpu-{number:04d}"
-    labels = {
-        "kubernetes.io/hostname": name,
-        "topology.kubernetes.io/zone": f"su-{number // 32:03d}",
-        "nvidia.com/gpu.present": "true",
-    }
-    kinds = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
-    times = {"lastHeartbeatTime": "2026-11-21T09:00:00Z", "lastTransitionTime": "2026-11-21T08:00:00Z"}
-    conditions = [{"type": kind, "status": str(kind == "Ready"), "reason": "Test", "message": "", **times} for kind in kinds]
-    taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"providerID": f"sim://{name}", "taints": taints},
-        "status": {"capacity": {"cpu": "224", "nvidia.com/gpu": "8"}, "conditions": conditions},
-    }
-
-
-def helm_chart(name: str, namespace: str, **spec: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "helm.cattle.io/v1",
-        "kind": "HelmChart",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": spec,
-    }
-
-
-def config_map(name: str, **data: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"a": "1"}}, "data": data}
 
 
 def pod(**meta: str) -> dict[str, Any]:
     """A pod that nobody schedules, so that a real cluster's node leaves it alone."""
     spec = {"schedulerName": "nobody", "containers": [{"name": "c", "image": "i"}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
-
-
-def ignoring(status: int, call: Any, *arguments: Any) -> None:
-    try:
-        call(*arguments)
-    except ApiException as error:
-        if error.status != status:
-            raise
-
-
-@pytest.fixture(scope="module", params=["emulated", *(["real"] if REAL else [])])
-def target(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def api(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.ApiClient]:
-    if target == "real":
-        yield seeded(config.new_client_from_config(REAL))
-        return
-    file = tmp_path_factory.mktemp("kube") / "config"
-    with serve_in_thread() as server:
-        file.write_text(server.kubeconfig)
-        api_client = config.new_client_from_config(str(file))
-        yield seeded(api_client)
-        api_client.close()
-
-
-def seeded(api_client: client.ApiClient) -> client.ApiClient:
-    for number in range(NODES):
-        ignoring(409, client.CoreV1Api(api_client).create_node, node(number))
-    definition = yaml.safe_load(HELM_CHART.read_text())
-    ignoring(409, client.ApiextensionsV1Api(api_client).create_custom_resource_definition, definition)
-    eventually(lambda: client.CustomObjectsApi(api_client).list_cluster_custom_object("helm.cattle.io", "v1", "helmcharts"))
-    return api_client
-
-
-def eventually(call: Any) -> Any:
-    """A real server serves a new CRD a moment after it was created."""
-    end = time.monotonic() + 10
-    while True:
-        try:
-            return call()
-        except ApiException as error:
-            if error.status != 404 or time.monotonic() > end:
-                raise
-
-
-@pytest.fixture
-def core(api: client.ApiClient) -> client.CoreV1Api:
-    return client.CoreV1Api(api)
-
-
-@pytest.fixture
-def charts(api: client.ApiClient, tmp_path: Path) -> Any:
-    found = dynamic.DynamicClient(api, cache_file=str(tmp_path / "discovery"))
-    return found.resources.get(api_version="helm.cattle.io/v1", kind="HelmChart")
-
-
-@pytest.fixture
-def namespace(target: str, core: client.CoreV1Api) -> Iterator[str]:
-    """A namespace of this test's own; on a real server its service account is waited for."""
-    name = f"probe-{uuid.uuid4().hex[:8]}"
-    core.create_namespace({"metadata": {"name": name}})
-    if target == "real":
-        eventually(lambda: core.read_namespaced_service_account("default", name))
-    yield name
-    core.delete_namespace(name, _preload_content=False)
 
 
 def raw(response: Any) -> Any:

@@ -69,6 +69,8 @@ def _container(one: Object) -> Iterator[str]:
             yield f"mount {mount.get('mountPath')} must lie below {_ALLOWED_ABSOLUTE}"
     if RETRY_EXPRESSION not in str((one.get("retryStrategy") or {}).get("expression", "")):
         yield f"retryStrategy.expression must hold `{RETRY_EXPRESSION}`: the exit code decides the retry"
+    if ((one.get("retryStrategy") or {}).get("backoff") or {}).get("maxDuration"):
+        yield "retryStrategy.backoff.maxDuration counts from the first attempt's start: a long task gets no second one; use cap"
     if not one.get("activeDeadlineSeconds"):
         yield "activeDeadlineSeconds is missing: a pod that hangs must end"
 

@@ -23,13 +23,14 @@ def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Set
         annotations={"bringup/plan": plan.digest, "bringup/owner": plan.owner, "bringup/revision": plan.revision},
         entrypoint=kind,
         on_exit=FINISH,
-        arguments=[Parameter(name="reuse", value="none")],
+        arguments=[Parameter(name="reuse", value="none"), Parameter(name="source", value="none")],
         service_account_name=steps.account("open"),
         automount_service_account_token=False,
         executor=m.ExecutorConfig(service_account_name=steps.EXECUTOR),
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"target-{plan.name}")]),
         pod_gc=m.PodGC(strategy="OnPodSuccess", delete_delay_duration=steps.LOG_READABLE),
-        security_context=m.PodSecurityContext(run_as_non_root=True, run_as_user=steps.USER, fs_group=steps.USER),
+        security_context=steps.pod_security(),
+        affinity=steps.placement(),
         volumes=steps.volumes(plan.digest, settings, _secrets(plan)),
     )
     with template:  # Hera adds every template that is made in here

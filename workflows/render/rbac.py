@@ -1,4 +1,4 @@
-"""Who may do what: in home Argo's executor and an account a verb without rights, on the target an account a task with the least."""
+"""Who may do what: in home Argo's executor, an account a verb without rights, who submits; on the target an account a task."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,10 +23,45 @@ BUILT_IN = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"
 ESCALATIONS = (
     (("helm.cattle.io", "helmcharts"), frozenset({"create", "patch", "update"}), "may create HelmCharts: cluster-admin in effect"),
     ((RBAC, "clusterroles"), frozenset({"bind", "escalate"}), "may bind ClusterRoles: cluster-admin in effect"),
+    (("", "secrets"), frozenset({"patch", "update"}), "may write Secrets: the answer shows what they hold"),
+    (
+        ("argoproj.io", "appprojects"),
+        frozenset({"create", "patch"}),
+        "may widen AppProjects: whatever Argo CD may, cluster-admin in effect",
+    ),
+    (
+        ("argoproj.io", "applications"),
+        frozenset({"create", "patch"}),
+        "may create Applications: installs whatever their project allows",
+    ),
     (("argoproj.io", "workflows"), frozenset({"create"}), "may create Workflows: uses every account and Secret of this namespace"),
 )
-"""Rights that give more than they name: the helm-controller installs whatever a HelmChart names with its own rights, and
-a Workflow runs with the account that it names and mounts what it names."""
+"""Rights that give more than they name: the helm-controller installs whatever a HelmChart names with its own rights, Argo CD
+whatever an Application names and its project allows; a Workflow runs with the account that it names and mounts what it names."""
+
+
+SUBMITTER = "bringup-submitter"
+"""The Role of a person who runs bring-ups; an admin binds it."""
+
+_INSTALL = frozenset({"get", "create", "patch"})
+SUBMITTER_RIGHTS: Rights = {
+    ("argoproj.io", "workflowtemplates"): _INSTALL,
+    ("", "configmaps"): _INSTALL,
+    (RBAC, "roles"): _INSTALL,
+    (RBAC, "rolebindings"): _INSTALL,
+    ("", "secrets"): frozenset({"create", "patch"}),
+    ("", "serviceaccounts"): _INSTALL | {"delete"},
+    ("argoproj.io", "cronworkflows"): _INSTALL | {"list", "delete"},
+    ("argoproj.io", "workfloweventbindings"): _INSTALL | {"list", "delete"},
+    ("argoproj.io", "workflows"): frozenset({"get", "list", "watch", "create", "patch"}),
+    ("argoproj.io", "workflowtaskresults"): frozenset({"create", "patch"}),
+    ("", "pods"): frozenset({"get", "list", "watch", "create", "delete"}),
+    ("", "pods/log"): frozenset({"get"}),
+    ("", "persistentvolumeclaims"): frozenset({"get"}),
+    ("apps", "deployments"): frozenset({"list"}),
+}
+"""What the commands ask of home. Task results are among it because nobody may grant what he has not, and an installation grants the
+executor's. Deployments tell the version of the controller, where that runs in the same namespace; else `--argo-version` does."""
 
 
 def home(plan: Plan, settings: steps.Settings) -> list[Object]:
@@ -36,12 +71,17 @@ def home(plan: Plan, settings: steps.Settings) -> list[Object]:
     """
     results: Rights = {("argoproj.io", "workflowtaskresults"): frozenset({"create", "patch"})}
     executor = account(steps.EXECUTOR, settings.namespace)
-    objects = [executor, token(executor), *granted(executor, settings.namespace, results)]
+    objects = [executor, token(executor), *granted(executor, settings.namespace, results), submitter(settings.namespace)]
     for verb in sorted({task.verb for task in plan.tasks}):
         own = account(steps.account(verb.value), settings.namespace)
         own["metadata"]["labels"] = {"bringup/verb": verb.value}
         objects.append(own)
     return objects
+
+
+def submitter(namespace: str) -> Object:
+    """The Role for whoever runs bring-ups in this home; bound to nobody."""
+    return role({"name": SUBMITTER, "namespace": namespace}, SUBMITTER_RIGHTS)
 
 
 def token(owner: Object) -> Object:
@@ -119,9 +159,7 @@ def granted(owner: Object, namespace: str, rights: Rights) -> Iterator[Object]:
         meta["namespace"] = namespace
     if "labels" in subject:
         meta["labels"] = subject["labels"]
-    notes = [note for key, verbs, note in ESCALATIONS if rights.get(key, frozenset()) & verbs]
-    noted = {**meta, "annotations": {"bringup/note": "; ".join(notes)}} if notes else meta
-    yield {"apiVersion": f"{RBAC}/v1", "kind": f"{scope}Role", "metadata": noted, "rules": _rules(rights)}
+    yield role(meta, rights)
     yield {
         "apiVersion": f"{RBAC}/v1",
         "kind": f"{scope}RoleBinding",
@@ -129,6 +167,14 @@ def granted(owner: Object, namespace: str, rights: Rights) -> Iterator[Object]:
         "roleRef": {"apiGroup": RBAC, "kind": f"{scope}Role", "name": subject["name"]},
         "subjects": [{"kind": "ServiceAccount", "name": subject["name"], "namespace": subject["namespace"]}],
     }
+
+
+def role(meta: Object, rights: Rights) -> Object:
+    """A Role, or a ClusterRole where `meta` names no namespace."""
+    notes = [note for key, verbs, note in ESCALATIONS if rights.get(key, frozenset()) & verbs]
+    noted = {**meta, "annotations": {"bringup/note": "; ".join(notes)}} if notes else meta
+    kind = "Role" if "namespace" in meta else "ClusterRole"
+    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": noted, "rules": _rules(rights)}
 
 
 def _rules(rights: Rights) -> list[Object]:

@@ -9,10 +9,13 @@ from steps import __version__
 from steps.contract import paths, task
 from steps.contract.exit import RETRY_EXPRESSION
 from workflows.render import names
+from workflows.spec.derived import GROUP_LABEL
 from workflows.stages.stage import Step
 
 RETRY_LIMIT = 3
 RETRY_FIRST, RETRY_FACTOR, RETRY_MOST = "10s", 2, "5m"
+"""Waits between two attempts, growing to the last. No `maxDuration`: that counts the attempts' own time too, and would end the
+second attempt of every task that takes longer (argo_conformance `retry-backoff-max`)."""
 DEADLINE_MARGIN = 900
 """Seconds beyond the task's own deadline (image pull, start, diagnosis, clean-up) after which the engine ends the pod."""
 LOG_READABLE = "60s"
@@ -58,7 +61,7 @@ def container(one: task.Task, settings: Settings, *, inputs: tuple[str, ...] = (
         args=arguments,
         inputs=parameters or None,
         outputs=[_output(name, default) for name, default in OUTPUTS.get(one.verb.value, {}).items()] or None,
-        env=_environment(),
+        env=_environment(one.verb),
         volume_mounts=_mounts(),
         active_deadline_seconds=one.deadline_seconds + DEADLINE_MARGIN,
         retry_strategy=retry(),
@@ -91,8 +94,25 @@ def retry() -> m.RetryStrategy:
         limit=m.IntOrString(root=RETRY_LIMIT),
         retry_policy="Always",
         expression=f"{RETRY_EXPRESSION} || lastRetry.status == 'Error'",
-        backoff=m.Backoff(duration=RETRY_FIRST, factor=m.IntOrString(root=RETRY_FACTOR), max_duration=RETRY_MOST),
+        backoff=m.Backoff(duration=RETRY_FIRST, factor=m.IntOrString(root=RETRY_FACTOR), cap=RETRY_MOST),
     )
+
+
+def pod_security() -> m.PodSecurityContext:
+    """What the restricted level of Pod Security asks of a pod, beside what each container has."""
+    return m.PodSecurityContext(
+        run_as_non_root=True, run_as_user=USER, fs_group=USER, seccomp_profile=m.SeccompProfile(type="RuntimeDefault")
+    )
+
+
+def placement() -> m.Affinity:
+    """Away from nodes that a bring-up changes, which it may reboot under the pod. A wish, no demand: home may have no other nodes.
+
+    It names the label and no nodes: the manifest stays as large at 10,000 of them.
+    """
+    unmanaged = m.NodeSelectorRequirement(key=GROUP_LABEL, operator="DoesNotExist")
+    term = m.PreferredSchedulingTerm(weight=100, preference=m.NodeSelectorTerm(match_expressions=[unmanaged]))
+    return m.Affinity(node_affinity=m.NodeAffinity(preferred_during_scheduling_ignored_during_execution=[term]))
 
 
 def volumes(plan: str, settings: Settings, secrets: tuple[m.VolumeProjection, ...]) -> list[m.Volume]:
@@ -111,12 +131,15 @@ def _output(name: str, default: str) -> Parameter:
     return Parameter(name=name, value_from=m.ValueFrom(path=f"{paths.ROOT}/out/{name}", default=default))
 
 
-def _environment() -> list[Env]:
+def _environment(verb: task.Verb) -> list[Env]:
+    """`open` alone is told where the spec came from: it keeps that for all."""
+    source = [Env(name=paths.SOURCE, value="{{workflow.parameters.source}}")] if verb is task.Verb.OPEN else []
     fixed = [Env(name=name, value=value) for name, value in paths.ENVIRONMENT.items()]
     return [
         *fixed,
         Env(name=paths.RUN, value="{{workflow.name}}"),
         Env(name=paths.REUSE, value="{{workflow.parameters.reuse}}"),
+        *source,
     ]
 
 

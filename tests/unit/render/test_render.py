@@ -70,7 +70,8 @@ def test_no_pod_runs_as_root_or_with_a_mounted_token() -> None:
 
 def test_rights_in_home_are_task_results_for_the_executor_and_nothing_else() -> None:
     made = bundle()
-    (role,) = [one for one in made.rbac if one["kind"] == "Role"]
+    (role, people) = [one for one in made.rbac if one["kind"] == "Role"]
+    assert people["metadata"]["name"] == rbac.SUBMITTER  # bound to nobody
     assert role["rules"] == [{"apiGroups": ["argoproj.io"], "resources": ["workflowtaskresults"], "verbs": ["create", "patch"]}]
     (binding,) = [one for one in made.rbac if one["kind"] == "RoleBinding"]
     account = made.template["spec"]["executor"]["serviceAccountName"]
@@ -196,6 +197,10 @@ BREACHES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda spec: first(spec, "container")["container"]["volumeMounts"][0].update(mountPath="/data"), "mount /data"),
     (lambda spec: first(spec, "container").pop("retryStrategy"), "the exit code decides the retry"),
     (lambda spec: first(spec, "container").pop("activeDeadlineSeconds"), "a pod that hangs must end"),
+    (
+        lambda spec: first(spec, "container")["retryStrategy"]["backoff"].update(maxDuration="5m"),
+        "a long task gets no second one",
+    ),
     (
         lambda spec: first(spec, "suspend")["outputs"]["parameters"][0]["valueFrom"].update(default="pass"),
         "a time-out must approve nothing",

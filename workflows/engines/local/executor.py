@@ -114,7 +114,7 @@ class Executor:
                 argv, env=env, cwd=out, stdin=subprocess.DEVNULL, stdout=captured or log, stderr=log, start_new_session=True
             )
         except (FileNotFoundError, PermissionError, NotADirectoryError) as err:
-            return Ended(action.node, 64, refused=f'failed to find name in PATH: exec: "{argv[0]}": {str(err.strerror).lower()}')
+            return Ended(action.node, 64, refused=f'failed to find name in PATH: exec: "{argv[0]}": {_not_found(argv[0], err)}')
         except OSError as err:
             if err.errno in (7, 8):  # E2BIG, ENOEXEC: a property of the command
                 return Ended(action.node, 64, refused=f'exec: "{argv[0]}": {str(err.strerror).lower()}')
@@ -242,6 +242,13 @@ class Executor:
                 self._forget(self._pods.pop(node))
         self._reap_strays()
         self._selector.close()
+
+
+def _not_found(command: str, error: OSError) -> str:
+    """Why a command cannot be started, in the words of Argo's executor (argo_conformance `command-not-found`)."""
+    if not isinstance(error, FileNotFoundError):
+        return str(error.strerror).lower()
+    return f"stat {command}: no such file or directory" if "/" in command else "executable file not found in $PATH"
 
 
 def _read(path: Path) -> str:
