@@ -1,19 +1,24 @@
 """What the commands do about a run on Argo: find it, start it, follow it, show it, answer it, end it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
+
+from steps import timeouts
 from steps.clients.store import Store
 from steps.contract import approval, seal
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import Status
-from steps.errors import StepError
+from steps.errors import StepError, Unreachable
 from steps.report import source
 from steps.report.build import build
 from steps.report.timeline import stamp
-from workflows.cli import argo_live, output
+from workflows.cli import answering, argo_live, cancelling, output
+from workflows.cli.argo_options import Place
 from workflows.cli.output import Format
 from workflows.engines import approvals
 from workflows.engines.argo import answer, follow, logs, progress, pull, remembered, stop, waits
@@ -21,8 +26,6 @@ from workflows.engines.argo.home import Home, NoWorkflow, chosen
 from workflows.engines.argo.objects import PIPELINE, Workflow, node_status
 from workflows.engines.folders import Home as Runs
 from workflows.engines.folders import RunFolder, places
-
-ENGINE = "argo"
 
 
 @dataclass(frozen=True)
@@ -42,15 +45,17 @@ class Away:
         return self.home.workflow(self.name)
 
 
-def find(run: str, engine: str, kubeconfig: str, context: str, namespace: str) -> Away | None:
+def find(run: str, place: Place) -> Away | None:
     """The run where it is on Argo, else None: it is one of this machine's. Raises NoSuchRun, NoHomeCluster, NoWorkflow."""
     runs = Runs.of_environment()
-    named = engine == ENGINE or bool(kubeconfig or context or namespace)
-    if not named:
+    if not place.is_named:
         folder = runs.find(run)
         memory = remembered.read(folder)
-        return Away(Home(memory.where), folder) if memory else None
-    home = Home(chosen(kubeconfig, context, namespace, os.environ))
+        if memory is None:
+            return None
+        home = Home(memory.where)
+        return Away(home, folder) if remembered.knows_tasks(folder) else known(home, folder)
+    home = Home(chosen(place.home_kubeconfig, place.home_context, place.namespace, os.environ))
     folder = runs.run(run if run not in ("", "last") else _newest(home))
     return known(home, folder)
 
@@ -60,8 +65,10 @@ def known(home: Home, folder: RunFolder) -> Away:
     away = Away(home, folder)
     workflow = away.workflow()
     memory = remembered.read(folder)
-    if memory is None or memory.where != home.where:
-        remembered.write(folder, remembered.Memory(where=home.where, shown=memory.shown if memory else {}))
+    if memory is None:
+        remembered.write(folder, remembered.Memory(where=home.where))
+    elif memory.where != home.where:
+        remembered.write(folder, msgspec.structs.replace(memory, where=home.where))
     remembered.learn(home, workflow, folder)
     return away
 
@@ -85,7 +92,7 @@ def status(away: Away) -> dict[str, Any]:
     return {
         "run": away.name,
         "phase": workflow.status.phase or "Pending",
-        "message": workflow.status.message,
+        "message": stop.told(workflow),
         "waiting": [_waiting(away, workflow, one) for one in waiting],
         "stages": progress.stages(argo_live.stage_ids(away.folder), told),
     }
@@ -109,14 +116,11 @@ def _waiting(away: Away, workflow: Workflow, one: waits.Wait) -> dict[str, str]:
 
 
 def _shown(away: Away, workflow: Workflow, one: waits.Wait) -> approvals.Open:
-    """The approval with its evidence, read from the store once and remembered as shown."""
+    """The approval with its evidence, read from the store just now and remembered as shown."""
     node = one.node.removeprefix(f"{away.name}.")
-    memory = remembered.read(away.folder)
-    if memory is None or node not in memory.shown:
-        (asked,) = answer.waiting(away.home, workflow, away.folder, [node])
-        remembered.shown(away.folder, {node: asked.evidence})
-        return asked
-    return approvals.read(away.folder, node)
+    (asked,) = answer.waiting(away.home, workflow, away.folder, [node])
+    remembered.shown(away.folder, {node: asked.evidence})
+    return asked
 
 
 def show_status(away: Away, form: Format) -> int:
@@ -140,18 +144,15 @@ def show_logs(away: Away, task: str) -> list[tuple[str, str]]:
 # --- follow ---------------------------------------------------------------------------------------------------------------
 
 
-def watch(away: Away, observers: Sequence[argo_live.Observer] = ()) -> int:
+def watch(away: Away) -> int:
     """Follow to the end with the live view; then evidence and report come to this machine. Ctrl-C leaves the run alone."""
     console = output.console()
-    with argo_live.shown(away.folder, console) as view:
 
-        def observe(news: argo_live.News) -> None:
-            for observer in (view.observe, *observers):
-                observer(news)
+    def say(sentence: str) -> None:
+        console.print(sentence, markup=False)
 
-        def say(sentence: str) -> None:
-            console.print(sentence, markup=False)
-
+    with _announced(away, say) as tell, argo_live.shown(away.folder, console) as view:
+        observe = tell(view.observe)
         try:
             ended = follow.follow(away.home, away.name, observe, say)
         except KeyboardInterrupt:
@@ -160,15 +161,31 @@ def watch(away: Away, observers: Sequence[argo_live.Observer] = ()) -> int:
     return conclude(away, ended)
 
 
+@contextmanager
+def _announced(away: Away, say: follow.Say) -> Iterator[Callable[[argo_live.Observer], argo_live.Observer]]:
+    """Put an announcer beside an observer, where this machine knows how approvals of the run are announced."""
+    memory = remembered.read(away.folder)
+    if memory is None or not memory.telling:
+        yield lambda observer: observer
+        return
+    from workflows.engines.argo import announcing
+
+    announcer = announcing.announcer(away.home, away.name, memory.telling, os.environ, say)
+    try:
+        yield announcer.beside
+    finally:
+        announcer.close()
+
+
 def conclude(away: Away, ended: Workflow) -> int:
     """Evidence and report of a run that has ended; its exit code: a Workflow that Succeeded without evidence is no success."""
-    code = follow.exit_code(ended.status.phase)
+    code, phase = follow.exit_code(ended.status.phase), f"{ended.status.phase} {stop.told(ended)}".rstrip()
     try:
-        pull.pull(away.home, ended, away.folder)
+        _pulled(away, ended)
     except StepError as error:
-        output.lines([f"warning: its evidence could not be read: {error}", f"try again: bringup pull {away.name}"])
+        output.lines([f"it ended as {phase}, its evidence could not be read: {error}", f"try again: bringup watch {away.name}"])
+        return code or ExitCode.TEMPORARY
     report, sealed = away.folder.stored / "report/report.txt", away.folder.stored / seal.FILE
-    phase = f"{ended.status.phase} {ended.status.message}".rstrip()
     output.lines(["", report.read_text().rstrip() if report.exists() else f"no report was written: {phase}"])
     if not sealed.exists():
         output.lines(["", f"its exit handler did not finish, so nothing is sealed: bringup sweep {away.name}"])
@@ -178,6 +195,27 @@ def conclude(away: Away, ended: Workflow) -> int:
         code = ExitCode.GATE_FAILED
     output.lines(["", *places(away.folder)])
     return code
+
+
+def _pulled(away: Away, ended: Workflow) -> None:
+    """Bring the evidence here. Raises StepError."""
+    patiently(lambda: pull.pull(away.home, ended, away.folder))
+
+
+T = TypeVar("T")
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """Ask through an API server that goes away just now. Raises Unreachable when it does not come back."""
+    import tenacity
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(Unreachable),
+        stop=tenacity.stop_after_delay(timeouts.CREDENTIAL_RENEWAL),
+        wait=tenacity.wait_exponential(timeouts.WATCH_FIRST, max=timeouts.WATCH_MAX),
+        reraise=True,
+    )
+    return retrying(ask)
 
 
 def _proven(away: Away) -> str:
@@ -201,14 +239,18 @@ def approve(away: Away, who: str, stage: str, *, reject: bool, key: str, evidenc
     if decision == approval.PASS and key:
         answer.keep_signature(away.home, workflow, away.folder, one, who, key)
     answer.answer(away.home, away.name, one.node, given, f"answered by {who}")
-    output.lines([f"{'rejected' if reject else 'approved'} {one.approved} in {away.name} as {who}, evidence {one.evidence}"])
+    output.lines([answering.sentence(one, who, reject=reject)])
     return ExitCode.OK
 
 
 def cancel(away: Away, *, now: bool) -> int:
     """`bringup cancel`."""
-    stop.cancel(away.home, away.name, now=now)
+    keep = stop.cancel(away.home, away.name, cancelling.by_me(), now=now)
     output.lines([f"{away.name} is being cancelled; if it ends without report and seal: bringup sweep {away.name}"])
+    try:
+        keep()
+    except (StepError, NoWorkflow) as error:
+        output.lines([f"warning: the Workflow says who cancelled it, its report may not: {error}"])
     return ExitCode.OK
 
 

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,26 @@ from typing import Any
 import msgspec
 
 from steps.contract.exit import ExitCode
+from steps.errors import StepError
 from workflows import bringup
-from workflows.cli import argo, compiling, output, sources
-from workflows.engines import announce
-from workflows.engines.argo import claims, install, installation, remembered, submit
-from workflows.engines.argo.home import Home, chosen
+from workflows.cli import argo, compiling, output, revisions, sources
+from workflows.engines import announce, inputs
+from workflows.engines.argo import announcing, install, installation, remembered, secret_files, size, submit
+from workflows.engines.argo.home import Home, Where, chosen
 from workflows.engines.argo.objects import CLUSTER, SUBMISSION
 from workflows.engines.folders import Home as Runs
 from workflows.engines.folders import new_run_name
 from workflows.plan.compiler import compile_plan
-from workflows.plan.model import Plan
-from workflows.render.bundle import Bundle
-from workflows.render.steps import Settings
-from workflows.spec import ClusterSpec
+
+
+class GoesOn(Exception):
+    """A run was submitted, but this command cannot follow it. Never temporary: to try again would start a second run."""
+
+    def __init__(self, run: str, where: Where, problem: StepError | OSError) -> None:
+        super().__init__(f"run {run} goes on, but this command cannot follow it: {problem}")
+        self.hint = f"follow it: bringup watch {run} {where.options}"
+        code = problem.exit_code if isinstance(problem, StepError) else ExitCode.GATE_FAILED
+        self.exit_code = ExitCode.GATE_FAILED if code == ExitCode.TEMPORARY else code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,50 +52,60 @@ def run(spec: str, wish: Wish) -> tuple[str, int]:
     path, loaded = sources.read(spec)
     folder = path.parent if Path(spec).exists() else Path.cwd()
     home = Home(chosen(wish.kubeconfig, wish.context, wish.namespace, os.environ))
-    plan, bundle = _rendered(loaded, wish, home)
-    version = installation.check(home, wish.version)
-    install.check_size(plan, bundle)
-    secret = install.secret_contents(plan, folder, os.environ)
-    told = announce.channels(loaded, folder, os.environ, lambda name, key: install.read_key(home, name, key))
-    install.check_place(home, plan, bundle)
-    install.install(home, plan, bundle, secret)
-    away = _submitted(home, submit.workflow(new_run_name(plan.name), plan, bundle, wish.reuse))
-    sizes = f"{len(plan.hosts)} hosts, {len(plan.stages)} stages, plan {plan.digest[:19]}"
-    output.lines([f"run {away.name}: {sizes}, Argo Workflows {version}, namespace {home.namespace}"])
-    return away.name, _followed(away, plan.name, told, wait=wish.wait)
-
-
-def _rendered(loaded: ClusterSpec, wish: Wish, home: Home) -> tuple[Plan, Bundle]:
+    settings = compiling.installation(home.namespace, wish.image)
     plan = compile_plan(loaded, only=wish.only, until=wish.until)
-    settings = Settings(namespace=home.namespace, image=wish.image or Settings().image)
-    return plan, compiling.rendered(plan, bringup.build, settings)
+    inputs.require_target(plan)
+    bundle = compiling.rendered(plan, bringup.build, settings)
+    version = installation.check(home, wish.version)
+    size.check(plan, bundle)
+    secret_files.check_namespaces(loaded, home)
+    secret = secret_files.gathered(home, plan, folder, os.environ)
+    announce.channels(
+        loaded, folder, os.environ, lambda name, key: secret_files.read_key(home, name, key)
+    )  # before anything is written
+    install.check_place(home, bundle)
+    install.install(home, plan, bundle, secret)
+    sizes = f"{output.count(len(plan.hosts), 'host')}, {output.count(len(plan.stages), 'stage')}, plan {plan.digest[:19]}"
+    source = revisions.of(Path(spec)) if Path(spec).exists() else None
+    said = f"{sizes}, Argo Workflows {version}, namespace {home.namespace}"
+    manifest = submit.workflow(new_run_name(plan.name), plan, bundle, wish.reuse, source)
+    memory = remembered.Memory(where=home.where, version=wish.version, telling=announcing.references(loaded, folder))
+    return _submitted(home, manifest, said, memory, argo.watch if wish.wait else _left)
 
 
-def _submitted(home: Home, manifest: Mapping[str, Any]) -> argo.Away:
-    made = submit.submit(home, dict(manifest))
-    folder = Runs.of_environment().run(made.metadata.name)
-    remembered.write(folder, remembered.Memory(where=home.where))
-    return argo.known(home, folder)
+def _submitted(
+    home: Home, manifest: Mapping[str, Any], said: str, memory: remembered.Memory, follow: Callable[[argo.Away], int]
+) -> tuple[str, int]:
+    """Submit, say its name before anything else can go wrong, remember, follow; its name and exit code. Raises GoesOn.
 
-
-Channels = Mapping[str, tuple[announce.Channel, tuple[str, ...]]]
-
-
-def _followed(away: argo.Away, cluster: str, told: Channels, *, wait: bool) -> int:
-    if not wait:
-        unheard = "; nobody announces its approvals until it is followed" if told else ""
-        output.lines([f"submitted; follow it with: bringup watch {away.name}{unheard}"])
-        return ExitCode.OK
-    where = away.home.where
-    announcer = announce.Announcer(away.name, cluster, told, claims.claim(where, away.name), lambda text: output.lines([text]))
+    From the submission on nothing ends as temporary: what CI tries again would be a second run.
+    """
+    name = submit.submit(home, dict(manifest)).metadata.name
+    output.lines([f"run {name}: {said}"])
     try:
-        return argo.watch(away, [announcer.observe])
-    finally:
-        announcer.close()
+        folder = Runs.of_environment().run(name)
+        remembered.write(folder, memory)
+        code = follow(argo.patiently(lambda: argo.known(home, folder)))
+    except BrokenPipeError:
+        raise  # nobody reads what is said any more, which is no trouble of the run
+    except (StepError, OSError) as problem:
+        raise GoesOn(name, home.where, problem) from problem
+    return name, ExitCode.GATE_FAILED if code == ExitCode.TEMPORARY else code
 
 
-def resume(away: argo.Away) -> int:
-    """A new Workflow of the same template that reuses what the earlier one proved. A run that goes on is only followed."""
+def _left(away: argo.Away) -> int:
+    """Of a run that is not waited for."""
+    memory = remembered.read(away.folder)
+    unheard = "; nobody announces its approvals until it is followed" if memory and memory.telling else ""
+    output.lines([f"submitted; follow it with: bringup watch {away.name}{unheard}"])
+    return ExitCode.OK
+
+
+def resume(away: argo.Away, version: str = "") -> int:
+    """A new Workflow of the same template that reuses what the earlier one proved. A run that goes on is only followed.
+
+    `version` is what a person vouches for now, else what was vouched for when the earlier run was started here.
+    """
     before = away.workflow()
     if not before.finished:
         output.lines([f"run {away.name} has not ended; following it"])
@@ -100,13 +117,18 @@ def resume(away: argo.Away) -> int:
         "labels": {key: value for key, value in before.metadata.labels.items() if key.startswith("bringup/")},
         "annotations": {**_ours(before.metadata.annotations), SUBMISSION: secrets.token_hex(8)},
     }
-    reuse = [{"name": "reuse", "value": away.name}]
-    spec = {"workflowTemplateRef": {"name": before.template}, "arguments": {"parameters": reuse}}
+    told = submit.arguments(away.name, before.argument("source"))
+    spec = {"workflowTemplateRef": {"name": before.template}, "arguments": {"parameters": told}}
     manifest = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta, "spec": msgspec.to_builtins(spec)}
-    installation.check(away.home)
-    again = _submitted(away.home, manifest)
-    output.lines([f"run {again.name} goes on where {away.name} ended: what that proved and still holds is not done again"])
-    return argo.watch(again)
+    memory = remembered.read(away.folder)
+    memory = remembered.Memory(
+        where=away.home.where,
+        version=version or (memory.version if memory else ""),
+        telling=memory.telling if memory else {},
+    )
+    installation.check(away.home, memory.version)
+    said = f"goes on where {away.name} ended; what that proved and still holds is not done again"
+    return _submitted(away.home, manifest, said, memory, argo.watch)[1]
 
 
 def _ours(annotations: Mapping[str, str]) -> dict[str, str]:

@@ -10,10 +10,17 @@ from steps.contract import cancelled
 from steps.contract.canonical import canonical
 from workflows.engines.folders import RunFolder
 
+COMMAND = "bringup cancel"
+
+
+def by_me(how: str = COMMAND) -> cancelled.Cancelled:
+    """That whoever runs this command cancels now."""
+    return cancelled.Cancelled(who=_who(), how=how, when=time.time())
+
 
 def by_command(folder: RunFolder) -> bool:
     """Keep that this person cancels it by command; whether nobody had before."""
-    return _keep(folder, "bringup cancel")
+    return _keep(folder, COMMAND)
 
 
 def by_signal(folder: RunFolder) -> bool:
@@ -33,9 +40,8 @@ def told(folder: RunFolder, message: str) -> str:
 
 
 def _keep(folder: RunFolder, how: str) -> bool:
-    said = cancelled.Cancelled(who=_who(), how=how, when=time.time())
     try:
-        Store(folder.home.store).write(cancelled.key(folder.name), canonical(said))
+        Store(folder.home.store).write(cancelled.key(folder.name), canonical(by_me(how)))
     except AlreadyWritten:
         return False
     return True

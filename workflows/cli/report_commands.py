@@ -37,7 +37,7 @@ def report(
     if out.endswith("/") or Path(out or "none").is_dir():
         if for_public:
             raise typer.BadParameter("--public is one file, not the evidence: --out FILE")
-        return _hand_out(Home.of_environment().find(run), Path(out))
+        return _hand_out(reporting.here(Home.of_environment().find(run)), Path(out))
     content = reporting.report(Home.of_environment(), run, form, for_public=for_public)
     if not out:
         output.lines([content.rstrip("\n")])

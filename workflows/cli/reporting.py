@@ -3,13 +3,18 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 
 from steps.clients.store import Store
 from steps.contract import approval
+from steps.contract.exit import ExitCode
+from steps.errors import StepError
 from steps.report import html, junit, model, public, source, text, timeline
 from steps.report.build import build
+from workflows.cli import output
+from workflows.engines.argo import remembered
 from workflows.engines.folders import Home, RunFolder
 from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
 from workflows.engines.local.result import RunStatus, read_status
@@ -18,6 +23,14 @@ from workflows.render import names
 
 class NoSuchForm(ValueError):
     """A report has no such form."""
+
+
+class NotPulled(ValueError):
+    """A run's evidence is in the home cluster alone."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"run {run} is on Argo, and its evidence is not on this machine")
+        self.hint = f"bring it here first: bringup pull {run}"
 
 
 def _json(made: model.Report) -> str:
@@ -48,6 +61,34 @@ def report(home: Home, run: str, form: str, *, for_public: bool) -> str:
     return FORMS[form](public.public(report) if for_public else report)
 
 
+def keep_junit(home: Home, run: str, file: Path, code: int) -> int:
+    """Write the report for CI servers; the exit code of the run, which no trouble with its report replaces by a better one.
+
+    A run without evidence here (its `open` failed, or the home cluster went away) gets a report of one failed case.
+    """
+    try:
+        text = report(home, run, "junit", for_public=False)
+    except (NotPulled, StepError) as problem:
+        text = _unreported(run, f"no report can be made of it: {problem}")
+        output.error(f"{file} says only that there is no report: {problem}", problem.hint)
+        code = code or ExitCode.GATE_FAILED
+    try:
+        file.write_text(text)
+    except OSError as problem:
+        output.error(f"the report for CI servers was not written: {file}: {problem.strerror}")
+        code = code or ExitCode.USAGE
+    return code
+
+
+def _unreported(run: str, reason: str) -> str:
+    root = ElementTree.Element("testsuites", name=f"bringup {run}")
+    suite = ElementTree.SubElement(root, "testsuite", name="run", tests="1", failures="1", skipped="0")
+    printable = "".join(letter if letter.isprintable() else " " for letter in reason)  # XML 1.0 holds no control characters
+    case = ElementTree.SubElement(suite, "testcase", classname="run", name=run)
+    ElementTree.SubElement(case, "failure", message=printable, type="inconclusive")
+    return ElementTree.tostring(root, encoding="unicode")
+
+
 def note(home: Home, run: str) -> str:
     """A draft of the post-incident note."""
     return timeline.note(made(home.find(run))).rstrip()
@@ -58,8 +99,16 @@ def moments(home: Home, run: str) -> Any:
     return msgspec.to_builtins(timeline.timeline(made(home.find(run))))
 
 
+def here(folder: RunFolder) -> RunFolder:
+    """The same run, some of whose evidence is on this machine. Raises NotPulled for one on Argo of which nothing is."""
+    if not (folder.stored / "run.json").exists() and remembered.read(folder) is not None:
+        raise NotPulled(folder.name)
+    return folder
+
+
 def made(folder: RunFolder) -> model.Report:
-    """The report as store and journal have it now; of a run whose journal is not here the store alone tells."""
+    """The report as store and journal have it now; of a run whose journal is not here the store alone tells. Raises NotPulled."""
+    here(folder)
     stored = source.read(Store(folder.home.store), folder.name)
     try:
         engine = read_status(folder.engine)

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from steps.contract import approval
 from steps.contract.exit import ExitCode
 from workflows.cli import output
-from workflows.cli.argo_options import Engine, HomeContext, HomeKubeconfig, Namespace
+from workflows.cli.argo_options import HomeContext, HomeKubeconfig, Namespace, Place, placed
 from workflows.cli.output import Format
 from workflows.engines.folders import Home, new_run_name
 
@@ -19,12 +20,15 @@ Run = Annotated[str, typer.Argument(help="Name of a run; the newest where none i
 Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
 Only = Annotated[list[str] | None, typer.Option("--only", help="Only this stage; repeat for more.")]
 Until = Annotated[str, typer.Option("--until", help="Up to and with this stage.")]
+ArgoVersion = Annotated[str, typer.Option("--argo-version", help="Vouch for Argo's version where it may not be read.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (rehearse, run, status, watch, logs, approve, cancel, resume):
-        app.command()(command)
+    for starting in (rehearse, run):
+        app.command()(starting)
+    for command in (status, watch, logs, approve, cancel, resume):
+        app.command()(placed(command))
 
 
 def rehearse(
@@ -41,6 +45,9 @@ def rehearse(
     ] = None,
     roles_off: Annotated[str, typer.Option("--roles-off", metavar="ROLE,…", help="Roles that real programs play there.")] = "",
     speed: Annotated[float, typer.Option("--speed", help="With roles off: simulated seconds a second.")] = 1.0,
+    nodes_at: Annotated[
+        str, typer.Option("--nodes-at", metavar="ADDRESS", help="This machine, as that API server reaches it for logs of pods.")
+    ] = "",
     only: Only = None,
     until: Until = "",
 ) -> int:
@@ -52,9 +59,23 @@ def rehearse(
     from workflows.rehearsal.rehearse import rehearse as play
 
     off = tuple(filter(None, roles_off.split(",")))
-    existing = Existing(kubeconfig=kubeconfig, roles_off=off, speed=speed if off else 0.0) if kubeconfig else None
-    asked = {"--fault": fault or (), "--only": only or (), "--until": filter(None, [until]), "--seed": [str(seed)] * (seed != 1)}
-    again = ["bringup", "rehearse", spec, *(part for name, values in asked.items() for value in values for part in (name, value))]
+    existing = (
+        Existing(kubeconfig=kubeconfig, roles_off=off, speed=speed if off else 0.0, nodes_at=nodes_at) if kubeconfig else None
+    )
+    asked: dict[str, Iterable[object]] = {
+        "--fault": fault or (),
+        "--only": only or (),
+        "--until": [until],
+        "--seed": [seed] * (seed != 1),
+    }
+    asked |= {
+        "--approve-as": [approve_as] * (approve_as != approval.REHEARSAL),
+        "--key": [key],
+        "--kubeconfig": [kubeconfig or ""],
+        "--roles-off": [roles_off],
+    }
+    asked |= {"--nodes-at": [nodes_at], "--speed": [speed] * (speed != 1.0)}
+    again = ["bringup", "rehearse", spec, *_given(asked), *(["--hold"] if hold else [])]
     options = Options(faults=tuple(fault or ()), seed=seed, existing=existing, again=shlex.join(again))
     loaded = sources.read(spec)[1]
     plan, bundle = running.prepare(loaded, only or (), until)
@@ -72,6 +93,11 @@ def rehearse(
     return running.conclude(folder, result)
 
 
+def _given(asked: Mapping[str, Iterable[object]]) -> list[str]:
+    """Options with their values as words, those without a value left out."""
+    return [part for name, values in asked.items() for value in values if str(value) for part in (name, str(value))]
+
+
 def run(
     spec: Spec = "cluster.yaml",
     engine: Annotated[str, typer.Option("--engine", help="local, or argo: in the home cluster.")] = "local",
@@ -84,7 +110,7 @@ def run(
     context: HomeContext = "",
     namespace: Namespace = "",
     image: Annotated[str, typer.Option("--image", help="The step image, with argo.")] = "",
-    version: Annotated[str, typer.Option("--argo-version", help="Vouch for Argo's version where it may not be read.")] = "",
+    version: ArgoVersion = "",
 ) -> int:
     """Run a spec on real hosts: with the embedded engine, or on the Argo Workflows of a home cluster."""
     if engine not in ("local", "argo"):
@@ -99,9 +125,7 @@ def run(
         name, code = argo_running.run(spec, wish)
     else:
         name, code = _run_here(spec, reuse, only, until)
-    if junit is not None and wait:
-        junit.write_text(reporting.report(Home.of_environment(), name, "junit", for_public=False))
-    return code
+    return code if junit is None or not wait else reporting.keep_junit(Home.of_environment(), name, junit, code)
 
 
 def _run_here(spec: str, reuse: str, only: list[str] | None, until: str) -> tuple[str, int]:
@@ -127,20 +151,14 @@ def _run_here(spec: str, reuse: str, only: list[str] | None, until: str) -> tupl
     return folder.name, running.conclude(folder, result)
 
 
-def resume(
-    run: Run = "",
-    engine: Engine = "",
-    home: HomeKubeconfig = "",
-    context: HomeContext = "",
-    namespace: Namespace = "",
-) -> int:
+def resume(run: Run = "", version: ArgoVersion = "", *, place: Place) -> int:
     """Go on with a run whose engine was ended; what was done is not done again."""
     from workflows.cli import argo, argo_running, running
     from workflows.engines import launch, locks
     from workflows.rehearsal.rehearse import refuse_resuming
 
-    if away := argo.find(run, engine, home, context, namespace):
-        return argo_running.resume(away)
+    if away := argo.find(run, place):
+        return argo_running.resume(away, version)
     folder = Home.of_environment().find(run)
     locks.require_idle(folder)
     refuse_resuming(folder)
@@ -152,15 +170,13 @@ def resume(
 def status(
     run: Run = "",
     form: Output = Format.TABLE,
-    engine: Engine = "",
-    home: HomeKubeconfig = "",
-    context: HomeContext = "",
-    namespace: Namespace = "",
+    *,
+    place: Place,
 ) -> int:
     """Show where a run stands and what it waits for."""
     from workflows.cli import argo
 
-    if away := argo.find(run, engine, home, context, namespace):
+    if away := argo.find(run, place):
         return argo.show_status(away, form)
     from workflows.cli import following
 
@@ -174,17 +190,11 @@ def status(
     return ExitCode.OK
 
 
-def watch(
-    run: Run = "",
-    engine: Engine = "",
-    home: HomeKubeconfig = "",
-    context: HomeContext = "",
-    namespace: Namespace = "",
-) -> int:
+def watch(run: Run = "", *, place: Place) -> int:
     """Follow a run until it ends, from any terminal."""
     from workflows.cli import argo
 
-    if away := argo.find(run, engine, home, context, namespace):
+    if away := argo.find(run, place):
         return argo.watch(away)
     from workflows.cli import following
 
@@ -194,15 +204,13 @@ def watch(
 def logs(
     task: Annotated[str, typer.Argument(help="STAGE or STAGE.TASK, or a part of it.")] = "",
     run: Annotated[str, typer.Option("--run", help="Name of a run; the newest where none is given.")] = "",
-    engine: Engine = "",
-    home: HomeKubeconfig = "",
-    context: HomeContext = "",
-    namespace: Namespace = "",
+    *,
+    place: Place,
 ) -> int:
     """Print the logs of a run's tasks, also while they run."""
     from workflows.cli import argo
 
-    away = argo.find(run, engine, home, context, namespace)
+    away = argo.find(run, place)
     folder = away.folder if away else Home.of_environment().find(run)
     if away:
         found = argo.show_logs(away, task)
@@ -224,10 +232,8 @@ def approve(
     reject: Annotated[bool, typer.Option("--reject", help="Answer no; the run ends.")] = False,
     key: Annotated[str, typer.Option("--key", help="Private SSH key, where the spec lists approvers' keys.")] = "",
     evidence: Annotated[str, typer.Option("--evidence", help="Digest that was shown; refused when it is another by now.")] = "",
-    engine: Engine = "",
-    home: HomeKubeconfig = "",
-    context: HomeContext = "",
-    namespace: Namespace = "",
+    *,
+    place: Place,
 ) -> int:
     """Answer an approval that a run waits for, on the evidence as it is now."""
     from workflows.cli import argo
@@ -235,32 +241,29 @@ def approve(
 
     if not who:
         raise typer.BadParameter("an approval needs a name: --as NAME")
-    if away := argo.find(run, engine, home, context, namespace):
+    if away := argo.find(run, place):
         return argo.approve(away, who, stage, reject=reject, key=key, evidence=evidence)
-    from workflows.cli import following
+    from workflows.cli import answering, following
 
     folder = Home.of_environment().find(run)
     one = approvals.choose(folder, following.open_nodes(folder), stage)
     approvals.check_shown(one, evidence)
     given = approvals.answer(folder, one, approval.REJECT if reject else approval.PASS, who, key)
     following.send(folder, "approve", one.node, given, f"answered by {who}")
-    said = f"{'rejected' if reject else 'approved'} {one.approved} in {folder.name} as {who}, evidence {one.evidence}"
-    output.lines([f"{said}; {one.stage} {'does not start' if reject else 'starts'}"])
+    output.lines([answering.sentence(one, who, reject=reject)])
     return ExitCode.OK
 
 
 def cancel(
     run: Run = "",
     now: Annotated[bool, typer.Option("--now", help="Do not run the exit handler (no report).")] = False,
-    engine: Engine = "",
-    home: HomeKubeconfig = "",
-    context: HomeContext = "",
-    namespace: Namespace = "",
+    *,
+    place: Place,
 ) -> int:
     """Stop a run: its steps are ended, then report and seal run."""
     from workflows.cli import argo
 
-    if away := argo.find(run, engine, home, context, namespace):
+    if away := argo.find(run, place):
         return argo.cancel(away, now=now)
     from workflows.cli import cancelling, following
 

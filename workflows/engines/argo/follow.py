@@ -13,6 +13,8 @@ from workflows.engines.argo.streams import Gone, Pace, Quiet, State, Stream
 from workflows.engines.local.result import News, NodeNews, NodeStatus, RunNews
 
 Say = Callable[[str], None]
+WORTH_SAYING = 2
+"""Rounds that fail one after the other, half a second apart."""
 
 
 @dataclass
@@ -44,7 +46,7 @@ def follow(
 
     Raises NoWorkflow when it is deleted meanwhile, Refused when credentials stay refused, Unreadable.
     """
-    digest, watcher, silent = Digest(), watchdog.Watchdog(home, late), False
+    digest, watcher, reach = Digest(), watchdog.Watchdog(home, late), Reach(say)
     latest: Workflow | None = None
     for seen in Stream(home, home.workflows(), name, pace or Pace()).states():
         if isinstance(seen, Gone):
@@ -56,20 +58,27 @@ def follow(
             if latest.finished:
                 return latest
         elif isinstance(seen, Quiet):
-            silent = _reachable(seen, silent, say)
+            reach.take(seen)
             if latest is not None and not seen.trouble:
                 for sentence in watcher.look(latest):
                     say(sentence)
     raise AssertionError("a stream has no end")
 
 
-def _reachable(quiet: Quiet, silent: bool, say: Say) -> bool:
-    """Say once that home does not answer, and once that it does again."""
-    if quiet.trouble and not silent:
-        say(f"the home cluster cannot be watched now, the run itself goes on there: {quiet.trouble}")
-    elif silent and not quiet.trouble:
-        say("the home cluster answers again")
-    return bool(quiet.trouble)
+@dataclass
+class Reach:
+    """Says once that home does not answer, and once that it does again; a watch that is cut and goes on at once is nothing."""
+
+    say: Say
+    failed: int = 0
+
+    def take(self, quiet: Quiet) -> None:
+        """A round is over."""
+        before, self.failed = self.failed, self.failed + 1 if quiet.trouble else 0
+        if self.failed == WORTH_SAYING:
+            self.say(f"the home cluster cannot be watched now, the run itself goes on there: {quiet.trouble}")
+        elif before >= WORTH_SAYING and not self.failed:
+            self.say("the home cluster answers again")
 
 
 def gates(workflow: Workflow) -> list[Node]:

@@ -1,6 +1,7 @@
 """The home cluster: one kubeconfig, one namespace; credentials that were refused are read again, since they may be renewed."""
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,6 +38,12 @@ class Where(Struct, frozen=True, kw_only=True):
     kubeconfig: str
     context: str = ""
     namespace: str = DEFAULT_NAMESPACE
+
+    @property
+    def options(self) -> str:
+        """What finds it on a command line, also where this machine remembers nothing of a run."""
+        told = {"--home-kubeconfig": self.kubeconfig, "--home-context": self.context, "--namespace": self.namespace}
+        return " ".join(f"{name} {shlex.quote(value)}" for name, value in told.items() if value)
 
 
 def chosen(given: str, context: str, namespace: str, environ: Mapping[str, str]) -> Where:

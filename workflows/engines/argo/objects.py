@@ -15,6 +15,7 @@ from workflows.engines.local.result import NodeStatus
 API = "argoproj.io/v1alpha1"
 CLUSTER, PIPELINE = "bringup/cluster", "bringup/pipeline"
 PLAN, OWNER, REVISION, SUBMISSION = "bringup/plan", "bringup/owner", "bringup/revision", "bringup/submission"
+CANCELLED = "bringup/cancelled"
 """Labels and annotations of a Workflow of ours."""
 
 WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
@@ -133,6 +134,7 @@ class Spec(Struct, frozen=True, rename="camel"):
     """What was submitted, and what an operator set since."""
 
     workflow_template_ref: TemplateRef | None = None
+    arguments: Parameters = Parameters()
     shutdown: str = ""
     suspend: bool = False
 
@@ -148,6 +150,10 @@ class Workflow(Struct, frozen=True):
     def finished(self) -> bool:
         """Whether the run has ended."""
         return self.status.phase not in UNFINISHED
+
+    def argument(self, name: str) -> str:
+        """A parameter that it was submitted with; `none` where it was not."""
+        return next((_text(one.value) or "none" for one in self.spec.arguments.parameters if one.name == name), "none")
 
     @property
     def template(self) -> str:

@@ -41,12 +41,22 @@ class Errand:
 
 def run(home: Home, workflow: Workflow, errand: Errand) -> bytes:
     """Run it to its end and return what it printed. Raises ErrandFailed."""
+    return finish(home, errand, begin(home, workflow, errand))
+
+
+def begin(home: Home, workflow: Workflow, errand: Errand) -> str:
+    """Make the pod; its name. Raises ErrandFailed."""
     manifest = pod(home, workflow, errand)
-    name = manifest["metadata"]["name"]
+    name: str = manifest["metadata"]["name"]
     try:
         home.ask(lambda kube: kube.create(manifest))
     except ApiError as error:
         raise ErrandFailed(f"the home cluster does not take pod {name}: {error}", hint=_RIGHTS) from error
+    return name
+
+
+def finish(home: Home, errand: Errand, name: str) -> bytes:
+    """Wait for its end, take it away, and return what it printed. Raises ErrandFailed."""
     try:
         ended = _await(home, name)
         said = home.fetch(f"{home.core('pods', name)}/log", {"container": CONTAINER})
@@ -62,9 +72,11 @@ _RIGHTS = "reading a run's store takes the right to create pods, read their logs
 
 
 def pod(home: Home, workflow: Workflow, errand: Errand) -> Object:
-    """The pod's manifest: image, user and volumes of the run's own pods."""
+    """The pod's manifest: image, user and volumes of the run's own pods. Raises ErrandFailed."""
     spec = home.template(workflow.template)["spec"]
-    model = next(one for one in spec["templates"] if one["name"] == errand.template)
+    model = next((one for one in spec["templates"] if one["name"] == errand.template), None)
+    if model is None:
+        raise ErrandFailed(f"WorkflowTemplate {workflow.template} has no template {errand.template}: it is none of ours")
     meta = workflow.metadata
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": meta.name, "uid": meta.uid}
     pod_meta: Object = {

@@ -1,11 +1,14 @@
 """What this machine remembers of a run on Argo: where it runs, what was shown of it, its tasks; so commands need no flags."""
 
+import os
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from steps.contract.run import PLAN_FILE
 from workflows.engines.argo.home import Home, NoWorkflow, Where
 from workflows.engines.argo.objects import Workflow
 from workflows.engines.folders import RunFolder
@@ -13,10 +16,26 @@ from workflows.engines.folders import RunFolder
 FILE = "argo.json"
 
 
+class Telling(Struct, frozen=True, kw_only=True):
+    """How one approval is announced: a command, or where a webhook's URL lies (such URLs are secrets, and are not kept here)."""
+
+    cluster: str
+    approvers: tuple[str, ...]
+    command: tuple[str, ...] = ()
+    file: str = ""
+    variable: str = ""
+    secret: str = ""
+    key: str = ""
+
+
 class Memory(Struct, frozen=True, kw_only=True):
-    """`shown` maps waiting approvals (node names) to the digest of the evidence that was last shown for them."""
+    """`shown` maps waiting approvals (node names) to the digest of the evidence that was last shown for them; `version` is what a
+    person vouched for where Argo's version may not be read, empty where nobody had to; `telling` is how approvals are announced, by
+    the stage that waits."""
 
     where: Where
+    version: str = ""
+    telling: dict[str, Telling] = {}
     shown: dict[str, str] = {}
 
 
@@ -31,7 +50,7 @@ def read(folder: RunFolder) -> Memory | None:
 def write(folder: RunFolder, memory: Memory) -> None:
     """Remember a run."""
     folder.engine.mkdir(parents=True, exist_ok=True)
-    fresh = folder.engine / f".{FILE}.new"
+    fresh = folder.engine / f".{FILE}.{os.getpid()}.new"
     fresh.write_bytes(msgspec.json.format(msgspec.json.encode(memory)))
     fresh.replace(folder.engine / FILE)
 
@@ -43,13 +62,17 @@ def shown(folder: RunFolder, evidence: Mapping[str, str]) -> None:
         write(folder, msgspec.structs.replace(memory, shown={**memory.shown, **evidence}))
 
 
+def knows_tasks(folder: RunFolder) -> bool:
+    """Whether the tasks of a run are on this machine, all of them."""
+    return (folder.inputs / "tasks" / PLAN_FILE).exists()
+
+
 def learn(home: Home, workflow: Workflow, folder: RunFolder) -> None:
     """Bring the tasks of a run to this machine if they are not here: what was planned, and who may approve.
 
     Raises NoWorkflow when its template or ConfigMap is gone.
     """
-    place = folder.inputs / "tasks"
-    if place.exists():
+    if knows_tasks(folder):
         return
     if not workflow.template:
         raise NoWorkflow(f"Workflow {workflow.metadata.name} is no run of ours: it has no WorkflowTemplate")
@@ -58,6 +81,21 @@ def learn(home: Home, workflow: Workflow, folder: RunFolder) -> None:
     found = home.ask(lambda kube: kube.get(home.core("configmaps", name), dict[str, Any]))
     if found is None:
         raise NoWorkflow(f"namespace {home.namespace} of the home cluster has no ConfigMap {name}, which holds the run's tasks")
-    place.mkdir(parents=True)
-    for file, text in (found.get("data") or {}).items():
-        (place / file).write_text(text)
+    _keep(folder, found.get("data") or {})
+
+
+def _keep(folder: RunFolder, tasks: Mapping[str, str]) -> None:
+    """All tasks or none: whoever is ended half-way leaves nothing that looks like tasks."""
+    place, fresh = folder.inputs / "tasks", folder.inputs / f".tasks.{os.getpid()}.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    for file, text in tasks.items():
+        (fresh / file).write_text(text)
+    if place.exists() and not knows_tasks(folder):
+        shutil.rmtree(place, ignore_errors=True)
+    try:
+        fresh.rename(place)
+    except OSError:
+        shutil.rmtree(fresh, ignore_errors=True)
+        if not knows_tasks(folder):
+            raise  # else another command has learnt them meanwhile

@@ -1,9 +1,18 @@
 """Ends a run, and does afterwards what its exit handler should have done: report, seal, give the target back."""
 
+import base64
+import inspect
+from collections.abc import Callable
+from functools import partial
+
 from steps.clients.kube_http import ApiError
-from workflows.engines.argo import pods
-from workflows.engines.argo.home import Home, Object
-from workflows.engines.argo.objects import Workflow
+from steps.contract import cancelled, seal
+from steps.contract.cancelled import Cancelled
+from steps.contract.canonical import canonical
+from steps.errors import StepError
+from workflows.engines.argo import pods, write_store
+from workflows.engines.argo.home import Home, NoWorkflow, Object
+from workflows.engines.argo.objects import CANCELLED, Workflow
 from workflows.render import names
 
 STOP, TERMINATE = "Stop", "Terminate"
@@ -23,16 +32,53 @@ class StillRunning(ValueError):
     hint = "cancel it first: bringup cancel RUN"
 
 
-def cancel(home: Home, run: str, *, now: bool = False) -> None:
-    """Ask the controller to end the run; asking twice changes nothing. Raises Ended."""
+def cancel(home: Home, run: str, said: Cancelled, *, now: bool = False) -> Callable[[], None]:
+    """Ask the controller to end the run; the first who asks is kept, and a run that is to end `now` stays so. Raises Ended.
+
+    Who asked stands on the Workflow from then on. What is returned waits until it is in the store too, for the report: it raises
+    StepError where that cannot be done, which holds nothing else up.
+    """
     workflow = home.workflow(run)
     if workflow.finished:
         raise Ended(f"run {run} has ended: {workflow.status.phase}")
-    patch: Object = {"spec": {"shutdown": TERMINATE if now else STOP, "suspend": False}}
+    first = CANCELLED not in workflow.metadata.annotations
+    meta = {"metadata": {"annotations": {CANCELLED: canonical(said).decode()}}} if first else {}
+    how = TERMINATE if now or workflow.spec.shutdown == TERMINATE else STOP
+    patch: Object = {"spec": {"shutdown": how, "suspend": False}, **meta}
+    keep = _kept(home, workflow, said) if first else lambda: None
     try:
         home.ask(lambda kube: kube.merge(home.workflows(run), patch))
     except ApiError as error:
         raise Ended(f"run {run} cannot be cancelled: {error}") from error
+    return keep
+
+
+def _kept(home: Home, workflow: Workflow, said: Cancelled) -> Callable[[], None]:
+    """Begin to write who cancelled into the store: the pod starts before the run is told, so that its report can say it."""
+    run = workflow.metadata.name
+    key, content = cancelled.key(run), base64.b64encode(canonical(said)).decode()
+    environment = {"BRINGUP_STORE": "/bringup/store", "KEY": key, "CONTENT": content, "UNLESS": f"{key} runs/{run}/{seal.FILE}"}
+    command = ("python", "-c", inspect.getsource(write_store))
+    errand = pods.Errand(purpose="cancel", command=command, environment=environment, writes=True)
+    try:
+        name = pods.begin(home, workflow, errand)
+    except (StepError, NoWorkflow) as error:
+        return partial(_raise, error)
+
+    def finish() -> None:
+        pods.finish(home, errand, name)
+
+    return finish
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def told(workflow: Workflow) -> str:
+    """What is said of how a run ended: who cancelled it, else Argo's own message."""
+    kept = workflow.metadata.annotations.get(CANCELLED)
+    return cancelled.decode(kept.encode()).sentence if kept else workflow.status.message
 
 
 def sweep(home: Home, workflow: Workflow) -> None:

@@ -1,7 +1,7 @@
 """LIST and WATCH of one object or collection: every state as it comes, through cut watches, 410, restarts, renewed credentials."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -93,14 +93,13 @@ class Stream:
     def states(self) -> Iterator[State | Gone | Quiet]:
         """Without an end: the caller leaves. Raises Refused when credentials stay refused for `pace.credentials`."""
         while True:
-            began, self._heard = time.monotonic(), False
+            began, self._heard, listed = time.monotonic(), False, not self.version
             try:
                 if not self.version:
                     yield from self._list()
                 yield from self._watch()
             except _Expired:
-                self.version = ""
-                trouble = ""
+                self.version, trouble, self._pause = "", "", self._pause if listed else 0.0  # once is no failure
             except Unreachable as error:
                 trouble = str(error)
             except Refused as error:
@@ -130,7 +129,7 @@ class Stream:
             "resourceVersion": self.version,
             "timeoutSeconds": str(max(1, round(self.pace.round))),
         }
-        for line in _lines(self.home, self.path, query, self.pace.round + timeouts.API_READ):
+        for line in _lines(self.home, self.path, query, self.pace.round + timeouts.API_READ, self._accepted):
             event = msgspec.json.decode(line, type=_Event)
             if event.type == "ERROR":
                 error = msgspec.json.decode(event.object, type=_Error)
@@ -144,15 +143,20 @@ class Stream:
             elif event.type in ("ADDED", "MODIFIED"):
                 yield State(bytes(event.object))
 
+    def _accepted(self) -> None:
+        self._refused_since = None
+
     def _refused(self, error: Refused) -> str:
-        """Renew the credentials, or bear with them for a while."""
+        """Renew the credentials, or bear with them for a while.
+
+        The first renewal is silent, since credentials expire; what is refused again ends like what was never renewed, since some
+        plug-ins give another token each time.
+        """
         now = time.monotonic()
-        if self.home.renew():
-            return ""
-        self._refused_since = self._refused_since or now
+        first, self._refused_since = self._refused_since is None, self._refused_since or now
         if now - self._refused_since > self.pace.credentials:
             raise error
-        return str(error)
+        return "" if self.home.renew() and first else str(error)
 
     def _wait(self, failed: bool) -> None:
         self._pause = min(self.pace.most, self._pause * 2 or self.pace.first) if failed else 0.0
@@ -160,8 +164,8 @@ class Stream:
             time.sleep(self._pause)
 
 
-def _lines(home: Home, path: str, query: dict[str, str], patience: float) -> Iterator[bytes]:
-    """The lines of a streamed answer. Raises Unreachable, Refused, _Expired."""
+def _lines(home: Home, path: str, query: dict[str, str], patience: float, accepted: Callable[[], None]) -> Iterator[bytes]:
+    """The lines of a streamed answer, once it is `accepted`. Raises Unreachable, Refused, _Expired."""
     import urllib3
 
     access = home.access
@@ -174,6 +178,7 @@ def _lines(home: Home, path: str, query: dict[str, str], patience: float) -> Ite
             answer = pool.request("GET", access.server + path, fields=query, preload_content=False)
             try:
                 _check(answer, path)
+                accepted()
                 yield from _split(answer)
             finally:
                 answer.close()

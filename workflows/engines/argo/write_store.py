@@ -8,8 +8,11 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Write what the environment names: BRINGUP_STORE, KEY, CONTENT (base64)."""
-    target = Path(os.environ["BRINGUP_STORE"]) / os.environ["KEY"]
+    """Write what the environment names: BRINGUP_STORE, KEY, CONTENT (base64); not where one of the keys in UNLESS is there."""
+    store = Path(os.environ["BRINGUP_STORE"])
+    if any((store / key).exists() for key in os.environ.get("UNLESS", "").split()):
+        return 0
+    target = store / os.environ["KEY"]
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     with os.fdopen(handle, "wb") as file:

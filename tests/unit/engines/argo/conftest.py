@@ -34,9 +34,9 @@ def cluster(tmp_path: Path) -> Iterator[Lab]:
 
 @pytest.fixture
 def emulated(cluster: Lab) -> Lab:
-    """The same, where the test needs what only the emulated server has (logs without kubelets, disturbances)."""
+    """The same, where the test disturbs the server itself; `tests/cluster/test_argo_engine.py` disturbs a real one."""
     if REAL:
-        pytest.skip("needs the emulated API server: a real one gets logs from kubelets alone")
+        pytest.skip("disturbs the emulated API server")
     return cluster
 
 

@@ -1,5 +1,8 @@
 """A home cluster for the Argo engine's tests: an API server (emulated, or the one that BRINGUP_TEST_KUBECONFIG names), the CRDs of
-Argo Workflows in it, a namespace of its own, and the stand-in for the controller."""
+Argo Workflows in it, a namespace of its own, and the stand-in for the controller.
+
+A real server needs no controller but must serve nobody else. Whoever starts it serves pod logs, at each node's kubelet port, from
+the folder BRINGUP_TEST_POD_LOGS."""
 
 import dataclasses
 import os
@@ -17,13 +20,18 @@ import yaml
 from steps.clients import kubeconfig
 from steps.clients.kube_http import ApiError, Http
 from workflows.engines.argo.home import Home, Where
+from workflows.engines.argo.objects import API
 from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
 from workflows.rehearsal.argo_stand_in.controller import StandIn
+from workflows.rehearsal.argo_stand_in.kubelet import Place
 from workflows.rehearsal.argo_stand_in.play import Ways
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[5] / "shared")
 CRDS = DATA / "crds/argo-workflows-v4.1.2/crds"
 REAL = os.environ.get("BRINGUP_TEST_KUBECONFIG", "")
+PLACE = Place(node="argo-stand-in", logs=Path(os.environ.get("BRINGUP_TEST_POD_LOGS", "/"))) if REAL else Place()
+NODE_ADDRESS = "198.51.100.1"
+"""Of the node on which pods are shown: nobody's (RFC 5737)."""
 KINDS = {"workflows": "Workflow", "workflowtemplates": "WorkflowTemplate", "workflowtaskresults": "WorkflowTaskResult"}
 PATIENCE = 20.0
 
@@ -79,20 +87,26 @@ class Lab:
     def create(self, manifest: Mapping[str, Any]) -> None:
         self.home.ask(lambda kube: kube.create(dict(manifest)))
 
-    def prepare(self, *, crd: Callable[[str], dict[str, Any]] = minimal_crd, controller: str = "v4.1.2") -> None:
-        """CRDs, namespace, volume claim and the Deployment of a controller."""
-        for plural in KINDS:
-            self._ensure(crd(plural))
-        until(lambda: all(self._served(plural) for plural in KINDS), "the CRDs of Argo Workflows")
+    def prepare(self, *, crd: Callable[[str], dict[str, Any]] | None = None, controller: str = "v4.1.2") -> None:
+        """CRDs (minimal ones where the server is emulated), namespace, volume claim and the Deployment of a controller."""
+        made = crd or (minimal_crd if self.server else full_crd)
+        for plural in [plural for plural in KINDS if not self.served(plural)]:
+            self.ensure(made(plural))
+        until(lambda: all(self.served(plural) for plural in KINDS), "the CRDs of Argo Workflows")
         self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.where.namespace}})
         if self.server is None:
-            until(lambda: self._there("serviceaccounts", "default"), "the namespace's service account")
+            self.ensure(self._named("v1", "ServiceAccount", "default"))
+            self.ensure({"apiVersion": "v1", "kind": "Node", "metadata": {"name": PLACE.node}})
+            address = {"type": "InternalIP", "address": NODE_ADDRESS}
+            status = {"addresses": [address], "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}}
+            self.home.ask(lambda kube: kube.merge(f"/api/v1/nodes/{PLACE.node}/status", {"status": status}))
         claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
         self.create(self._named("v1", "PersistentVolumeClaim", "bringup-store", spec=claim))
         if controller:
             self.deploy(f"quay.io/argoproj/workflow-controller:{controller}")
 
-    def _ensure(self, manifest: dict[str, Any]) -> None:
+    def ensure(self, manifest: dict[str, Any]) -> None:
+        """Create an object unless it is there."""
         try:
             self.create(manifest)
         except ApiError as error:
@@ -110,19 +124,18 @@ class Lab:
         meta = {"name": name, "namespace": self.where.namespace}
         return {"apiVersion": version, "kind": kind, "metadata": meta, **more}
 
-    def _there(self, kind: str, name: str) -> bool:
-        return self.home.ask(lambda kube: kube.get(self.home.core(kind, name), dict)) is not None
-
-    def _served(self, plural: str) -> bool:
+    def served(self, plural: str) -> bool:
+        """Whether the API server serves a kind of Argo's, and says so in its discovery."""
         try:
-            self.home.fetch(f"/apis/argoproj.io/v1alpha1/namespaces/default/{plural}")
+            found = msgspec.json.decode(self.home.fetch(f"/apis/{API}"))
+            self.home.fetch(f"/apis/{API}/namespaces/default/{plural}", {"limit": "1"})
         except ApiError:
             return False
-        return True
+        return plural in [one["name"] for one in found["resources"]]
 
     def stand_in(self, **ways: Any) -> StandIn:
         """Start a stand-in for the controller."""
-        started = StandIn(self.where, self.folder / "stand-in", self.store, Ways(backoff="0", **ways)).start()
+        started = StandIn(self.where, self.folder / "stand-in", self.store, Ways(backoff="0", place=PLACE, **ways)).start()
         self.stand_ins.append(started)
         return started
 

@@ -12,9 +12,9 @@ import pytest
 from steps.clients.store import Store
 from steps.contract import approval
 from tests.unit.engines.argo.lab import Lab, until
-from tests.unit.engines.argo.test_follow import QUICK, Follower, approve, assert_whole, begin, evidence, records, shell
+from tests.unit.engines.argo.test_follow import BY_ADA, QUICK, Follower, approve, assert_whole, begin, evidence, records, shell
 from workflows.engines import approvals
-from workflows.engines.argo import answer, claims, follow, install, logs, pods, pull, remembered, stop, submit, waits
+from workflows.engines.argo import answer, claims, follow, install, logs, pods, pull, remembered, secret_files, stop, submit, waits
 from workflows.engines.argo.home import decoded
 from workflows.engines.argo.objects import Unreadable, unpacked
 from workflows.engines.folders import Home as Runs
@@ -74,56 +74,56 @@ def test_a_bare_resume_approves_nothing(cluster: Lab, drill: Drill) -> None:
     assert not [key for key in records(cluster) if key.startswith("parade/apply")]
 
 
-def test_changed_evidence_is_not_approved(emulated: Lab, drill: Drill, runs: Runs) -> None:
-    emulated.stand_in()
-    begin(emulated, drill)
-    follower = Follower(emulated)
+def test_changed_evidence_is_not_approved(cluster: Lab, drill: Drill, runs: Runs) -> None:
+    cluster.stand_in()
+    begin(cluster, drill)
+    follower = Follower(cluster)
     follower.await_approval()
     folder = runs.run("r1")
-    remembered.write(folder, remembered.Memory(where=emulated.where))
-    (shown,) = answer.waiting(emulated.home, emulated.home.workflow("r1"), folder, ["approve-parade"])
-    assert (shown.stage, shown.approved, shown.evidence) == ("parade", "drill", evidence(emulated))
+    remembered.write(folder, remembered.Memory(where=cluster.where))
+    (shown,) = answer.waiting(cluster.home, cluster.home.workflow("r1"), folder, ["approve-parade"])
+    assert (shown.stage, shown.approved, shown.evidence) == ("parade", "drill", evidence(cluster))
     remembered.shown(folder, {"approve-parade": shown.evidence})
     answer.check_shown(shown, folder)
-    Store(emulated.store).write("runs/r1/evidence/drill/apply/0000/02.json", b"{}")
-    (now,) = answer.waiting(emulated.home, emulated.home.workflow("r1"), folder, ["approve-parade"])
+    Store(cluster.store).write("runs/r1/evidence/drill/apply/0000/02.json", b"{}")
+    (now,) = answer.waiting(cluster.home, cluster.home.workflow("r1"), folder, ["approve-parade"])
     with pytest.raises(approvals.EvidenceChanged, match=f"was {shown.evidence} when it was shown"):
         answer.check_shown(now, folder)
     # and whoever answers on the old evidence all the same is refused by the run itself
     given = {"decision": "pass", "approver": "ada", "evidence": shown.evidence}
-    answer.answer(emulated.home, "r1", "approve-parade", given, "answered by ada")
+    answer.answer(cluster.home, "r1", "approve-parade", given, "answered by ada")
     assert follower.await_end().status.phase == "Failed"
 
 
-def test_a_signature_reaches_the_store_of_home(emulated: Lab, drill: Drill, runs: Runs, tmp_path: Path) -> None:
+def test_a_signature_reaches_the_store_of_home(cluster: Lab, drill: Drill, runs: Runs, tmp_path: Path) -> None:
     key = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ada", "-f", str(key)], check=True)
     public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
-    emulated.stand_in()
-    plan, bundle = drill(emulated.where.namespace, emulated.target, {"ada": (public,)})
-    install.install(emulated.home, plan, bundle, install.secret_contents(plan, Path("/"), {}))
-    submit.submit(emulated.home, submit.workflow("r1", plan, bundle))
-    follower = Follower(emulated)
+    cluster.stand_in()
+    plan, bundle = drill(cluster.where.namespace, cluster.target, {"ada": (public,)})
+    install.install(cluster.home, plan, bundle, secret_files.gathered(cluster.home, plan, Path("/"), {}))
+    submit.submit(cluster.home, submit.workflow("r1", plan, bundle))
+    follower = Follower(cluster)
     follower.await_approval()
-    folder, workflow = runs.run("r1"), emulated.home.workflow("r1")
-    (one,) = answer.waiting(emulated.home, workflow, folder, ["approve-parade"])
+    folder, workflow = runs.run("r1"), cluster.home.workflow("r1")
+    (one,) = answer.waiting(cluster.home, workflow, folder, ["approve-parade"])
     with pytest.raises(approvals.NotSigned, match="must be signed"):
         answer.needs_key(one, approval.PASS, "ada", "")
-    answer.keep_signature(emulated.home, workflow, folder, one, "ada", str(key))
-    answer.answer(emulated.home, "r1", one.node, approvals.parameters(one, approval.PASS, "ada"), "answered by ada")
-    assert_whole(emulated, follower.await_end())
+    answer.keep_signature(cluster.home, workflow, folder, one, "ada", str(key))
+    answer.answer(cluster.home, "r1", one.node, approvals.parameters(one, approval.PASS, "ada"), "answered by ada")
+    assert_whole(cluster, follower.await_end())
 
 
 # --- the store ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_store_is_read_in_parts_and_without_secrets(emulated: Lab, drill: Drill, runs: Runs) -> None:
-    emulated.stand_in()
-    begin(emulated, drill)
-    Follower(emulated).await_approval()
-    store = Store(emulated.store)
+def test_the_store_is_read_in_parts_and_without_secrets(cluster: Lab, drill: Drill, runs: Runs) -> None:
+    cluster.stand_in()
+    begin(cluster, drill)
+    Follower(cluster).await_approval()
+    store = Store(cluster.store)
     store.write("runs/r1/secrets/token", b"hush")
-    home, workflow, folder = emulated.home, emulated.home.workflow("r1"), runs.run("r1")
+    home, workflow, folder = cluster.home, cluster.home.workflow("r1"), runs.run("r1")
     assert pull.pull(home, workflow, folder, limit=500) == len(store.keys("runs/r1")) - 1
     theirs = {key for key in store.keys("runs/r1") if "/secrets/" not in key}
     assert set(Store(runs.store).keys("runs/r1")) == theirs
@@ -140,37 +140,37 @@ def test_what_a_reader_pod_prints_must_be_whole() -> None:
         pull.unpacked(said[:-20])
 
 
-def test_a_swept_run_is_reported_and_sealed(emulated: Lab, drill: Drill, runs: Runs) -> None:
-    emulated.stand_in()
-    begin(emulated, drill)
-    follower = Follower(emulated)
+def test_a_swept_run_is_reported_and_sealed(cluster: Lab, drill: Drill, runs: Runs) -> None:
+    cluster.stand_in()
+    begin(cluster, drill)
+    follower = Follower(cluster)
     follower.await_approval()
     with pytest.raises(stop.StillRunning, match="only a run that has ended is swept"):
-        stop.sweep(emulated.home, emulated.home.workflow("r1"))
-    stop.cancel(emulated.home, "r1", now=True)  # Terminate: no exit handler
+        stop.sweep(cluster.home, cluster.home.workflow("r1"))
+    stop.cancel(cluster.home, "r1", BY_ADA, now=True)  # Terminate: no exit handler
     last = follower.await_end()
-    assert not (emulated.store / "runs/r1/seal.json").exists()
+    assert not (cluster.store / "runs/r1/seal.json").exists()
     for _ in range(2):
-        stop.sweep(emulated.home, last)
-        seal = json.loads((emulated.store / "runs/r1/seal.json").read_bytes())
+        stop.sweep(cluster.home, last)
+        seal = json.loads((cluster.store / "runs/r1/seal.json").read_bytes())
         assert (seal["run"], seal["status"]) == ("r1", "Failed")
-    pull.pull(emulated.home, last, runs.run("r1"))
+    pull.pull(cluster.home, last, runs.run("r1"))
     assert (runs.run("r1").stored / "report/report.html").exists()
 
 
-def test_logs_come_from_pods_and_then_from_the_store(emulated: Lab, drill: Drill, runs: Runs) -> None:
-    emulated.stand_in()
-    begin(emulated, drill)
-    follower = Follower(emulated)
+def test_logs_come_from_pods_and_then_from_the_store(cluster: Lab, drill: Drill, runs: Runs) -> None:
+    cluster.stand_in()
+    begin(cluster, drill)
+    follower = Follower(cluster)
     follower.await_approval()
-    approve(emulated)
+    approve(cluster)
     last = follower.await_end()
-    found = dict(logs.logs(emulated.home, last, runs.run("r1"), "drill.apply"))
+    found = dict(logs.logs(cluster.home, last, runs.run("r1"), "drill.apply"))
     assert list(found) == ["runs/r1/logs/drill/apply/0000/01.log"]  # the pod is gone, as podGC says
     assert "drill" in found["runs/r1/logs/drill/apply/0000/01.log"]
-    submit.submit(emulated.home, shell(emulated, "loud", "echo said at work; exit 3", podGC={"strategy": "OnPodSuccess"}))
-    failed = Follower(emulated, "loud").await_end()
-    assert [text for _, text in logs.logs(emulated.home, failed, runs.run("loud"), "work")] == ["said at work"] * 3
+    submit.submit(cluster.home, shell(cluster, "loud", "echo said at work; exit 3", podGC={"strategy": "OnPodSuccess"}))
+    failed = Follower(cluster, "loud").await_end()
+    assert [text for _, text in logs.logs(cluster.home, failed, runs.run("loud"), "work")] == ["said at work"] * 3
 
 
 # --- waits ----------------------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_status_says_what_is_waited_for(cluster: Lab, drill: Drill) -> None:
     space = cluster.where.namespace
     assert (lock.kind, lock.sentence) == (waits.LOCK, f"lock {space}/Mutex/target-three-hosts held by {space}/r1")
     second = Follower(cluster, "r2")
-    stop.cancel(cluster.home, "r1")
+    stop.cancel(cluster.home, "r1", BY_ADA)
     second.await_approval()  # the lock was given on
     approve(cluster, "r2")
     assert_whole(cluster, second.await_end(), "r2")

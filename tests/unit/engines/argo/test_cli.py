@@ -1,90 +1,250 @@
 """The commands about a run on Argo that no other test reaches: resuming, cancelling, sweeping, and their refusals."""
 
+import getpass
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
+from steps.clients.store import Store
+from steps.contract.exit import ExitCode
+from steps.errors import Unreachable
 from tests.unit.engines.argo.lab import Lab, until
-from tests.unit.engines.argo.test_follow import Follower, begin
-from workflows.engines.argo import submit
+from tests.unit.engines.argo.test_follow import Follower, begin, shell
+from workflows import examples
+from workflows.engines.argo import announcing, remembered, submit
+from workflows.engines.folders import Home as Runs
+from workflows.spec import load
 
 COMMAND = Path(sys.executable).with_name("bringup")
 Drill = Callable[..., Any]
 
 
 @pytest.fixture
-def bringup(emulated: Lab) -> Callable[..., subprocess.CompletedProcess[str]]:
+def bringup(cluster: Lab) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs the command line with access to the home cluster."""
-    environment = {**os.environ, "BRINGUP_HOME": str(emulated.folder / "runs"), "KUBECONFIG": emulated.where.kubeconfig}
+    environment = {**os.environ, "BRINGUP_HOME": str(cluster.folder / "runs"), "KUBECONFIG": cluster.where.kubeconfig}
 
-    def call(*words: str) -> subprocess.CompletedProcess[str]:
-        where = ("--namespace", emulated.where.namespace) if words[0] != "run" else ()
-        command = [str(COMMAND), *words, *where]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, cwd=emulated.folder)
+    def call(*words: str, where: tuple[str, ...] | None = None) -> subprocess.CompletedProcess[str]:
+        told = ("--namespace", cluster.where.namespace) if words[0] != "run" else ()
+        command = [str(COMMAND), *words, *(told if where is None else where)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, cwd=cluster.folder)
 
     return call
 
 
-def test_cancel_sweep_and_resume(emulated: Lab, drill: Drill, bringup: Callable[..., Any]) -> None:
-    emulated.stand_in()
-    begin(emulated, drill, "one")
-    first = Follower(emulated, "one")
+def test_cancel_sweep_and_resume(cluster: Lab, drill: Drill, bringup: Callable[..., Any]) -> None:
+    cluster.stand_in()
+    begin(cluster, drill, "one")
+    first = Follower(cluster, "one")
     first.await_approval()
     assert "waits for an approval before parade since" in bringup("status").stdout  # the newest run, nothing else named
     assert "only a run that has ended is swept" in bringup("sweep", "one").stderr
+    shutil.rmtree(cluster.folder / "runs/store")  # as on a machine that has not followed it
+    for words in (("report", "one"), ("timeline", "one"), ("report", "one", "--out", f"{cluster.folder}/out/")):
+        refused = bringup(*words, where=())
+        assert (refused.returncode, "bringup pull one" in refused.stderr) == (64, True), refused.stderr
+    nobody = bringup("approve", "one", "--as", "ada", "--stage", "drill")
+    assert (nobody.returncode, "name one with --stage" in nobody.stderr) == (64, True), nobody.stderr
     assert "one is being cancelled" in bringup("cancel", "one", "--now").stdout
+    me = getpass.getuser()
+    assert f"cancelled by {me} (bringup cancel)" in bringup("status", "one").stdout
     first.await_end()
+    late = bringup("approve", "one", "--as", "ada")
+    assert (late.returncode, late.stdout, "waits for no approval" in late.stderr) == (64, "", True)
     ended = bringup("watch", "one")
     assert (ended.returncode, "bringup sweep one" in ended.stdout) == (65, True)
     assert "one was swept: reported, sealed, its target given back" in bringup("sweep", "one").stdout
     assert "one was reported and sealed already" in bringup("sweep", "one").stdout
+    kept = json.loads((cluster.store / "runs/one/cancelled.json").read_bytes())
+    assert (kept["who"], kept["how"]) == (me, "bringup cancel")
+    assert f"cancelled by {me}" in bringup("report", "one", where=()).stdout
 
-    environment = {**os.environ, "BRINGUP_HOME": str(emulated.folder / "runs"), "KUBECONFIG": emulated.where.kubeconfig}
-    said = emulated.folder / "said"
+    environment = {**os.environ, "BRINGUP_HOME": str(cluster.folder / "runs"), "KUBECONFIG": cluster.where.kubeconfig}
+    said = cluster.folder / "said"
     with said.open("w") as out:
         again = subprocess.Popen([str(COMMAND), "resume", "one"], env=environment, stdout=out, stderr=out)
     until(lambda: "waits for an approval" in said.read_text() or again.poll() is not None, "the approval of the new run", 60)
-    found = re.search(r"run (three-hosts-\S+) goes on where one ended", said.read_text())
+    found = re.search(r"run (three-hosts-\S+): goes on where one ended", said.read_text())
     assert found, said.read_text()
     given = bringup("approve", found[1], "--as", "ada")
     assert given.returncode == 0, given.stderr
+    assert re.search(f"^approved drill in {found[1]} as ada, evidence sha256:[0-9a-f]{{64}}; parade starts$", given.stdout.strip())
     assert again.wait(60) == 0, said.read_text()
-    workflow = emulated.home.workflow(found[1])
+    workflow = cluster.home.workflow(found[1])
     assert workflow.metadata.labels["bringup/cluster"] == "three-hosts"
-    assert b'"value":"one"' in emulated.home.raw_workflow(found[1]).replace(b": ", b":")
+    assert b'"value":"one"' in cluster.home.raw_workflow(found[1]).replace(b": ", b":")
 
 
-def test_refusals_before_anything_is_written(emulated: Lab, bringup: Callable[..., Any]) -> None:
-    deployment = f"/apis/apps/v1/namespaces/{emulated.where.namespace}/deployments/workflow-controller"
-    emulated.home.ask(lambda kube: kube.delete(deployment))
-    emulated.deploy("quay.io/argoproj/workflow-controller:v3.7.14")
-    space = ("--engine", "argo", "--namespace", emulated.where.namespace)
+def test_refusals_before_anything_is_written(cluster: Lab, bringup: Callable[..., Any]) -> None:
+    deployment = f"/apis/apps/v1/namespaces/{cluster.where.namespace}/deployments/workflow-controller"
+    cluster.home.ask(lambda kube: kube.delete(deployment))
+    cluster.deploy("quay.io/argoproj/workflow-controller:v3.7.14")
+    space = ("--engine", "argo", "--namespace", cluster.where.namespace)
     old = bringup("run", "single-node", *space)
     assert (old.returncode, "v3.7.14; Argo Workflows 4.1.2 or newer is needed" in old.stderr) == (64, True), old.stderr
     secret = bringup("run", "single-node", *space, "--argo-version", "4.1.2")
     assert (secret.returncode, "secret known_hosts" in secret.stderr) == (64, True), secret.stderr
-    assert b'"items":[]' in emulated.home.fetch(emulated.home.workflows()).replace(b" ", b"")
+    assert b'"items":[]' in cluster.home.fetch(cluster.home.workflows()).replace(b" ", b"")
     assert "--no-wait is for --engine argo" in bringup("run", "single-node", "--no-wait").stderr
     assert "engine 'jenkins' is none" in bringup("run", "single-node", "--engine", "jenkins").stderr
     nobody = bringup("status", "nobody")
     assert (nobody.returncode, "has no Workflow nobody" in nobody.stderr) == (64, True)
 
 
-def test_a_name_of_somebody_elses_workflow(emulated: Lab, bringup: Callable[..., Any]) -> None:
+def test_a_name_of_somebody_elses_workflow(cluster: Lab, bringup: Callable[..., Any]) -> None:
     """A Workflow that is not ours has no tasks of ours: a sentence, no traceback."""
     manifest = {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Workflow",
-        "metadata": {"name": "theirs", "namespace": emulated.where.namespace, "annotations": {"bringup/submission": "x"}},
+        "metadata": {"name": "theirs", "namespace": cluster.where.namespace, "annotations": {"bringup/submission": "x"}},
         "spec": {"entrypoint": "x", "templates": [{"name": "x", "suspend": {}}]},
     }
-    submit.submit(emulated.home, manifest)
+    submit.submit(cluster.home, manifest)
     answer = bringup("status", "theirs")
     assert (answer.returncode, "Traceback" in answer.stderr) == (64, False), answer.stderr
     assert "is no run of ours" in answer.stderr
+
+
+def test_what_is_shown_again_can_be_approved(cluster: Lab, drill: Drill, bringup: Callable[..., Any]) -> None:
+    """Evidence that changes after it was shown is refused until `status` has shown it anew; half-learnt tasks are learnt again."""
+    cluster.stand_in()
+    begin(cluster, drill, "one")
+    Follower(cluster, "one").await_approval()
+    first = json.loads(bringup("status", "one", "-o", "json").stdout)["waiting"][0]["evidence"]
+    store = Store(cluster.store)
+    store.write("runs/one/evidence/drill/apply/0000/02.json", store.read("runs/one/evidence/drill/apply/0000/01.json") or b"")
+    refused = bringup("approve", "one", "--as", "ada", where=())
+    assert (refused.returncode, f"was {first} when it was shown" in refused.stderr) == (64, True), refused.stderr
+    assert "bringup status" in refused.stderr
+    tasks = cluster.folder / "runs/inputs/one/tasks"
+    (tasks / "plan.json").unlink()  # as of a command that was ended while it learnt them
+    again = json.loads(bringup("status", "one", "-o", "json", where=()).stdout)["waiting"][0]["evidence"]
+    assert again != first
+    assert [path.name for path in tasks.parent.iterdir()] == ["tasks"]
+    given = bringup("approve", "one", "--as", "ada", where=())
+    assert (given.returncode, f"evidence {again}; parade starts" in given.stdout) == (0, True), given.stderr
+
+
+def ended(cluster: Lab, run: str, phase: str) -> None:
+    """Play the controller: the run is over."""
+    status = {"phase": phase, "startedAt": "2026-11-21T12:00:00Z", "finishedAt": "2026-11-21T12:01:00Z"}
+    cluster.home.ask(lambda kube: kube.merge(cluster.home.workflows(run), {"status": status}))
+
+
+def test_a_vouched_version_lasts_and_nothing_is_temporary_after_a_submission(
+    emulated: Lab, drill: Drill, bringup: Callable[..., Any]
+) -> None:
+    cluster = emulated
+    begin(cluster, drill, "one")
+    ended(cluster, "one", "Failed")
+    cluster.home.ask(
+        lambda kube: kube.delete(f"/apis/apps/v1/namespaces/{cluster.where.namespace}/deployments/workflow-controller")
+    )
+    unknown = bringup("resume", "one")
+    assert (unknown.returncode, "say --argo-version VERSION" in unknown.stderr) == (64, True), unknown.stderr
+    vouched = ("--argo-version", "4.1.2")
+    code, name, _ = unread(cluster, "resume", "one", *vouched)
+    assert code == ExitCode.GATE_FAILED
+    memory = remembered.read(Runs(cluster.folder / "runs").run(name))
+    assert memory is not None
+    assert memory.version == "4.1.2"
+    code, _, said = unread(cluster, "resume", name)
+    assert (code, f"goes on where {name} ended" in said) == (ExitCode.GATE_FAILED, True), said
+
+
+def unread(cluster: Lab, *words: str, phase: str = "Succeeded") -> tuple[int, str, str]:
+    """A command whose run ends so, but whose evidence cannot be read: its code, the run and what it printed."""
+    environment = {**os.environ, "BRINGUP_HOME": str(cluster.folder / "runs"), "KUBECONFIG": cluster.where.kubeconfig}
+    said = cluster.folder / "said"
+    with said.open("w") as out:
+        process = subprocess.Popen([str(COMMAND), *words], env=environment, stdout=out, stderr=out, cwd=cluster.folder)
+    try:
+        found = until(lambda: re.search(r"run ((three-hosts|single-node)-\S+): ", said.read_text()), "the new run", 60)
+        ended(cluster, found[1], phase)
+        pods = cluster.home.core("pods")
+        reader = until(lambda: json.loads(cluster.home.fetch(pods))["items"], "the pod that reads the store", 60)[0]["metadata"]
+        cluster.home.ask(lambda kube: kube.delete(f"{pods}/{reader['name']}"))
+        code = process.wait(60)
+    finally:
+        process.kill()
+        process.wait()
+    assert f"try again: bringup watch {found[1]}" in said.read_text()
+    return code, found[1], said.read_text()
+
+
+def test_a_run_without_evidence_keeps_its_code(emulated: Lab) -> None:
+    """With --junit too, whose file then says that there is no report."""
+    own_spec(emulated)
+    words = ("run", "small.yaml", "--engine", "argo", "--namespace", emulated.where.namespace, "--junit", "junit.xml")
+    code, name, said = unread(emulated, *words, phase="Error")
+    assert (code, "junit.xml says only that there is no report" in said) == (ExitCode.BUG, True), said
+    suites = ElementTree.fromstring((emulated.folder / "junit.xml").read_bytes())
+    (case,) = suites.iter("testcase")
+    failure = case.find("failure")
+    assert failure is not None
+    assert f"run {name} is on Argo" in failure.attrib["message"]
+
+
+def own_spec(cluster: Lab) -> None:
+    """A spec with its secrets, as a person has them."""
+    (cluster.folder / "small.yaml").write_text(examples.path("single-node").read_text() + "stages: [os_prep]\n")
+    for name in ("id_ed25519", "known_hosts"):
+        (cluster.folder / name).write_text("nobody needs it\n")
+
+
+def test_a_run_that_cannot_be_remembered_is_still_named(cluster: Lab, bringup: Callable[..., Any]) -> None:
+    """After the submission the command ends as no temporary trouble, and says how to follow the run."""
+    own_spec(cluster)
+    (cluster.folder / "runs").write_text("a file where the folder of runs should be\n")
+    done = bringup("run", "small.yaml", "--engine", "argo", "--namespace", cluster.where.namespace, "--junit", "junit.xml")
+    found = re.search(r"run (single-node-\S+): 1 host", done.stdout)
+    assert found, done.stderr
+    assert (done.returncode, f"follow it: bringup watch {found[1]} --home-kube" in done.stderr) == (ExitCode.GATE_FAILED, True), (
+        done.stderr
+    )
+    (cluster.folder / "runs").unlink()
+    told = done.stderr.partition("bringup watch ")[2].split()
+    assert json.loads(bringup("status", *told, "-o", "json", where=()).stdout)["run"] == found[1]  # that finds it
+
+
+def test_a_submission_that_may_have_arrived_is_not_temporary(emulated: Lab) -> None:
+    cluster, path = emulated, emulated.home.workflows()
+    failing = {"status": 503, "methods": ["POST", "GET"], "path_prefix": path}
+    cluster.disturb(fail_next={**failing, "count": 10})
+    with pytest.raises(submit.Unsure, match="cannot be told") as unsure:
+        submit.submit(cluster.home, shell(cluster, "perhaps", "true"))
+    assert (unsure.value.exit_code, "bringup watch perhaps" in unsure.value.hint) == (ExitCode.GATE_FAILED, True)
+    cluster.disturb(fail_next={**failing, "methods": ["POST"], "count": 5})
+    with pytest.raises(Unreachable):
+        submit.submit(cluster.home, shell(cluster, "never", "true"))
+
+
+def test_who_follows_later_announces(cluster: Lab, drill: Drill, bringup: Callable[..., Any]) -> None:
+    """The command that submitted is gone: `watch` announces what waits, once; the webhook's URL is kept nowhere."""
+    cluster.stand_in()
+    begin(cluster, drill, "one")
+    heard = cluster.folder / "heard"
+    telling = remembered.Telling(cluster="three-hosts", approvers=("ada",), command=("tee", "-a", str(heard)))
+    remembered.write(Runs(cluster.folder / "runs").run("one"), remembered.Memory(where=cluster.where, telling={"parade": telling}))
+    environment = {**os.environ, "BRINGUP_HOME": str(cluster.folder / "runs"), "KUBECONFIG": cluster.where.kubeconfig}
+    quiet = subprocess.DEVNULL
+    both = [subprocess.Popen([str(COMMAND), "watch", "one"], env=environment, stdout=quiet, stderr=quiet) for _ in "ab"]
+    until(lambda: heard.exists() and heard.read_text().endswith("}"), "the announcement", 60)
+    assert bringup("approve", "one", "--as", "ada", where=()).returncode == 0
+    assert [one.wait(60) for one in both] == [0, 0]
+    told = json.loads(heard.read_text())  # one message, though two followed
+    assert (told["run"], told["stage"], told["approvers"]) == ("one", "parade", ["ada"])
+    spec = examples.path("single-node").read_text() + (
+        "stages: [os_prep, rke2]\napprovals:\n  - before: rke2\n    approvers: [ada]\n    announce: {webhook: {file: hook}}\n"
+    )
+    kept = announcing.references(load(spec), cluster.folder)
+    assert (kept["rke2"].file, kept["rke2"].approvers) == (str(cluster.folder / "hook"), ("ada",))

@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 
 from steps.clients.store import Store
+from steps.contract.cancelled import Cancelled
 from steps.contract.exit import ExitCode
 from tests.unit.engines.argo.lab import Lab, until
-from workflows.engines.argo import answer, follow, install, stop, submit
+from workflows.engines.argo import answer, follow, install, secret_files, stop, submit
 from workflows.engines.argo.home import NoWorkflow
 from workflows.engines.argo.streams import Pace
 from workflows.engines.local.result import News, NodeNews
 
 Drill = Callable[..., Any]
 QUICK = Pace(round=1.0, first=0.05, most=0.5, credentials=30.0)
+BY_ADA = Cancelled(who="ada", how="bringup cancel", when=1.0)
 GIVEN = {"decision": "pass", "approver": "ada", "evidence": ""}
 
 
@@ -25,7 +27,7 @@ def begin(lab: Lab, drill: Drill, name: str = "r1") -> None:
     """Install and submit the drill."""
     plan, bundle = drill(lab.where.namespace, lab.target)
     home = lab.home
-    install.install(home, plan, bundle, install.secret_contents(plan, Path("/"), {}))
+    install.install(home, plan, bundle, secret_files.gathered(home, plan, Path("/"), {}))
     submit.submit(home, submit.workflow(name, plan, bundle))
 
 
@@ -212,12 +214,12 @@ def test_cancelling_ends_steps_and_reports(cluster: Lab, drill: Drill) -> None:
     begin(cluster, drill)
     follower = Follower(cluster)
     follower.await_approval()
-    stop.cancel(cluster.home, "r1")
+    stop.cancel(cluster.home, "r1", BY_ADA)
     last = follower.await_end()
     assert (last.status.phase, follow.exit_code(last.status.phase)) == ("Failed", ExitCode.GATE_FAILED)
     assert (cluster.store / "runs/r1/seal.json").exists()  # Stop runs the exit handler
     with pytest.raises(stop.Ended, match="has ended: Failed"):
-        stop.cancel(cluster.home, "r1")
+        stop.cancel(cluster.home, "r1", BY_ADA)
 
 
 def shell(lab: Lab, name: str, script: str, **spec: Any) -> dict[str, Any]:

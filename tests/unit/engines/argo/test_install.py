@@ -1,6 +1,7 @@
 """What is checked before anything is written, what is installed, and that a submission happens once."""
 
 import base64
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,14 @@ from typing import Any
 import pytest
 
 from steps.clients.kube_http import Http
+from steps.contract import revision
 from steps.errors import Conflict
 from tests.unit.engines.argo.lab import REAL, Lab, full_crd, lab, until
-from workflows.engines.argo import install, installation, submit
+from workflows import examples
+from workflows.engines.argo import install, installation, secret_files, submit
 from workflows.engines.inputs import SecretMissing
+from workflows.spec import load
+from workflows.stages.access import SecretFile
 
 Drill = Callable[..., Any]
 
@@ -19,8 +24,6 @@ Drill = Callable[..., Any]
 @pytest.fixture
 def bare(tmp_path: Path) -> Any:
     """A home cluster whose Deployments the test makes itself."""
-    if REAL:
-        pytest.skip("a real home cluster has its own workflow-controller, or none")
     made = lab(tmp_path)
     made.prepare(controller="")
     yield made
@@ -59,6 +62,7 @@ def test_what_cannot_be_shown_to_be_new_enough_is_refused(bare: Lab, image: str,
         installation.check(bare.home, "4.1")
 
 
+@pytest.mark.skipif(bool(REAL), reason="takes CRDs from a server that other tests use")
 def test_no_controller_and_no_crds(bare: Lab) -> None:
     with pytest.raises(installation.NoArgo, match="no workflow-controller was found"):
         installation.check(bare.home)
@@ -71,8 +75,8 @@ def test_no_controller_and_no_crds(bare: Lab) -> None:
 def test_everything_is_installed_twice_without_harm(cluster: Lab, drill: Drill) -> None:
     plan, bundle = drill(cluster.where.namespace, cluster.target)
     home = cluster.home
-    contents = install.secret_contents(plan, Path("/"), {})
-    install.check_place(home, plan, bundle)
+    contents = secret_files.gathered(home, plan, Path("/"), {})
+    install.check_place(home, bundle)
     for _ in range(2):
         install.install(home, plan, bundle, contents)
     name = bundle.template["spec"]["volumes"][2]["projected"]["sources"][0]["secret"]["name"]
@@ -83,7 +87,7 @@ def test_everything_is_installed_twice_without_harm(cluster: Lab, drill: Drill) 
     assert {"bringup-apply", "bringup-seal"} <= {one["metadata"]["name"] for one in accounts}
 
 
-@pytest.mark.skipif(bool(REAL), reason="a real home cluster has its own CRDs")
+@pytest.mark.skipif(bool(REAL), reason="a real home cluster has the full CRDs in every test")
 def test_the_full_crds_take_what_is_submitted(tmp_path: Path, drill: Drill) -> None:
     made = lab(tmp_path)
     try:
@@ -113,31 +117,49 @@ def test_a_field_that_somebody_else_owns_is_a_conflict(cluster: Lab, drill: Dril
 
 
 def test_what_must_be_there_is_named(cluster: Lab, drill: Drill) -> None:
-    plan, bundle = drill(cluster.where.namespace, cluster.target)
+    _, bundle = drill(cluster.where.namespace, cluster.target)
     claim = cluster.home.core("persistentvolumeclaims", "bringup-store")
     cluster.home.ask(lambda kube: kube.delete(claim))
+    if REAL:  # where no controller looks whether pods still use it
+        cluster.home.ask(lambda kube: kube.merge(claim, {"metadata": {"finalizers": None}}))
     until(lambda: cluster.home.ask(lambda kube: kube.get(claim, dict)) is None, "the claim to go")
     with pytest.raises(install.NotReady, match="has no PersistentVolumeClaim bringup-store"):
-        install.check_place(cluster.home, plan, bundle)
+        install.check_place(cluster.home, bundle)
     with pytest.raises(SecretMissing, match="secret kubeconfig"):
-        install.secret_contents(drill(cluster.where.namespace, cluster.folder / "nowhere")[0], Path("/"), {})
+        secret_files.gathered(cluster.home, drill(cluster.where.namespace, cluster.folder / "nowhere")[0], Path("/"), {})
 
 
-def test_a_run_that_would_outgrow_argo_is_refused(cluster: Lab, drill: Drill) -> None:
-    plan, bundle = drill(cluster.where.namespace, cluster.target)
-    assert install.check_size(plan, bundle) < install.LIMIT / 10
-    bundle.template["metadata"]["annotations"]["large"] = "x" * install.LIMIT
-    with pytest.raises(install.TooLarge, match="2 stages over 2 shards may come to"):
-        install.check_size(plan, bundle)
+def test_all_secrets_that_are_missing_are_named_at_once(cluster: Lab, drill: Drill) -> None:
+    plan, _ = drill(cluster.where.namespace, cluster.folder / "nowhere")
+    theirs = (SecretFile(name="a", secret="absent", key="x"), SecretFile(name="b", secret="there", key="x"))
+    plan = dataclasses.replace(plan, secrets=(*plan.secrets, *theirs, SecretFile(name="c", variable="BRINGUP_TEST_UNSET")))
+    there = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "there", "namespace": cluster.where.namespace}}
+    cluster.create(there)
+    with pytest.raises(SecretMissing) as missing:
+        secret_files.gathered(cluster.home, plan, Path("/"), {})
+    for words in ("nowhere", "BRINGUP_TEST_UNSET", "has no Secret absent", "Secret there of the home cluster has no key x"):
+        assert words in str(missing.value)
+
+
+def test_a_secret_of_another_namespace_is_refused(cluster: Lab) -> None:
+    text = examples.path("three-hosts").read_text()
+    said = "secrets: {license: {secret: {name: one, key: k, namespace: vault}}, other: {secret: {name: two, key: k}}}\n"
+    with pytest.raises(secret_files.ElsewhereInHome, match=f"Secret vault/one, but runs in namespace {cluster.where.namespace}"):
+        secret_files.check_namespaces(load(text + said), cluster.home)
+    secret_files.check_namespaces(load(text + said.replace("vault", cluster.where.namespace)), cluster.home)
 
 
 def test_a_name_is_taken_once_but_a_lost_answer_is_none(cluster: Lab, drill: Drill) -> None:
     plan, bundle = drill(cluster.where.namespace, cluster.target)
-    manifest = submit.workflow("twice", plan, bundle, "earlier")
+    source = revision.Source(commit="3f2a", path="{{x}}.yaml", dirty=False)
+    manifest = submit.workflow("twice", plan, bundle, "earlier", source)
     first = submit.submit(cluster.home, manifest)
     assert submit.submit(cluster.home, manifest).metadata.uid == first.metadata.uid
     with pytest.raises(submit.NameTaken, match="has a Workflow twice already"):
         submit.submit(cluster.home, submit.workflow("twice", plan, bundle))
     with pytest.raises(submit.NameTaken, match="64 characters"):
         submit.submit(cluster.home, submit.workflow("x" * 64, plan, bundle))
-    assert manifest["spec"]["arguments"]["parameters"] == [{"name": "reuse", "value": "earlier"}]
+    given = {row["name"]: row["value"] for row in manifest["spec"]["arguments"]["parameters"]}
+    assert (given["reuse"], revision.from_token(given["source"])) == ("earlier", source)
+    assert first.argument("source") == given["source"]
+    assert "{" not in given["source"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engines.argo.lab import REAL, Lab, lab, until
+from tests.unit.engines.argo.lab import Lab, lab, until
 from workflows import examples
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.processes import simulated_cluster, write_fleet
@@ -23,8 +23,6 @@ ADA = "ada@example.org"
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Desk"]:
     """A person's machine, a home cluster with Argo's full CRDs, and simulated hosts that both engines prepare."""
-    if REAL:
-        pytest.skip("needs the emulated API server: a real one gets logs from kubelets alone")
     folder = tmp_path_factory.mktemp("desk")
     spec = folder / "small.yaml"
     spec.write_text(
@@ -32,6 +30,12 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Desk"]:
         + f"stages: [os_prep, rke2]\napprovals:\n  - before: rke2\n    approvers: [{ADA}]\n"
         + f"    announce: {{command: [tee, -a, {folder}/announced]}}\n"
     )
+    for command in (
+        ["init", "-q"],
+        ["add", "small.yaml"],
+        ["-c", "user.name=ada", "-c", "user.email=ada", "commit", "-qm", "first"],
+    ):
+        subprocess.run(["git", "-C", str(folder), *command], check=True)
     for name in ("id_ed25519", "known_hosts"):
         (folder / name).write_text(f"the content of {name} that nobody needs\n")
     made = lab(folder)
@@ -93,6 +97,8 @@ def test_by_hand_on_argo_and_rehearsed_here(desk: Desk) -> None:
     assert "that nobody needs" not in desk.said() + desk.home.home.raw_workflow(run).decode()  # secrets stay where they are
     announced = [json.loads(line) for line in (desk.folder / "announced").read_text().replace("}{", "}\n{").splitlines()]
     assert [(one["run"], one["stage"]) for one in announced] == [(run, "rke2")]
+
+    assert re.search(r"Git [0-9a-f]{40}, small.yaml$", desk.call("report", run).stdout, re.MULTILINE)
 
     local = desk.call("rehearse", "small.yaml", "--approve-as", ADA)
     assert local.returncode == 0, local.stdout

@@ -27,14 +27,13 @@ Installs = Callable[..., None]
 
 
 @pytest.fixture
-def home(emulated: Lab) -> Lab:
+def home(cluster: Lab) -> Lab:
     """With the full CRDs of the two kinds, so that a field that they lack is refused."""
     for plural in starts.KINDS:
-        crd = full_crd(plural)
-        emulated.home.ask(lambda kube, crd=crd: kube.apply(crd))
-        path = f"/apis/argoproj.io/v1alpha1/namespaces/{emulated.where.namespace}/{plural}"
-        until(lambda path=path: emulated.home.ask(lambda kube: kube.list(path, starts.Start)) is not None, f"{plural} are served")
-    return emulated
+        if not cluster.served(plural):
+            cluster.ensure(full_crd(plural))
+    until(lambda: all(cluster.served(plural) for plural in starts.KINDS), "schedules and events")
+    return cluster
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """The watch loop against servers that answer badly: how often it asks, what it says, and when it gives up."""
 
+import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,15 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers: list[tuple[int, bytes]] = [(200, LIST)]
         self.asked: list[str] = []
+        self.before: Callable[[], None] = lambda: None
+        """Called before each answer."""
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         server: Any = self.server
         server.asked.append(self.path)
+        server.before()
         status, body = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
@@ -50,16 +54,21 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def stream(server: Server, folder: Path, **pace: float) -> Iterator[Any]:
+def write_access(server: Server, folder: Path, token: str = "t") -> Path:
     access = {"server": f"http://127.0.0.1:{server.server_address[1]}"}
     config = {
         "clusters": [{"name": "c", "cluster": access}],
-        "users": [{"name": "c", "user": {"token": "t"}}],
+        "users": [{"name": "c", "user": {"token": token}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
         "current-context": "c",
     }
-    (folder / "kubeconfig").write_text(yaml.safe_dump(config))
-    home = Home(Where(kubeconfig=str(folder / "kubeconfig")))
+    fresh = folder / "kubeconfig.new"
+    fresh.write_text(yaml.safe_dump(config))
+    return fresh.rename(folder / "kubeconfig")
+
+
+def stream(server: Server, folder: Path, **pace: float) -> Iterator[Any]:
+    home = Home(Where(kubeconfig=str(write_access(server, folder))))
     return Stream(home, "/things", "x", Pace(**{"round": 1.0, "first": 0.02, "most": 0.2, "credentials": 0.3, **pace})).states()
 
 
@@ -101,6 +110,40 @@ def test_credentials_that_stay_refused_end_it(server: Server, tmp_path: Path) ->
     with pytest.raises(Refused):
         list(states)
     assert len(server.asked) < 15
+
+
+def test_renewed_credentials_that_stay_refused_end_it(server: Server, tmp_path: Path) -> None:
+    """As with a plug-in that gives another token each time."""
+    tokens = map(str, itertools.count())
+    server.answers = [(200, LIST), (401, b"{}")]
+
+    def renew() -> None:
+        write_access(server, tmp_path, next(tokens))
+
+    server.before = renew
+    seen: list[Any] = []
+    with pytest.raises(Refused):
+        seen.extend(stream(server, tmp_path))
+    troubles = [one.trouble for one in seen if isinstance(one, Quiet)]
+    assert troubles[0] == ""
+    assert len(troubles) > 2
+    assert all("401" in trouble for trouble in troubles[1:])
+    assert len(server.asked) < 15
+
+
+def test_credentials_that_expire_now_and_then_are_nothing(server: Server, tmp_path: Path) -> None:
+    """Each time the renewed ones are taken: silent, however long ago the first expired."""
+    tokens = map(str, itertools.count())
+    server.answers = [(200, LIST), *[(401, b"{}"), (200, b"")] * 3, (200, b"")]
+
+    def renew() -> None:
+        write_access(server, tmp_path, next(tokens))
+
+    server.before = renew
+    states = stream(server, tmp_path, credentials=0.05)
+    while len(server.answers) > 1:
+        seen = next(states)
+        assert not isinstance(seen, Quiet) or seen.trouble == ""
 
 
 def test_no_home_cluster_is_named() -> None:

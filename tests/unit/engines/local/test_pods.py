@@ -85,7 +85,11 @@ def test_a_huge_output_is_refused(tmp_path: Path, manifest: Make, script: Make) 
 
 @pytest.mark.parametrize(
     ("command", "phrase"),
-    [(["/no/such/binary"], "no such file"), (["/etc/passwd"], "permission denied"), (["no-such-word"], "no such file")],
+    [
+        (["/no/such/binary"], "no such file"),
+        (["/etc/passwd"], "permission denied"),
+        (["no-such-word"], "executable file not found in $PATH"),
+    ],
 )
 def test_a_command_that_cannot_be_started_is_a_failed_pod(tmp_path: Path, manifest: Make, command: list[str], phrase: str) -> None:
     workflow = manifest([{"name": "a", "template": "a"}], [{"name": "a", "container": {"command": command}}])

@@ -1,0 +1,62 @@
+"""The size of a run's Workflow is known before it is submitted: its nodes exactly, its bytes closely and never too low."""
+
+import dataclasses
+import functools
+
+import msgspec
+import pytest
+
+from tests.bench.argo_played import Played, last
+from workflows import bringup, examples
+from workflows.engines.argo import size
+from workflows.engines.argo.objects import packed
+from workflows.plan.compiler import compile_plan
+from workflows.plan.model import Plan
+from workflows.render.bundle import Bundle, render
+from workflows.render.steps import RETRY_LIMIT
+from workflows.spec import load
+
+ONCE, OFTEN = 2, 2 + RETRY_LIMIT
+"""Nodes of a task that succeeds at once, and of one that uses up its attempts."""
+
+
+@functools.cache
+def rendered(nodes: int) -> tuple[Plan, Bundle]:
+    """The default example with another number of GPU nodes, and room for their addresses."""
+    text = examples.path("h200-16").read_text().replace("gpu[001-016]", f"gpu[00001-{nodes:05d}]")
+    text = text.replace('{pattern: "10.10.1.{1}"}', "{start: 10.64.0.1}").replace("15/16", "90%")
+    plan = compile_plan(load(text.replace("  cni: canal", "  cni: canal\n  cluster_cidr: 100.64.0.0/10")))
+    return plan, render(plan, bringup.build)
+
+
+@pytest.mark.parametrize("nodes", [10, 1000])
+@pytest.mark.parametrize("task_nodes", [ONCE, OFTEN])
+def test_the_nodes_of_a_run_are_counted_exactly(nodes: int, task_nodes: int) -> None:
+    plan, bundle = rendered(nodes)
+    state = last(Played("run", plan, bundle, attempts=task_nodes - 1).states())
+    assert state.phase == "Succeeded"
+    assert len(state.nodes) == size.nodes(plan, size.shard_counts(plan.hosts), task_nodes)
+
+
+@pytest.mark.parametrize("nodes", [10, 1000])
+def test_the_bytes_of_a_run_are_met_from_above(nodes: int) -> None:
+    plan, bundle = rendered(nodes)
+    run = Played("a-run-with-a-name-of-63-characters".ljust(63, "x"), plan, bundle, attempts=1 + RETRY_LIMIT)
+    shown = run.status(last(run.states()), 1_800_000_000.0)
+    shown["compressedNodes"] = packed(msgspec.json.encode(shown.pop("nodes")))
+    measured = len(msgspec.json.encode({**bundle.workflow, "status": shown}))
+    assert 0.7 < measured / size.check(plan, bundle) < 1
+
+
+def test_the_largest_fleet_that_is_planned_fits() -> None:
+    plan, bundle = rendered(10_000)
+    assert size.shard_counts(plan.hosts) == {"shards": 201, "agents": 200}
+    assert size.check(plan, bundle) < size.LIMIT / 3
+
+
+def test_a_run_that_would_outgrow_argo_is_refused() -> None:
+    plan, bundle = rendered(10)
+    large = {**bundle.template, "spec": {**bundle.template["spec"], "podMetadata": {"annotations": {"large": "x" * size.LIMIT}}}}
+    bundle = dataclasses.replace(bundle, template=large)
+    with pytest.raises(size.TooLarge, match="9 stages over 2 shards may come to"):
+        size.check(plan, bundle)
