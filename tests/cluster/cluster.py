@@ -38,7 +38,8 @@ def main(arguments: list[str]) -> int:
         print(lab.current().plane.kubeconfig)
     elif options.command == "build":
         began = time.monotonic()
-        print(f"{len(parts.programs())} programs, {time.monotonic() - began:.0f} s")
+        programs = [*parts.programs(), *(parts.built(part).name for part in (parts.KUSTOMIZE, parts.ARGO_CD))]
+        print(f"{len(programs)} programs, {time.monotonic() - began:.0f} s")
     return 0
 
 

@@ -9,9 +9,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kubelab import lab, needs
+from kubelab import box, lab, needs, sources
+from kubelab.argo_cd import ArgoCd
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
+from kubelab.sources import Sources
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +48,22 @@ def bare(cluster: Cluster) -> Iterator[ControlPlane]:
     plane.start()
     yield plane
     plane.remove()
+
+
+@pytest.fixture(scope="session")
+def argo_cd(cluster: Cluster) -> Iterator[ArgoCd]:
+    """The real Argo CD in the cluster, for who asks for it; a cold cache costs its build."""
+    made = ArgoCd(cluster.plane)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def origins(argo_cd: ArgoCd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sources]:
+    """Git repositories and a Helm repository with the charts of `charts/`, which Argo CD and the test reach."""
+    with sources.serve(tmp_path_factory.mktemp("sources")) as made:
+        argo_cd.trust(box.OUTSIDE, made.certificate)
+        for chart in sorted(lab.CHARTS.glob("*/Chart.yaml")):
+            made.publish(chart.parent)
+        yield made

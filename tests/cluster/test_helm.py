@@ -10,9 +10,11 @@ from kubelab.lab import Cluster
 
 from steps.clients.kube import Kube
 from steps.contract.charts import Release, ReleaseState
+from steps.contract.stages.base_services import ControlObservation
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.gates import charts as gates
 from steps.probes import charts
+from steps.verbs.remembering import carried
 
 INSTALL_SECONDS = 90.0
 """Controller, Job, pod and helm take about ten on two idle cores."""
@@ -99,15 +101,19 @@ def test_new_values_make_a_second_revision_and_the_gate_waits_for_it(kube: Kube,
 def test_a_broken_chart_names_its_cause_while_helm_tries_and_then_fails_for_good(
     kube: Kube, install: Install, chart: str, version: str, said: str
 ) -> None:
-    """Helm stores no release for these. The Job controller deletes the pod with its log when the Job has failed."""
+    """Helm stores no release for these. The pod goes with its log when the Job has failed: who waits keeps what it told."""
     release = install(f"{chart}-{version[0]}", chart, version, backOffLimit=1)
-    _, problem = until(kube, release, lambda _, found: found is not None and said in found.reason)
+    before, problem = until(kube, release, lambda _, found: found is not None and said in found.reason)
     assert problem is not None
     assert problem.failure_class is FailureClass.DEPENDENCY, problem.reason
     state, problem = until(kube, release, lambda state, _: bool(state.job and state.job.failed))
     assert problem is not None
     assert (problem.status, problem.final, state.newest) == (Status.FAIL, True, None), problem.reason
     assert "BackoffLimitExceeded" in (state.job.failed if state.job else "")
+    kept = carried(ControlObservation(releases=(state,)), ControlObservation(releases=(before,)))
+    told = gates.problem("test", kept.releases, [release])
+    assert told is not None
+    assert (told.failure_class, said in told.reason) == (FailureClass.DEPENDENCY, True), told.reason
 
 
 def test_an_object_that_the_api_server_refuses_is_in_helms_own_record(kube: Kube, install: Install) -> None:

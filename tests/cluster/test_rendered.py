@@ -9,8 +9,18 @@ import pytest
 from kubelab import product
 from kubelab.control_plane import ControlPlane
 
+from workflows import examples
+
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or product.ROOT.parent / "shared")
 CRDS = DATA / "crds/argo-workflows-v4.1.2/crds"
+STARTS = """
+schedule: {cron: ["0 2 * * 6", "30 4 1 * *"], timezone: Europe/Berlin, starting_deadline: 20m, suspend: true}
+events:
+  - {name: machine-replaced, selector: 'discriminator == "dc1" && payload.event == "machine-replaced"'}
+  - {name: nightly, selector: 'payload.ref == "refs/heads/main"'}
+"""
+"""What no example has: a schedule and events."""
+
 FORMS = (
     ("h200-16", "bringup"),
     ("h200-16", "factory"),
@@ -20,6 +30,16 @@ FORMS = (
     ("dra", "bringup"),
     ("three-hosts", "bringup"),
     ("single-node", "bringup"),
+)
+HOME = ("rbac", "configmaps", "workflowtemplate", "starts")
+"""Files that are applied in home; `target-rbac` is for the target, which has Namespaces of its own in it."""
+
+MISSPELT = (
+    ("workflowtemplate", "retryPolicy"),
+    ("workflowtemplate", "readOnlyRootFilesystem"),
+    ("starts", "concurrencyPolicy"),
+    ("starts", "selector"),
+    ("starts", "workflowTemplateRef"),
 )
 
 
@@ -34,22 +54,40 @@ def argo(bare: ControlPlane) -> Iterator[ControlPlane]:
     bare.restore(before)
 
 
+def render(folder: Path, example: str, pipeline: str = "bringup") -> Path:
+    """What `bringup render` writes for an example that also has a schedule and events."""
+    (folder / "spec.yaml").write_text(examples.path(example).read_text() + STARTS)
+    made = folder / "made"
+    done = product.bringup(folder / "home", "render", str(folder / "spec.yaml"), "--pipeline", pipeline, "--out", str(made))
+    assert done.returncode == 0, done.stderr
+    return made
+
+
 @pytest.mark.parametrize(("example", "pipeline"), FORMS, ids=["-".join(form) for form in FORMS])
 def test_every_rendered_object_is_taken(argo: ControlPlane, tmp_path: Path, example: str, pipeline: str) -> None:
-    done = product.bringup(tmp_path / "home", "render", example, "--pipeline", pipeline, "--out", str(tmp_path / "made"))
-    assert done.returncode == 0, done.stderr
-    for name in ("rbac", "configmaps", "workflowtemplate"):
-        file = tmp_path / "made" / f"{name}.yaml"
-        assert "serverside-applied" in argo.kubectl("apply", "--server-side", "--validate=strict", "-f", str(file))
-    workflow = tmp_path / "made/workflow.yaml"
+    made = render(tmp_path, example, pipeline)
+    assert {path.stem for path in made.iterdir()} == {*HOME, "workflow", "target-rbac"}
+    strict = ("apply", "--server-side", "--validate=strict")
+    home = [part for name in HOME for part in ("-f", str(made / f"{name}.yaml"))]
+    for mode in (["--dry-run=server"], []):
+        said = argo.kubectl(*strict, *mode, *home)
+        for kind in ("workflowtemplate", "cronworkflow", "workfloweventbinding"):
+            assert f"{kind}.argoproj.io/" in said
+    target = made / "target-rbac.yaml"
+    if target.read_text().strip():
+        assert "serverside-applied" in argo.kubectl(*strict, "-f", str(target))
+    workflow = made / "workflow.yaml"
     for mode in (["--dry-run=server"], []):
         assert "created" in argo.kubectl("create", "--validate=strict", *mode, "-f", str(workflow))
+    schedule = argo.kubectl("-n", "bringup", "get", "cronworkflow", "-o", "jsonpath={.items[*].spec.schedules[*]}")
+    assert "30 4 1 * *" in schedule
 
 
-def test_a_misspelt_field_is_refused(argo: ControlPlane, tmp_path: Path) -> None:
-    product.bringup(tmp_path / "home", "render", "three-hosts", "--out", str(tmp_path))
-    template = tmp_path / "workflowtemplate.yaml"
-    template.write_text(template.read_text().replace("retryPolicy:", "retryPolice:", 1))
+@pytest.mark.parametrize(("file", "field"), MISSPELT, ids=[field for _, field in MISSPELT])
+def test_a_misspelt_field_is_refused(argo: ControlPlane, tmp_path: Path, file: str, field: str) -> None:
+    made = render(tmp_path, "three-hosts") / f"{file}.yaml"
+    assert f"{field}:" in made.read_text()
+    made.write_text(made.read_text().replace(f"{field}:", f"{field}x:", 1))
     with pytest.raises(subprocess.CalledProcessError) as refused:
-        argo.kubectl("apply", "--server-side", "--validate=strict", "-f", str(template))
-    assert "retryPolice" in refused.value.stderr
+        argo.kubectl("apply", "--server-side", "--validate=strict", "-f", str(made))
+    assert f"{field}x" in refused.value.stderr

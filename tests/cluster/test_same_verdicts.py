@@ -1,33 +1,21 @@
 """Emulated and real: the same bring-up, with and without faults, gets the same verdicts on both API servers.
 
 Both sides are played by the simulator in virtual time. The real side is kube-apiserver with etcd, whose objects are set back
-between the cases; a stand-in for the kubelets' port serves the logs of simulated pods.
+between the cases; it fetches the logs of simulated pods from the simulator, which plays the kubelets' port.
 """
 
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 import pytest
-from kubelab import kubelet_port
 from kubelab.control_plane import ControlPlane
-from kubelab.keeper import RealState
+from kubelab.verdicts import Case, Pair, needed, shape, spec_for, walk
 
-from workflows import examples
 from workflows.rehearsal.faults import registry
-from workflows.rehearsal.faults.registry import Fault
 from workflows.rehearsal.processes import Existing
 from workflows.rehearsal.rehearse import Options
-from workflows.rehearsal.stand import Outcome, Stand, stand
-from workflows.spec import ClusterSpec, load
+from workflows.rehearsal.stand import stand
 from workflows.stages import ORDER
-
-BESIDE = {
-    "sharing.mode=time_slicing": "sharing: {mode: time_slicing, replicas: 4}\n",
-    "sharing.mode=mig": "sharing: {mode: mig, profile: 1g.18gb}\n",
-}
-"""What a spec needs beside the example, by what faults need."""
 
 HANDFUL = (
     "clock_skew",
@@ -43,29 +31,7 @@ HANDFUL = (
 )
 """Faults of every stage but `sharing`, which needs other specs: what the tier has time for."""
 
-Pair = tuple[Outcome, Outcome]
-Find = Callable[["Case"], Pair]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One stage with one fault; without a fault the name is that of the stage."""
-
-    stage: str
-    fault: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.fault or f"healthy-{self.stage}"
-
-
-@functools.cache
-def spec_for(needs: str) -> ClusterSpec:
-    return load(examples.path("h200-16").read_text() + BESIDE.get(needs, ""))
-
-
-def needed(fault: Fault) -> str:
-    return "" if fault.fits(spec_for("")) else fault.needs
+Find = Callable[[Case], Pair]
 
 
 def cases() -> Iterator[object]:
@@ -84,23 +50,6 @@ def selected(items: list[pytest.Item]) -> list[Case]:
     return [case for spec in found if spec is not None and isinstance(case := spec.params.get("case"), Case)]
 
 
-def walk(places: tuple[Stand, Stand], needs: str, wanted: list[Case]) -> dict[str, Pair]:
-    """Both stands from stage to stage: each wanted fault from a snapshot before its stage, then healthy to reach the next."""
-    faults = {case.fault for case in wanted if case.fault and needed(registry.find(case.fault)) == needs}
-    last = max(ORDER.index(case.stage) for case in wanted if not needs or case.fault in faults)
-    done: dict[str, Pair] = {}
-    for stage in ORDER[: last + 1]:
-        before = [place.snapshot() for place in places]
-        for name in [fault.name for fault in registry.faults() if fault.stage == stage and fault.name in faults]:
-            for place, snapshot in zip(places, before, strict=True):
-                place.restore(snapshot, [name])
-            done[name] = (places[0].run(stage), places[1].run(stage))
-            for place, snapshot in zip(places, before, strict=True):
-                place.restore(snapshot)
-        done[f"healthy-{stage}"] = (places[0].run(stage), places[1].run(stage))
-    return done
-
-
 @pytest.fixture(scope="module")
 def outcomes(
     request: pytest.FixtureRequest, bare: ControlPlane, tmp_path_factory: pytest.TempPathFactory
@@ -114,12 +63,9 @@ def outcomes(
         folder = tmp_path_factory.mktemp("verdicts")
         bare.restore(fresh)
         with ExitStack() as stack:
-            logs = stack.enter_context(kubelet_port.serving(folder / "kubelets"))
-            existing = Existing(kubeconfig=bare.kubeconfig, pod_logs=logs)
             emulated = stack.enter_context(stand(spec_for(needs), folder / "emulated"))
-            real = stack.enter_context(
-                stand(spec_for(needs), folder / "real", Options(existing=existing), RealState(bare, logs)),
-            )
+            existing = Options(existing=Existing(kubeconfig=bare.kubeconfig))
+            real = stack.enter_context(stand(spec_for(needs), folder / "real", existing, bare))
             return walk((emulated, real), needs, wanted)
 
     def find(case: Case) -> Pair:
@@ -129,20 +75,6 @@ def outcomes(
         return done[needs][case.name]
 
     return find
-
-
-def shape(outcome: Outcome) -> dict[str, object]:
-    """What two runs must agree on: everything but times and wording."""
-    verdict = outcome.verdict
-    assert verdict is not None, "the judge left no record"
-    nodes = {row.node: (row.status, row.failure_class) for row in verdict.nodes}
-    return {
-        "exit code": outcome.exit_code,
-        "gate": verdict.gate,
-        "status": verdict.status,
-        "class": verdict.failure_class,
-        "nodes": nodes,
-    }
 
 
 @pytest.mark.parametrize("case", list(cases()))

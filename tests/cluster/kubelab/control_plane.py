@@ -105,9 +105,9 @@ class ControlPlane:
         specs = [item["spec"] for item in found["items"]]
         return [f"/apis/{spec['group']}/{row['name']}/{spec['names']['plural']}?limit=1" for spec in specs for row in _served(spec)]
 
-    def get(self, path: str) -> dict[str, Any] | None:
-        """One answer of the API server; None when it refuses or does not answer."""
-        request = urllib.request.Request(self.server + path, headers={"Authorization": f"Bearer {self.token}"})
+    def get(self, path: str, token: str = "") -> dict[str, Any] | None:
+        """One answer of the API server, to the admin or to who has this token; None when it refuses or does not answer."""
+        request = urllib.request.Request(self.server + path, headers={"Authorization": f"Bearer {token or self.token}"})
         try:
             with urllib.request.urlopen(request, timeout=5, context=ssl._create_unverified_context()) as answer:
                 found: dict[str, Any] = json.load(answer) if path != "/readyz" else {}
@@ -115,9 +115,10 @@ class ControlPlane:
         except OSError:
             return None
 
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Create something and return it. Raises HTTPError."""
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+    def post(self, path: str, body: dict[str, Any], user: str = "", token: str = "") -> dict[str, Any]:
+        """Create something and return it: as the admin, as somebody whom the admin plays, or with a token. Raises HTTPError."""
+        headers = {"Authorization": f"Bearer {token or self.token}", "Content-Type": "application/json"}
+        headers |= {"Impersonate-User": user} if user else {}
         request = urllib.request.Request(self.server + path, json.dumps(body).encode(), headers)
         with urllib.request.urlopen(request, timeout=5, context=ssl._create_unverified_context()) as answer:
             made: dict[str, Any] = json.load(answer)
@@ -198,7 +199,7 @@ class ControlPlane:
         self.kubeconfig.write_text(json.dumps(document, indent=1))
 
     def _start_controllers(self) -> None:
-        common = ["--kubeconfig", str(self.kubeconfig), "--leader-elect=false", "--bind-address=127.0.0.1"]
+        common = ["--kubeconfig", str(self.kubeconfig), "--leader-elect=false", "--secure-port=0"]
         keys = ["--service-account-private-key-file", str(self.folder / "sa.key")]
         trust = ["--root-ca-file", str(self.folder / "certs/apiserver.crt"), "--use-service-account-credentials"]
         box.start(self._called("manager"), [str(self.programs["kube-controller-manager"]), *common, *keys, *trust])

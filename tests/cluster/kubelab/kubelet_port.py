@@ -1,4 +1,4 @@
-"""Stand-in for the kubelet port of every simulated node: serves logs that the simulator left in a folder."""
+"""Stand-in for the kubelet port of nodes without kubelet: serves logs that the Argo stand-in left in a folder."""
 
 import ssl
 import subprocess

@@ -13,7 +13,7 @@ from kubelab.helm import HelmController, load_job_image
 from kubelab.node import Node
 
 CHARTS = Path(__file__).parents[1] / "charts"
-BARE_PORT = 6543
+BARE_PORT, MANAGED_PORT = 6543, 6643
 _held: list[bool] = []
 
 
@@ -30,6 +30,10 @@ class Cluster:
     def bare(self) -> ControlPlane:
         """A second control plane, of etcd and API server only, not started."""
         return ControlPlane("bare", BARE_PORT, self.plane.programs, controllers=False)
+
+    def managed(self) -> ControlPlane:
+        """Another one, with all controllers and the scheduler and no node, not started."""
+        return ControlPlane("managed", MANAGED_PORT, self.plane.programs)
 
 
 def up() -> Cluster:
@@ -58,7 +62,7 @@ def down() -> None:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One at a time in this box, which has one name on this machine. Waits for another process; raises RuntimeError for this one."""
+    """One at a time in this box of this machine. Waits for another process; raises RuntimeError for this one."""
     if _held:
         raise RuntimeError("this process has a cluster up")
     kept = parts.cache() / f"cluster{box.SUFFIX}.lock"

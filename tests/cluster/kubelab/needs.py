@@ -17,6 +17,8 @@ PACKAGES = {
     "nsenter": "util-linux",
     "setsid": "util-linux",
     "openssl": "openssl",
+    "git": "git",
+    "redis-check-rdb": "redis-tools",
 }
 """Tools and the Debian package that brings each."""
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kubelab import box, images
 from kubelab.control_plane import SERVICE, ControlPlane
@@ -45,6 +46,11 @@ class Node:
         """Names of the images that pods can use."""
         return self._listed("images", "ls", "-q")
 
+    def runtime(self, container: str) -> dict[str, Any]:
+        """What containerd was told to run for a container that the kubelet still keeps, as an OCI runtime specification."""
+        found: dict[str, Any] = json.loads(self._said("containers", "info", container))["Spec"]
+        return found
+
     def restart_kubelet(self) -> None:
         """End the kubelet as a crash would and start it again; containers go on."""
         box.stop("kubelet", "KILL")
@@ -64,7 +70,10 @@ class Node:
         return box.run("ctr", "--address", self._socket, "--namespace", "k8s.io", *arguments, check=check).returncode == 0
 
     def _listed(self, *arguments: str) -> list[str]:
-        return box.run("ctr", "--address", self._socket, "--namespace", "k8s.io", *arguments).stdout.split()
+        return self._said(*arguments).split()
+
+    def _said(self, *arguments: str) -> str:
+        return box.run("ctr", "--address", self._socket, "--namespace", "k8s.io", *arguments).stdout
 
     @property
     def _socket(self) -> str:

@@ -24,6 +24,9 @@ class Part:
     stamps: tuple[str, ...] = ()
     rename: tuple[tuple[str, str], ...] = ()
     """File names as Go gives them, and as they are called here."""
+    module: str = ""
+    keep: tuple[tuple[str, str], ...] = ()
+    """Folders of `module` that are kept beside the programs, and as they are called here."""
 
     @property
     def folder(self) -> Path:
@@ -44,6 +47,18 @@ PARTS = (
     Part("helm-controller", ("github.com/k3s-io/helm-controller",)),
     Part("helm", ("helm.sh/helm/v3/cmd/helm",)),
 )
+"""What every cluster runs."""
+
+ARGO_CD = Part(
+    "argo-cd",
+    ("github.com/argoproj/argo-cd/v2/cmd",),
+    ("github.com/argoproj/argo-cd/v2/common.version=2.14.21",),
+    (("cmd", "argocd"),),
+    "github.com/argoproj/argo-cd/v2",
+    (("manifests/crds", "crds"), ("manifests/base/config", "config")),
+)
+KUSTOMIZE = Part("kustomize", ("sigs.k8s.io/kustomize/kustomize/v5",))
+"""What Argo CD needs beside `helm`; both are built when a test asks for Argo CD."""
 
 
 def cache() -> Path:
@@ -84,7 +99,8 @@ def _digest(part: Part) -> str:
     for name in ("go.mod", "go.sum", "tools.go"):
         hashed.update((part.folder / name).read_bytes())
     toolchain = subprocess.run(["go", "env", "GOVERSION", "GOARCH"], capture_output=True, text=True, check=True).stdout
-    hashed.update("\0".join([*part.packages, _flags(part), toolchain]).encode())
+    kept = [path for pair in part.keep for path in pair]
+    hashed.update("\0".join([*part.packages, _flags(part), *kept, toolchain]).encode())
     return hashed.hexdigest()[:16]
 
 
@@ -106,4 +122,14 @@ def _build(part: Part, target: Path) -> None:
             raise RuntimeError(f"{part.name} does not build: {done.stderr.strip()[-2000:]}")
         for old, new in part.rename:
             (made / old).rename(made / new)
+        for old, new in part.keep:
+            shutil.copytree(_module(part) / old, made / new, copy_function=shutil.copy)
         shutil.move(made, target)
+
+
+def _module(part: Part) -> Path:
+    """Where Go keeps a part's module, which is read-only there."""
+    command = ["go", "list", "-m", "-f", "{{.Dir}}", part.module]
+    return Path(
+        subprocess.run(command, cwd=part.folder, env=_environment(), capture_output=True, text=True, check=True).stdout.strip()
+    )

@@ -1,0 +1,46 @@
+"""Single tasks of a plan run as an engine runs them: `python -m steps` in a process of its own, with its five folders."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubelab import product
+
+from steps.contract import paths
+from workflows.plan import fleet
+from workflows.plan.files import tasks_folder
+from workflows.plan.model import Plan
+
+RUN = "by-hand"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """One run of a plan, in a folder. Verbs run in an order that the caller chooses."""
+
+    folder: Path
+    plan: Plan
+    certificate: Path
+    """Of the servers that the steps reach."""
+
+    def lay(self, secrets: Mapping[str, str]) -> None:
+        """Make the five folders."""
+        files: dict[str, Mapping[str, bytes]] = {name: {} for name in paths.FOLDERS}
+        files["tasks"], files["fleet"] = tasks_folder(self.plan), fleet.files(self.plan.digest, self.plan.hosts)
+        files["secrets"] = {name: text.encode() for name, text in secrets.items()}
+        for place, contents in files.items():
+            (self.folder / place).mkdir(parents=True)
+            for name, data in contents.items():
+                (self.folder / place / name).touch(0o600)
+                (self.folder / place / name).write_bytes(data)
+
+    def run(self, task: str) -> subprocess.CompletedProcess[str]:
+        """Run one task, `STAGE.TASK`, to its end."""
+        verb = next(step.verb.value for step in self.plan.tasks if f"{step.stage}.{step.name}" == task)
+        given = {paths.variable(name): str(self.folder / name) for name in paths.FOLDERS}
+        environment = os.environ | given | {paths.RUN: RUN, paths.ENGINE: "local", "SSL_CERT_FILE": str(self.certificate)}
+        command = [sys.executable, "-m", "steps", verb, "--task", f"{task}.json"]
+        return subprocess.run(command, cwd=product.ROOT, env=environment, capture_output=True, text=True, check=False)

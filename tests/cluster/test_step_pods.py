@@ -1,0 +1,299 @@
+"""Real pods on the real kubelet run every verb from the step image, with the rendered pod spec; the target is a simulated cluster.
+
+Home is the cluster with the real node, which also has a simulated node under change; the target is a second real API server, in
+which the simulator plays all controllers. What publishes pushes to a Git server of the test, by HTTPS.
+"""
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from kubelab import box, sources
+from kubelab.cable import cable
+from kubelab.control_plane import ControlPlane
+from kubelab.lab import Cluster
+from kubelab.node import NAME
+from kubelab.sources import Repository
+from kubelab.step_pods import Ended, Object, Pods, apply_rendered, kept_alive, large_node, load_image, may_take_pods, render, volume
+
+from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
+from steps.clients.store import Store
+from steps.contract import approval, delivery
+from steps.contract.task import Verb
+from steps.contract.verdict import Status
+from workflows import examples
+from workflows.plan.compiler import compile_plan
+from workflows.rehearsal.processes import Existing, simulated_cluster, write_fleet
+from workflows.rehearsal.rehearse import Options
+from workflows.spec import load
+
+USER = 8737
+RUN, PUBLISHING = "by-pods", "by-publish"
+VERBS = {verb.value for verb in Verb} - {"build"}
+"""No pipeline has a task of verb build yet."""
+STAGES = ("os_prep", "rke2", "base_services")
+SPEC = (
+    examples.path("h200-16").read_text().replace("before: validation", "before: base_services") + f"stages: [{', '.join(STAGES)}]\n"
+)
+TAG = "v1.0.0"
+CANARY = "canary-7f3a"
+UNDER_CHANGE = "busy001"
+
+LOOK = """
+import json, os, pathlib, stat
+def write(path):
+    try:
+        pathlib.Path(path).write_text("x")
+    except OSError as error:
+        return error.strerror
+    return "written"
+status = dict(line.split(":\\t") for line in open("/proc/self/status").read().splitlines())
+secrets = {entry.name: (entry.read_text(), stat.S_IMODE(entry.stat().st_mode), entry.stat().st_uid)
+           for entry in pathlib.Path("/bringup/secrets").iterdir() if not entry.name.startswith(".")}
+places = ["/x", "/tmp/x", "/opt/bringup/steps/x", "/bringup/x", "/bringup/tasks/x", "/bringup/fleet/x", "/bringup/secrets/x",
+          "/bringup/store/look", "/bringup/out/x"]
+print(json.dumps({"ids": [os.getuid(), os.getgid()], "groups": os.getgroups(), "capabilities": status["CapEff"],
+    "seccomp": status["Seccomp"], "no_new": status["NoNewPrivs"], "written": {place: write(place) for place in places},
+    "secrets": secrets, "token": os.path.exists("/var/run/secrets/kubernetes.io")}))
+"""
+
+
+class Played(NamedTuple):
+    """Everything that the tests look at."""
+
+    pods: Pods
+    store: Path
+    template: Object
+    look: dict[str, Any]
+    publication: Ended
+    repository: Repository
+
+    @property
+    def every(self) -> list[Ended]:
+        """The pods of the run, and the one that published."""
+        return [*self.pods.ended, self.publication]
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `bringup render` wrote."""
+    return render(tmp_path_factory.mktemp("rendered"), SPEC)
+
+
+@pytest.fixture(scope="module")
+def home(cluster: Cluster, rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A namespace that takes restricted pods alone, with all that pods name; yields the folder behind the store's volume."""
+    digest = load_image(cluster.node, tmp_path_factory.mktemp("image"))
+    print(f"step image {digest}")
+    plane, store = cluster.plane, cluster.node.folder / "store"
+    store.mkdir(mode=0o700)
+    os.chown(store, USER, USER)
+    plane.kubectl("create", "namespace", "bringup")
+    plane.kubectl("label", "namespace", "bringup", "pod-security.kubernetes.io/enforce=restricted")
+    apply_rendered(plane, rendered)
+    _apply(plane, *volume(store), _secrets(_template(rendered)), large_node(UNDER_CHANGE))
+    with kept_alive(plane, UNDER_CHANGE):
+        yield store
+    plane.kubectl("delete", "namespace/bringup", f"node/{UNDER_CHANGE}", "pv/bringup-store", "--timeout=90s")
+
+
+@pytest.fixture(scope="module")
+def published(cluster: Cluster, home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ended, Repository]]:
+    """The pod that publishes, of the same cluster delivered by Argo CD; a Git server takes its push."""
+    folder, plane, login = tmp_path_factory.mktemp("published"), cluster.plane, f"{sources.USER}:{sources.PASSWORD}\n"
+    with sources.serve(tmp_path_factory.mktemp("sources")) as server:
+        repository = server.repository("apps")
+        (folder / "password").write_text(login)
+        argo = {"repo": repository.url, "revision": TAG, "project": "platform", "version": "2.14", "install": False}
+        mode = {"mode": "argo_cd", "argo_cd": argo | {"credentials": {"file": "./password"}}}
+        made = render(folder, SPEC + f"delivery: {json.dumps(mode)}\n")
+        apply_rendered(plane, made)
+        template = _template(made)
+        _apply(plane, _secrets(template, git_credentials=login))
+        trusted = home / sources.CERTIFICATE
+        trusted.write_bytes(server.certificate.read_bytes())
+        pods = Pods(plane, cluster.node, template, PUBLISHING, {"SSL_CERT_FILE": f"/bringup/store/{trusted.name}"})
+        yield pods.start("base-services-publish", {}), repository
+
+
+@pytest.fixture(scope="module")
+def played(
+    cluster: Cluster,
+    bare: ControlPlane,
+    home: Path,
+    rendered: Path,
+    published: tuple[Ended, Repository],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Played]:
+    """The whole run, every step a pod, and one more pod that looks around in place of a step."""
+    folder, template = tmp_path_factory.mktemp("target"), _template(rendered)
+    fleet = write_fleet(folder, compile_plan(load(SPEC)))
+    before, existing = bare.snapshot(), Existing(kubeconfig=bare.kubeconfig)
+    with ExitStack() as stack:
+        target = stack.enter_context(simulated_cluster(folder / "cluster", fleet, Options(existing=existing).arguments(), existing))
+        laid = stack.enter_context(
+            cable("127.0.0.1", urlsplit(target.url).port or 0, at=box.OUTSIDE)
+        )  # the simulator is at loopback
+        address = f"{box.OUTSIDE}:{laid.port}"
+        pods = Pods(cluster.plane, cluster.node, template, RUN, {SIMULATOR: f"http://{address}", SIMULATOR_TOKEN: target.token})
+        pods.play(lambda stage: _answer(home, stage))
+        look = pods.start("run-report", {"inputs.parameters.status": "Succeeded"}, "python3", "-c", LOOK)
+        yield Played(pods, home, template, json.loads(look.log), *published)
+    bare.restore(before)
+
+
+def test_every_verb_ends_well_and_leaves_its_record(played: Played) -> None:
+    for ended in played.every:
+        print(f"{ended.verb:8} {ended.template:32} {ended.exit_code} {ended.message}")
+    assert {ended.template: ended.exit_code for ended in played.every if ended.exit_code} == {}, _last_log(played)
+    assert {ended.verb for ended in played.every} == VERBS
+    store = Store(played.store)
+    for ended in played.pods.ended:
+        stage, task = _task(ended)
+        if ended.verb in ("report", "seal"):
+            continue
+        (record, *_) = store.records(RUN, stage, task)
+        assert record.engine == "argo"
+        if record.verdict is not None:
+            assert record.verdict.status in (Status.PASS, Status.SKIPPED), record.verdict
+            assert ended.message in ("", "pass")
+    sealed = json.loads((played.store / f"runs/{RUN}/seal.json").read_text())
+    assert sealed["status"] == "Succeeded"
+    assert len(sealed["files"]) > len(played.pods.ended)
+    assert (played.store / f"runs/{RUN}/report/junit.xml").exists()
+
+
+def test_the_tree_was_published_from_a_pod(played: Played) -> None:
+    """By dulwich alone, whose scratch folder is the pod's own: the image has no git program, and its root cannot be written."""
+    store, repository = Store(played.store), played.repository
+    made = delivery.decode(store.read(delivery.key(PUBLISHING)) or b"{}")
+    (record,) = store.records(PUBLISHING, *_task(played.publication))
+    assert record.verdict is not None
+    assert record.verdict.is_pass
+    assert made.commit == repository.git("rev-parse", TAG) == repository.git("rev-parse", sources.BRANCH)
+    assert repository.git("ls-tree", "-r", "--name-only", TAG).split() == record.observation["changed"]
+    assert sources.PASSWORD not in played.publication.log
+
+
+def test_what_containerd_ran_is_what_was_rendered(played: Played) -> None:
+    for ended in played.every:
+        process, linux = ended.runtime["process"], ended.runtime["linux"]
+        assert (process["user"]["uid"], process["noNewPrivileges"], ended.runtime["root"]["readonly"]) == (USER, True, True)
+        assert not any(process.get("capabilities", {}).values()), ended.template
+        assert linux["resources"]["memory"]["limit"] == 1 << 30
+        assert linux["resources"]["cpu"]["shares"] == 102
+        assert linux["seccomp"]["defaultAction"] == "SCMP_ACT_ERRNO"
+        mounts = {mount["destination"]: set(mount["options"]) for mount in ended.runtime["mounts"]}
+        ours = {
+            place: "ro" in options for place, options in mounts.items() if place.startswith("/bringup/") and place.count("/") == 2
+        }
+        assert {place: ours[f"/bringup/{place}"] for place in ("tasks", "fleet", "secrets", "store", "out")} == {
+            "tasks": True,
+            "fleet": True,
+            "secrets": True,
+            "store": False,
+            "out": False,
+        }
+        assert not [place for place in mounts if "serviceaccount" in place]
+        assert ended.pod["spec"]["serviceAccountName"] == f"bringup-{ended.verb}"
+
+
+def test_a_step_is_nobody_special_and_writes_to_its_two_folders_alone(played: Played) -> None:
+    look = played.look
+    assert (look["ids"], USER in look["groups"], look["token"]) == ([USER, USER], True, False)
+    assert (int(look["capabilities"], 16), look["no_new"], look["seccomp"]) == (0, "1", "2")
+    written = {place for place, what in look["written"].items() if what == "written"}
+    assert written == {"/bringup/store/look", "/bringup/out/x"}, look["written"]
+    assert set(look["secrets"]) == {path for _, path in _secret_items(played.template)}
+    assert {tuple(found) for found in look["secrets"].values()} == {(CANARY, 0o440, 0)}
+
+
+def test_the_store_belongs_to_the_steps_and_keeps_no_secret(played: Played) -> None:
+    files = [path for path in (played.store / "runs").rglob("*") if path.is_file()]
+    assert {path.stat().st_uid for path in files} == {USER}
+    kubeconfig = played.store / f"runs/{RUN}/secrets/kubeconfig"
+    assert kubeconfig.stat().st_mode & 0o777 == 0o600
+    open_to_all = [path for path in files if "secrets" not in path.parts]
+    assert not [path for path in open_to_all if CANARY.encode() in path.read_bytes()]
+
+
+def test_steps_stay_off_the_nodes_under_change(cluster: Cluster, played: Played) -> None:
+    """By their affinity alone: without it the scheduler takes the other node, which is larger and could be had all the time."""
+    assert {ended.pod["spec"]["nodeName"] for ended in played.every} == {NAME}
+    assert played.pods.placed_without("affinity", "run-report", {"inputs.parameters.status": "Succeeded"}) == UNDER_CHANGE
+    assert may_take_pods(cluster.plane, UNDER_CHANGE)
+
+
+def test_no_step_asked_anything_of_home(cluster: Cluster, played: Played) -> None:
+    """What it may ask there is in test_rights.py: nothing. Argo's own containers report results by an account of their own."""
+    ours = {f"system:serviceaccount:bringup:{ended.pod['spec']['serviceAccountName']}" for ended in played.every}
+    assert len(ours) == len(VERBS)
+    assert not [row for row in cluster.plane.audited() if row["user"]["username"] in ours]
+
+
+def test_argos_containers_find_a_token_that_may_report_results_and_no_more(cluster: Cluster, played: Played) -> None:
+    """Under the name by which Argo looks for it; Kubernetes has filled it in."""
+    executor = played.template["spec"]["executor"]["serviceAccountName"]
+    kept = cluster.plane.kubectl(
+        "-n", "bringup", "get", "secret", f"{executor}.service-account-token", "-o", "jsonpath={.data.token}"
+    )
+    token = base64.b64decode(kept).decode()
+
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": "bringup"}}
+    answer = cluster.plane.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review, token=token)
+    rules = [rule for rule in answer["status"]["resourceRules"] if not rule["apiGroups"][0].endswith(".k8s.io")]
+    assert [(rule["apiGroups"], rule["resources"], sorted(rule["verbs"])) for rule in rules] == [
+        (["argoproj.io"], ["workflowtaskresults"], ["create", "patch"])
+    ]
+
+
+def _template(rendered: Path) -> Object:
+    found: Object = yaml.safe_load((rendered / "workflowtemplate.yaml").read_text())
+    return found
+
+
+def _answer(store: Path, stage: str) -> dict[str, str]:
+    """What the rehearsal's approver would answer: the evidence of the stage before, as it is now."""
+    before = STAGES[STAGES.index(stage.replace("-", "_")) - 1]
+    evidence = Store(store).evidence_digest(RUN, before)
+    return {"decision": approval.PASS, "approver": approval.REHEARSAL, "evidence": evidence}
+
+
+def _secret_items(template: Object) -> list[tuple[str, str]]:
+    (volume,) = (row for row in template["spec"]["volumes"] if row["name"] == "secrets")
+    sources = [source["secret"] for source in volume["projected"]["sources"]]
+    return [(source["name"], item["path"]) for source in sources for item in source["items"]]
+
+
+def _apply(plane: ControlPlane, *objects: Object) -> None:
+    plane.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+
+def _secrets(template: Object, **known: str) -> Object:
+    """The one Secret that the pods mount."""
+    ((name, _), *_) = items = _secret_items(template)
+    meta = {"name": name, "namespace": "bringup"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": meta,
+        "stringData": {path: known.get(path, CANARY) for _, path in items},
+    }
+
+
+def _task(ended: Ended) -> tuple[str, str]:
+    """Stage and task, as the task file is called."""
+    arguments = ended.pod["spec"]["containers"][0]["args"]
+    stage, task, _ = Path(arguments[arguments.index("--task") + 1]).name.split(".")
+    return stage, task
+
+
+def _last_log(played: Played) -> str:
+    return next((ended.log for ended in played.every if ended.exit_code), "")
