@@ -194,7 +194,8 @@ def test_ansible_ssh_and_kubernetes_work_in_it(pod: Pod) -> None:
     assert "OpenSSH" in pod.run("ssh", "-V").stderr
     unknown = pod.run("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", "-p", "1", "127.0.0.1")
     assert "No user exists" not in unknown.stderr
-    pod.good("python", "-c", "import kubernetes, ansible_runner, yaml, jinja2, tenacity; assert yaml.__with_libyaml__")
+    modules = "kubernetes, ansible_runner, yaml, jinja2, tenacity, dulwich.client, dulwich.repo"
+    pod.good("python", "-c", f"import {modules}; assert yaml.__with_libyaml__")
     assert int(pod.good("python3", "-c", "import ssl; print(ssl.create_default_context().cert_store_stats()['x509_ca'])")) > 100
 
 
