@@ -16,6 +16,11 @@ from kubelab.lab import Cluster
 from kubelab.sources import Sources
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What looks at a machine without a cluster comes before those that share one."""
+    items.sort(key=lambda item: item.path.name != "test_clean_machine.py")
+
+
 @pytest.fixture(scope="session")
 def able() -> None:
     """Skip the tier where it cannot run; where it must run, that is a failure."""

@@ -54,7 +54,7 @@ def traces() -> dict[str, list[str]]:
 
 @pytest.fixture
 def before(able: None) -> Iterator[dict[str, list[str]]]:
-    """The machine without a cluster. By its name this file comes before those that share one."""
+    """The machine without a cluster. `conftest.py` puts this file before those that share one."""
     with lab.alone():
         lab.down()
         yield traces()
