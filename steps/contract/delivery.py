@@ -14,6 +14,8 @@ RECORD = "delivery.json"
 """Name below `runs/RUN/`: what this run delivered."""
 SECRET_TYPE = "argocd.argoproj.io/secret-type"
 """Label by which Argo CD knows the Secrets that let it into repositories: its value is `repository`."""
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+"""The names by which Kustomize knows what a folder is made of; without one of them it builds nothing."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PINNED = ("environment.yaml", "root.yaml", "roots/")
 """Files of an environment that name the revision: a commit cannot name itself, so they are not compared where it is one."""

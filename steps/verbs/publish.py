@@ -16,7 +16,7 @@ from steps.clients.store import AlreadyWritten
 from steps.contract import delivery
 from steps.contract import run as runs
 from steps.contract.canonical import canonical
-from steps.contract.delivery import Delivered, Publication
+from steps.contract.delivery import KUSTOMIZATIONS, Delivered, Publication
 from steps.contract.exit import ExitCode
 from steps.contract.plural import count
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
@@ -26,8 +26,6 @@ from steps.verbs.context import Context
 
 Changes = dict[str, str | None]
 """Path → its new text, None to remove it."""
-KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-"""The names by which Kustomize knows what a folder is made of."""
 MOST_NAMED = 200
 """Files that a record names."""
 

@@ -120,12 +120,8 @@ def resume(away: argo.Away, version: str = "") -> int:
     told = submit.arguments(away.name, before.argument("source"))
     spec = {"workflowTemplateRef": {"name": before.template}, "arguments": {"parameters": told}}
     manifest = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta, "spec": msgspec.to_builtins(spec)}
-    memory = remembered.read(away.folder)
-    memory = remembered.Memory(
-        where=away.home.where,
-        version=version or (memory.version if memory else ""),
-        telling=memory.telling if memory else {},
-    )
+    known = remembered.read(away.folder) or remembered.Memory(where=away.home.where)
+    memory = msgspec.structs.replace(known, where=away.home.where, version=version or known.version, shown={})
     installation.check(away.home, memory.version)
     said = f"goes on where {away.name} ended; what that proved and still holds is not done again"
     return _submitted(away.home, manifest, said, memory, argo.watch)[1]

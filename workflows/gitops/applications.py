@@ -18,7 +18,7 @@ CHART_DIGEST = "bringup/chart-digest"
 _RETRY = {"limit": 10, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "3m"}}
 """After its last retry Argo CD never tries the same revision again by itself: 20 minutes of back-off outlast a network that was
 away for a while, and still a sync that cannot succeed ends by itself."""
-_PRIVILEGED = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")}
+PRIVILEGED = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")}
 
 
 def children(spec: ClusterSpec, releases: Iterable[Release]) -> list[Object]:
@@ -41,7 +41,7 @@ def child(spec: ClusterSpec, release: Release, *, wave: int = 0, privileged: boo
         "retry": _RETRY,
     }
     if privileged:
-        policy["managedNamespaceMetadata"] = {"labels": dict(_PRIVILEGED)}
+        policy["managedNamespaceMetadata"] = {"labels": dict(PRIVILEGED)}
     body: Object = {
         "project": argo.project,
         "destination": {"server": IN_CLUSTER, "namespace": release.namespace},

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from steps.contract.delivery import KUSTOMIZATIONS
 from workflows.catalog import Release
 from workflows.spec import STAGES, ClusterSpec
 from workflows.spec.delivery import ArgoCd
 
 INSTALLER = "argo_cd"
 """The one release that Argo CD does not own where it delivers: itself (design §6, one owner a release)."""
-KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-"""The names by which Kustomize knows what a folder is made of; without one of them it builds nothing."""
 IN_CLUSTER = "https://kubernetes.default.svc"
 """The cluster that Argo CD runs in, which is the target."""
 

@@ -16,6 +16,8 @@ _ALWAYS = frozenset({"argoproj.io", "helm.cattle.io"})
 """API groups that every delivery has: Argo CD's own, and RKE2's helm-controller."""
 _POD_SPECS = ("sunk.coreweave.com_NodeSet", "slinky.slurm.net_NodeSet")
 """Kinds whose `spec.template.spec` is a pod spec. The kind is exact: `Nodeset` matches nothing, in silence (gpu_stack §6.4)."""
+_ALIKE = {"nvidia.com_GPUCluster": "nvidia.com_ClusterPolicy"}
+"""Kind → the kind whose conditions it shares, and so its script."""
 _FIELDS = "- field: spec.template.spec\n  type: core/v1/PodSpec\n"
 
 
@@ -42,4 +44,5 @@ def _health() -> dict[str, str]:
     """GROUP_KIND → Lua, by file name; without its comments, because task files are small."""
     folder = Path(__file__).with_name("health")
     read = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in sorted(folder.glob("*.lua"))}
-    return {kind: "".join(f"{line}\n" for line in lines if not line.startswith("--")) for kind, lines in read.items()}
+    found = {kind: "".join(f"{line}\n" for line in lines if not line.startswith("--")) for kind, lines in read.items()}
+    return found | {kind: found[same] for kind, same in _ALIKE.items()}

@@ -1,13 +1,11 @@
 """Who installs charts: RKE2's helm-controller, or Argo CD from a Git repository that the pipeline writes."""
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
+from steps.contract import delivery
 from workflows.spec.fields import Argument, DnsLabel, SecretRef, Section, problem
-
-_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 
 ProjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,55}[a-z0-9])?$")]
 """An AppProject's name: short enough for the second project `NAME-roots`."""
@@ -68,7 +66,7 @@ class ArgoCd(Section):
     @property
     def is_commit(self) -> bool:
         """Whether the revision is a commit: then nothing is pushed, what is there is only compared."""
-        return bool(_COMMIT.match(self.revision))
+        return delivery.is_commit(self.revision)
 
     @property
     def over_ssh(self) -> bool:

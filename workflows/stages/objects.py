@@ -18,14 +18,11 @@ from workflows.stages.stage import Object, Rule, Step, When, task
 CHECK_NAMESPACE = rights.CHECK_NAMESPACE
 CHECK_LABEL = "bringup/check"
 STAGE_LABEL = "bringup/stage"
-DIGEST = "bringup/chart-digest"
 TINY_IMAGE = "docker.io/library/busybox:1.37.0"
 """Image of checks that need no tool but a shell."""
 HOSTNAME = "kubernetes.io/hostname"
 COUNT, NODES = "@count", "@nodes"
 """Markers that verb `job` replaces by the number and the list of the nodes under test."""
-
-_PRIVILEGED = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")}
 
 
 # ---- releases ------------------------------------------------------------------------------------------------------------------
@@ -33,7 +30,7 @@ _PRIVILEGED = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("
 
 def namespace(name: str, *, privileged: bool = False) -> Object:
     """A Namespace; `privileged` lifts pod security for workloads that touch the host."""
-    labels = {"labels": dict(_PRIVILEGED)} if privileged else {}
+    labels = {"labels": dict(applications.PRIVILEGED)} if privileged else {}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **labels}}
 
 
@@ -100,7 +97,7 @@ def helm_chart(release: Release) -> Object:
 
 def _marked(release: Release) -> Object:
     """The chart's digest where one is given: neither owner checks it, so it is there to be compared with what was pulled."""
-    return {"annotations": {DIGEST: release.digest}} if release.digest else {}
+    return {"annotations": {applications.CHART_DIGEST: release.digest}} if release.digest else {}
 
 
 def upgrades(site: Site, chosen: Sequence[Release]) -> Object:

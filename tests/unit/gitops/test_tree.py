@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from steps.contract.delivery import Publication, Tree
-from steps.verbs import publish
 from workflows import catalog, examples, spec
-from workflows.gitops import drift, layout, projects, settings
+from workflows.gitops import drift, projects, settings
 from workflows.gitops.layout import Layout
 from workflows.gitops.tree import published, tree
 from workflows.spec import ClusterSpec
@@ -272,10 +271,6 @@ def test_retries_outlast_a_network_that_was_away_and_still_end() -> None:
     assert backoff == {"duration": "10s", "factor": 2, "maxDuration": "3m"}
     waited = sum(min(10 * 2**number, 180) for number in range(limit))
     assert max(release.timeout_seconds for release in catalog.resolve(cluster(), catalog.load())) <= waited <= 3600
-
-
-def test_both_sides_know_a_kustomization_by_the_same_names() -> None:
-    assert publish.KUSTOMIZATIONS == layout.KUSTOMIZATIONS
 
 
 def test_the_health_of_an_application_asks_what_its_status_was_compared_with() -> None:

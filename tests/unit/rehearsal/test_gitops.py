@@ -10,7 +10,8 @@ from steps.clients import git
 from steps.clients.git_access import GitAccess, local_repository
 from steps.clients.store import Store
 from steps.contract import delivery
-from workflows import bringup, examples
+from tests.unit.rehearsal.small import SMALL
+from workflows import bringup
 from workflows.engines.folders import Home, RunFolder
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal import preparing
@@ -19,21 +20,11 @@ from workflows.render.bundle import render
 from workflows.spec import ClusterSpec, load
 
 URL = "https://git.example.org/platform/apps.git"
-SMALL = {
-    "approvals": [],
-    "quorum": {"default": "all"},
-    "hosts": {
-        "servers": {"role": "server", "ranges": "sv1", "addresses": {"start": "10.10.0.11"}},
-        "gpu": {"role": "agent", "ranges": "gpu[1-3]", "gpu": True, "addresses": {"start": "10.10.1.1"}},
-    },
-    "validation": {"nccl": {"inter_node_floor_gb_s": 350}, "dcgm_level": 1},
-}
 
 
 def spec_of(**argo_cd: Any) -> ClusterSpec:
-    written = yaml.safe_load(examples.path("h200-16").read_text()) | SMALL
     settings = {"repo": URL, "revision": "v1", "project": "platform", **argo_cd}
-    return load(yaml.safe_dump(written | {"delivery": {"mode": "argo_cd", "argo_cd": settings}}))
+    return load(yaml.safe_dump(SMALL | {"delivery": {"mode": "argo_cd", "argo_cd": settings}}))
 
 
 def rehearsed(

@@ -5,21 +5,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workflows import examples
+from tests.unit.rehearsal.small import SMALL
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.stand import stand
 from workflows.spec import ClusterSpec, load
 
-H200 = yaml.safe_load(examples.path("h200-16").read_text())
-SMALL = {
-    "approvals": [],
-    "quorum": {"default": "all"},
-    "hosts": {
-        "servers": {"role": "server", "ranges": "sv1", "addresses": {"start": "10.10.0.11"}},
-        "gpu": {"role": "agent", "ranges": "gpu[1-3]", "gpu": True, "addresses": {"start": "10.10.1.1"}},
-    },
-    "validation": {"nccl": {"inter_node_floor_gb_s": 350}, "dcgm_level": 1},
-}
 VARIANTS = {
     "volcano": {},
     "kai": {"scheduler": {"gang": "kai"}},
@@ -33,7 +23,7 @@ VARIANTS = {
 
 
 def spec_of(variant: str) -> ClusterSpec:
-    return load(yaml.safe_dump(H200 | SMALL | VARIANTS[variant]))
+    return load(yaml.safe_dump(SMALL | VARIANTS[variant]))
 
 
 @pytest.mark.parametrize(
