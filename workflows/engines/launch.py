@@ -6,14 +6,16 @@ from typing import Any
 
 import msgspec
 
-from steps.clients.environment import SIMULATOR
+from steps.clients.clock import SimulatedClock
+from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.contract import paths
 from workflows.engines import inputs, locks
 from workflows.engines.folders import RunFolder
-from workflows.engines.local.driver import default_environment
+from workflows.engines.local.driver import Passing
 from workflows.engines.local.engine import LocalEngine
 from workflows.engines.local.paths import RunPaths
 from workflows.engines.local.result import Observer, RunResult
+from workflows.engines.local.settings import default_environment
 
 PARALLELISM = 8
 """Steps at one time: most of them wait for something else, so more than cores."""
@@ -35,6 +37,7 @@ def start(folder: RunFolder, extra: Mapping[str, str], observer: Observer | None
         paths=RunPaths(folder.inputs / "tasks", folder.inputs / "fleet", folder.inputs / "secrets", folder.home.store),
         parallelism=PARALLELISM,
         observer=observer,
+        passing=_passing(extra),
     )
     with _alone(folder, template, extra):
         return engine.run()
@@ -49,6 +52,20 @@ def resume(folder: RunFolder, extra: Mapping[str, str], observer: Observer | Non
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """What every step of a local run has in its environment."""
     return {**default_environment(), paths.ENGINE: "local", **extra}
+
+
+def _passing(extra: Mapping[str, str]) -> Passing | None:
+    """In a rehearsal, the simulated cluster lives through the engine's waits as it does through those of steps."""
+    if SIMULATOR not in extra:
+        return None
+    clock = SimulatedClock(extra[SIMULATOR], extra[SIMULATOR_TOKEN])
+
+    def passing(seconds: float) -> float:
+        before = clock.now()
+        clock.pause(seconds, before + seconds)
+        return seconds
+
+    return passing
 
 
 def _document(folder: RunFolder) -> dict[str, Any]:

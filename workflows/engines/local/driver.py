@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import msgspec
 
@@ -22,8 +20,8 @@ from workflows.engines.local.inbox import POLL, Inbox
 from workflows.engines.local.journal import Journal, Process
 from workflows.engines.local.machine import initial, step
 from workflows.engines.local.parse import plan as make_plan
-from workflows.engines.local.paths import RunPaths
 from workflows.engines.local.result import Observer, ProcessNews, RecordNews, RunResult, news_of, node_status
+from workflows.engines.local.settings import Settings, default_environment
 from workflows.engines.local.state import (
     Answer,
     AnyEvent,
@@ -40,37 +38,27 @@ from workflows.engines.local.state import (
     TimeCame,
 )
 
-INHERITED = ("HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SSH_AUTH_SOCK")
-
-
-def default_environment() -> dict[str, str]:
-    """What children get when the caller gives nothing: this interpreter first on PATH, a few harmless variables, no secrets."""
-    found = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    return {**found, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
-
-
-class Settings(msgspec.Struct, frozen=True):
-    """What a run was begun with; kept in the journal, without the environment (it may hold what no file should)."""
-
-    manifest: dict[str, Any]
-    templates: dict[str, dict[str, Any]]
-    paths: tuple[str, str, str, str]
-    private_tmp: bool
-    parallelism: int
-    grace: float
-    token: str
-
-    def run_paths(self) -> RunPaths:
-        """The folders as paths."""
-        tasks, fleet, secret, store = (Path(path) for path in self.paths)
-        return RunPaths(tasks, fleet, secret, store, self.private_tmp)
+Passing = Callable[[float], float]
+"""Lets seconds pass in a world with a time of its own, and says how many did."""
+SLICE = 2.0
+"""Seconds that pass at once: between two slices a signal or an operator is heard."""
 
 
 class Driver:
-    """Drives one run: everything that is not pure, in one thread."""
+    """Drives one run: everything that is not pure, in one thread.
+
+    Where nothing but time is waited for, `passing` lets it pass, so that a back-off takes as long as the rehearsed world needs for
+    it; without it, it takes its time.
+    """
 
     def __init__(
-        self, run_dir: Path, journal: Journal, settings: Settings, environment: Mapping[str, str] | None, observer: Observer | None
+        self,
+        run_dir: Path,
+        journal: Journal,
+        settings: Settings,
+        environment: Mapping[str, str] | None,
+        observer: Observer | None,
+        passing: Passing | None = None,
     ) -> None:
         self.run_dir = run_dir
         self.journal = journal
@@ -78,6 +66,7 @@ class Driver:
         self.plan = make_plan(settings.manifest, settings.templates, settings.parallelism)
         self.state: State = initial()
         self.observer = observer
+        self.passing = passing
         self.environment = default_environment() if environment is None else dict(environment)
         self.began = float(journal.meta["began"])
         self.zero = time.monotonic()
@@ -230,7 +219,7 @@ class Driver:
 
     def _wait(self) -> list[AnyEvent]:
         """Until something happens: an end, a time, an action in the inbox, a signal."""
-        due = [POLL]
+        due = [0.0 if self._can_pass else POLL]
         if self.state.wake is not None:
             due.append(self.state.wake - self.now())
         if self.executor.wake is not None:
@@ -238,9 +227,23 @@ class Driver:
         events: list[AnyEvent] = [self._ended(ended) for ended in self.executor.poll(max(0.0, min(due)))]
         events += self._asked()
         events += self._signalled()
-        if not events and self.state.wake is not None and self.state.wake <= self.now():
-            events.append(TimeCame(at=self.now()))
+        if not events and self.state.wake is not None:
+            if self._can_pass:
+                self._pass(min(SLICE, self.state.wake - self.now()))
+            if self.state.wake <= self.now():
+                events.append(TimeCame(at=self.now()))
         return events
+
+    @property
+    def _can_pass(self) -> bool:
+        return self.passing is not None and self.state.waits_for_time
+
+    def _pass(self, seconds: float) -> None:
+        """The run's time goes on by what passed in the world that it works on, which may have taken its time for it."""
+        before = self.now()
+        if self.passing is not None and seconds > 0:
+            passed = self.passing(seconds)
+            self.zero -= max(0.0, before + passed - self.now())
 
     def _asked(self) -> list[AnyEvent]:
         events: list[AnyEvent] = []

@@ -11,17 +11,16 @@ from typing import Any
 
 import msgspec
 
-from workflows.engines.local.driver import Driver, Settings, default_environment
+from workflows.engines.local.driver import Driver, Passing
 from workflows.engines.local.errors import ManifestRefusedError
 from workflows.engines.local.journal import Journal
 from workflows.engines.local.parse import plan as make_plan
 from workflows.engines.local.paths import RunPaths
 from workflows.engines.local.result import Observer, RunResult
+from workflows.engines.local.settings import Settings
 from workflows.engines.local.state import RunBegan
 from workflows.render.grammar.findings import Finding, refused
 from workflows.render.grammar.lint import lint
-
-__all__ = ["GRACE", "LocalEngine", "default_environment"]
 
 GRACE = 10.0  # seconds between SIGTERM and SIGKILL
 
@@ -31,6 +30,7 @@ class LocalEngine:
 
     `environment` is the base environment of every child (None: `default_environment`), `paths` the run-level folders (None:
     below the run directory), `parallelism` how many children run at one time, `observer` is told what happens as it happens.
+    `passing` lets time pass in a rehearsed world, which has its own.
     ManifestRefusedError when the manifest is outside of the grammar.
     """
 
@@ -44,6 +44,7 @@ class LocalEngine:
         parallelism: int = 8,
         observer: Observer | None = None,
         grace: float = GRACE,
+        passing: Passing | None = None,
     ) -> None:
         findings = lint(manifest, templates)
         if refused(findings):
@@ -61,6 +62,7 @@ class LocalEngine:
         self._notes = [str(finding) for finding in findings]
         self._environment = environment
         self._observer = observer
+        self._passing = passing
 
     def run(self) -> RunResult:
         """Begin the run and drive it to its end.  RunDirectoryError, RunBusyError, StorageError."""
@@ -72,7 +74,7 @@ class LocalEngine:
             "notes": msgspec.json.encode(self._notes).decode(),
         }
         with Journal.create(self.run_dir, meta) as journal:
-            driver = Driver(self.run_dir, journal, self._settings, self._environment, self._observer)
+            driver = Driver(self.run_dir, journal, self._settings, self._environment, self._observer, self._passing)
             return driver.drive([RunBegan(at=0.0)])
 
     @classmethod

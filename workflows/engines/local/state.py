@@ -119,6 +119,12 @@ class State:
         """When something happens by itself (a deadline, a duration, a backoff)."""
         return min(self.timers.values()) if self.timers and not self.finished else None
 
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether nothing but time is waited for: no pod is at work, no gate is open, no operator has to resume the run."""
+        gates = (node for node in self.nodes.values() if node.type == "Suspend" and not node.fulfilled)
+        return self.wake is not None and not (self.live or self.queue or self.suspended) and next(gates, None) is None
+
 
 # --- events: what happened -------------------------------------------------------------------------------------------
 

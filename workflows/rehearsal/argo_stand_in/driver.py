@@ -5,10 +5,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from workflows.engines.local.driver import Driver, Settings
+from workflows.engines.local.driver import Driver
 from workflows.engines.local.executor import Ended
 from workflows.engines.local.journal import Journal
 from workflows.engines.local.result import Observer
+from workflows.engines.local.settings import Settings
 from workflows.engines.local.state import AnyEvent, PodEnded
 from workflows.rehearsal.argo_stand_in.status import POD_DELETED
 

@@ -10,8 +10,8 @@ from steps.clients.kube_http import ApiError
 from steps.errors import Refused, Temporary
 from workflows.engines.argo.home import Home, Where
 from workflows.engines.argo.pods import ERRAND
-from workflows.engines.local.driver import default_environment
 from workflows.engines.local.paths import RunPaths
+from workflows.engines.local.settings import default_environment
 from workflows.rehearsal.argo_stand_in import mounts
 from workflows.rehearsal.argo_stand_in.kubelet import Place
 

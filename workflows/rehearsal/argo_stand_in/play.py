@@ -16,11 +16,11 @@ from steps.errors import Refused, Temporary
 from workflows.engines.argo.home import Home, NoWorkflow, Where
 from workflows.engines.argo.objects import packed, unpacked
 from workflows.engines.local import inbox
-from workflows.engines.local.driver import Settings, default_environment
 from workflows.engines.local.journal import FILE, Journal
 from workflows.engines.local.parse import plan as make_plan
 from workflows.engines.local.paths import RunPaths
 from workflows.engines.local.result import News
+from workflows.engines.local.settings import Settings, default_environment
 from workflows.engines.local.state import RunBegan, State
 from workflows.rehearsal.argo_stand_in import mounts
 from workflows.rehearsal.argo_stand_in.driver import PodDriver
