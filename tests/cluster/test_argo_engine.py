@@ -24,6 +24,10 @@ SECTIONS = f"stages: [os_prep, rke2]\napprovals:\n  - before: rke2\n    approver
 AWAY = "the home cluster cannot be watched now"
 BACK = "the home cluster answers again"
 FIRST = "01.json"
+HALTED = ("play", "rke2")
+"""Words in the command line of the step that tests stop at its work."""
+HALTED_POD = "rke2-servers"
+"""In the name of that step's pod."""
 DENIED = (
     ("get", "", "secrets", ""),
     ("list", "", "secrets", ""),
@@ -157,7 +161,7 @@ def test_the_api_server_goes_away_and_comes_back(place: Place, ada: Machine, gra
     assert (refused.returncode, "Traceback" in refused.stderr) == (75, False)  # come back later
     again()
     following.say(BACK)
-    with place.controller.halting("play", "rke2", run) as step:
+    with place.controller.halting(*HALTED, run) as step:
         approve(grace, run)
         step.wait()
         place.plane.restart_api()  # once more while a step is at work
@@ -187,10 +191,15 @@ def test_the_pod_of_a_step_is_deleted(place: Place, ada: Machine, undisturbed: l
     following, run = ada.run(SPEC)
     wanted = "jsonpath={range .items[?(@.status.phase=='Running')]}{.metadata.name}{'\\n'}{end}"
     listed = ("get", "pods", "-n", SPACE, "-l", f"workflows.argoproj.io/workflow={run}", "-o", wanted)
-    with place.controller.halting("play", "rke2", run) as step:
+
+    def halted(pods: list[str]) -> str:
+        """The pod of the step: what is shown may be a moment behind, with the pod of the step before it."""
+        return next((pod for pod in pods if f"{run}-{HALTED_POD}-" in pod), "")
+
+    with place.controller.halting(*HALTED, run) as step:
         approve(ada, run)
         step.wait()
-        (pod,) = until(lambda: place.plane.kubectl(*listed).split(), lambda: "no pod runs")
+        pod = until(lambda: halted(place.plane.kubectl(*listed).split()), lambda: "its pod is not shown")
         place.plane.kubectl("delete", "pod", pod, "-n", SPACE)
     assert following.end() == 0, following.said
     assert "pod deleted" in following.said

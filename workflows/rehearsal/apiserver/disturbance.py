@@ -7,6 +7,10 @@ import msgspec
 from workflows.rehearsal.apiserver import errors
 
 _MESSAGES = {
+    409: (
+        "Conflict",
+        "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version",
+    ),
     429: ("TooManyRequests", "the server has received too many requests and has asked us to try again later"),
     500: ("InternalError", "Internal error occurred: emulated disturbance"),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),

@@ -167,7 +167,9 @@ class Play:
             return
         self._pods.show(state, driver.ended, driver.began)
         if changed or state is not self._written:
-            self._write(status(self._plan, state, driver.began))
+            if not self._write(status(self._plan, state, driver.began)):
+                self._changed = True  # somebody else wrote: once more over what that was
+                return
             self._written = state
             if state.finished:
                 self.done.set()
@@ -208,8 +210,8 @@ class Play:
         inbox.wait(self._run_dir, ticket, ANSWER)
         self._changed = True
 
-    def _write(self, shown: Object) -> None:
-        """One resource-version-checked patch; what somebody wrote meanwhile is taken first."""
+    def _write(self, shown: Object) -> bool:
+        """One resource-version-checked patch; False where somebody wrote meanwhile, which is taken in now."""
         for key, moment in self._closed.items():
             shown["nodes"][key]["finishedAt"] = moment
         if self._ways.compress:
@@ -221,11 +223,12 @@ class Play:
         try:
             self._object = self._home.ask(lambda kube: kube.merge(self._home.workflows(self.name), patch))
             self._shown = self._object["status"]
+            return True
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
             self._absorb(msgspec.json.decode(self._home.raw_workflow(self.name)))
-            self._changed = True
+            return False
 
 
 def _with_backoff(duration: str, found: Object, template: Object | None) -> tuple[Object, dict[str, Object]]:

@@ -18,6 +18,7 @@ from workflows.engines.argo.objects import seconds
 from workflows.engines.local.engine import LocalEngine
 from workflows.engines.local.execute import read_manifests
 from workflows.engines.local.paths import RunPaths
+from workflows.engines.local.result import NodeNews
 from workflows.rehearsal.argo_stand_in.status import status
 
 CASES = DATA / "argo_conformance/cases"
@@ -105,3 +106,18 @@ def test_a_controller_that_was_killed_is_followed_by_another(cluster: Lab, tmp_p
     assert follower.await_end().status.phase == "Succeeded"
     second.terminate()
     assert second.wait() == 0
+
+
+def test_the_end_is_shown_also_where_somebody_else_writes_at_that_moment(emulated: Lab, tmp_path: Path) -> None:
+    """As after a restart of the API server, when the state that was seen last is not the latest."""
+    cluster = emulated
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    cluster.stand_in()
+    submit.submit(cluster.home, shell(cluster, "held", f"touch {begun}; until [ -e {go} ]; do sleep 0.05; done"))
+    follower = Follower(cluster, "held")
+    until(begun.exists, "the start")
+    until(lambda: any(isinstance(one, NodeNews) and one.node.type == "Pod" for one in follower.news), "its pod")
+    conflict = {"count": 3, "status": 409, "methods": ["PATCH"], "path_prefix": cluster.home.workflows("held")}
+    cluster.disturb(fail_next=conflict)
+    go.touch()
+    assert follower.await_end().status.phase == "Succeeded"
