@@ -19,6 +19,9 @@ from kubelab.sources import Sources
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What looks at a machine without a cluster comes before those that share one."""
     items.sort(key=lambda item: item.path.name != "test_clean_machine.py")
+    for item in items:
+        shared = "argo_cd" if {"argo_cd", "origins"} & set(getattr(item, "fixturenames", ())) else item.path.name
+        item.add_marker(pytest.mark.xdist_group(shared))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ SYSCTLS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/pa
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd", "helm-controller")
 
 
-OURS = ("bringup-cluster", "cluster-bringup", "vc-bringup", "cni0", "/cni-")
-"""Marks of what a cluster makes; others may run containers on this machine."""
+OURS = re.compile(rf"({box.CGROUP}|{box.SPACE}|{box.LINK})(?![-0-9])|cni0|/cni-")
+"""Marks of what this box's cluster makes; others may run containers on this machine, or clusters in other boxes."""
 
 
 def said(*command: str) -> list[str]:
@@ -23,7 +24,7 @@ def said(*command: str) -> list[str]:
 
 
 def ours(lines: list[str]) -> list[str]:
-    return sorted(line for line in lines if any(mark in line for mark in OURS))
+    return sorted(line for line in lines if OURS.search(line))
 
 
 def running() -> list[str]:
@@ -32,7 +33,7 @@ def running() -> list[str]:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             marks = (process / "cmdline").read_text() + (process / "cgroup").read_text()
-            if any(mark in marks for mark in OURS):
+            if OURS.search(marks):
                 names.append((process / "comm").read_text().strip())
     return sorted(name for name in names if name in {program[:15] for program in (*PROGRAMS, "sh", "sleep", "unshare", "nsenter")})
 
@@ -46,7 +47,7 @@ def traces() -> dict[str, list[str]]:
         "namespaces": ours(said("ip", "netns", "list")),
         "links": ours([line.split(": ")[1] for line in said("ip", "-o", "link")]),
         "rules": [line for line in said("iptables-save", "-t", "nat") if line.startswith("-A")],
-        "cgroups": [str(path) for path in box.CGROUPS.rglob(f"{box.CGROUP}*")],
+        "cgroups": [str(path) for path in box.CGROUPS.rglob(box.CGROUP)],
         "folders": [str(path) for path in folders if path.exists()],
         "sysctls": [Path("/proc/sys", name).read_text() for name in SYSCTLS],
     }

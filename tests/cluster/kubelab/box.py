@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-NUMBER = int(os.environ.get("BRINGUP_CLUSTER_BOX") or 0)
-"""Which box of this machine: 0 to 63. Two checkouts that test at the same time take different ones."""
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""Which of the processes that test side by side this is."""
+NUMBER = int(os.environ.get("BRINGUP_CLUSTER_BOX") or 0) + WORKER
+"""Which box of this machine: 0 to 63. Two checkouts that test at the same time take different ones, two apart."""
 
 SUFFIX = f"-{NUMBER}" if NUMBER else ""
 SPACE = f"cluster-bringup{SUFFIX}"
