@@ -200,7 +200,7 @@ def _client(access: GitAccess, command: str, stack: ExitStack) -> tuple[GitClien
             _made(access.local)
         return client.LocalGitClient(), str(access.local)
     if access.url.startswith(("http://", "https://")):
-        pool = stack.enter_context(_pool(access.url))
+        pool = stack.enter_context(_pool(access))
         user, password = access.username or None, access.password or None
         return client.HttpGitClient(access.url, pool_manager=pool, username=user, password=password), ""
     if access.is_ssh:
@@ -209,7 +209,7 @@ def _client(access: GitAccess, command: str, stack: ExitStack) -> tuple[GitClien
 
 
 @contextmanager
-def _pool(url: str) -> Iterator[urllib3.PoolManager | AuthCallbackPoolManager]:
+def _pool(access: GitAccess) -> Iterator[urllib3.PoolManager | AuthCallbackPoolManager]:
     """Connections to a Git server, all closed at the end: dulwich leaves the answers that it refuses open."""
     import urllib3
     from dulwich.client import default_urllib3_manager
@@ -224,7 +224,9 @@ def _pool(url: str) -> Iterator[urllib3.PoolManager | AuthCallbackPoolManager]:
     class Proxied(Direct, urllib3.ProxyManager):
         """The same through the proxy that the environment names."""
 
-    pool = default_urllib3_manager(None, Direct, Proxied, base_url=url)
+    pool = default_urllib3_manager(None, Direct, Proxied, base_url=access.url)
+    if access.ca is not None:
+        pool.connection_pool_kw["ca_certs"] = str(access.ca)
     pool.connection_pool_kw["timeout"] = urllib3.Timeout(connect=timeouts.GIT_CONNECT, read=timeouts.GIT_READ)
     pool.connection_pool_kw["retries"] = urllib3.Retry(connect=2, read=0, redirect=3, other=0, backoff_factor=0.5)
     try:

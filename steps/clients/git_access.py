@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.environment import Environment
+from steps.contract.delivery import certificates
 from steps.errors import BadTask
 
 _SCHEMES = ("https", "http", "ssh", "git", "file")
@@ -26,7 +27,8 @@ MOST_BYTES = 65536
 class GitAccess(Struct, frozen=True, kw_only=True):
     """A repository and what lets us in: user and password, or the files of a private key and of known hosts.
 
-    `local` is the bare repository that stands for it in a rehearsal; nothing else is used then.
+    `ca` is the file of the only certificates that may sign its server's, None for those of this machine. `local` is the bare
+    repository that stands for it in a rehearsal; nothing else is used then.
     """
 
     url: str
@@ -34,6 +36,7 @@ class GitAccess(Struct, frozen=True, kw_only=True):
     password: str = ""
     key: Path | None = None
     known_hosts: Path | None = None
+    ca: Path | None = None
     local: Path | None = None
 
     @property
@@ -42,12 +45,14 @@ class GitAccess(Struct, frozen=True, kw_only=True):
         return self.url.startswith("ssh://") or bool(_SCP.fullmatch(self.url))
 
 
-def of(environment: Environment, url: str, credentials: str = "", known_hosts: str = "") -> GitAccess:
-    """The access to a repository; the two names are files below the secrets folder. Raises BadTask."""
+def of(environment: Environment, url: str, credentials: str = "", known_hosts: str = "", ca: str = "") -> GitAccess:
+    """The access to a repository; the three names are files below the secrets folder. Raises BadTask."""
     check(url)
     if environment.git_root is not None:
         return GitAccess(url=url, local=local_repository(environment.git_root, url))
-    access = GitAccess(url=url, known_hosts=_file(environment, known_hosts))
+    access = GitAccess(url=url, known_hosts=_file(environment, known_hosts), ca=_file(environment, ca))
+    if ca:
+        read_certificates(environment, ca)
     if not credentials:
         return access
     text = read_credentials(environment, credentials)
@@ -57,17 +62,25 @@ def of(environment: Environment, url: str, credentials: str = "", known_hosts: s
     return msgspec.structs.replace(access, username=username, password=password)
 
 
-def read_credentials(environment: Environment, name: str) -> str:
-    """The content of a secret file. Raises BadTask; the message has nothing of it."""
-    path = _file(environment, name)
+def read_certificates(environment: Environment, name: str) -> tuple[str, ...]:
+    """The certificates of a secret file, `delivery.certificates`. Raises BadTask where there are none, or a private key beside."""
+    text = read_credentials(environment, name, "ca")
+    if is_private_key(text):
+        raise BadTask(f"the secret file {name} holds a private key", hint="delivery.argo_cd.ca takes certificates only")
+    if not (found := certificates(text)):
+        raise BadTask(f"the secret file {name} holds no certificate", hint="delivery.argo_cd.ca takes certificates in PEM")
+    return found
+
+
+def read_credentials(environment: Environment, name: str, field: str = "credentials") -> str:
+    """The content of a secret file, which `field` of the delivery names. Raises BadTask; the message has nothing of it."""
+    path, hint = _file(environment, name), f"see delivery.argo_cd.{field}"
     try:
         text = path.read_text().strip() if path is not None and path.stat().st_size <= MOST_BYTES else ""
     except (OSError, UnicodeDecodeError) as error:
-        raise BadTask(
-            f"the secret file {name} cannot be read: {type(error).__name__}", hint="see delivery.argo_cd.credentials"
-        ) from error
+        raise BadTask(f"the secret file {name} cannot be read: {type(error).__name__}", hint=hint) from error
     if not text:
-        raise BadTask(f"the secret file {name} holds no credentials", hint="see delivery.argo_cd.credentials")
+        raise BadTask(f"the secret file {name} is empty, or larger than {MOST_BYTES} bytes", hint=hint)
     return text
 
 

@@ -10,6 +10,7 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _HOST_KEY = re.compile(r"host key verification failed|host key is known|host identification has changed", re.IGNORECASE)
+_CERTIFICATE = re.compile(r"certificate.verify.failed", re.IGNORECASE)
 _AWAY = re.compile(r"resolve hostname|connection (refused|reset|closed|timed out)|timed? ?out|no route|unreachable", re.IGNORECASE)
 _MISSING = re.compile(r"not found|does not appear to be a git repository|does not exist", re.IGNORECASE)
 _RACED = re.compile(
@@ -23,6 +24,7 @@ class Raced(Temporary):
 
 CHECK_ADDRESS = "see delivery.argo_cd.repo and its credentials"
 CHECK_HOST_KEYS = "give the server's host keys in delivery.argo_cd.known_hosts (lines as in ~/.ssh/known_hosts)"
+CHECK_CERTIFICATE = "give the certificates that sign the server's in delivery.argo_cd.ca (PEM), or correct the server's name"
 CHECK_WAY = "is the Git server up and reachable from here? The engine tries again"
 
 
@@ -42,6 +44,8 @@ def said(where: str, text: str) -> StepError:
             return denied(where, f"the server answers {code}")
         if code == 429 or code >= 500:
             return Unreachable(f"{where}: the server answers {code}", hint=CHECK_WAY)
+    if _CERTIFICATE.search(text):  # it will be the same at the next try
+        return BadTask(f"{where}: {text}", hint=CHECK_CERTIFICATE)
     if _HOST_KEY.search(text):
         return BadTask(f"{where}: {text}", hint=CHECK_HOST_KEYS)
     if _DENIED.search(text):

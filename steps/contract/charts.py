@@ -20,7 +20,8 @@ class Release(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     short of: the fleet minus the quorum, because nodes set aside still count as desired there. `home` is where the owner's own
     object lies: `kube-system` for HelmCharts, Argo CD's namespace for Applications; `revision` is the Git revision that an
     Application takes its values from; `repo` and `chart` say where it takes the chart from, `project` and `server` its AppProject
-    and the cluster that it writes to. What is empty is not compared.
+    and the cluster that it writes to. What is empty is not compared. `by_quorum`: its custom resource counts nodes, and the stage's
+    own gates judge them by the quorum: Argo CD calls it Progressing for as long as one node is short.
     """
 
     name: str
@@ -35,13 +36,15 @@ class Release(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     server: str = ""
     workloads: int = 1
     spare: int = 0
+    by_quorum: bool = False
 
 
 class RootApplication(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a gate expects of a stage's root Application, whose children are the stage's releases.
 
-    `home` is its namespace; `path` is the folder of the stage in the repository `repo` at `revision` (a tag or a commit); `tree` is
-    the digest of the tree that was published there.
+    `home` is its namespace, and that of its children; `path` is the folder of the stage in the repository `repo` at `revision` (a
+    tag or a commit); `tree` is the digest of the tree that was published there; `project` is its AppProject and `server` its
+    cluster, empty for any.
     """
 
     name: str
@@ -50,6 +53,8 @@ class RootApplication(Struct, frozen=True, kw_only=True, omit_defaults=True, for
     path: str
     revision: str
     tree: str = ""
+    project: str = ""
+    server: str = ""
 
 
 class Chart(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -12,11 +13,14 @@ TREE_FILE = "gitops.json"
 """Name in the tasks folder: canonical JSON of `{path in the repository: text}`."""
 RECORD = "delivery.json"
 """Name below `runs/RUN/`: what this run delivered."""
+HOST_KEYS = "ssh_known_hosts"
+"""Key of the ConfigMap of SSH host keys."""
 SECRET_TYPE = "argocd.argoproj.io/secret-type"
 """Label by which Argo CD knows the Secrets that let it into repositories: its value is `repository`."""
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 """The names by which Kustomize knows what a folder is made of; without one of them it builds nothing."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----")
 _PINNED = ("environment.yaml", "root.yaml", "roots/")
 """Files of an environment that name the revision: a commit cannot name itself, so they are not compared where it is one."""
 
@@ -32,8 +36,8 @@ class Publication(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     """Arguments of verb `publish`: the tree goes to `branch`; `revision` is a tag to make there, or a commit to find as it is.
 
     Below the prefixes `owned`, files that the tree lacks are removed. Below `kept`, which belongs to the site's people, the tree's
-    file is written only where nothing lies yet; nothing there is ever compared or removed. `credentials` and `known_hosts` are
-    names below the secrets folder, empty for none.
+    file is written only where nothing lies yet; nothing there is ever compared or removed. `credentials`, `known_hosts` and `ca`
+    (certificates that the server may be signed by, and then no others) are names below the secrets folder, empty for none.
     """
 
     repo: str
@@ -46,6 +50,7 @@ class Publication(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     kept: tuple[str, ...] = ()
     credentials: str = ""
     known_hosts: str = ""
+    ca: str = ""
 
     @property
     def is_commit(self) -> bool:
@@ -66,11 +71,14 @@ class Publication(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
 
 
 class ConfigMapKeys(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Keys of a ConfigMap that are merge-patched; all its other keys are left alone."""
+    """Keys of a ConfigMap that are merge-patched; all its other keys are left alone. Their texts stand in the rendered tree, the
+    file `file` of the tasks folder, at `path`; `keys` has a digest of each (`text_digest`)."""
 
     namespace: str
     name: str = "argocd-cm"
-    data: dict[str, str] = {}
+    file: str = TREE_FILE
+    path: str
+    keys: dict[str, str]
 
 
 class KnownHosts(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -78,6 +86,16 @@ class KnownHosts(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
 
     namespace: str
     name: str = "argocd-ssh-known-hosts-cm"
+    file: str
+
+
+class ServerCertificates(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The ConfigMap of certificates that Argo CD trusts, by the name of a server and instead of all others; those of the secret
+    file `file` that it lacks for `host` are appended."""
+
+    namespace: str
+    name: str = "argocd-tls-certs-cm"
+    host: str
     file: str
 
 
@@ -137,3 +155,28 @@ def commit_of(records: Iterable[Delivered], repo: str, revision: str, tree: str)
     if is_commit(revision):
         return revision
     return next((one.commit for one in records if (one.repo, one.revision, one.tree) == (repo, revision, tree)), "")
+
+
+# ---- who is trusted ------------------------------------------------------------------------------------------------------------
+
+
+def server(url: str) -> str:
+    """The server of a URL as Argo CD names its certificates: without port and user, spelled as it is."""
+    return urlsplit(url).netloc.rpartition("@")[2].partition(":")[0]
+
+
+def host_keys(text: str) -> tuple[str, ...]:
+    """The lines of a known_hosts file that name a key."""
+    lines = (line.strip() for line in text.splitlines())
+    return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def certificates(text: str) -> tuple[str, ...]:
+    """The certificates of a PEM text, each as its base64 without line breaks."""
+    return tuple("".join(found.split()) for found in _CERTIFICATE.findall(text))
+
+
+def pem(certificate: str) -> str:
+    """A certificate, its base64, as PEM."""
+    lines = (certificate[at : at + 64] for at in range(0, len(certificate), 64))
+    return "\n".join(["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""])

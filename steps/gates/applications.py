@@ -67,13 +67,18 @@ def _pinned(gate: str, app: Application, want: Release) -> Verdict | None:
         ("values", app.revision, want.revision),
         *((what, seen, wanted) for what, seen, wanted in _places(app, want) if wanted),
     ]
+    return _pointed(gate, want.name, pins)
+
+
+def _pointed(gate: str, name: str, pins: Iterable[tuple[str, str, str]]) -> Verdict | None:
+    """What is seen that is not what is wanted, by its name."""
     wrong = [(what, seen, wanted) for what, seen, wanted in pins if seen != wanted]
     if not wrong:
         return None
     return failed(
         gate,
         FailureClass.COMPARISON,
-        seen=f"Application {want.name} points to " + ", ".join(f"{what} {seen or 'none'}" for what, seen, _ in wrong),
+        seen=f"Application {name} points to " + ", ".join(f"{what} {seen or 'none'}" for what, seen, _ in wrong),
         expected=", ".join(f"{what} {wanted or 'none'}" for what, _, wanted in wrong),
         next_step="find who else writes this Application",
     )
@@ -170,7 +175,7 @@ def _synced(gate: str, state: ReleaseState, app: Application, want: Release, com
         return _moved(gate, want.name, want.revision, app.revisions, commit)
     lists = (app.synced_revisions, app.revisions)
     same = all(want.version in one and len(one) > bool(want.revision) for one in lists)  # a Git source has a commit of its own
-    if _is_good(app) and same:
+    if _is_good(app, want.by_quorum) and same:
         return None
     seen = f"Application {want.name}: {_said(app)}, synced revisions {', '.join(app.synced_revisions) or 'none'}"
     seen += next((f"; pod {one.pod}: {one.reason} {one.message}".rstrip() for one in state.trouble if _is_runtime(one)), "")
@@ -183,8 +188,9 @@ def _synced(gate: str, state: ReleaseState, app: Application, want: Release, com
     )
 
 
-def _is_good(app: Application) -> bool:
-    return app.sync == "Synced" and app.phase == "Succeeded" and app.health == "Healthy"
+def _is_good(app: Application, by_quorum: bool) -> bool:
+    health = ("Healthy", "Progressing") if by_quorum else ("Healthy",)
+    return app.sync == "Synced" and app.phase == "Succeeded" and app.health in health
 
 
 def _said(app: Application) -> str:
@@ -245,14 +251,8 @@ def _is_delivered(gate: str, app: Application, commit: str, want: RootApplicatio
             next_step="run stage base_services, which publishes it",
             failure_class=FailureClass.DEPENDENCY,
         )
-    if (app.repo, app.path.strip("/"), app.revision) != (want.repo, want.path.strip("/"), want.revision):
-        return failed(
-            gate,
-            FailureClass.COMPARISON,
-            seen=f"Application {want.name} points to {app.path or 'nothing'} of {app.repo or 'no repository'} at {app.revision}",
-            expected=f"{want.path} of {want.repo} at {want.revision}",
-            next_step="find who else writes this Application",
-        )
+    if (found := _pointed(gate, want.name, _root_pins(app, want))) is not None:
+        return found
     if (found := _reconciled(gate, app, want.name)) is not None:
         return found
     if app.conditions and (found := _no_error(gate, app, want.name, ())) is not None:
@@ -262,11 +262,21 @@ def _is_delivered(gate: str, app: Application, commit: str, want: RootApplicatio
     return None
 
 
+def _root_pins(app: Application, want: RootApplication) -> list[tuple[str, str, str]]:
+    """What it makes its children from, and with whose rights it does so where: another project might allow it anything."""
+    pins = [("repository", app.repo, want.repo), ("path", app.path.strip("/"), want.path.strip("/"))]
+    pins += [("revision", app.revision, want.revision)]
+    places = (("project", app.project, want.project), ("cluster", app.server, want.server))
+    pins += [(what, seen, wanted) for what, seen, wanted in places if wanted]
+    return [*pins, ("namespace", app.namespace, want.home)] if want.server else pins
+
+
 def _complete(
     gate: str, app: Application, commit: str, want: RootApplication, pairs: Sequence[tuple[ReleaseState, Release]]
 ) -> Verdict | None:
     """Whether the root is synced and healthy at the commit, and brings every release."""
-    if not (_is_good(app) and app.revisions == (commit,) and app.synced_revisions):
+    by_quorum = any(release.by_quorum for _, release in pairs)
+    if not (_is_good(app, by_quorum) and app.revisions == (commit,) and app.synced_revisions):
         return inconclusive(
             gate,
             seen=f"root Application {want.name}: {_said(app)}, compared with {', '.join(app.revisions) or 'nothing yet'}",

@@ -14,6 +14,7 @@ from steps.contract.stages.base_services import (
     DeliveryObservation,
     Project,
     Repository,
+    Trust,
 )
 from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
 from steps.gates import charts
@@ -22,6 +23,9 @@ from steps.gates.crds import missing_crd
 ARGO_CD, DELIVERY = "base_services/argo_cd", "base_services/delivery"
 _ACCESS = ("password", "sshPrivateKey", "githubAppPrivateKey", "bearerToken", "tlsClientCertKey")
 """Keys of a repository's Secret that let Argo CD in."""
+_HOST_KEYS = ("argocd-ssh-known-hosts-cm", "host key", "configs.ssh.extraHosts")
+_CERTIFICATES = ("argocd-tls-certs-cm", "certificate", "configs.tls.certificates")
+"""ConfigMap, what it holds, and where the chart argo-cd takes them."""
 
 
 def argo_cd(seen: ArgoCdObservation, want: ArgoCdExpectation) -> Verdict:
@@ -98,15 +102,21 @@ def _tag(workload: Workload) -> str:
 
 
 def delivery(seen: DeliveryObservation, want: DeliveryExpectation) -> Verdict:
-    """argocd-cm has our keys with our texts, the AppProjects are as wanted, and a Secret lets Argo CD into the repository."""
+    """argocd-cm has our keys with our texts, the AppProjects are as wanted, a Secret lets Argo CD into the repository, and Argo CD
+    trusts the repository's server."""
+    said = f"{count(len(want.keys), 'key')} of argocd-cm, {count(len(want.projects), 'AppProject')}"
     return (
         _config(seen, want)
         or _projects(seen.projects, want)
         or (_repository(seen.repositories, want) if want.credentials else None)
+        or (_trusts(seen.host_keys, want, *_HOST_KEYS) if want.host_keys else None)
+        or (_trusts(seen.certificates, want, *_CERTIFICATES) if want.certificates else None)
         or passed(
             DELIVERY,
-            f"{count(len(want.keys), 'key')} of argocd-cm, {count(len(want.projects), 'AppProject')}"
-            + (", the repository's Secret" if want.credentials else ""),
+            said
+            + (", the repository's Secret" if want.credentials else "")
+            + (", its server's host keys" if want.host_keys else "")
+            + (", its server's certificates" if want.certificates else ""),
         )
     )
 
@@ -168,6 +178,22 @@ def _same(seen: Any, want: Any) -> bool:
     if isinstance(seen, list) or isinstance(want, list):
         return sorted(map(repr, seen or [])) == sorted(map(repr, want or []))
     return bool(seen == want)
+
+
+def _trusts(seen: Trust | None, want: DeliveryExpectation, name: str, what: str, value: str) -> Verdict | None:
+    """Whether Argo CD has every host key or certificate that the site's file gives; an empty file proves nothing."""
+    given = set(seen.given) if seen is not None else set()
+    lacking = given - set(seen.found) if seen is not None else given
+    if given and not lacking:
+        return None
+    said = f"{want.namespace}/{name} lacks {count(len(lacking), what)} of {len(given)}" if seen else f"no ConfigMap {name}"
+    return failed(
+        DELIVERY,
+        FailureClass.DEPENDENCY if seen is None else FailureClass.COMPARISON,
+        seen=f"{said} for {want.repo}",
+        expected="all that delivery.argo_cd names: Argo CD trusts no server that it was not told of",
+        next_step=f"apply this stage again; where a chart keeps taking them out, give them to its values {value}",
+    )
 
 
 def _repository(seen: tuple[Repository, ...], want: DeliveryExpectation) -> Verdict | None:

@@ -96,10 +96,17 @@ ARGO_CD = (
         "ComparisonError",
         r"failed to get git client for repo",
         _PERMISSION,
-        "check the credentials of this repository's Secret, that the revision exists, and the log of argocd-repo-server",
+        "check the credentials of this repository's Secret, its server's certificate, that the revision exists, and the log of "
+        "argocd-repo-server",
     ),
     Rule("ComparisonError", r"Failed to load live state", _COMPARE, "see which kind Argo CD cannot list, and what serves it"),
     Rule("ComparisonError", r"chart .*not found", _DEPENDENCY, "see that the chart repository has this version of the chart"),
+    Rule(
+        "ComparisonError",
+        r"x509:|knownhosts:",
+        _DEPENDENCY,
+        "give the server's CA in delivery.argo_cd.ca (host keys in known_hosts), or correct the repository's address",
+    ),
     # before manifest generation: an unreachable repository also reports "failed to generate manifest"
     Rule("ComparisonError", _NETWORK, _DEPENDENCY, "check the repository's address and the way to it"),
     Rule("", _MISSING_KIND, _DEPENDENCY, "sync the application that brings this CRD in an earlier wave"),

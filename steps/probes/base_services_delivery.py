@@ -1,18 +1,29 @@
-"""Reads Argo CD itself, and how it is set up: argocd-cm, AppProjects, and which Secrets of repositories there are."""
+"""Reads Argo CD itself, and how it is set up: argocd-cm, AppProjects, whom it trusts, which Secrets of repositories there are."""
 
 import base64
 import binascii
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from steps.contract.delivery import SECRET_TYPE, text_digest
+from steps.contract.delivery import (
+    HOST_KEYS,
+    SECRET_TYPE,
+    KnownHosts,
+    ServerCertificates,
+    certificates,
+    host_keys,
+    text_digest,
+)
 from steps.contract.stages.base_services import (
     ArgoCdObservation,
     Component,
     DeliveryObservation,
     Project,
     Repository,
+    Trust,
 )
 from steps.probes import charts, workloads
 from steps.probes.crds import read_crds
@@ -65,16 +76,43 @@ def argo_cd(kube: KubeReader, scope: Scope) -> ArgoCdObservation:
 
 
 def delivery(kube: KubeReader, scope: Scope) -> DeliveryObservation:
-    """The texts of argocd-cm as digests, the AppProjects asked for, and where a task names a `repo`, Secrets of repositories."""
+    """The texts of argocd-cm as digests, the AppProjects asked for, and where a task names a `repo`, Secrets of repositories; where
+    it names `known_hosts` or `certificates`, those that Argo CD trusts."""
     space = _namespace(scope)
-    config = kube.get(f"/api/v1/namespaces/{space}/configmaps/{CONFIG}", ConfigMap)
+    config = _config_map(kube, space, CONFIG)
     names = (one if isinstance(one, str) else one["name"] for one in charts.asked(scope, "projects"))
     projects = ((name, kube.get(_project(space, name), RawProject)) for name in names)
     return DeliveryObservation(
         config={key: text_digest(text) for key, text in config.data.items()} if config is not None else None,
         projects=tuple(Project(name=name, spec=raw.spec) for name, raw in projects if raw is not None),
         repositories=_repositories(kube, space) if charts.asked(scope, "repo") else (),
+        host_keys=_host_keys(kube, scope),
+        certificates=_certificates(kube, scope),
     )
+
+
+def _host_keys(kube: KubeReader, scope: Scope) -> Trust | None:
+    if not (asked := charts.asked(scope, "known_hosts")):
+        return None
+    wanted = msgspec.convert(asked, KnownHosts)
+    return _trust(scope, wanted.name, _config_map(kube, wanted.namespace, wanted.name), HOST_KEYS, host_keys)
+
+
+def _certificates(kube: KubeReader, scope: Scope) -> Trust | None:
+    if not (asked := charts.asked(scope, "certificates")):
+        return None
+    wanted = msgspec.convert(asked, ServerCertificates)
+    return _trust(scope, wanted.name, _config_map(kube, wanted.namespace, wanted.name), wanted.host, certificates)
+
+
+def _trust(scope: Scope, name: str, found: ConfigMap | None, key: str, parts: Callable[[str], tuple[str, ...]]) -> Trust | None:
+    if found is None:
+        return None
+    return Trust(given=scope.trusted.get(name, ()), found=tuple(map(text_digest, parts(found.data.get(key, "")))))
+
+
+def _config_map(kube: KubeReader, space: str, name: str) -> ConfigMap | None:
+    return kube.get(f"/api/v1/namespaces/{space}/configmaps/{name}", ConfigMap)
 
 
 def _namespace(scope: Scope) -> str:

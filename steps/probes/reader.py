@@ -14,6 +14,7 @@ class Scope(Struct, frozen=True, kw_only=True):
     arguments, `now` the target's clock in seconds since the epoch (simulated time in a rehearsal), `since` when the objects of a
     check were created, by the same clock (0 where there are none): creation time stamps are the API server's, another clock.
     `commit` is what was delivered for the revision of the stage's root Application; empty where there is none, or nobody knows.
+    `trusted` are digests of the host keys and certificates that files of the site name, by the ConfigMap which must have them.
     """
 
     nodes: tuple[str, ...] = ()
@@ -21,6 +22,7 @@ class Scope(Struct, frozen=True, kw_only=True):
     now: float = 0.0
     since: float = 0.0
     commit: str = ""
+    trusted: dict[str, tuple[str, ...]] = {}
 
 
 class KubeReader(Protocol):

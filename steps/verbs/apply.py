@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.kube_http import ApiError
-from steps.contract.delivery import ConfigMapKeys, KnownHosts, RepositorySecret
+from steps.contract.delivery import ConfigMapKeys, KnownHosts, RepositorySecret, ServerCertificates
 from steps.contract.exit import ExitCode
 from steps.contract.plural import count
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
@@ -26,8 +26,8 @@ class Arguments(Struct, frozen=True, kw_only=True):
     """`objects` are applied in order; `gate` is the stage's control-plane gate, which reuse must pass again; `reuse` comes from
     the workflow and names an earlier run, or `none`. `node_labels` are set on every expected node that `select` takes, after the
     objects and by force: operators write defaults (`nvidia.com/mig.config=all-disabled`) which this run takes over.
-    `upgrade_from`: see `upgrade`. `config_map`, `known_hosts` and `repository` set up Argo CD after the objects:
-    see `settings`."""
+    `upgrade_from`: see `upgrade`. `config_map`, `known_hosts`, `certificates` and `repository` set up Argo CD after
+    the objects: see `settings`."""
 
     objects: tuple[dict[str, Any], ...] = ()
     node_labels: dict[str, str] = {}
@@ -37,6 +37,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     upgrade_from: dict[str, tuple[str, ...]] = {}
     config_map: ConfigMapKeys | None = None
     known_hosts: KnownHosts | None = None
+    certificates: ServerCertificates | None = None
     repository: RepositorySecret | None = None
 
 
@@ -131,6 +132,11 @@ def _set_up(context: Context, wanted: Arguments) -> Refusal | None:
             settings.trust(context, hosts)
         except (ApiError, Refused) as error:
             return settings.config_map(hosts), error
+    if (servers := wanted.certificates) is not None:
+        try:
+            settings.trust_server(context, servers)
+        except (ApiError, Refused) as error:
+            return settings.config_map(servers), error
     return _apply_all(context, [settings.secret(context, wanted.repository)]) if wanted.repository is not None else None
 
 

@@ -21,7 +21,7 @@ from steps.contract.exit import ExitCode
 from steps.contract.plural import count
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import BadTask, Temporary
-from steps.verbs import reuse
+from steps.verbs import rendered, reuse
 from steps.verbs.context import Context
 
 Changes = dict[str, str | None]
@@ -42,7 +42,7 @@ def run(context: Context) -> ExitCode:
     """Publish what differs; the record has the repository, revision, commit, tree and the files that were changed."""
     wanted = context.arguments(Publication)
     tree = _tree(context, wanted)
-    access = git_access.of(context.environment, wanted.repo, wanted.credentials, wanted.known_hosts)
+    access = git_access.of(context.environment, wanted.repo, wanted.credentials, wanted.known_hosts, wanted.ca)
     earlier = reuse.earlier(context)
     with git.opened(access) as repo:
         done = _found(context, repo, wanted, tree) if wanted.is_commit else _published(context, repo, wanted, tree)
@@ -66,13 +66,9 @@ def _gate(context: Context) -> str:
 
 def _tree(context: Context, wanted: Publication) -> Mapping[str, str]:
     """What is to be published. Raises BadTask when it is not what the task was made for."""
-    file = context.environment.tasks / wanted.tree.file
-    try:
-        tree = delivery.decode_tree(file.read_bytes())
-    except (OSError, msgspec.MsgspecError) as error:
-        raise BadTask(f"{file}: {error}", hint="render again and submit all files together") from error
+    file, tree = wanted.tree.file, rendered.tree(context, wanted.tree.file)
     if delivery.tree_digest(tree) != wanted.tree.digest:
-        raise BadTask(f"{file} is not the tree of this task", hint="render again and submit all files together")
+        raise BadTask(f"{file} is not the tree of this task", hint=rendered.HINT)
     below = f"{wanted.path.strip('./')}/".removeprefix("/")
     strangers = [path for path in tree if {"", ".", ".."} & set(path.split("/")) or not path.startswith(below)]
     if strangers:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import Verdict
 from steps.probes.reader import Scope
-from steps.verbs import delivered, gating, remembering, watching
+from steps.verbs import delivered, gating, remembering, settings, watching
 from steps.verbs.context import Context, told
 from steps.verbs.diagnose import diagnose
 
@@ -30,12 +30,12 @@ def run(context: Context) -> ExitCode:
     nodes = context.expected_nodes(wanted.select)
     want = gate.expect(context.task.expectations, nodes)
 
-    commit = delivered.commit(context)
+    commit, trusted = delivered.commit(context), settings.given(context)
     latest: Any = None
 
     def look() -> tuple[Any, Verdict]:
         nonlocal latest
-        scope = Scope(nodes=nodes, arguments=context.task.arguments, now=context.clock.now(), commit=commit)
+        scope = Scope(nodes=nodes, arguments=context.task.arguments, now=context.clock.now(), commit=commit, trusted=trusted)
         latest = seen = remembering.carried(probe(context.kube, scope), latest)
         verdict = gate.decide(seen, want)
         context.noticed(told(verdict))

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from kubelab import box, lab, product
+from kubelab import box, lab, product, sources
 from kubelab.argo_cd import CONTROLLER, NAMESPACE, ArgoCd
 from kubelab.sources import PASSWORD, USER, Repository, Sources
 from kubelab.steps_by_hand import RUN, Steps
@@ -28,6 +28,7 @@ from steps.gates import charts as gates
 from steps.probes import applications as probe
 from steps.probes import charts
 from workflows import catalog, examples, spec
+from workflows.gitops import applications
 from workflows.gitops.layout import Layout, by_stage, root_name, waves
 from workflows.gitops.settings import settings
 from workflows.plan.compiler import compile_plan
@@ -35,8 +36,10 @@ from workflows.plan.compiler import compile_plan
 DELIVERY_SECONDS = 180.0
 """Five stages one after another, ten seconds each on two idle cores."""
 
-TAG = "v1"
+TAG, NEWER = "v1", "v2"
 ONE, TWO = "one", "two"
+HOLD = "argocd.argoproj.io/skip-reconcile"
+"""An annotation: Argo CD leaves the Application as it is."""
 FOREIGN = {"timeout.reconciliation": "60s"}
 """A key of argocd-cm that somebody else set."""
 
@@ -112,7 +115,7 @@ class Site:
             root = msgspec.convert(task.expectations["root_app"], RootApplication)
             state = RootState(application=probe.read(self.kube, root.home, root.name), commit=delivered.commit)
             verdict = gates.problem("test", charts.observe(self.kube, releases), releases, state, root)
-            found |= {task.stage: verdict.reason} if verdict else {}
+            found |= {task.stage: f"{verdict.failure_class}: {verdict.reason}"} if verdict else {}
         return found
 
 
@@ -129,6 +132,7 @@ def site(argo_cd: ArgoCd, origins: Sources, tmp_path_factory: pytest.TempPathFac
     """Specs, the rendered trees in the repository with the site's own overlay, and the run folder of the first environment."""
     folder, repository = tmp_path_factory.mktemp("gitops"), origins.repository("platform")
     (folder / "password").write_text(f"{USER}:{PASSWORD}\n")
+    (folder / "ca.pem").write_text(origins.certificate.read_text())
     for name, address in ((ONE, box.ADDRESS), (TWO, box.OUTSIDE)):
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(written(name, address, repository.url, origins.charts)))
     plan = compile_plan(spec.load(folder / f"{ONE}.yaml"))
@@ -147,34 +151,54 @@ def site(argo_cd: ArgoCd, origins: Sources, tmp_path_factory: pytest.TempPathFac
     made.git("add", ".")
     made.git("commit", "--quiet", "--message", "Render")
     made.git("push", "--quiet")
-    made.steps.lay({"git_credentials": f"{USER}:{PASSWORD}\n", "kubeconfig": argo_cd.plane.kubeconfig.read_text()})
+    secrets = {"git_credentials": f"{USER}:{PASSWORD}\n", "git_ca": origins.certificate.read_text()}
+    made.steps.lay(secrets | {"kubeconfig": argo_cd.plane.kubeconfig.read_text()})
+    argo_cd.distrust(box.OUTSIDE)
     patch = json.dumps({"data": FOREIGN})
     argo_cd.plane.kubectl("-n", NAMESPACE, "patch", "configmap", "argocd-cm", "--type=merge", "-p", patch)
     yield made
     argo_cd.clear()
 
 
-def written(name: str, address: str, repo: str, charts_at: str) -> Object:
+def written(name: str, address: str, repo: str, charts_at: str, tag: str = TAG) -> Object:
     """A spec whose charts come from the Helm repository of the test, and whose stages change no hosts."""
     found: Object = yaml.safe_load(examples.path("h200-16").read_text())
-    argo = {"repo": repo, "revision": TAG, "project": f"platform-{name}", "version": "2.14", "install": False}
-    found |= {"name": name, "delivery": {"mode": "argo_cd", "argo_cd": argo | {"credentials": {"file": "./password"}}}}
+    argo = {"repo": repo, "revision": tag, "project": f"platform-{name}", "version": "2.14", "install": False}
+    argo |= {"credentials": {"file": "./password"}, "ca": {"file": "./ca.pem"}}
+    found |= {"name": name, "delivery": {"mode": "argo_cd", "argo_cd": argo}}
     found |= {"stages": ["base_services", "gpu_operator", "network_operator", "gang", "slurm"], "approvals": []}
     found |= {"target": {"kubeconfig": {"file": "./kubeconfig"}}}
     found["rke2"]["registration_address"] = address
     named = catalog.resolve(spec.load(yaml.safe_dump(found)), catalog.load())
-    return found | {"overrides": {one.id: {"repo": charts_at, "values": _values(name)} for one in named if one.chart}}
+    return found | {"overrides": {one.id: {"repo": charts_at, "values": _values(name, tag)} for one in named if one.chart}}
 
 
-def _values(environment: str) -> Object:
+def _values(environment: str, tag: str) -> Object:
     """Values of every stand-in: two workloads, because some gates ask for as many."""
-    return {"greeting": f"from {environment}", "replicas": 1, "workloads": ["", "-too"]}
+    return {"greeting": greeted(environment, tag), "replicas": 1, "workloads": ["", "-too"]}
+
+
+def greeted(environment: str, tag: str = TAG) -> str:
+    """What every stand-in is told."""
+    return f"from {environment}" if tag == TAG else f"from {environment} at {tag}"
+
+
+def another_ca(folder: Path) -> str:
+    """A CA that signed nothing here."""
+    sources.make_ca(folder / "another.pem")
+    return (folder / "another.pem").read_text()
 
 
 def test_the_steps_set_argo_cd_up_publish_and_read_it_back(site: Site) -> None:
+    site.steps.secret("git_ca", another_ca(site.folder))
+    done = site.steps.run("base_services.publish")
+    assert (done.returncode, "delivery.argo_cd.ca" in done.stderr) == (64, True), done.stderr
+    site.steps.secret("git_ca", site.steps.certificate.read_text())
     for task in ("run.open", "base_services.delivery_settings", "base_services.publish", "base_services.delivery"):
         done = site.steps.run(task)
         assert done.returncode == 0, f"{task}: {done.stderr}"
+    trusted = site.argo_cd.plane.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/argocd-tls-certs-cm") or {}
+    assert trusted["data"][box.OUTSIDE] == site.steps.certificate.read_text()
     keys = settings(site.releases())
     assert site.config_map() == FOREIGN | keys
     assert site.repository.git("rev-parse", TAG) == site.git("rev-parse", "HEAD"), "the branch had the tree already"
@@ -182,8 +206,12 @@ def test_the_steps_set_argo_cd_up_publish_and_read_it_back(site: Site) -> None:
 
 
 def test_a_stage_starts_by_its_root_alone(site: Site) -> None:
+    """And fails by what Argo CD depends on until it trusts the repository's server."""
     done = site.steps.run("base_services.apply")
     assert done.returncode == 0, done.stderr
+    until(lambda: "x509: certificate signed by unknown authority" in site.problems().get("base_services", ""), site.problems)
+    assert site.problems()["base_services"].startswith("dependency: ")
+    site.argo_cd.mount()
     until(lambda: "base_services" not in site.problems(), site.problems)
     stage = by_stage(site.releases())["base_services"]
     assert {one["metadata"]["name"] for one in site.argo_cd.applications()} == {
@@ -242,13 +270,13 @@ def when(text: str) -> datetime.datetime:
 def test_values_come_from_the_environment_and_the_overlay_goes_over_them(site: Site) -> None:
     spaces = {one.release_name: one.namespace for one in site.releases() if one.chart}
     said = {name: site.greeting(name, space) for name, space in spaces.items()}
-    assert said == dict.fromkeys(spaces, f"from {ONE}") | {"volcano": "from the overlay"}
+    assert said == dict.fromkeys(spaces, greeted(ONE)) | {"volcano": "from the overlay"}
 
 
 def test_what_is_changed_by_hand_is_put_back(site: Site) -> None:
     patch = json.dumps({"data": {"greeting": "by hand"}})
     site.argo_cd.plane.kubectl("-n", "cert-manager", "patch", "configmap", "cert-manager", "-p", patch)
-    until(lambda: site.greeting("cert-manager", "cert-manager") == f"from {ONE}", lambda: state(site, "cert-manager"))
+    until(lambda: site.greeting("cert-manager", "cert-manager") == greeted(ONE), lambda: state(site, "cert-manager"))
 
 
 def test_ci_sees_a_file_that_is_not_what_the_spec_renders(site: Site) -> None:
@@ -257,3 +285,45 @@ def test_ci_sees_a_file_that_is_not_what_the_spec_renders(site: Site) -> None:
     (site.checkout / changed).write_text("greeting: by hand\n")
     done = site.render("--check")
     assert (done.returncode, changed in done.stdout) == (65, True), done.stdout
+
+
+def test_an_upgrade_goes_through_the_waves_in_order(site: Site, origins: Sources) -> None:
+    """The first wave is kept from being looked at: its health speaks of the revision before, and starts no later wave."""
+    publish_newer(site, origins)
+    stage = {one.release_name: one.namespace for one in by_stage(site.releases())["slurm"]}
+    (first, *later), kubectl = stage, site.argo_cd.plane.kubectl
+    kubectl("-n", NAMESPACE, "annotate", "application", first, f"{HOLD}=true")
+    site.argo_cd.apply(applications.root(site.cluster(), "slurm"))
+    until(lambda: f"Application/{first}" in operation(site, root_name("slurm")), lambda: operation(site, root_name("slurm")))
+    assert [revision(site, name) for name in stage] == [NEWER, *[TAG] * len(later)]
+    kubectl("-n", NAMESPACE, "annotate", "application", first, f"{HOLD}-")
+    until(
+        lambda: {site.greeting(name, space) for name, space in stage.items()} == {greeted(ONE, NEWER)},
+        lambda: operation(site, root_name("slurm")),
+    )
+    assert [revision(site, name) for name in stage] == [NEWER] * len(stage)
+
+
+def publish_newer(site: Site, origins: Sources) -> None:
+    """New values under a new tag. Nothing but the pipeline moves roots from here on."""
+    over = [f"environment-{name}" for name in (ONE, TWO)]
+    site.argo_cd.plane.kubectl("-n", NAMESPACE, "delete", "applicationset", "bringup", "--cascade=orphan")
+    site.argo_cd.plane.kubectl("-n", NAMESPACE, "delete", "application", *over)
+    newer = written(ONE, box.ADDRESS, site.repository.url, origins.charts, NEWER)
+    site.source().write_text(yaml.safe_dump(newer))
+    assert site.render().returncode == 0
+    site.git("commit", "--quiet", "--all", "--message", NEWER)
+    site.git("tag", NEWER)
+    site.git("push", "--quiet", "origin", "HEAD", NEWER)
+
+
+def operation(site: Site, name: str) -> str:
+    """What Argo CD says of the sync that it is at."""
+    found = (site.argo_cd.application(name) or {}).get("status", {}).get("operationState", {})
+    return f"{found.get('phase')}: {found.get('message')}" if found.get("phase") == "Running" else ""
+
+
+def revision(site: Site, name: str) -> str:
+    """The revision of the values that an Application points to."""
+    found = site.argo_cd.application(name) or {}
+    return str(found["spec"]["sources"][-1]["targetRevision"])

@@ -81,6 +81,11 @@ class Layout:
         return f"{self.environments}/{self.environment}"
 
     @property
+    def config_map(self) -> str:
+        """The file of our keys of argocd-cm."""
+        return f"{self.home}/bootstrap/argocd-cm.yaml"
+
+    @property
     def overlay(self) -> str:
         """The folder that belongs to the site's people."""
         return f"{self.home}/overlay"

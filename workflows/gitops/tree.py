@@ -53,14 +53,14 @@ def _common(spec: ClusterSpec) -> Tree:
 
 
 def _bootstrap(spec: ClusterSpec, releases: tuple[Release, ...]) -> Tree:
-    home = f"{Layout.of(spec).home}/bootstrap"
+    layout = Layout.of(spec)
     return {
-        f"{home}/projects.yaml": _file(
+        f"{layout.home}/bootstrap/projects.yaml": _file(
             "What the Applications of this environment may take, and where they may write. Nothing uses the project default.",
             "The pipeline applies it. By hand: kubectl apply -f projects.yaml",
             objects=projects.projects(spec, releases),
         ),
-        f"{home}/argocd-cm.yaml": _file(
+        layout.config_map: _file(
             "Keys that Argo CD needs in its ConfigMap; its other keys are left alone. The pipeline patches and reads them back.",
             f"By hand: kubectl -n {delivery(spec).namespace} patch configmap argocd-cm --type merge --patch-file argocd-cm.yaml",
             objects=[settings.config_map(spec, releases)],

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from steps.contract.delivery import RECORD
 from workflows.plan.model import Plan
-from workflows.stages.access import GIT_CREDENTIALS, GIT_KNOWN_HOSTS
+from workflows.stages.access import GIT_CA, GIT_CREDENTIALS, GIT_KNOWN_HOSTS
 
 STAND_INS = {
     GIT_CREDENTIALS: "rehearsal:simulated-password-1\n",
+    GIT_CA: "-----BEGIN CERTIFICATE-----\nc2ltdWxhdGVk\n-----END CERTIFICATE-----\n",
     GIT_KNOWN_HOSTS: "git.invalid ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000\n",
 }
 """Simulated hosts need no secrets, but the target gets these: what Argo CD is told is looked at."""

@@ -57,6 +57,12 @@ class ArgoCd(Section):
         default=None,
         description="Where the repository's credentials lie: USER:PASSWORD or a token for https, a private key for SSH.",
     )
+    ca: SecretRef | None = Field(
+        default=None,
+        description="CA certificates (PEM) of the repository's server, where its certificate is not signed by a public one; "
+        "the pipeline and Argo CD trust these and no others there.",
+        examples=[{"file": "./git_ca.pem"}],
+    )
     known_hosts: Argument | None = Field(
         default=None,
         description="Path of a known_hosts file with the keys of the repository's server, relative to the spec; required for SSH.",
@@ -92,6 +98,8 @@ class ArgoCd(Section):
     def _credentials_fit(self) -> "ArgoCd":
         if self.credentials is not None and self.repo.startswith("http://"):
             raise problem("credentials would travel in the clear over http", "write repo: https://… or git@HOST:PATH")
+        if self.ca is not None and not self.repo.startswith("https://"):
+            raise problem("ca belongs to a repository reached by https", "remove it, or write repo: https://…")
         if self.known_hosts is not None and not self.over_ssh:
             raise problem("known_hosts belongs to a repository reached by SSH", "remove it, or write repo: git@HOST:PATH")
         if self.known_hosts is None and self.over_ssh:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from steps.contract import approval
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.fields import SecretRef
 
@@ -12,6 +13,7 @@ SUDO_PASSWORD = "sudo_password"
 KUBECONFIG = "kubeconfig"
 GIT_CREDENTIALS = "git_credentials"
 GIT_KNOWN_HOSTS = "git_known_hosts"
+GIT_CA = "git_ca"
 JOIN_TOKEN = "join_token"
 """Names of files below the secrets folder; a spec's own secrets keep their names."""
 
@@ -48,8 +50,10 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
         KUBECONFIG: spec.target.kubeconfig,
         JOIN_TOKEN: spec.rke2.join_token if spec.rke2 else None,
         GIT_CREDENTIALS: argo.credentials if argo else None,
+        GIT_CA: argo.ca if argo else None,
         **spec.secrets,
     }
+    references |= {approval.webhook_file(one.before): one.announce.webhook for one in spec.approvals if one.announce}
     found = [_file(name, reference) for name, reference in references.items() if reference is not None]
     if spec.ssh.known_hosts:
         found.append(SecretFile(name=KNOWN_HOSTS, path=spec.ssh.known_hosts))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 
-from steps.contract.delivery import TREE_FILE, text_digest
+from steps.contract.delivery import TREE_FILE, server, text_digest
 from steps.contract.task import Verb
 from workflows.catalog import Release
 from workflows.catalog.merging import merge
@@ -120,14 +120,30 @@ def _made_projects(site: Site) -> list[Object]:
 
 
 def _delivery_expectations(site: Site, argo: ArgoCd) -> Object:
-    keys = settings.settings(site.releases.values())
     return {
         "namespace": argo.namespace,
         "repo": argo.repo,
-        "keys": {key: text_digest(text) for key, text in keys.items()},
+        "keys": _keys(site),
         "projects": [{"name": one["metadata"]["name"], "spec": one["spec"]} for one in _made_projects(site)],
         **({"credentials": True} if argo.credentials else {}),
+        **({"host_keys": True} if argo.known_hosts else {}),
+        **({"certificates": True} if argo.ca else {}),
     }
+
+
+def _keys(site: Site) -> dict[str, str]:
+    """Digests of our keys of argocd-cm: their texts are too large for a task."""
+    return {key: text_digest(text) for key, text in settings.settings(site.releases.values()).items()}
+
+
+def _trusted(argo: ArgoCd) -> Object:
+    """Whom Argo CD is to trust, by the names of secret files."""
+    found: Object = {}
+    if argo.known_hosts:
+        found["known_hosts"] = {"namespace": argo.namespace, "file": access.GIT_KNOWN_HOSTS}
+    if argo.ca:
+        found["certificates"] = {"namespace": argo.namespace, "host": server(argo.repo), "file": access.GIT_CA}
+    return found
 
 
 def _delivery_rules(argo: ArgoCd) -> tuple[Rule, ...]:
@@ -141,7 +157,8 @@ def _delivery_rules(argo: ArgoCd) -> tuple[Rule, ...]:
 
 
 def _settings(site: Site, argo: ArgoCd) -> Step:
-    """AppProjects, our keys of argocd-cm unless the chart carries them, and the Secret that lets Argo CD into the repository.
+    """AppProjects, our keys of argocd-cm unless the chart carries them, whom Argo CD trusts, and the Secret that lets it into the
+    repository.
 
     It names no gate for reuse: `delivery` reads all of it back in any case.
     """
@@ -149,11 +166,10 @@ def _settings(site: Site, argo: ArgoCd) -> Step:
     arguments: Object = {"objects": _made_projects(site)}
     rules = [Rule(groups=("argoproj.io",), resources=("appprojects",), verbs=("get", "create", "patch"), namespaces=space)]
     if not argo.install:
-        keys = settings.settings(site.releases.values())
-        arguments["config_map"] = {"namespace": argo.namespace, "name": settings.CONFIG_MAP, "data": keys}
-    if argo.known_hosts:
-        arguments["known_hosts"] = {"namespace": argo.namespace, "file": access.GIT_KNOWN_HOSTS}
-    if not argo.install or argo.known_hosts:
+        keys, place = _keys(site), layout.Layout.of(site.spec)
+        arguments["config_map"] = {"namespace": argo.namespace, "path": place.config_map, "keys": keys}
+    arguments |= _trusted(argo)
+    if not argo.install or _trusted(argo):
         rules.append(Rule(groups=("",), resources=("configmaps",), verbs=("get", "patch"), namespaces=space))
     if argo.credentials:
         arguments["repository"] = {
@@ -185,6 +201,7 @@ def _publish(site: Site, argo: ArgoCd) -> Step:
     }
     arguments |= {"credentials": access.GIT_CREDENTIALS} if argo.credentials else {}
     arguments |= {"known_hosts": access.GIT_KNOWN_HOSTS} if argo.known_hosts else {}
+    arguments |= {"ca": access.GIT_CA} if argo.ca else {}
     return Step(task=task(STAGE, "publish", Verb.PUBLISH, deadline=PUBLISH_SECONDS, arguments=arguments))
 
 
@@ -197,6 +214,7 @@ def _delivery(site: Site, argo: ArgoCd) -> Step:
         **({"repo": argo.repo} if argo.credentials else {}),  # no Secret to look for, no right to list them
         "projects": [one["name"] for one in expectations["projects"]],
         "namespaces": [argo.namespace],
+        **_trusted(argo),
     }
     return Step(
         task=task(STAGE, "delivery", Verb.WAIT, deadline=SECONDS, arguments=arguments, expectations=expectations),

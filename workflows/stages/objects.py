@@ -9,7 +9,7 @@ from typing import Any
 from steps.contract.task import Verb
 from workflows.catalog import Release
 from workflows.catalog.text import values_text
-from workflows.gitops import applications, layout
+from workflows.gitops import applications, layout, projects
 from workflows.spec.fields import StageName
 from workflows.stages import rights
 from workflows.stages.site import Site
@@ -68,8 +68,14 @@ def root_app(site: Site, chosen: Iterable[Release]) -> Object:
         "path": layout.Layout.of(site.spec).stage(stage),
         "revision": argo.revision,
         "tree": site.tree_digest,
+        "project": projects.roots_project(argo),
+        "server": layout.IN_CLUSTER,
     }
     return {"root_app": root}
+
+
+_BY_NODES = frozenset({"gpu_operator", "network_operator", "sharing", "slurm"})
+"""Stages whose operators say of the whole that it is not ready while a single node is short; their own gates count nodes."""
 
 
 def helm_chart(release: Release) -> Object:
@@ -127,6 +133,8 @@ def expected(site: Site, release: Release, *, workloads: int = 1) -> Object:
     revision = "" if argo.is_commit else argo.revision  # a commit cannot name itself: the values stand in the Application
     repo, chart = applications.chart_place(release)
     place = {"repo": repo, "chart": chart, "project": argo.project, "server": layout.IN_CLUSTER}
+    if found["spare"] and release.stage in _BY_NODES:
+        found["by_quorum"] = True
     return found | {"owner": "argo_cd", "home": argo.namespace, "revision": revision, **place}
 
 

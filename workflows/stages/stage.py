@@ -73,10 +73,16 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Approval:
-    """A person's decision before a stage starts: `approvers` maps names to SSH public keys (none where a name will do)."""
+    """A person's decision before a stage starts: `approvers` maps names to SSH public keys (none where a name will do); `announced`
+    says how they hear of it: WEBHOOK, which the run itself tells, COMMAND, which who follows the run starts, or not at all."""
 
     approvers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     timeout_seconds: int = 86400
+    announced: str = ""
+
+
+WEBHOOK, COMMAND = "webhook", "command"
+"""Ways to announce an approval. A command is of the machine that follows; a webhook's URL is a secret of the run."""
 
 
 Builder = Callable[..., Stage | None]

@@ -136,21 +136,33 @@ class Repository(Struct, frozen=True, kw_only=True, omit_defaults=True):
     keys: tuple[str, ...] = ()
 
 
+class Trust(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Host keys or certificates as `delivery.text_digest`: `given` by the site's file, and `found` where Argo CD reads them."""
+
+    given: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+
+
 class DeliveryObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How Argo CD is set up: argocd-cm's keys with `delivery.text_digest` of their texts (None: no ConfigMap), the AppProjects
-    asked for, the Secrets of repositories."""
+    asked for, the Secrets of repositories, and whom Argo CD trusts where the task asks (None: no ConfigMap)."""
 
     config: dict[str, str] | None = None
     projects: tuple[Project, ...] = ()
     repositories: tuple[Repository, ...] = ()
+    host_keys: Trust | None = None
+    certificates: Trust | None = None
 
 
 class DeliveryExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """`keys` maps keys of argocd-cm to `delivery.text_digest` of their texts; `projects` must be there as they are; with
-    `credentials` there must be a Secret for `repo` that has some."""
+    `credentials` there must be a Secret for `repo` that has some; with `host_keys` and `certificates` Argo CD must trust what the
+    site's files give."""
 
     namespace: str
     repo: str
     keys: dict[str, str] = {}
     projects: tuple[Project, ...] = ()
     credentials: bool = False
+    host_keys: bool = False
+    certificates: bool = False

@@ -87,6 +87,19 @@ class ArgoCd:
         """Trust a server of repositories by its certificate, as argocd-tls-certs-cm lets it."""
         shutil.copy(certificate, self.folder / "tls" / host)
 
+    def mount(self) -> None:
+        """Lay what argocd-tls-certs-cm and argocd-ssh-known-hosts-cm hold where pods have them mounted, as a kubelet would."""
+        for name, folder in (("argocd-tls-certs-cm", "tls"), ("argocd-ssh-known-hosts-cm", "ssh")):
+            found = self.plane.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}") or {}
+            for key, text in (found.get("data") or {}).items():
+                (self.folder / folder / key).write_text(text)
+
+    def distrust(self, host: str) -> None:
+        """Forget a server's certificates, in the ConfigMap and where it is mounted."""
+        patch = json.dumps({"data": {host: None}})
+        self.plane.kubectl("-n", NAMESPACE, "patch", "configmap", "argocd-tls-certs-cm", "--type=merge", "-p", patch)
+        (self.folder / "tls" / host).unlink(missing_ok=True)
+
     def credentials(self, name: str, url: str, user: str, password: str) -> None:
         """A repository with its credentials, as Argo CD keeps it."""
         about = {"type": "git", "url": url, "username": user, "password": password}

@@ -23,7 +23,7 @@ from kubelab import box
 USER, PASSWORD = "deploy", "not-a-secret"
 """Who may read and push; everything else is answered with 401."""
 
-CERTIFICATE = "certificate.pem"
+CERTIFICATE, CA = "certificate.pem", "ca.pem"
 BRANCH = "main"
 BACKEND = ("git", "-c", "http.receivepack=true", "http-backend")
 
@@ -66,8 +66,8 @@ class Sources:
 
     @property
     def certificate(self) -> Path:
-        """The server's certificate, which signs itself."""
-        return self.folder / CERTIFICATE
+        """That of the CA which signed the server's own; it signs nothing else."""
+        return self.folder / CA
 
     @property
     def charts(self) -> str:
@@ -100,9 +100,7 @@ class Sources:
 def serve(folder: Path) -> Iterator[Sources]:
     """Serve a folder by HTTPS at this machine's end of the cable to the box, where the box and this process reach it."""
     key, certificate = folder / "key.pem", folder / CERTIFICATE
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", str(key), "-out", str(certificate)]
-    names = ["-subj", "/CN=sources", "-addext", f"subjectAltName=IP:{box.OUTSIDE}"]
-    subprocess.run([*made, *names], check=True, capture_output=True)
+    _sign(key, certificate, folder / CA)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
 
@@ -119,6 +117,23 @@ def serve(folder: Path) -> Iterator[Sources]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def make_ca(certificate: Path) -> None:
+    """A CA's certificate; its key lies beside it as .key."""
+    _openssl("-subj", "/CN=sources CA", "-keyout", str(certificate.with_suffix(".key")), "-out", str(certificate))
+
+
+def _sign(key: Path, certificate: Path, ca: Path) -> None:
+    """A key and a certificate for this end of the cable, signed by a CA of its own, as sites have them."""
+    make_ca(ca)
+    signed = ["-CA", str(ca), "-CAkey", str(ca.with_suffix(".key")), "-addext", f"subjectAltName=IP:{box.OUTSIDE}"]
+    _openssl("-subj", "/CN=sources", "-keyout", str(key), "-out", str(certificate), *signed)
+
+
+def _openssl(*options: str) -> None:
+    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    subprocess.run([*new, *options], check=True, capture_output=True)
 
 
 class _Handler(BaseHTTPRequestHandler):

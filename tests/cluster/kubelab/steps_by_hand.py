@@ -24,7 +24,7 @@ class Steps:
     folder: Path
     plan: Plan
     certificate: Path
-    """Of the servers that the steps reach."""
+    """Of the servers that a client of the site's people reaches; steps know nothing of it."""
 
     def lay(self, secrets: Mapping[str, str]) -> None:
         """Make the five folders."""
@@ -37,10 +37,14 @@ class Steps:
                 (self.folder / place / name).touch(0o600)
                 (self.folder / place / name).write_bytes(data)
 
+    def secret(self, name: str, text: str) -> None:
+        """Change a secret file."""
+        (self.folder / "secrets" / name).write_text(text)
+
     def run(self, task: str) -> subprocess.CompletedProcess[str]:
         """Run one task, `STAGE.TASK`, to its end."""
         verb = next(step.verb.value for step in self.plan.tasks if f"{step.stage}.{step.name}" == task)
         given = {paths.variable(name): str(self.folder / name) for name in paths.FOLDERS}
-        environment = os.environ | given | {paths.RUN: RUN, paths.ENGINE: "local", "SSL_CERT_FILE": str(self.certificate)}
+        environment = os.environ | given | {paths.RUN: RUN, paths.ENGINE: "local"}
         command = [sys.executable, "-m", "steps", verb, "--task", f"{task}.json"]
         return subprocess.run(command, cwd=product.ROOT, env=environment, capture_output=True, text=True, check=False)

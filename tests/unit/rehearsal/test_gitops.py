@@ -38,7 +38,7 @@ def rehearsed(
 
 @pytest.mark.parametrize("install", [True, pytest.param(False, marks=pytest.mark.long)])  # with credentials, which are stand-ins
 def test_every_stage_passes_and_git_has_the_tree(tmp_path: Path, install: bool) -> None:
-    spec = spec_of(install=install, credentials={"env": "GIT_TOKEN"})
+    spec = spec_of(install=install, credentials={"env": "GIT_TOKEN"}, ca={"env": "GIT_CA"})
     run, code = rehearsed(spec, tmp_path)
     assert code == 0
     plan = compile_plan(spec)

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from steps.contract.delivery import text_digest
 from steps.contract.task import MAX_BYTES, Verb, encode
 from tests.unit.stages.test_operators import site
-from workflows.stages import access, base_services, slurm
+from workflows.stages import access, base_services, gpu_operator, slurm
 from workflows.stages.stage import Stage, Step
 
 ARGO_CD: dict[str, Any] = {"repo": "https://git.example.org/platform.git", "revision": "v1.4.0", "project": "platform"}
@@ -61,6 +60,17 @@ def test_a_release_is_expected_with_its_chart_and_its_place() -> None:
     assert seen["repo"].startswith("https://")
 
 
+@pytest.mark.parametrize(("quorum", "forgiven"), [("75%", True), ("all", None)])
+def test_a_release_that_counts_nodes_is_judged_by_the_quorum(quorum: str, forgiven: bool | None) -> None:
+    """Argo CD calls it Progressing for as long as one node is short; what counts no nodes has to be healthy."""
+    more = {"quorum": {"default": quorum}}
+    for stage, expected in ((gpu_operator, forgiven), (slurm, forgiven), (base_services, None)):
+        for one in built(stage, more=more).steps:
+            for release in one.task.expectations.get("releases", ()):
+                if release.get("owner") == "argo_cd":
+                    assert release.get("by_quorum") is expected, (stage.__name__, release["name"])
+
+
 def test_argo_cd_itself_has_helm_controller_as_its_one_owner() -> None:
     kinds = {item["kind"] for item in step("argo_cd_install").task.arguments["objects"]}
     assert kinds == {"Namespace", "HelmChart"}
@@ -81,10 +91,8 @@ def test_keys_of_argocd_cm_are_set_by_its_owner_and_by_one_only() -> None:
     assert "config_map" not in step("delivery_settings").task.arguments
     assert ("configmaps", "patch", "argocd") not in rights(step("delivery_settings"))
     patched = step("delivery_settings", install=False).task.arguments["config_map"]
-    assert (patched["namespace"], patched["name"]) == ("argocd", "argocd-cm")
-    assert {key: text_digest(text) for key, text in patched["data"].items()} == step("delivery", install=False).task.expectations[
-        "keys"
-    ]
+    assert (patched["namespace"], patched["path"]) == ("argocd", "apps/environments/h200-16/bootstrap/argocd-cm.yaml")
+    assert patched["keys"] == step("delivery", install=False).task.expectations["keys"]
     assert ("configmaps", "patch", "argocd") in rights(step("delivery_settings", install=False))
 
 
@@ -113,6 +121,19 @@ def test_credentials_travel_as_secret_files_by_name() -> None:
     assert not {resource for one in (plain, step("delivery")) for resource, _, _ in rights(one)} & {"secrets"}
     assert "repo" not in step("delivery").task.arguments
     assert ("secrets", "list", "argocd") in rights(step("delivery", **SSH))
+
+
+def test_the_ca_goes_to_the_pipeline_and_to_argo_cd_and_is_read_back() -> None:
+    ca = {"repo": "https://Git.example.org:8443/platform.git", "ca": {"file": "./ca.pem"}}
+    files = {file.name: file for file in access.secret_files(site(delivery={"mode": "argo_cd", "argo_cd": ARGO_CD | ca}).spec)}
+    assert files["git_ca"].path == "./ca.pem"
+    assert step("publish", **ca).task.arguments["ca"] == "git_ca"
+    told, read = step("delivery_settings", **ca), step("delivery", **ca)
+    wanted = {"namespace": "argocd", "host": "Git.example.org", "file": "git_ca"}
+    assert told.task.arguments["certificates"] == read.task.arguments["certificates"] == wanted
+    assert read.task.expectations["certificates"] is True
+    assert ("configmaps", "patch", "argocd") in rights(told)
+    assert "certificates" not in step("delivery").task.expectations
 
 
 def test_publishing_needs_nothing_of_the_target_and_names_its_tree() -> None:

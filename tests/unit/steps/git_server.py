@@ -3,6 +3,7 @@
 import base64
 import os
 import shutil
+import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -40,9 +41,19 @@ def bare(folder: Path) -> Path:
     return folder
 
 
+def certificate(folder: Path, name: str) -> Path:
+    """A file of a new key and the certificate that it signs itself, for 127.0.0.1; the certificate alone lies beside it as .pem."""
+    both, alone = folder / f"{name}.key", folder / f"{name}.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", str(both), "-out", str(alone)]
+    names = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*made, *names], check=True, capture_output=True, timeout=30)
+    both.write_text(both.read_text() + alone.read_text())
+    return both
+
+
 @contextmanager
-def serving(folder: Path, login: str = LOGIN) -> Iterator[Served]:
-    """Serve a bare repository while the context lasts."""
+def serving(folder: Path, login: str = LOGIN, signed: Path | None = None) -> Iterator[Served]:
+    """Serve a bare repository while the context lasts; by https with the key and certificate of a file `signed`."""
     wanted, state, program = "Basic " + base64.b64encode(login.encode()).decode(), Served(), backend()
 
     class Handler(BaseHTTPRequestHandler):
@@ -78,18 +89,24 @@ def serving(folder: Path, login: str = LOGIN) -> Iterator[Served]:
         def handle(self) -> None:
             try:
                 super().handle()
-            except ConnectionError:  # the test has ended the client
+            except (ConnectionError, ssl.SSLError):  # the test has ended the client, or it does not trust us
                 self.close_connection = True
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if signed is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(signed)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    state.url = f"http://127.0.0.1:{server.server_address[1]}/{folder.name}"
-    yield state
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    state.url = f"http{'s' if signed else ''}://127.0.0.1:{server.server_address[1]}/{folder.name}"
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def _body(request: BaseHTTPRequestHandler) -> bytes:

@@ -1,6 +1,7 @@
 """Publishing to a real bare repository: once and again, beside others, over HTTP with a password, and killed at every request."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from steps.contract.delivery import Delivered
 from steps.contract.evidence import Evidence
 from steps.contract.task import Task, Verb, encode, file_name
 from steps.contract.verdict import FailureClass, Status
-from tests.unit.steps.git_server import LOGIN, backend, bare, serving
+from tests.unit.steps.git_server import LOGIN, backend, bare, certificate, serving
 
 ROOT = Path(__file__).parents[3]
 URL = "https://git.example.org/platform/apps.git"
@@ -336,6 +337,27 @@ def test_over_ssh_with_our_key_and_known_hosts_only(desk: Any, tmp_path: Path) -
         desk.environment["SSH_SAYS"] = words
         assert desk.run(made).returncode == code
         assert words in last(desk).error
+
+
+@pytest.mark.skipif(
+    not backend() or shutil.which("openssl") is None, reason="git or openssl is not installed: no server to push to"
+)
+def test_over_https_by_the_ca_of_the_site_and_no_other(desk: Any, tmp_path: Path) -> None:
+    folder, ours, other = bare(tmp_path / "server.git"), certificate(tmp_path, "ours"), certificate(tmp_path, "other")
+    desk.environment[GIT_ROOT] = ""
+    (desk.root / "secrets/git").write_text(LOGIN)
+    with serving(folder, signed=ours) as server:
+        for ca in ("", other.with_suffix(".pem").read_text(), "no certificate"):
+            (desk.root / "secrets/git_ca").write_text(ca)
+            made = task(desk, TREE, repo=server.url, credentials="git", **({"ca": "git_ca"} if ca else {}))
+            assert desk.run(made).returncode == 64
+            assert "delivery.argo_cd.ca" in last(desk).verdict.next_step
+            assert last(desk).verdict.failure_class is FailureClass.INPUT
+        assert server.requests == []
+        (desk.root / "secrets/git_ca").write_text(ours.with_suffix(".pem").read_text())
+        assert desk.run(task(desk, TREE, repo=server.url, credentials="git", ca="git_ca")).returncode == 0
+    with git.opened(GitAccess(url=URL, local=folder)) as repo:
+        assert repo.read(repo.resolve("v1")) == TREE
 
 
 # ---- killed at every request ---------------------------------------------------------------------------------------------------

@@ -1,16 +1,20 @@
 """What Argo CD is told: our keys of argocd-cm and no other, and a Secret whose content is never told."""
 
 import base64
+import json
 from typing import Any
 
 import pytest
 
+from steps.contract import delivery
+from steps.contract.canonical import canonical
 from steps.contract.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass
 from tests.unit.steps.front import Front, Refusal
 
 KEY = "resource.customizations.health.argoproj.io_Application"
+TREE_PATH = "apps/environments/lab/bootstrap/argocd-cm.yaml"
 CONFIG = "/api/v1/namespaces/default/configmaps/argocd-cm"
 SECRET = "/api/v1/namespaces/default/secrets/bringup-repository-0a1b2c3d"
 URL = "https://git.example.org/platform/apps.git"
@@ -22,8 +26,12 @@ def run(desk: Any, **arguments: Any) -> tuple[int, Evidence]:
     return code, desk.record("base_services", "delivery_settings")
 
 
-def settings(text: str = "return hs\n") -> dict[str, Any]:
-    return {"config_map": {"namespace": "default", "name": "argocd-cm", "data": {KEY: text}}}
+def settings(desk: Any, text: str = "return hs\n") -> dict[str, Any]:
+    """The arguments for our keys, whose texts lie in the rendered tree."""
+    tree = {TREE_PATH: f"# ours\napiVersion: v1\nkind: ConfigMap\ndata:\n  {KEY}: {json.dumps(text)}\n"}
+    (desk.root / "tasks" / delivery.TREE_FILE).write_bytes(canonical(tree))
+    keys = {KEY: delivery.text_digest(text)}
+    return {"config_map": {"namespace": "default", "name": "argocd-cm", "path": TREE_PATH, "keys": keys}}
 
 
 def argocd_cm(api: Front, **more: Any) -> None:
@@ -43,11 +51,11 @@ def told(desk: Any) -> str:
 
 def test_only_our_keys_are_set(desk: Any, api: Front) -> None:
     argocd_cm(api)
-    code, record = run(desk, **settings())
+    code, record = run(desk, **settings(desk))
     assert code == 0
     assert record.changes == (f"changed ConfigMap default/argocd-cm: {KEY}",)
     assert data(api, CONFIG) == {"url": "https://argocd.example.org", KEY: "return hs\n"}
-    code, record = run(desk, **settings("return hs"))
+    code, record = run(desk, **settings(desk, "return hs"))
     assert record.changes == ("unchanged ConfigMap default/argocd-cm: 1 key",)
 
 
@@ -69,7 +77,7 @@ def test_only_our_keys_are_set(desk: Any, api: Front) -> None:
 )
 def test_an_owner_who_would_undo_it_is_named_and_left_alone(desk: Any, api: Front, owner: dict[str, Any], named: str) -> None:
     argocd_cm(api, metadata=owner)
-    code, record = run(desk, **settings())
+    code, record = run(desk, **settings(desk))
     assert code == 65
     assert record.verdict is not None
     assert record.verdict.failure_class is FailureClass.COMPARISON
@@ -80,16 +88,32 @@ def test_an_owner_who_would_undo_it_is_named_and_left_alone(desk: Any, api: Fron
 
 def test_what_comes_through_the_owner_is_left_as_it_is(desk: Any, api: Front) -> None:
     argocd_cm(api, metadata={"labels": {"app.kubernetes.io/managed-by": "Helm"}}, **{KEY: "return hs"})
-    code, record = run(desk, **settings())
+    code, record = run(desk, **settings(desk))
     assert (code, record.changes) == (0, ("unchanged ConfigMap default/argocd-cm: 1 key",))
 
 
 def test_without_argo_cd_there_is_nothing_to_set(desk: Any, api: Front) -> None:
-    code, record = run(desk, **settings())
+    code, record = run(desk, **settings(desk))
     assert code == 65
     assert record.verdict is not None
     assert record.verdict.failure_class is FailureClass.DEPENDENCY
     assert not [write for write in api.writes if "configmaps" in write]
+
+
+@pytest.mark.parametrize("text", ["return hs # of another plan\n", ""])
+def test_keys_that_are_not_those_of_the_task_are_refused(desk: Any, api: Front, text: str) -> None:
+    argocd_cm(api)
+    arguments = settings(desk)
+    settings(desk, text)
+    assert run_code(desk, arguments) == 64
+    (desk.root / "tasks" / delivery.TREE_FILE).write_bytes(canonical({}))
+    assert run_code(desk, arguments) == 64
+    assert data(api, CONFIG) == {"url": "https://argocd.example.org"}
+
+
+def run_code(desk: Any, arguments: dict[str, Any]) -> int:
+    made = Task(stage="base_services", name="delivery_settings", verb=Verb.APPLY, arguments=arguments)
+    return int(desk.run(made).returncode)
 
 
 def test_our_host_keys_are_added_to_those_that_are_trusted(desk: Any, api: Front) -> None:
@@ -117,6 +141,63 @@ def test_host_keys_that_somebody_adds_meanwhile_are_not_lost(desk: Any, api: Fro
     assert data(api, path) == {"ssh_known_hosts": theirs}
     assert run(desk, **wanted)[0] == 0
     assert data(api, path) == {"ssh_known_hosts": f"{theirs}ours ssh-ed25519 CCCC\n"}
+
+
+TLS = CONFIG.replace("argocd-cm", "argocd-tls-certs-cm")
+HOST = "git.example.org"
+
+
+def certificate(text: str) -> str:
+    return delivery.pem(base64.b64encode(text.encode() * 9).decode())
+
+
+def tls_certs(api: Front, **more: Any) -> None:
+    meta = {"name": "argocd-tls-certs-cm", "namespace": "default", **more.pop("metadata", {})}
+    api.user.post(TLS.rsplit("/", 1)[0], {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, **more})
+
+
+def trusting(desk: Any, text: str) -> dict[str, Any]:
+    (desk.root / "secrets/git_ca").write_text(text)
+    return {"certificates": {"namespace": "default", "host": HOST, "file": "git_ca"}}
+
+
+def test_our_ca_is_what_argo_cd_knows_the_server_by(desk: Any, api: Front) -> None:
+    """Also beside other servers of a chart that owns the ConfigMap: it leaves alone what it does not know."""
+    tls_certs(api, metadata={"labels": {"app.kubernetes.io/managed-by": "Helm"}}, data={"other.example.org": certificate("other")})
+    wanted = trusting(desk, f"a comment\n{certificate('one')}{certificate('two')}")
+    code, record = run(desk, **wanted)
+    assert (code, record.changes) == (0, (f"changed ConfigMap default/argocd-tls-certs-cm: 2 certificates added for {HOST}",))
+    assert data(api, TLS) == {"other.example.org": certificate("other"), HOST: certificate("one") + certificate("two")}
+    changes = (f"unchanged ConfigMap default/argocd-tls-certs-cm: 0 certificates added for {HOST}",)
+    assert run(desk, **wanted)[1].changes == changes
+
+
+def test_a_ca_is_added_to_what_others_gave_for_the_same_server(desk: Any, api: Front) -> None:
+    tls_certs(api, data={HOST: certificate("theirs")})
+    assert run(desk, **trusting(desk, certificate("ours")))[0] == 0
+    assert data(api, TLS) == {HOST: certificate("theirs") + certificate("ours")}
+
+
+def test_an_owner_who_gave_another_ca_for_the_server_is_named_and_left_alone(desk: Any, api: Front) -> None:
+    tls_certs(api, metadata={"labels": {"app.kubernetes.io/managed-by": "Helm"}}, data={HOST: certificate("theirs")})
+    code, record = run(desk, **trusting(desk, certificate("ours")))
+    assert code == 65
+    assert record.verdict is not None
+    assert record.verdict.failure_class is FailureClass.COMPARISON
+    assert HOST in record.verdict.reason
+    assert "configs.tls.certificates" in record.verdict.next_step
+    assert data(api, TLS) == {HOST: certificate("theirs")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["no certificate at all", f"{certificate('ours')}-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----\n", ""],
+)
+def test_what_is_no_ca_or_holds_a_private_key_never_gets_into_a_config_map(desk: Any, api: Front, text: str) -> None:
+    tls_certs(api)
+    assert run_code(desk, trusting(desk, text)) == 64
+    assert "data" not in api.user.get(TLS).body
+    assert CANARY not in told(desk)
 
 
 def repository(credentials: str = "git_credentials") -> dict[str, Any]:

@@ -1,10 +1,10 @@
 -- A HelmChart says only that its Job exists or failed; that the chart's workloads run is never in it.
-hs = {status = "Progressing", message = "the install Job has not been made"}
+local health = {status = "Progressing", message = "the install Job has not been made"}
 for _, c in ipairs((obj.status or {}).conditions or {}) do
   if c.type == "Failed" and c.status == "True" then
     return {status = "Degraded", message = c.message}
   elseif c.type == "JobCreated" and c.status == "True" then
-    hs = {status = "Healthy", message = c.message}
+    health = {status = "Healthy", message = c.message}
   end
 end
-return hs
+return health

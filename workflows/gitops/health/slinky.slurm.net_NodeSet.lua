@@ -1,11 +1,12 @@
 -- Every wanted pod runs the newest template and is ready, and Slurm holds none of its nodes for down.
-hs = {status = "Progressing", message = "not reconciled yet"}
-local s = obj.status or {}
-if s.desired ~= nil and s.observedGeneration == obj.metadata.generation then
-  local ready, updated, down = s.readyReplicas or 0, s.updatedReplicas or 0, s.slurmDown or 0
-  hs.message = ready .. " of " .. s.desired .. " ready, " .. updated .. " updated, " .. down .. " down"
-  if ready == s.desired and updated == s.desired and down == 0 then
-    hs.status = "Healthy"
-  end
+-- A count of 0 is left out of the status. Wanting 0 pods is fine where the spec says so; else no node fits yet.
+local s, spec, health = obj.status or {}, obj.spec or {}, "Progressing"
+if s.observedGeneration ~= obj.metadata.generation then
+  return {status = health, message = "changed since it was reconciled"}
 end
-return hs
+local want, ready, new, down = s.desired or 0, s.readyReplicas or 0, s.updatedReplicas or 0, s.slurmDown or 0
+local fits = want > 0 or spec.replicas == 0 and spec.scalingMode ~= "DaemonSet"
+if fits and ready == want and new == want and down == 0 then
+  health = "Healthy"
+end
+return {status = health, message = ready .. " of " .. want .. " ready, " .. new .. " updated, " .. down .. " down"}

@@ -1,4 +1,4 @@
-"""What an installation of Argo CD brings: its kinds, its workloads and argocd-cm; by the chart argo-cd, or by the site's people."""
+"""What an installation of Argo CD brings: its kinds, workloads and settings; by the chart argo-cd, or by the site's people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PART_OF, COMPONENT = "app.kubernetes.io/part-of", "app.kubernetes.io/component"
 CONTROLLER = "application-controller"
 APP_VERSIONS = {"10.1.1": "v3.4.4"}
 """Chart argo-cd → what it brings (gpu_stack §6.1)."""
-CONFIG = "argocd-cm"
+CONFIG, HOST_KEYS, CERTIFICATES = "argocd-cm", "argocd-ssh-known-hosts-cm", "argocd-tls-certs-cm"
 _COMPONENTS = (CONTROLLER, "applicationset-controller", "redis", "repo-server", "server")
 
 
@@ -26,7 +26,8 @@ def argo_cd(_world: World, release: Release) -> None:
     prefix = release.value("fullnameOverride") or f"{release.name}-argocd"
     for kind, body in _workloads(prefix, APP_VERSIONS.get(release.version, f"v{release.version}")):
         release.put(DEPLOYMENTS if kind == "Deployment" else STATEFUL_SETS, body)
-    release.put(CONFIG_MAPS, _config(release.value("configs.cm", {})))
+    for config in _settings(release.value("configs.cm", {})):
+        release.put(CONFIG_MAPS, config)
 
 
 def site(world: World, own: SiteArgoCd) -> None:
@@ -39,15 +40,18 @@ def site(world: World, own: SiteArgoCd) -> None:
     for kind, body in _workloads("argocd", f"v{version}"):
         meta = body["metadata"] | {"namespace": own.namespace}
         world.ensure(DEPLOYMENTS if kind == "Deployment" else STATEFUL_SETS, body | {"metadata": meta})
-    config = _config({})
-    world.create(CONFIG_MAPS, config | {"metadata": config["metadata"] | {"namespace": own.namespace}})
+    for config in _settings({}):
+        world.create(CONFIG_MAPS, config | {"metadata": config["metadata"] | {"namespace": own.namespace}})
 
 
-def _config(data: Mapping[str, str]) -> Obj:
-    return {
-        "metadata": {"name": CONFIG, "labels": {PART_OF: "argocd"}},
-        "data": {"application.resourceTrackingMethod": "annotation", **data},
+def _settings(keys: Mapping[str, str]) -> list[Obj]:
+    """argocd-cm, and whom it trusts: no server yet."""
+    every = {
+        CONFIG: {"application.resourceTrackingMethod": "annotation", **keys},
+        HOST_KEYS: {"ssh_known_hosts": ""},
+        CERTIFICATES: {},
     }
+    return [{"metadata": {"name": name, "labels": {PART_OF: "argocd"}}, "data": data} for name, data in every.items()]
 
 
 def _workloads(prefix: str, version: str) -> list[tuple[str, Obj]]:
