@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from steps import timeouts
-from steps.contract import evidence
+from steps.contract import approval, evidence
 from steps.contract.canonical import digest, digest_bytes
 from steps.errors import BadTask, StepError, StoreBusy
 
@@ -117,7 +117,7 @@ class Store:
 
     def evidence_digest(self, run: str, stage: str) -> str:
         """One digest over all that a stage's tasks recorded, its approval left out: what an approver approves."""
-        kept = [key for key in self.keys(f"runs/{run}/evidence/{stage}") if key.split("/")[4] != "confirm"]
+        kept = [key for key in self.keys(f"runs/{run}/evidence/{stage}") if key.split("/")[4] not in approval.TASKS]
         return digest([[key, digest_bytes(self.read(key) or b"")] for key in kept])
 
 

@@ -12,6 +12,11 @@ HOLD, PASS, REJECT = "hold", "pass", "reject"
 NODE_PREFIX = "approve-"
 """Suspend nodes and templates of approvals are called `approve-STAGE`, the stage with dashes."""
 
+ANNOUNCE, CONFIRM = "announce", "confirm"
+TASKS = (ANNOUNCE, CONFIRM)
+"""Tasks of an approval, recorded under the stage that waits: the one tells that it waits, the other checks the answer. No part of
+what the stage itself does."""
+
 NOBODY = "none"
 REHEARSAL = "rehearsal"
 """The approver's name where a rehearsal opened the approval itself; valid in no other run."""
@@ -45,3 +50,9 @@ def is_name(text: str) -> bool:
 def signature_key(run: str, stage: str, approver: str) -> str:
     """Where an approver's signature lies in the store."""
     return f"runs/{run}/approvals/{stage}/{approver}.sig"
+
+
+def webhook_file(stage: str) -> str:
+    """Name of the secret file that holds the URL to which the approval before a stage is announced. The dot keeps it apart from the
+    names that a spec gives its own secrets."""
+    return f"{ANNOUNCE}.{stage}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from steps.contract import approval
 from steps.contract.evidence import Evidence
 from steps.report import model
 from steps.report.stages import CONFIRM
@@ -15,7 +16,7 @@ def approvals(latest: Sequence[Evidence], begun: Iterable[model.Begun]) -> Itera
     for record in latest:
         if record.task == CONFIRM:
             yield _answered(record, latest, waits.pop(record.stage, None))
-    last = max((record.finished for record in latest), default=0.0)
+    last = max((record.finished for record in latest if record.task != approval.ANNOUNCE), default=0.0)
     for row in waits.values():
         yield model.Approval(
             stage=row.stage,

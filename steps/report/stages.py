@@ -3,24 +3,26 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from steps.contract import approval
 from steps.contract.cancelled import Cancelled
 from steps.contract.evidence import Evidence
 from steps.contract.verdict import Status, Verdict
 from steps.report import model
 from steps.report.source import Source
 
-JUDGE, CONFIRM = "judge", "confirm"
+JUDGE, CONFIRM = "judge", approval.CONFIRM
 
 _ORDER = (Status.FAIL, Status.INCONCLUSIVE, Status.SKIPPED, Status.PASS)
 
 
 def stages(source: Source, latest: Sequence[Evidence], running: bool, begun: Iterable[model.Begun]) -> tuple[model.Stage, ...]:
     """All planned stages. `begun` is what an engine knows of tasks that it started; without it the logs in the store tell some."""
-    rows = [*begun, *(model.Begun(stage=stage, task=task) for stage, task in source.logged)]
+    every = [*begun, *(model.Begun(stage=stage, task=task) for stage, task in source.logged)]
+    rows = [row for row in every if row.task != approval.ANNOUNCE]  # that somebody was told says nothing of the stage
     roles = {host.name: host.role for host in source.hosts}
     made: list[model.Stage] = []
     for planned in source.plan.get("stages", ()):
-        mine = [record for record in latest if record.stage == planned["id"]]
+        mine = [record for record in latest if record.stage == planned["id"] and record.task != approval.ANNOUNCE]
         told = [row for row in rows if row.stage == planned["id"]]
         stopper = next((stage.id for stage in made if stage.judged and stage.status != Status.PASS.value), "")
         why = _running(mine, told) if running else _ended(planned, mine, told, source.cancelled, stopper)

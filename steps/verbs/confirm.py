@@ -112,8 +112,8 @@ def _found(context: Context, wanted: Arguments, answer: dict[str, str], now: str
 
 def _records(context: Context, stage: str) -> list[str]:
     """The stage's records with digest and end, the newest first: what has come since an answer was given stands on top."""
-    keys = [key for key in context.store.keys(f"runs/{context.environment.run}/evidence/{stage}") if key.split("/")[4] != "confirm"]
-    stored = [(key, context.store.path(key).read_bytes()) for key in keys]
+    every = context.store.keys(f"runs/{context.environment.run}/evidence/{stage}")
+    stored = [(key, context.store.path(key).read_bytes()) for key in every if key.split("/")[4] not in approval.TASKS]
     rows = sorted(((evidence.decode(data).finished, key, digest_bytes(data)) for key, data in stored), reverse=True)
     lines = [f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(end))} {key} {digest}" for end, key, digest in rows[:MOST_RECORDS]]
     return [*lines, *([f"and {len(rows) - len(lines)} older"] if len(rows) > len(lines) else [])] or ["there are none"]

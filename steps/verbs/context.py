@@ -206,6 +206,7 @@ _DONE = {
     Verb.OPEN: "a run whose plan, fleet and servers fit together",
     Verb.PLAY: "a play that reaches the hosts",
     Verb.APPLY: "a target that takes the objects",
+    Verb.ANNOUNCE: "approvers who know that an approval waits",
     Verb.BUILD: "a finished build",
     Verb.PUBLISH: "a finished publication",
     Verb.SEAL: "a sealed run",

@@ -8,7 +8,7 @@ import sys
 from figures import Figures
 
 LIMIT = 0.150
-VERBS = ("open", "play", "apply", "wait", "judge", "job", "confirm", "seal", "report")
+VERBS = ("open", "play", "apply", "wait", "judge", "job", "announce", "confirm", "seal", "report")
 CLIENT = "urllib3, yaml"
 TRIES = 5
 

@@ -16,6 +16,8 @@ from workflows import examples
 SPACE = "bringup"
 AGENT = "bringup "
 CLUSTER = "h200-16"
+ANNOUNCED = "    announce: {webhook: {secret: {name: chat, key: url}}}\n"
+"""Of the approval at the end of the example: the run itself tells it."""
 EVENTS = 'events: [{name: replaced, selector: discriminator == "dc1"}]\n'
 ARGO = "argoproj.io"
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection", "bind", "escalate"})
@@ -111,7 +113,7 @@ def recorded(bare: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
     done = product.bringup(folder / "home", "rehearse", CLUSTER, "--kubeconfig", str(bare.kubeconfig))
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     rows = {_asked(row) for row in bare.audited() if row.get("userAgent", "").startswith(AGENT)}
-    (folder / "spec.yaml").write_text(examples.path(CLUSTER).read_text() + EVENTS)
+    (folder / "spec.yaml").write_text(examples.path(CLUSTER).read_text() + ANNOUNCED + EVENTS)
     made = product.bringup(folder / "home", "render", str(folder / "spec.yaml"), "--out", str(folder / "made"))
     assert made.returncode == 0, made.stderr
     bare.kubectl("apply", "--server-side", "-f", str(folder / "made/target-rbac.yaml"))
@@ -151,7 +153,8 @@ def test_accounts_of_home_may_do_what_is_listed_and_nothing_else(bare: ControlPl
     accounts = [row["metadata"]["name"] for row in _objects(recorded.rendered, "rbac", "starts") if row["kind"] == "ServiceAccount"]
     verbs = {f"bringup-{verb}" for verb in Verb}
     assert set(accounts) - verbs == set(GRANTED)
-    assert len(verbs & set(accounts)) >= 9
+    assert len(verbs & set(accounts)) >= 10
+    assert "bringup-announce" in accounts
     for account in accounts:
         granted = GRANTED.get(account, set())
         assert _rules(bare, account, SPACE) == granted, account

@@ -28,6 +28,7 @@ from steps.clients.store import Store
 from steps.contract import approval, delivery
 from steps.contract.task import Verb
 from steps.contract.verdict import Status
+from tests.unit.steps import chat
 from workflows import examples
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.processes import Existing, simulated_cluster, write_fleet
@@ -35,12 +36,15 @@ from workflows.rehearsal.rehearse import Options
 from workflows.spec import load
 
 USER = 8737
-RUN, PUBLISHING = "by-pods", "by-publish"
+RUN, PUBLISHING, TELLING = "by-pods", "by-publish", "by-announce"
 VERBS = {verb.value for verb in Verb} - {"build"}
 """No pipeline has a task of verb build yet."""
 STAGES = ("os_prep", "rke2", "base_services")
+ANNOUNCE = "    announce: {webhook: {secret: {name: chat, key: url}}}\n"
 SPEC = (
-    examples.path("h200-16").read_text().replace("before: validation", "before: base_services") + f"stages: [{', '.join(STAGES)}]\n"
+    examples.path("h200-16").read_text().replace("before: validation", "before: base_services")
+    + ANNOUNCE
+    + f"stages: [{', '.join(STAGES)}]\n"
 )
 TAG = "v1.0.0"
 CANARY = "canary-7f3a"
@@ -98,7 +102,7 @@ def home(cluster: Cluster, rendered: Path, tmp_path_factory: pytest.TempPathFact
     plane.kubectl("create", "namespace", "bringup")
     plane.kubectl("label", "namespace", "bringup", "pod-security.kubernetes.io/enforce=restricted")
     apply_rendered(plane, rendered)
-    _apply(plane, *volume(store), _secrets(_template(rendered)), large_node(UNDER_CHANGE))
+    _apply(plane, *volume(store), *_secrets(_template(rendered)), large_node(UNDER_CHANGE))
     with kept_alive(plane, UNDER_CHANGE):
         yield store
     plane.kubectl("delete", "namespace/bringup", f"node/{UNDER_CHANGE}", "pv/bringup-store", "--timeout=90s")
@@ -116,11 +120,35 @@ def published(cluster: Cluster, home: Path, tmp_path_factory: pytest.TempPathFac
         made = render(folder, SPEC + f"delivery: {json.dumps(mode)}\n")
         apply_rendered(plane, made)
         template = _template(made)
-        _apply(plane, _secrets(template, git_credentials=login))
+        _apply(plane, *_secrets(template, git_credentials=login))
         trusted = home / sources.CERTIFICATE
         trusted.write_bytes(server.certificate.read_bytes())
         pods = Pods(plane, cluster.node, template, PUBLISHING, {"SSL_CERT_FILE": f"/bringup/store/{trusted.name}"})
         yield pods.start("base-services-publish", {}), repository
+
+
+class Told(NamedTuple):
+    """Pods that announced an approval for real, and what the chat heard."""
+
+    ended: list[Ended]
+    got: list[dict[str, Any]]
+    rendered: Path
+
+
+@pytest.fixture(scope="module")
+def told(cluster: Cluster, home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    """No rehearsal: two attempts of one run, then one of a run whose webhook refuses; the URL is a key of a Secret of home."""
+    folder = tmp_path_factory.mktemp("told")
+    made = render(folder, SPEC.replace("name: chat,", "name: chat-here,"))
+    template = _template(made)
+    with chat.serving(box.OUTSIDE) as webhook:
+        _apply(cluster.plane, *_secrets(template, **{approval.webhook_file("base_services"): webhook.url}))
+        pods = [Pods(cluster.plane, cluster.node, template, run) for run in (TELLING, TELLING, f"{TELLING}-no")]
+        ended = []
+        for one in pods:
+            webhook.answers = [403] if one.run != TELLING else [200]
+            ended.append(one.start("base-services-announce", {}))
+        yield Told(ended, webhook.got, made)
 
 
 @pytest.fixture(scope="module")
@@ -163,11 +191,25 @@ def test_every_verb_ends_well_and_leaves_its_record(played: Played) -> None:
         assert record.engine == "argo"
         if record.verdict is not None:
             assert record.verdict.status in (Status.PASS, Status.SKIPPED), record.verdict
-            assert ended.message in ("", "pass")
+            assert ended.message in ("", "pass", "skipped")
     sealed = json.loads((played.store / f"runs/{RUN}/seal.json").read_text())
     assert sealed["status"] == "Succeeded"
     assert len(sealed["files"]) > len(played.pods.ended)
     assert (played.store / f"runs/{RUN}/report/junit.xml").exists()
+
+
+def test_a_waiting_approval_is_announced_from_a_pod(told: Told, home: Path) -> None:
+    """Once for each run, with the webhook's URL in no argument, log or evidence; a refusal is what the pod itself says."""
+    assert [(ended.exit_code, ended.message) for ended in told.ended] == [(0, "pass"), (0, "pass"), (65, "fail")]
+    assert [one["run"] for one in told.got] == [TELLING, f"{TELLING}-no"]
+    heard = told.got[0]
+    assert (heard["stage"], heard["approvers"]) == ("base_services", ["ada@example.org", "grace@example.org"])
+    assert heard["text"].endswith(f"bringup approve {TELLING} --as NAME")
+    kept = [path for run in (TELLING, f"{TELLING}-no") for path in (home / f"runs/{run}").rglob("*") if path.is_file()]
+    assert len(kept) == 2 * len(told.ended)  # a record and a log of each
+    shown = [path.read_text() for path in (*kept, *told.rendered.iterdir())]
+    shown += [text for ended in told.ended for text in (ended.log, json.dumps(ended.pod), json.dumps(ended.runtime))]
+    assert not [text for text in shown if chat.CANARY in text]
 
 
 def test_the_tree_was_published_from_a_pod(played: Played) -> None:
@@ -211,7 +253,7 @@ def test_a_step_is_nobody_special_and_writes_to_its_two_folders_alone(played: Pl
     assert (int(look["capabilities"], 16), look["no_new"], look["seccomp"]) == (0, "1", "2")
     written = {place for place, what in look["written"].items() if what == "written"}
     assert written == {"/bringup/store/look", "/bringup/out/x"}, look["written"]
-    assert set(look["secrets"]) == {path for _, path in _secret_items(played.template)}
+    assert set(look["secrets"]) == {path for *_, path in _secret_items(played.template)}
     assert {tuple(found) for found in look["secrets"].values()} == {(CANARY, 0o440, 0)}
 
 
@@ -266,26 +308,24 @@ def _answer(store: Path, stage: str) -> dict[str, str]:
     return {"decision": approval.PASS, "approver": approval.REHEARSAL, "evidence": evidence}
 
 
-def _secret_items(template: Object) -> list[tuple[str, str]]:
+def _secret_items(template: Object) -> list[tuple[str, str, str]]:
+    """Secret, key and file of each."""
     (volume,) = (row for row in template["spec"]["volumes"] if row["name"] == "secrets")
     sources = [source["secret"] for source in volume["projected"]["sources"]]
-    return [(source["name"], item["path"]) for source in sources for item in source["items"]]
+    return [(source["name"], item["key"], item["path"]) for source in sources for item in source["items"]]
 
 
 def _apply(plane: ControlPlane, *objects: Object) -> None:
     plane.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
 
 
-def _secrets(template: Object, **known: str) -> Object:
-    """The one Secret that the pods mount."""
-    ((name, _), *_) = items = _secret_items(template)
-    meta = {"name": name, "namespace": "bringup"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": meta,
-        "stringData": {path: known.get(path, CANARY) for _, path in items},
-    }
+def _secrets(template: Object, **known: str) -> list[Object]:
+    """The Secrets that the pods mount; `known` is what some files hold."""
+    held: dict[str, dict[str, str]] = {}
+    for name, key, path in _secret_items(template):
+        held.setdefault(name, {})[key] = known.get(path, CANARY)
+    meta = {"apiVersion": "v1", "kind": "Secret"}
+    return [{**meta, "metadata": {"name": name, "namespace": "bringup"}, "stringData": content} for name, content in held.items()]
 
 
 def _task(ended: Ended) -> tuple[str, str]:

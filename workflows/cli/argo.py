@@ -20,8 +20,8 @@ from steps.report.timeline import stamp
 from workflows.cli import answering, argo_live, cancelling, output
 from workflows.cli.argo_options import Place
 from workflows.cli.output import Format
-from workflows.engines import approvals
-from workflows.engines.argo import answer, follow, logs, progress, pull, remembered, stop, waits
+from workflows.engines import announce, approvals
+from workflows.engines.argo import answer, claims, follow, logs, progress, pull, remembered, stop, waits
 from workflows.engines.argo.home import Home, NoWorkflow, chosen
 from workflows.engines.argo.objects import PIPELINE, Workflow, node_status
 from workflows.engines.folders import Home as Runs
@@ -42,7 +42,9 @@ class Away:
 
     def workflow(self) -> Workflow:
         """As it is now. Raises NoWorkflow."""
-        return self.home.workflow(self.name)
+        found = self.home.workflow(self.name)
+        self.home.check_ours(found)
+        return found
 
 
 def find(run: str, place: Place) -> Away | None:
@@ -63,13 +65,12 @@ def find(run: str, place: Place) -> Away | None:
 def known(home: Home, folder: RunFolder) -> Away:
     """A run that exists on Argo; this machine remembers it from now on. Raises NoWorkflow."""
     away = Away(home, folder)
-    workflow = away.workflow()
+    remembered.learn(home, away.workflow(), folder)
     memory = remembered.read(folder)
     if memory is None:
         remembered.write(folder, remembered.Memory(where=home.where))
     elif memory.where != home.where:
         remembered.write(folder, msgspec.structs.replace(memory, where=home.where))
-    remembered.learn(home, workflow, folder)
     return away
 
 
@@ -104,7 +105,7 @@ def _waiting(away: Away, workflow: Workflow, one: waits.Wait) -> dict[str, str]:
         return row
     try:
         asked = _shown(away, workflow, one)
-    except StepError as error:
+    except (StepError, NoWorkflow) as error:
         return {**row, "stage": "", "evidence": "", "approvers": "", "how": f"its evidence cannot be read now: {error}"}
     return {
         **row,
@@ -163,14 +164,12 @@ def watch(away: Away) -> int:
 
 @contextmanager
 def _announced(away: Away, say: follow.Say) -> Iterator[Callable[[argo_live.Observer], argo_live.Observer]]:
-    """Put an announcer beside an observer, where this machine knows how approvals of the run are announced."""
+    """Put an announcer beside an observer, where this machine knows a command that announces approvals of the run."""
     memory = remembered.read(away.folder)
     if memory is None or not memory.telling:
         yield lambda observer: observer
         return
-    from workflows.engines.argo import announcing
-
-    announcer = announcing.announcer(away.home, away.name, memory.telling, os.environ, say)
+    announcer = announce.Announcer(away.name, memory.telling, claims.claim(away.home.where, away.name), say)
     try:
         yield announcer.beside
     finally:
@@ -182,8 +181,9 @@ def conclude(away: Away, ended: Workflow) -> int:
     code, phase = follow.exit_code(ended.status.phase), f"{ended.status.phase} {stop.told(ended)}".rstrip()
     try:
         _pulled(away, ended)
-    except StepError as error:
-        output.lines([f"it ended as {phase}, its evidence could not be read: {error}", f"try again: bringup watch {away.name}"])
+    except (StepError, NoWorkflow) as error:
+        output.lines([f"it ended as {phase}, its evidence could not be read: {error}", *([error.hint] if error.hint else [])])
+        output.lines([f"try again: bringup watch {away.name}"])
         return code or ExitCode.TEMPORARY
     report, sealed = away.folder.stored / "report/report.txt", away.folder.stored / seal.FILE
     output.lines(["", report.read_text().rstrip() if report.exists() else f"no report was written: {phase}"])

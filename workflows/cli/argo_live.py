@@ -8,6 +8,7 @@ from msgspec import Struct
 from rich.console import Console
 
 from steps.clients.store import Store
+from steps.contract import approval
 from steps.contract import run as contract
 from workflows.cli import live
 from workflows.engines.argo.progress import JUDGE, VERDICT
@@ -15,6 +16,8 @@ from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import News, NodeStatus
 
 __all__ = ["News", "Observer", "shown", "stage_ids"]
+
+_BAD = ("Failed", "Error")
 
 Observer = Callable[[News], None]
 
@@ -61,7 +64,9 @@ class AwayProgress(live.Progress):
         if task == JUDGE:
             row.status = node.outputs.get(VERDICT) or "inconclusive"
             return [f"{stage}: {row.status} ({node.finished - row.started:.1f} s)"]
-        return [f"{stage}: {task} {node.phase}: {node.message}"] if node.phase in ("Failed", "Error") else []
+        if task == approval.ANNOUNCE and node.phase in _BAD:
+            return [f"{stage}: nobody could be told that it waits for an approval: bringup logs {stage}.{task}"]
+        return [f"{stage}: {task} {node.phase}: {node.message}"] if node.phase in _BAD else []
 
 
 def shown(folder: RunFolder, console: Console) -> live.View:

@@ -14,20 +14,21 @@ from steps.errors import StepError
 from workflows import bringup
 from workflows.cli import argo, compiling, output, revisions, sources
 from workflows.engines import announce, inputs
-from workflows.engines.argo import announcing, install, installation, remembered, secret_files, size, submit
-from workflows.engines.argo.home import Home, Where, chosen
+from workflows.engines.argo import install, installation, remembered, secret_files, size, submit
+from workflows.engines.argo.home import Home, chosen
 from workflows.engines.argo.objects import CLUSTER, SUBMISSION
 from workflows.engines.folders import Home as Runs
 from workflows.engines.folders import new_run_name
+from workflows.plan import show
 from workflows.plan.compiler import compile_plan
 
 
 class GoesOn(Exception):
     """A run was submitted, but this command cannot follow it. Never temporary: to try again would start a second run."""
 
-    def __init__(self, run: str, where: Where, problem: StepError | OSError) -> None:
+    def __init__(self, run: str, how: str, problem: StepError | OSError) -> None:
         super().__init__(f"run {run} goes on, but this command cannot follow it: {problem}")
-        self.hint = f"follow it: bringup watch {run} {where.options}"
+        self.hint = f"follow it: {how}"
         code = problem.exit_code if isinstance(problem, StepError) else ExitCode.GATE_FAILED
         self.exit_code = ExitCode.GATE_FAILED if code == ExitCode.TEMPORARY else code
 
@@ -47,7 +48,11 @@ class Wish:
     wait: bool = True
 
 
-def run(spec: str, wish: Wish) -> tuple[str, int]:
+Begun = Callable[[str, str], object]
+"""Told the name of a run, and what follows it, as soon as it is submitted or may have been."""
+
+
+def run(spec: str, wish: Wish, begun: Begun) -> tuple[str, int]:
     """Install, submit and follow; the run's name and its exit code. Raises before anything is written where it could not run."""
     path, loaded = sources.read(spec)
     folder = path.parent if Path(spec).exists() else Path.cwd()
@@ -60,43 +65,53 @@ def run(spec: str, wish: Wish) -> tuple[str, int]:
     size.check(plan, bundle)
     secret_files.check_namespaces(loaded, home)
     secret = secret_files.gathered(home, plan, folder, os.environ)
-    announce.channels(
-        loaded, folder, os.environ, lambda name, key: secret_files.read_key(home, name, key)
-    )  # before anything is written
     install.check_place(home, bundle)
     install.install(home, plan, bundle, secret)
     sizes = f"{output.count(len(plan.hosts), 'host')}, {output.count(len(plan.stages), 'stage')}, plan {plan.digest[:19]}"
     source = revisions.of(Path(spec)) if Path(spec).exists() else None
+    output.lines(show.warnings(plan))
     said = f"{sizes}, Argo Workflows {version}, namespace {home.namespace}"
     manifest = submit.workflow(new_run_name(plan.name), plan, bundle, wish.reuse, source)
-    memory = remembered.Memory(where=home.where, version=wish.version, telling=announcing.references(loaded, folder))
-    return _submitted(home, manifest, said, memory, argo.watch if wish.wait else _left)
+    memory = remembered.Memory(where=home.where, version=wish.version, telling=announce.tellings(loaded))
+    return _submitted(home, manifest, said, memory, argo.watch if wish.wait else _left, begun)
 
 
 def _submitted(
-    home: Home, manifest: Mapping[str, Any], said: str, memory: remembered.Memory, follow: Callable[[argo.Away], int]
+    home: Home,
+    manifest: Mapping[str, Any],
+    said: str,
+    memory: remembered.Memory,
+    follow: Callable[[argo.Away], int],
+    begun: Begun = lambda _run, _how: None,
 ) -> tuple[str, int]:
     """Submit, say its name before anything else can go wrong, remember, follow; its name and exit code. Raises GoesOn.
 
     From the submission on nothing ends as temporary: what CI tries again would be a second run.
     """
-    name = submit.submit(home, dict(manifest)).metadata.name
-    output.lines([f"run {name}: {said}"])
+    name: str = manifest["metadata"]["name"]
+    how = f"bringup watch {name} {home.where.options}"
     try:
+        submit.submit(home, dict(manifest))
+    except submit.Unsure:
+        begun(name, how)
+        raise
+    try:
+        output.lines([f"run {name}: {said}"])
+        begun(name, how)
         folder = Runs.of_environment().run(name)
         remembered.write(folder, memory)
         code = follow(argo.patiently(lambda: argo.known(home, folder)))
     except BrokenPipeError:
         raise  # nobody reads what is said any more, which is no trouble of the run
     except (StepError, OSError) as problem:
-        raise GoesOn(name, home.where, problem) from problem
+        raise GoesOn(name, how, problem) from problem
     return name, ExitCode.GATE_FAILED if code == ExitCode.TEMPORARY else code
 
 
 def _left(away: argo.Away) -> int:
     """Of a run that is not waited for."""
     memory = remembered.read(away.folder)
-    unheard = "; nobody announces its approvals until it is followed" if memory and memory.telling else ""
+    unheard = "; what a command announces is not announced until it is followed" if memory and memory.telling else ""
     output.lines([f"submitted; follow it with: bringup watch {away.name}{unheard}"])
     return ExitCode.OK
 
@@ -110,6 +125,7 @@ def resume(away: argo.Away, version: str = "") -> int:
     if not before.finished:
         output.lines([f"run {away.name} has not ended; following it"])
         return argo.watch(away)
+    away.home.made_from(before)  # Argo would take the new run, and end it because there is nothing to make it from
     cluster = before.metadata.labels.get(CLUSTER, "run")
     meta = {
         "name": new_run_name(cluster),

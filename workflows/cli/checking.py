@@ -6,7 +6,7 @@ from typing import Any
 
 from workflows import catalog
 from workflows.cli import sources
-from workflows.spec import Issue, SpecError, SpecErrors
+from workflows.spec import Issue, SpecError, SpecErrors, unattended
 from workflows.spec.loading import read
 from workflows.spec.problems import line_of
 
@@ -36,7 +36,8 @@ def check(source: str) -> Checked:
     """Read a spec argument and check it. Raises NoSpec where there is no such file."""
     path = sources.find(source)
     try:
-        return Checked(path, catalog.check(sources.read(source)[1], catalog.load()))
+        spec = sources.read(source)[1]
+        return Checked(path, (*catalog.check(spec, catalog.load()), *unattended.issues(spec)))
     except SpecErrors as errors:
         return Checked(path, unreadable=errors)
 

@@ -44,7 +44,7 @@ class Progress:
         for stage, named in self.tasks.items():
             self.rows[stage] = _Row()
             self.templates[f"{approval.NODE_PREFIX}{names.dashed(stage)}"] = (stage, "approval")
-            for task in (*named, "confirm"):
+            for task in (*named, *approval.TASKS):
                 self.templates[names.template(stage, task)] = (stage, task)
 
     def take(self, node: NodeStatus) -> list[str]:
@@ -53,6 +53,8 @@ class Progress:
             return []
         stage, task = self.templates[node.template]
         row = self.rows[stage]
+        if task == approval.ANNOUNCE:  # beside the wait, which is what the row shows
+            return self._ended(row, stage, task, 0) if node.finished is not None else []
         if node.type == "Pod":  # what a person takes to approve is no time of the stage
             row.started = row.started or node.started
         if node.finished is None:

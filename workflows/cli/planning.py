@@ -19,16 +19,17 @@ def made(source: str, only: Sequence[str], until: str) -> Plan:
 def show_plan(plan: Plan, form: str) -> None:
     """The whole plan."""
     if form == "tree":
-        output.lines(show.tree(plan))
+        output.lines([*show.tree(plan), *show.warnings(plan)])
     elif form == "table":
         identity = f"{plan.name}, owner {plan.owner}, revision {plan.revision}, target {plan.target_uid or 'not known yet'}"
         output.lines([f"plan {plan.digest}", identity, ""])
         output.table(show.COLUMNS, show.rows(plan))
         output.lines(["", *show.releases(plan)] if plan.releases else [])
         output.lines(["", *told] if (told := show.started(plan)) else [])
+        output.lines(["", *told] if (told := show.warnings(plan)) else [])
         output.lines(quarantining.reminder(plan.name, (host.name for host in plan.hosts)))
     else:
-        output.data(show.to_data(plan) | show.starts(plan), Format(form))
+        output.data(show.to_data(plan) | show.starts(plan) | {"issues": show.issues(plan)}, Format(form))
 
 
 def show_difference(before: Plan, after: Plan, form: str) -> None:

@@ -1,6 +1,7 @@
 """What the commands about finished runs share: a run's report, in the form that was asked for."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -72,20 +73,50 @@ def keep_junit(home: Home, run: str, file: Path, code: int) -> int:
         text = _unreported(run, f"no report can be made of it: {problem}")
         output.error(f"{file} says only that there is no report: {problem}", problem.hint)
         code = code or ExitCode.GATE_FAILED
+    wrote = _written(file, text)
+    return code or wrote
+
+
+@dataclass
+class Unfinished:
+    """The report for CI servers of a run on Argo while nobody knows how it ends: one case with an error, neither passed nor failed.
+
+    It is written as soon as there is a run, and replaced at its end; so it holds however this command ends before. `code` is then
+    what `--no-wait` ends with.
+    """
+
+    file: Path | None
+    code: ExitCode = ExitCode.OK
+
+    def begun(self, run: str, follow: str) -> None:
+        """Write that the run goes on; `follow` is the command that follows it."""
+        if self.file is not None:
+            self.code = _written(
+                self.file, _one_case(run, "error", f"not finished: run {run} goes on; follow it: {follow}", "unfinished")
+            )
+
+
+def _written(file: Path, text: str) -> ExitCode:
     try:
         file.write_text(text)
     except OSError as problem:
         output.error(f"the report for CI servers was not written: {file}: {problem.strerror}")
-        code = code or ExitCode.USAGE
-    return code
+        return ExitCode.USAGE
+    return ExitCode.OK
 
 
 def _unreported(run: str, reason: str) -> str:
+    return _one_case(run, "failure", reason, "inconclusive")
+
+
+def _one_case(run: str, what: str, reason: str, kind: str) -> str:
+    """A report of the run as one case with an `error` or a `failure`."""
     root = ElementTree.Element("testsuites", name=f"bringup {run}")
-    suite = ElementTree.SubElement(root, "testsuite", name="run", tests="1", failures="1", skipped="0")
+    failures, errors = str(int(what == "failure")), str(int(what == "error"))
+    suite = ElementTree.SubElement(root, "testsuite", name="run", tests="1", failures=failures, errors=errors, skipped="0")
     printable = "".join(letter if letter.isprintable() else " " for letter in reason)  # XML 1.0 holds no control characters
     case = ElementTree.SubElement(suite, "testcase", classname="run", name=run)
-    ElementTree.SubElement(case, "failure", message=printable, type="inconclusive")
+    ElementTree.SubElement(case, what, message=printable, type=kind)
     return ElementTree.tostring(root, encoding="unicode")
 
 

@@ -122,10 +122,13 @@ def run(
     if engine == "argo":
         told = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace, "image": image, "version": version}
         wish = argo_running.Wish(**told, reuse=reuse, only=tuple(only or ()), until=until, wait=wait)
-        name, code = argo_running.run(spec, wish)
+        kept = reporting.Unfinished(junit)
+        name, code = argo_running.run(spec, wish, kept.begun)
+        if not wait:
+            return code or kept.code
     else:
         name, code = _run_here(spec, reuse, only, until)
-    return code if junit is None or not wait else reporting.keep_junit(Home.of_environment(), name, junit, code)
+    return code if junit is None else reporting.keep_junit(Home.of_environment(), name, junit, code)
 
 
 def _run_here(spec: str, reuse: str, only: list[str] | None, until: str) -> tuple[str, int]:
@@ -138,13 +141,12 @@ def _run_here(spec: str, reuse: str, only: list[str] | None, until: str) -> tupl
     running.check_reuse(home, plan, reuse)
     folder = home.run(new_run_name(plan.name))
     beside = path.parent if Path(spec).exists() else Path.cwd()
-    told = announce.channels(loaded, beside, os.environ)
     if loaded.schedule or loaded.events:
         output.lines(["the local engine has no scheduler: schedule and events of this spec act with --engine argo alone"])
     inputs.write(folder, plan, bundle, beside, os.environ)
     revisions.keep(folder, spec)
     claim = announce.local_claim(folder.engine / "announced")
-    announcer = announce.Announcer(folder.name, plan.name, told, claim, lambda text: output.lines([text]))
+    announcer = announce.Announcer(folder.name, announce.tellings(loaded), claim, lambda text: output.lines([text]))
     with running.shown(plan, folder) as view:
         result = launch.start(folder, {}, announcer.beside(view.observe), reuse)
     announcer.close()

@@ -9,23 +9,30 @@ from typing import Any
 
 import msgspec
 
+from steps.contract import approval as contract
 from steps.contract.canonical import digest
 from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
 from workflows.plan import fleet, judging, lease
 from workflows.plan.model import Plan, Starts
+from workflows.spec import unattended
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.machines import expand_groups
 from workflows.stages import ORDER
 from workflows.stages.access import secret_files, ssh_arguments
 from workflows.stages.site import Site
-from workflows.stages.stage import Approval, Stage
+from workflows.stages.stage import COMMAND, WEBHOOK, Approval, Stage
+from workflows.stages.stage import task as stage_task
 
 RUN = "run"
 """The stage name of the tasks that belong to the run as a whole."""
 
 OPEN_SECONDS = 300
 """Asking a handful of servers over SSH, with one retry where one does not answer; everything else takes no time."""
+
+
+ANNOUNCE_SECONDS = 60
+"""One POST, which is given up after `timeouts.ANNOUNCE`; tries again are the engine's."""
 
 
 class PlanError(ValueError):
@@ -69,10 +76,15 @@ def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, onl
         digest=whole,
         open_task=_open_task(spec, whole, stages, _left_out(every, stages)),
         confirm_tasks=_confirm_tasks(stages),
+        announce_tasks=_announce_tasks(spec, stages),
         end_tasks=_END_TASKS,
         tree=site.tree if _publishes(stages) else {},
-        starts=None if only or until else Starts(schedule=spec.schedule, events=spec.events),
+        starts=None if only or until else _starts(spec),
     )
+
+
+def _starts(spec: ClusterSpec) -> Starts:
+    return Starts(schedule=spec.schedule, events=spec.events, issues=tuple(unattended.issues(spec)))
 
 
 def _stages(site: Site) -> tuple[Stage, ...]:
@@ -109,7 +121,9 @@ def _with_approvals(stages: tuple[Stage, ...], spec: ClusterSpec) -> tuple[Stage
 
 def _approval(approval: Any) -> Approval:
     keys = {who.name: (who.key,) if who.key else () for who in approval.approvers}
-    return Approval(approvers=keys, timeout_seconds=int(approval.timeout.total_seconds()))
+    told = approval.announce
+    how = "" if told is None else WEBHOOK if told.webhook else COMMAND
+    return Approval(approvers=keys, timeout_seconds=int(approval.timeout.total_seconds()), announced=how)
 
 
 def _left_out(every: tuple[Stage, ...], stages: tuple[Stage, ...]) -> list[str]:
@@ -142,7 +156,20 @@ def _confirm_tasks(stages: tuple[Stage, ...]) -> dict[str, Task]:
         if stage.approval is not None:
             keys = {name: list(values) for name, values in stage.approval.approvers.items()}
             arguments = {"approved": before, "approvers": keys}
-            tasks[stage.id] = Task(stage=stage.id, name="confirm", verb=Verb.CONFIRM, arguments=arguments, deadline_seconds=120)
+            tasks[stage.id] = Task(
+                stage=stage.id, name=contract.CONFIRM, verb=Verb.CONFIRM, arguments=arguments, deadline_seconds=120
+            )
+    return tasks
+
+
+def _announce_tasks(spec: ClusterSpec, stages: tuple[Stage, ...]) -> dict[str, Task]:
+    """One for each approval that a webhook hears of."""
+    tasks = {}
+    for stage in stages:
+        if stage.approval is not None and stage.approval.announced == WEBHOOK:
+            names, file = list(stage.approval.approvers), contract.webhook_file(stage.id)
+            arguments = {"cluster": spec.name, "approvers": names, "webhook": file}
+            tasks[stage.id] = stage_task(stage.id, contract.ANNOUNCE, Verb.ANNOUNCE, deadline=ANNOUNCE_SECONDS, arguments=arguments)
     return tasks
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from steps.contract import approval as approvals
 from steps.contract.delivery import Publication
 from steps.contract.task import Verb
 from workflows.catalog import Release, upgrades
@@ -166,7 +167,7 @@ def _approvals(name: str, old: Stage | None, new: Stage | None) -> Iterator[Chan
 
 def _asked(approval: Approval) -> dict[str, Any]:
     who = {name: ", ".join(keys) or "by name" for name, keys in approval.approvers.items()}
-    return {"approvers": who, "timeout": show.span(approval.timeout_seconds)}
+    return {"approvers": who, "timeout": show.span(approval.timeout_seconds), "announced": approval.announced or "nobody is told"}
 
 
 def _tasks(before: Plan, after: Plan) -> Iterator[Change]:
@@ -176,7 +177,7 @@ def _tasks(before: Plan, after: Plan) -> Iterator[Change]:
     asked = [{stage.id: stage.approval for stage in plan.stages} for plan in (before, after)]
     for key in (*new, *(key for key in old if key not in new)):
         stage, name = key
-        if stage not in both or (name == "confirm" and asked[0][stage] != asked[1][stage]):
+        if stage not in both or (name in approvals.TASKS and asked[0][stage] != asked[1][stage]):
             continue  # the run's own tasks always differ; stages and approvals are told as such
         if key not in new or key not in old:
             yield Change(what="task", name=".".join(key), how="removed" if key not in new else "added")

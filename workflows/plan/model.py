@@ -18,6 +18,8 @@ class Starts:
 
     schedule: Schedule | None = None
     events: tuple[Event, ...] = ()
+    issues: tuple[Issue, ...] = ()
+    """What such runs would ask of people who are not told: warnings that the spec has because of schedule and events alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,8 @@ class Plan:
     confirm_tasks: Mapping[str, task.Task]
     """By the stage that waits for the approval."""
     end_tasks: tuple[task.Task, ...]
+    announce_tasks: Mapping[str, task.Task] = field(default_factory=dict)
+    """Of approvals that a webhook hears of, by the stage that waits."""
     tree: Mapping[str, str] = field(default_factory=dict)
     """What verb `publish` commits to Git, path → text; empty where Argo CD does not deliver, or this plan does not publish."""
     starts: Starts | None = None
@@ -52,9 +56,16 @@ class Plan:
         """All tasks in running order."""
         inner: list[task.Task] = []
         for stage in self.stages:
-            inner += [self.confirm_tasks[stage.id]] if stage.approval else []
+            inner += self.approval_tasks(stage)
             inner += [step.task for step in stage.steps]
         return (self.open_task, *inner, *self.end_tasks)
+
+    def approval_tasks(self, stage: Stage) -> tuple[task.Task, ...]:
+        """What the approval before a stage consists of, the wait left out: who announces it, who checks the answer."""
+        if stage.approval is None:
+            return ()
+        told = self.announce_tasks.get(stage.id)
+        return (*([told] if told else []), self.confirm_tasks[stage.id])
 
     @cached_property
     def task_files(self) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ from typing import Any
 from workflows.catalog import Release
 from workflows.plan.model import Plan
 from workflows.spec.ranges import compress
-from workflows.stages.stage import Approval, Stage
+from workflows.stages.stage import COMMAND, WEBHOOK, Approval, Stage
 
 COLUMNS = ("stage", "changes", "where", "gates", "rollback")
 """What `rows` are made of."""
@@ -42,6 +42,17 @@ def starts(plan: Plan) -> dict[str, Any]:
     return {"schedule": timed, "events": [{"name": event.name, "selector": event.selector} for event in events]}
 
 
+def issues(plan: Plan) -> list[dict[str, Any]]:
+    """Every warning that the spec has, as data: those of the plan, and those of what starts its runs."""
+    return [_issue(issue) for issue in (*plan.issues, *(plan.starts.issues if plan.starts else ()))]
+
+
+def warnings(plan: Plan) -> list[str]:
+    """Those of what starts its runs, in a line each, with place and fix; `bringup validate` tells the others."""
+    found = plan.starts.issues if plan.starts else ()
+    return [f"{one.severity} {one.rule} {one.path}: {one.problem}; fix: {one.fix}" for one in found]
+
+
 def started(plan: Plan) -> list[str]:
     """What starts runs without a person, in a line each."""
     schedule, events = (plan.starts.schedule, plan.starts.events) if plan.starts else (None, ())
@@ -69,9 +80,10 @@ def tree(plan: Plan) -> list[str]:
 
 
 def approval(one: Approval) -> str:
-    """Who may approve, how, and how long the run waits for them."""
+    """Who may approve, how, how they hear of it, and how long the run waits for them."""
     who = ", ".join(f"{name} (signed)" if keys else name for name, keys in one.approvers.items()) or "anybody who may approve"
-    return f"{who}, within {span(one.timeout_seconds)}, else the run stops"
+    told = {WEBHOOK: ", told by webhook", COMMAND: ", told by a command of who follows the run"}.get(one.announced, "")
+    return f"{who}{told}, within {span(one.timeout_seconds)}, else the run stops"
 
 
 def span(seconds: int) -> str:
@@ -118,8 +130,7 @@ def _row(stage: Stage) -> tuple[str, str, str, str, str]:
 
 
 def _stage(plan: Plan, stage: Stage) -> dict[str, Any]:
-    tasks = [plan.confirm_tasks[stage.id]] if stage.approval else []
-    tasks += [step.task for step in stage.steps]
+    tasks = [*plan.approval_tasks(stage), *(step.task for step in stage.steps)]
     return {
         "id": stage.id,
         "title": stage.title,

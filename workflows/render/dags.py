@@ -36,9 +36,12 @@ def _task(step: Step, template: Container) -> None:
 
 def _depends(step: Step) -> str:
     after = [names.dashed(name) for name in step.after]
-    if step.when is When.PASSED:
-        return " && ".join(f"{name}.Succeeded" for name in after)
-    return " && ".join("(" + " || ".join(f"{name}.{how}" for how in _ENDED) + ")" for name in after)
+    return " && ".join(f"{name}.Succeeded" if step.when is When.PASSED else ended(name) for name in after)
+
+
+def ended(name: str) -> str:
+    """The condition that a task has ended, however that was."""
+    return "(" + " || ".join(f"{name}.{how}" for how in _ENDED) + ")"
 
 
 def approve(one: Stage) -> Suspend:

@@ -38,33 +38,42 @@ def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Set
         for stage in ordered:
             if stage.approval is not None:
                 dags.approve(stage)
+                if stage.id in plan.announce_tasks:
+                    steps.container(plan.announce_tasks[stage.id], settings)
                 steps.container(plan.confirm_tasks[stage.id], settings, inputs=tuple(approval.PARAMETERS))
             dags.stage(stage, settings)
         _finish(plan, settings)
-        _main(kind, ordered)
+        _main(kind, plan, ordered)
     return template
 
 
-def _main(kind: str, stages: tuple[Stage, ...]) -> None:
+def _main(kind: str, plan: Plan, stages: tuple[Stage, ...]) -> None:
     shards = [Parameter(name=name, value=f"{{{{tasks.open.outputs.parameters.{name}}}}}") for name in dags.SHARD_LISTS]
     with DAG(name=kind):
         Task(name="open", template=names.template("run", "open"))
-        before = "open"
+        ready = "open.Succeeded"
         for stage in stages:
             name = names.dashed(stage.id)
             if stage.approval is not None:
-                before = _approval(name, before)
-            Task(name=name, template=name, depends=f"{before}.Succeeded", arguments=shards)
-            before = name
+                ready = _approval(name, ready, announced=stage.id in plan.announce_tasks)
+            Task(name=name, template=name, depends=ready, arguments=shards)
+            ready = f"{name}.Succeeded"
 
 
-def _approval(stage: str, before: str) -> str:
-    """The wait for a person before a stage, and the check of the answer, on which the stage depends."""
-    approve, confirm = f"{approval.NODE_PREFIX}{stage}", f"confirm-{stage}"
+def _approval(stage: str, ready: str, *, announced: bool) -> str:
+    """The wait for a person before a stage, and the check of the answer; the condition under which the stage starts.
+
+    It is announced beside the wait. The stage comes after both, because a task that nothing comes after decides how the whole run
+    ends; whether the announcement succeeded plays no part.
+    """
+    approve, confirm = f"{approval.NODE_PREFIX}{stage}", f"{approval.CONFIRM}-{stage}"
     answer = [Parameter(name=name, value=f"{{{{tasks.{approve}.outputs.parameters.{name}}}}}") for name in approval.PARAMETERS]
-    Task(name=approve, template=approve, depends=f"{before}.Succeeded")
-    Task(name=confirm, template=f"{stage}-confirm", depends=f"{approve}.Succeeded", arguments=answer)
-    return confirm
+    Task(name=approve, template=approve, depends=ready)
+    announce = f"{approval.ANNOUNCE}-{stage}"
+    if announced:
+        Task(name=announce, template=names.template(stage, approval.ANNOUNCE), depends=ready)
+    Task(name=confirm, template=names.template(stage, approval.CONFIRM), depends=f"{approve}.Succeeded", arguments=answer)
+    return f"{confirm}.Succeeded && {dags.ended(announce)}" if announced else f"{confirm}.Succeeded"
 
 
 def _finish(plan: Plan, settings: steps.Settings) -> None:

@@ -31,6 +31,7 @@ OUTPUTS = {
     "job": {"verdict": "inconclusive"},
     "play": {"verdict": "inconclusive"},
     "judge": {"verdict": "inconclusive"},
+    "announce": {"verdict": "inconclusive"},
     "confirm": {"verdict": "inconclusive"},
 }
 """Output parameters by verb with their fail-closed defaults (design §4): enums and lists of shard numbers only."""

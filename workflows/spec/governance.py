@@ -112,12 +112,19 @@ class Approver(Section):
 
 
 class Announce(Section):
-    """How approvers hear of a waiting approval: exactly one of a command and a webhook."""
+    """How approvers hear of a waiting approval: exactly one of a command and a webhook.
+
+    A webhook is told by the run itself, followed or not; a command is started on the machine of who follows the run.
+    """
 
     command: Annotated[tuple[Argument, ...], Listed] = Field(
-        default=(), description="Command and arguments; no shell.", examples=[["/usr/local/bin/notify", "gpu-platform"]]
+        default=(),
+        description="Command and arguments; no shell. Started by who follows the run, and by nobody where nobody does.",
+        examples=[["/usr/local/bin/notify", "gpu-platform"]],
     )
-    webhook: SecretRef | None = Field(default=None, description="Where the URL to POST to lies (such URLs are secrets).")
+    webhook: SecretRef | None = Field(
+        default=None, description="Where the URL to POST to lies (such URLs are secrets). The run tells it, followed or not."
+    )
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "Announce":

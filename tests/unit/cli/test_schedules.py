@@ -40,6 +40,39 @@ def test_render_writes_it_beside_the_rest(machine: Any, spec: Path) -> None:
     assert "CronWorkflow" not in machine.call("render", spec, "--only", "os_prep").out
 
 
+@pytest.mark.parametrize(
+    ("announce", "why"),
+    [
+        ("", "the approval is not announced"),
+        ("    announce: {command: [notify]}\n", "its command is started by who follows the run, and nobody does then"),
+        ("    announce: {webhook: {secret: {name: chat, key: url}}}\n", ""),
+        ("    announce: {webhook: {file: url}}\n", ""),
+        ("    announce: {webhook: {env: URL}}\n", ""),
+    ],
+)
+def test_an_approval_of_which_nobody_would_be_told_is_a_warning(machine: Any, spec: Path, announce: str, why: str) -> None:
+    """By validate and plan, with place and fix; a webhook goes along with the run, wherever its URL lies."""
+    plain = examples.path("single-node").read_text() + f"approvals:\n  - before: rke2\n    approvers: [ada]\n{announce}"
+    spec.write_text(plain + SECTIONS)
+    checked = machine.call("validate", spec, "-o", "json")
+    found = [one for one in json.loads(checked.out)["issues"] if one["rule"] == "announced"]
+    assert checked.code == 0
+    if not why:
+        assert found == []
+        return
+    (one,) = found
+    assert (one["severity"], one["path"], bool(one["line"])) == ("warning", "approvals[0].announce", True)
+    assert one["problem"] == f"a run that the schedule or an event starts waits before rke2 and nobody is told: {why}"
+    assert "webhook: {secret: {name: NAME, key: KEY}}" in one["fix"]
+    for form in ("table", "tree"):
+        shown = machine.call("plan", spec, "-o", form).out
+        assert f"warning announced approvals[0].announce: {one['problem']}; fix: {one['fix']}" in shown
+    assert one["problem"] in {issue["problem"] for issue in json.loads(machine.call("plan", spec, "-o", "json").out)["issues"]}
+    spec.write_text(plain)
+    assert "announced" not in machine.call("validate", spec).out
+    assert "warning" not in machine.call("plan", spec).out
+
+
 def test_the_local_engine_says_that_it_has_no_scheduler(machine: Any, spec: Path) -> None:
     done = machine.call("run", spec)
     assert "the local engine has no scheduler" in done.out

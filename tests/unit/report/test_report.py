@@ -8,9 +8,10 @@ import pytest
 
 from steps.clients.store import Store
 from steps.contract.cancelled import Cancelled
+from steps.contract.canonical import canonical
 from steps.contract.evidence import Diagnosis
 from steps.contract.revision import Source
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, of_nodes
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, failed, of_nodes
 from steps.errors import BadTask
 from steps.report import checklists, html, junit, model, public, source, text, timeline
 from steps.report.build import build
@@ -208,6 +209,26 @@ def test_an_approval_is_waited_for_then_answered_then_judged(stored: source.Sour
     assert [(one.stage, one.asked, one.time) for one in report.approvals] == [("gang", 115.0, 117.0), ("slurm", 150.0, 0.0)]
     assert [entry.kind for entry in timeline.timeline(report)][-2:] == ["waiting", "run"]
     assert report.stages[2].reason == "waits for an approval"
+
+
+def test_that_an_approval_was_announced_is_nothing_of_the_stage_that_waits(store: Store, stored: source.Source) -> None:
+    """Whether the run goes on, was cut off, or ended; a failed announcement is a trouble that the report names."""
+    waits = model.Begun(stage="slurm", task="approval", started=146.0)
+    tells = model.Begun(stage="slurm", task="announce", started=146.0, finished=147.0)
+    told = failed("slurm/announce", FailureClass.DEPENDENCY, seen="a 404", expected="a 2xx", next_step="tell them", final=True)
+    record = msgspec.structs.replace(
+        stored.records[-1].evidence, stage="slurm", task="announce", started=146.0, finished=150.0, verdict=told
+    )
+    store.write_evidence(record, canonical)
+    announced = source.read(store, "r1")
+    announced = msgspec.structs.replace(announced, logged=(("slurm", "announce"),))
+    going = build(announced, running=True, begun=(waits, tells))
+    assert (going.stages[2].status, going.stages[2].reason) == ("not run", "waits for an approval")
+    assert [(one.stage, one.asked) for one in going.approvals if not one.time] == [("slurm", 146.0)]
+    cut = build(announced, begun=(waits, msgspec.structs.replace(tells, finished=0.0)))
+    assert (cut.stages[2].status, cut.stages[2].reason) == ("not run", "interrupted while it waited for an approval")
+    assert (cut.stages[2].started, cut.stages[2].finished) == (0.0, 0.0)
+    assert ("slurm", "announce", told.reason) in {(one.stage, one.task, one.reason) for one in cut.troubles}
 
 
 def test_simulated_times_are_called_so_and_order_nothing(stored: source.Source) -> None:

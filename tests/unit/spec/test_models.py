@@ -157,6 +157,8 @@ def test_an_approver_is_a_name_or_a_public_key_line() -> None:
         (argo_cd(repo="http://g.org/a", credentials={"env": "GIT"}), "in the clear"),
         (argo_cd(known_hosts="./hosts"), "reached by SSH"),
         (argo_cd(repo="git@g.org:a"), "needs known_hosts"),
+        (argo_cd(repo="git@g.org:a", known_hosts="./hosts", ca={"file": "./ca.pem"}), "reached by https"),
+        (argo_cd(ca="-----BEGIN CERTIFICATE-----"), "by reference only"),
         (argo_cd(repo="ssh://git@g.org/a"), "write known_hosts: ./git_known_hosts"),
         (argo_cd(branch="a..b"), "no name that Git takes"),
         (argo_cd(revision="v1.lock"), "no name that Git takes"),

@@ -13,7 +13,7 @@ from steps.clients import kubeconfig
 from steps.clients.kube import Kube
 from steps.clients.kube_http import ApiError, Http
 from steps.errors import Refused
-from workflows.engines.argo.objects import API, Unreadable, Workflow
+from workflows.engines.argo.objects import API, PIPELINE, Unreadable, Workflow
 
 T = TypeVar("T")
 DEFAULT_NAMESPACE = "bringup"
@@ -30,6 +30,18 @@ class NoWorkflow(ValueError):
     """The home cluster has no Workflow of that name."""
 
     hint = "a finished Workflow may have been deleted; its evidence stays: bringup report RUN where it was pulled"
+
+
+class NotOurs(NoWorkflow):
+    """The Workflow, or what its run was made from, is not what bringup submits."""
+
+    hint = "runs of bringup: kubectl get workflows -l bringup/pipeline, in the namespace that --namespace names"
+
+
+class NoTemplate(NoWorkflow):
+    """What a run was made from was deleted from home."""
+
+    hint = "what the same spec renders to has the same name: apply what `bringup render SPEC --out FOLDER` writes, then try again"
 
 
 class Where(Struct, frozen=True, kw_only=True):
@@ -120,11 +132,28 @@ class Home:
                 raise NoWorkflow(f"namespace {self.namespace} of the home cluster has no Workflow {name}") from None
             raise
 
+    def check_ours(self, workflow: Workflow) -> None:
+        """Raise NotOurs for a Workflow that was not made from a WorkflowTemplate."""
+        if not workflow.template:
+            raise NotOurs(f"{self._not_ours(workflow)}: it has no WorkflowTemplate")
+
+    def made_from(self, workflow: Workflow) -> Object:
+        """The spec of the WorkflowTemplate that a run of ours was made from, as plain data. Raises NotOurs, NoTemplate."""
+        self.check_ours(workflow)
+        template = self.template(workflow.template)
+        if PIPELINE not in (template["metadata"].get("labels") or {}):
+            raise NotOurs(f"{self._not_ours(workflow)}: its WorkflowTemplate {workflow.template} is none of bringup")
+        spec: Object = template["spec"]
+        return spec
+
+    def _not_ours(self, workflow: Workflow) -> str:
+        return f"Workflow {workflow.metadata.name} in namespace {self.namespace} is no run of ours"
+
     def template(self, name: str) -> Object:
-        """A WorkflowTemplate as plain data. Raises NoWorkflow."""
+        """A WorkflowTemplate as plain data. Raises NoTemplate."""
         found = self.ask(lambda kube: kube.get(f"/apis/{API}/namespaces/{self.namespace}/workflowtemplates/{name}", dict[str, Any]))
         if found is None:
-            raise NoWorkflow(f"namespace {self.namespace} of the home cluster has no WorkflowTemplate {name}")
+            raise NoTemplate(f"namespace {self.namespace} of the home cluster has no WorkflowTemplate {name} any more")
         return found
 
 

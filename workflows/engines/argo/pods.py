@@ -12,7 +12,7 @@ from steps import timeouts
 from steps.clients.kube_http import ApiError
 from steps.errors import Temporary
 from workflows.engines.argo import watchdog
-from workflows.engines.argo.home import Home, Object
+from workflows.engines.argo.home import Home, NotOurs, Object
 from workflows.engines.argo.objects import Meta, Workflow
 from workflows.engines.argo.streams import Gone, Pace, State, Stream
 from workflows.engines.argo.watchdog import Pod
@@ -40,12 +40,12 @@ class Errand:
 
 
 def run(home: Home, workflow: Workflow, errand: Errand) -> bytes:
-    """Run it to its end and return what it printed. Raises ErrandFailed."""
+    """Run it to its end and return what it printed. Raises ErrandFailed, NotOurs, NoTemplate."""
     return finish(home, errand, begin(home, workflow, errand))
 
 
 def begin(home: Home, workflow: Workflow, errand: Errand) -> str:
-    """Make the pod; its name. Raises ErrandFailed."""
+    """Make the pod; its name. Raises ErrandFailed, NotOurs, NoTemplate."""
     manifest = pod(home, workflow, errand)
     name: str = manifest["metadata"]["name"]
     try:
@@ -72,11 +72,13 @@ _RIGHTS = "reading a run's store takes the right to create pods, read their logs
 
 
 def pod(home: Home, workflow: Workflow, errand: Errand) -> Object:
-    """The pod's manifest: image, user and volumes of the run's own pods. Raises ErrandFailed."""
-    spec = home.template(workflow.template)["spec"]
+    """The pod's manifest: image, user and volumes of the run's own pods. Raises NotOurs, NoTemplate."""
+    spec = home.made_from(workflow)
     model = next((one for one in spec["templates"] if one["name"] == errand.template), None)
     if model is None:
-        raise ErrandFailed(f"WorkflowTemplate {workflow.template} has no template {errand.template}: it is none of ours")
+        raise NotOurs(
+            f"WorkflowTemplate {workflow.template} has no template {errand.template}: it is of another version of bringup"
+        )
     meta = workflow.metadata
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": meta.name, "uid": meta.uid}
     pod_meta: Object = {
@@ -85,7 +87,7 @@ def pod(home: Home, workflow: Workflow, errand: Errand) -> Object:
         "labels": {ERRAND: errand.purpose, RUN: meta.name},
         "ownerReferences": [owner],
     }
-    pod_spec = {
+    pod_spec: Object = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": int(timeouts.READER_POD),
         "automountServiceAccountToken": False,

@@ -9,29 +9,18 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.run import PLAN_FILE
-from workflows.engines.argo.home import Home, NoWorkflow, Where
+from workflows.engines.announce import Telling
+from workflows.engines.argo.home import Home, NoTemplate, NotOurs, Where
 from workflows.engines.argo.objects import Workflow
 from workflows.engines.folders import RunFolder
 
 FILE = "argo.json"
 
 
-class Telling(Struct, frozen=True, kw_only=True):
-    """How one approval is announced: a command, or where a webhook's URL lies (such URLs are secrets, and are not kept here)."""
-
-    cluster: str
-    approvers: tuple[str, ...]
-    command: tuple[str, ...] = ()
-    file: str = ""
-    variable: str = ""
-    secret: str = ""
-    key: str = ""
-
-
 class Memory(Struct, frozen=True, kw_only=True):
     """`shown` maps waiting approvals (node names) to the digest of the evidence that was last shown for them; `version` is what a
-    person vouched for where Argo's version may not be read, empty where nobody had to; `telling` is how approvals are announced, by
-    the stage that waits."""
+    person vouched for where Argo's version may not be read, empty where nobody had to; `telling` is what is announced by a command
+    of this machine, by the stage that waits."""
 
     where: Where
     version: str = ""
@@ -70,17 +59,17 @@ def knows_tasks(folder: RunFolder) -> bool:
 def learn(home: Home, workflow: Workflow, folder: RunFolder) -> None:
     """Bring the tasks of a run to this machine if they are not here: what was planned, and who may approve.
 
-    Raises NoWorkflow when its template or ConfigMap is gone.
+    Raises NotOurs, NoTemplate when its template or ConfigMap is gone.
     """
     if knows_tasks(folder):
         return
-    if not workflow.template:
-        raise NoWorkflow(f"Workflow {workflow.metadata.name} is no run of ours: it has no WorkflowTemplate")
-    volumes = home.template(workflow.template)["spec"].get("volumes") or ()
+    volumes = home.made_from(workflow).get("volumes") or ()
     name = next((volume["configMap"]["name"] for volume in volumes if volume["name"] == "tasks" and "configMap" in volume), "")
+    if not name:
+        raise NotOurs(f"WorkflowTemplate {workflow.template} mounts no tasks: it is of another version of bringup")
     found = home.ask(lambda kube: kube.get(home.core("configmaps", name), dict[str, Any]))
     if found is None:
-        raise NoWorkflow(f"namespace {home.namespace} of the home cluster has no ConfigMap {name}, which holds the run's tasks")
+        raise NoTemplate(f"namespace {home.namespace} of the home cluster has no ConfigMap {name}, which holds the run's tasks")
     _keep(folder, found.get("data") or {})
 
 

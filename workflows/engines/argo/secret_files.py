@@ -1,6 +1,5 @@
 """The secrets of a run: those of this machine go along, those of home must be there; all that are missing are named at once."""
 
-import base64
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -76,14 +75,6 @@ def _missing(home: Home, plan: Plan) -> Iterator[str]:
             yield f"secret {file.name}: namespace {home.namespace} of the home cluster has no Secret {file.secret}"
         elif file.key not in found.data:
             yield f"secret {file.name}: Secret {file.secret} of the home cluster has no key {file.key}"
-
-
-def read_key(home: Home, name: str, key: str) -> bytes:
-    """A key of a Secret of home. Raises SecretMissing, Refused."""
-    found = _read(home, name)
-    if found is None or key not in found.data:
-        raise SecretMissing(f"namespace {home.namespace} of the home cluster has no Secret {name} with key {key}")
-    return base64.b64decode(found.data[key])
 
 
 def _read(home: Home, name: str) -> _Secret | None:

@@ -10,7 +10,7 @@ from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
 from workflows.render.dags import SHARD_LISTS
 from workflows.render.steps import RETRY_LIMIT
-from workflows.stages.stage import Stage
+from workflows.stages.stage import WEBHOOK, Stage
 
 LIMIT = 1 << 20
 """The largest Workflow that Argo writes: MAX_WORKFLOW_SIZE of its controller. Larger ones get their nodes compressed first, and
@@ -46,7 +46,7 @@ def nodes(plan: Plan, counts: Mapping[str, int], task_nodes: int = TASK_NODES) -
 
 
 def _stage_nodes(stage: Stage, counts: Mapping[str, int], task_nodes: int) -> int:
-    approval = 0 if stage.approval is None else 1 + task_nodes
+    approval = 0 if stage.approval is None else 1 + task_nodes * (2 if stage.approval.announced == WEBHOOK else 1)
     tasks = sum(1 + counts[step.fan_out] * task_nodes if step.fan_out else task_nodes for step in stage.steps)
     return 1 + approval + tasks
 

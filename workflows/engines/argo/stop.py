@@ -33,12 +33,13 @@ class StillRunning(ValueError):
 
 
 def cancel(home: Home, run: str, said: Cancelled, *, now: bool = False) -> Callable[[], None]:
-    """Ask the controller to end the run; the first who asks is kept, and a run that is to end `now` stays so. Raises Ended.
+    """Ask the controller to end the run; the first who asks is kept, and a run that is to end `now` stays so.
 
-    Who asked stands on the Workflow from then on. What is returned waits until it is in the store too, for the report: it raises
-    StepError where that cannot be done, which holds nothing else up.
+    Raises Ended, NotOurs. Who asked stands on the Workflow from then on. What is returned waits until it is in the store too, for
+    the report: it raises StepError, NotOurs or NoTemplate where that cannot be done, which holds nothing else up.
     """
     workflow = home.workflow(run)
+    home.check_ours(workflow)
     if workflow.finished:
         raise Ended(f"run {run} has ended: {workflow.status.phase}")
     first = CANCELLED not in workflow.metadata.annotations
@@ -96,7 +97,7 @@ def sweep(home: Home, workflow: Workflow) -> None:
 def _errand(home: Home, workflow: Workflow, part: str) -> pods.Errand:
     """The pod of the exit handler's own template, with what Argo would have filled in."""
     template = names.template("run", part)
-    every = home.template(workflow.template)["spec"]["templates"]
+    every = home.made_from(workflow)["templates"]
     container = next(one["container"] for one in every if one["name"] == template)
     known = {
         "{{workflow.name}}": workflow.metadata.name,

@@ -9,6 +9,7 @@ from steps.errors import StepError
 from workflows.engines.argo import watchdog
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.objects import Node, Workflow, seconds
+from workflows.render import names
 
 APPROVAL, LOCK, POD, CONTROLLER, RESUME, GATE = "approval", "lock", "pod", "controller", "resume", "gate"
 
@@ -35,25 +36,28 @@ def _waits(home: Home, workflow: Workflow) -> Iterator[Wait]:
         yield Wait(kind=LOCK, sentence=_lock(workflow), since=seconds(workflow.status.started_at) or created)
     if workflow.spec.suspend:
         yield Wait(kind=RESUME, sentence="the whole run is suspended: `argo resume` lets it go on", since=created)
+    failed = {node.display_name for node in workflow.nodes().values() if node.phase in ("Failed", "Error")}
     for node in sorted(workflow.nodes().values(), key=lambda node: (node.started_at or "", node.name)):
         if node.is_open_gate:
-            yield _gate(node)
+            yield _gate(node, failed)
     yield from _pods(home, workflow)
 
 
-def _gate(node: Node) -> Wait:
+def _gate(node: Node, failed: set[str]) -> Wait:
+    """What a suspend node waits for; `failed` are names of nodes that did, among them an announcement of this approval."""
     name = node.display_name
     if not name.startswith(approval.NODE_PREFIX):
         return Wait(kind=GATE, sentence=f"{name} waits to be resumed", since=seconds(node.started_at), node=node.name)
     stage = name.removeprefix(approval.NODE_PREFIX).replace("-", "_")
-    return Wait(kind=APPROVAL, sentence=f"an approval before {stage}", since=seconds(node.started_at), node=node.name)
+    untold = " (nobody could be told)" if f"{approval.ANNOUNCE}-{names.dashed(stage)}" in failed else ""
+    return Wait(kind=APPROVAL, sentence=f"an approval before {stage}{untold}", since=seconds(node.started_at), node=node.name)
 
 
 def _lock(workflow: Workflow) -> str:
     both = workflow.status.synchronization
     waiting = [one for kind in (both.mutex, both.semaphore) if kind for one in kind.waiting] if both else []
-    names = [f"{one.mutex or one.semaphore} held by {one.holder or ', '.join(one.holders) or 'another run'}" for one in waiting]
-    return f"lock {'; '.join(names)}" if names else workflow.status.message or "Argo has it queued"
+    held = [f"{one.mutex or one.semaphore} held by {one.holder or ', '.join(one.holders) or 'another run'}" for one in waiting]
+    return f"lock {'; '.join(held)}" if held else workflow.status.message or "Argo has it queued"
 
 
 def _pods(home: Home, workflow: Workflow) -> Iterator[Wait]:

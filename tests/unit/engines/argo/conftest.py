@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from steps.contract import approval
 from steps.contract.task import Task, Verb
 from tests.unit.engines.argo.lab import REAL, Lab, lab
 from workflows import bringup, examples
@@ -18,7 +19,7 @@ from workflows.render.bundle import Bundle, render
 from workflows.render.steps import Settings
 from workflows.spec import load
 from workflows.stages.access import SecretFile
-from workflows.stages.stage import Approval, Change, Stage, Step, When
+from workflows.stages.stage import WEBHOOK, Approval, Change, Stage, Step, When
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path / "runs")
 
 
-def drill_stage(name: str, namespace: str, approvers: dict[str, tuple[str, ...]] | None = None) -> Stage:
+def drill_stage(name: str, namespace: str, approvers: dict[str, tuple[str, ...]] | None = None, announced: str = "") -> Stage:
     """A stage that applies two ConfigMaps and judges itself."""
     objects = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-{one}", "namespace": namespace}, "data": {"x": "y"}}
@@ -62,25 +63,44 @@ def drill_stage(name: str, namespace: str, approvers: dict[str, tuple[str, ...]]
         gates=(),
         changes=(Change(what="two ConfigMaps", where=namespace),),
         rollback="delete them",
-        approval=None if approvers is None else Approval(approvers=approvers, timeout_seconds=600),
+        approval=None if approvers is None else Approval(approvers=approvers, timeout_seconds=600, announced=announced),
     )
 
 
 @pytest.fixture
 def drill() -> Callable[..., tuple[Plan, Bundle]]:
-    """Makes a plan of two drill stages, the second behind an approval, with its bundle for a namespace of home."""
+    """Makes a plan of two drill stages, the second behind an approval, with its bundle for a namespace of home.
 
-    def make(namespace: str, target: Path, approvers: dict[str, tuple[str, ...]] | None = None) -> tuple[Plan, Bundle]:
-        stages = (drill_stage("drill", "default"), drill_stage("parade", "default", approvers or {}))
+    `webhook` is a file that holds the URL to which the approval is announced.
+    """
+
+    def make(
+        namespace: str, target: Path, approvers: dict[str, tuple[str, ...]] | None = None, webhook: Path | None = None
+    ) -> tuple[Plan, Bundle]:
+        announced = WEBHOOK if webhook else ""
+        stages = (drill_stage("drill", "default"), drill_stage("parade", "default", approvers or {}, announced))
         plan = compile_plan(load(examples.path("three-hosts")))
         confirm = Task(
             stage="parade", name="confirm", verb=Verb.CONFIRM, arguments={"approved": "drill", "approvers": approvers or {}}
         )
-        access = SecretFile(name="kubeconfig", path=str(target))
+        secrets = [SecretFile(name="kubeconfig", path=str(target))]
+        telling = {}
+        if webhook:
+            file = approval.webhook_file("parade")
+            secrets.append(SecretFile(name=file, path=str(webhook)))
+            arguments = {"cluster": "three-hosts", "approvers": ["ada"], "webhook": file}
+            telling["parade"] = Task(stage="parade", name=approval.ANNOUNCE, verb=Verb.ANNOUNCE, arguments=arguments)
         told = {name: value for name, value in plan.open_task.arguments.items() if name != "ssh"}  # nothing plays on hosts
         opens = msgspec.structs.replace(plan.open_task, arguments=told)
-        changes = {"stages": stages, "secrets": (access,), "releases": (), "confirm_tasks": {"parade": confirm}, "open_task": opens}
-        plan = dataclasses.replace(plan, **changes)
+        plan = dataclasses.replace(
+            plan,
+            stages=stages,
+            secrets=tuple(secrets),
+            releases=(),
+            confirm_tasks={"parade": confirm},
+            announce_tasks=telling,
+            open_task=opens,
+        )
         return plan, render(plan, bringup.build, Settings(namespace=namespace))
 
     return make

@@ -20,9 +20,9 @@ from steps.errors import Unreachable
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import Follower, begin, shell
 from workflows import examples
-from workflows.engines.argo import announcing, remembered, submit
+from workflows.engines import announce
+from workflows.engines.argo import remembered, submit
 from workflows.engines.folders import Home as Runs
-from workflows.spec import load
 
 COMMAND = Path(sys.executable).with_name("bringup")
 Drill = Callable[..., Any]
@@ -194,6 +194,40 @@ def test_a_run_without_evidence_keeps_its_code(emulated: Lab) -> None:
     assert f"run {name} is on Argo" in failure.attrib["message"]
 
 
+def unfinished(cluster: Lab, run: str) -> None:
+    """What CI is shown of a run that goes on: an error, which neither passed nor failed, and how to follow it."""
+    suites = ElementTree.fromstring((cluster.folder / "junit.xml").read_bytes())
+    (suite,) = suites.iter("testsuite")
+    assert [suite.get(count) for count in ("tests", "errors", "failures", "skipped")] == ["1", "1", "0", "0"]
+    (error,) = suites.iter("error")
+    assert error.attrib["type"] == "unfinished"
+    assert f"not finished: run {run} goes on; follow it: bringup watch {run} --home-kube" in error.attrib["message"]
+
+
+def test_a_run_that_is_not_waited_for_is_not_finished_to_ci(cluster: Lab, bringup: Callable[..., Any]) -> None:
+    own_spec(cluster)
+    words = ("run", "small.yaml", "--engine", "argo", "--namespace", cluster.where.namespace, "--no-wait", "--junit")
+    done = bringup(*words, "junit.xml")
+    found = re.search(r"run (single-node-\S+): 1 host", done.stdout)
+    assert found, done.stderr
+    assert done.returncode == 0
+    unfinished(cluster, found[1])
+    nowhere = bringup(*words, "no/such/folder/junit.xml")
+    assert (nowhere.returncode, "the report for CI servers was not written" in nowhere.stderr) == (ExitCode.USAGE, True)
+
+
+def test_a_follower_that_is_killed_leaves_an_unfinished_report(cluster: Lab) -> None:
+    """As when a CI server's job runs into its time limit; the end of a run would have replaced it."""
+    own_spec(cluster)
+    environment = {**os.environ, "BRINGUP_HOME": str(cluster.folder / "runs"), "KUBECONFIG": cluster.where.kubeconfig}
+    words = ("run", "small.yaml", "--engine", "argo", "--namespace", cluster.where.namespace, "--junit", "junit.xml")
+    with subprocess.Popen([str(COMMAND), *words], env=environment, cwd=cluster.folder, stdout=subprocess.DEVNULL) as following:
+        until((cluster.folder / "junit.xml").exists, "the report", 60)
+        following.kill()
+    (newest,) = json.loads(cluster.home.fetch(cluster.home.workflows()))["items"]
+    unfinished(cluster, newest["metadata"]["name"])
+
+
 def own_spec(cluster: Lab) -> None:
     """A spec with its secrets, as a person has them."""
     (cluster.folder / "small.yaml").write_text(examples.path("single-node").read_text() + "stages: [os_prep]\n")
@@ -211,6 +245,7 @@ def test_a_run_that_cannot_be_remembered_is_still_named(cluster: Lab, bringup: C
     assert (done.returncode, f"follow it: bringup watch {found[1]} --home-kube" in done.stderr) == (ExitCode.GATE_FAILED, True), (
         done.stderr
     )
+    unfinished(cluster, found[1])
     (cluster.folder / "runs").unlink()
     told = done.stderr.partition("bringup watch ")[2].split()
     assert json.loads(bringup("status", *told, "-o", "json", where=()).stdout)["run"] == found[1]  # that finds it
@@ -229,11 +264,11 @@ def test_a_submission_that_may_have_arrived_is_not_temporary(emulated: Lab) -> N
 
 
 def test_who_follows_later_announces(cluster: Lab, drill: Drill, bringup: Callable[..., Any]) -> None:
-    """The command that submitted is gone: `watch` announces what waits, once; the webhook's URL is kept nowhere."""
+    """The command that submitted is gone: `watch` announces what waits, once."""
     cluster.stand_in()
     begin(cluster, drill, "one")
     heard = cluster.folder / "heard"
-    telling = remembered.Telling(cluster="three-hosts", approvers=("ada",), command=("tee", "-a", str(heard)))
+    telling = announce.Telling(cluster="three-hosts", approvers=("ada",), command=("tee", "-a", str(heard)))
     remembered.write(Runs(cluster.folder / "runs").run("one"), remembered.Memory(where=cluster.where, telling={"parade": telling}))
     environment = {**os.environ, "BRINGUP_HOME": str(cluster.folder / "runs"), "KUBECONFIG": cluster.where.kubeconfig}
     quiet = subprocess.DEVNULL
@@ -243,8 +278,3 @@ def test_who_follows_later_announces(cluster: Lab, drill: Drill, bringup: Callab
     assert [one.wait(60) for one in both] == [0, 0]
     told = json.loads(heard.read_text())  # one message, though two followed
     assert (told["run"], told["stage"], told["approvers"]) == ("one", "parade", ["ada"])
-    spec = examples.path("single-node").read_text() + (
-        "stages: [os_prep, rke2]\napprovals:\n  - before: rke2\n    approvers: [ada]\n    announce: {webhook: {file: hook}}\n"
-    )
-    kept = announcing.references(load(spec), cluster.folder)
-    assert (kept["rke2"].file, kept["rke2"].approvers) == (str(cluster.folder / "hook"), ("ada",))

@@ -15,24 +15,32 @@ from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle, render
 from workflows.render.steps import RETRY_LIMIT
 from workflows.spec import load
+from workflows.stages import ORDER
 
 ONCE, OFTEN = 2, 2 + RETRY_LIMIT
 """Nodes of a task that succeeds at once, and of one that uses up its attempts."""
 
 
 @functools.cache
-def rendered(nodes: int) -> tuple[Plan, Bundle]:
-    """The default example with another number of GPU nodes, and room for their addresses."""
+def rendered(nodes: int, *, announced: bool = False) -> tuple[Plan, Bundle]:
+    """The default example with another number of GPU nodes, and room for their addresses; `announced`: with as many approvals as it
+    has stages, all of which the run itself announces."""
     text = examples.path("h200-16").read_text().replace("gpu[001-016]", f"gpu[00001-{nodes:05d}]")
     text = text.replace('{pattern: "10.10.1.{1}"}', "{start: 10.64.0.1}").replace("15/16", "90%")
-    plan = compile_plan(load(text.replace("  cni: canal", "  cni: canal\n  cluster_cidr: 100.64.0.0/10")))
+    if announced:
+        hook = "{webhook: {secret: {name: chat, key: url}}}"
+        every = [stage for stage in ORDER if stage != "sharing"]
+        rows = [f"  - {{before: {stage}, approvers: [ada], announce: {hook}}}\n" for stage in every]
+        text = "".join((text[: text.index("approvals:")], "approvals:\n", *rows))
+    plan = compile_plan(load(text.replace("  cni: canal", "  cni: canal\n  cluster_cidr: 100.0.0.0/9")))
     return plan, render(plan, bringup.build)
 
 
 @pytest.mark.parametrize("nodes", [10, 1000])
 @pytest.mark.parametrize("task_nodes", [ONCE, OFTEN])
-def test_the_nodes_of_a_run_are_counted_exactly(nodes: int, task_nodes: int) -> None:
-    plan, bundle = rendered(nodes)
+@pytest.mark.parametrize("announced", [False, True])
+def test_the_nodes_of_a_run_are_counted_exactly(nodes: int, task_nodes: int, announced: bool) -> None:
+    plan, bundle = rendered(nodes, announced=announced)
     state = last(Played("run", plan, bundle, attempts=task_nodes - 1).states())
     assert state.phase == "Succeeded"
     assert len(state.nodes) == size.nodes(plan, size.shard_counts(plan.hosts), task_nodes)
@@ -52,6 +60,13 @@ def test_the_largest_fleet_that_is_planned_fits() -> None:
     plan, bundle = rendered(10_000)
     assert size.shard_counts(plan.hosts) == {"shards": 201, "agents": 200}
     assert size.check(plan, bundle) < size.LIMIT / 3
+
+
+def test_the_largest_fleet_that_a_spec_may_name_fits_where_argo_compresses_above_half_the_size() -> None:
+    """`SCALE.md` recommends MAX_WORKFLOW_SIZE=524288: what is larger than that even compressed, Argo refuses."""
+    plan, bundle = rendered(19_990, announced=True)
+    assert size.shard_counts(plan.hosts)["agents"] == 400
+    assert size.check(plan, bundle) < 524_288
 
 
 def test_a_run_that_would_outgrow_argo_is_refused() -> None:

@@ -1,0 +1,87 @@
+"""Verb announce: tells a webhook that an approval waits, once; what goes wrong is evidence, and holds nothing up.
+
+Its task runs beside the approval. A webhook that is away ends it as temporary, so the engine tries again; one that refuses, or of
+which nobody can tell whether it took the message, ends it with 65. What comes after the approval starts either way.
+"""
+
+import time
+
+from msgspec import Struct
+
+from steps.clients import webhook
+from steps.contract import announcement, approval, evidence
+from steps.contract.evidence import Evidence
+from steps.contract.exit import ExitCode
+from steps.contract.verdict import FailureClass, Status, Verdict, failed, inconclusive, passed
+from steps.errors import StepError, Temporary
+from steps.verbs.context import Context
+
+_EXPECTED = "approvers who know that the run waits for them"
+
+
+class NoWebhook(StepError):
+    """The secret that should hold the URL is not there, or no text."""
+
+    exit_code = ExitCode.GATE_FAILED
+    failure_class = FailureClass.INPUT
+
+
+class Arguments(Struct, frozen=True, kw_only=True):
+    """What the announcement says, and in which secret file the webhook's URL lies."""
+
+    cluster: str
+    webhook: str
+    approvers: tuple[str, ...] = ()
+
+
+def run(context: Context) -> ExitCode:
+    """Announce it, unless an earlier attempt did, or somebody has answered meanwhile."""
+    wanted = context.arguments(Arguments)
+    problem: StepError | None = None
+    gate, before = f"{context.task.stage}/{context.task.name}", _earlier(context)
+    verdict = _needless(context, gate, before)
+    if verdict is None:
+        try:
+            _tell(context, wanted, min((one.started for one in before), default=time.time()))
+            verdict = passed(gate, "the webhook took it")  # names of people are no part of what reports repeat
+        except StepError as error:
+            problem, verdict = error, _told_nobody(context, gate, error)
+    context.record(verdict)
+    context.output("verdict", verdict.status.value)
+    return ExitCode.OK if problem is None else problem.exit_code
+
+
+def _earlier(context: Context) -> tuple[Evidence, ...]:
+    keys = context.store.keys(f"runs/{context.environment.run}/evidence/{context.task.stage}/{context.task.name}")
+    return tuple(evidence.decode(data) for data in map(context.store.read, keys) if data is not None)
+
+
+def _needless(context: Context, gate: str, before: tuple[Evidence, ...]) -> Verdict | None:
+    """Why nobody is to be told (any more); None where somebody is."""
+    if context.environment.simulator:
+        return Verdict(gate=gate, status=Status.SKIPPED, reason="a rehearsal tells nobody")
+    if any(one.verdict is not None and one.verdict.is_pass for one in before):
+        return passed(gate, "an earlier attempt told them")
+    if before and context.store.records(context.environment.run, context.task.stage, approval.CONFIRM):
+        return Verdict(gate=gate, status=Status.SKIPPED, reason="it was answered before anybody could be told")
+    return None
+
+
+def _tell(context: Context, wanted: Arguments, since: float) -> None:
+    """Raises NoWebhook, Away, NotTaken."""
+    try:
+        url = (context.environment.secrets / wanted.webhook).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoWebhook(f"the webhook's URL cannot be read from secret {wanted.webhook} ({type(error).__name__})") from None
+    run, stage = context.environment.run, context.task.stage
+    body = announcement.body(run=run, cluster=wanted.cluster, stage=stage, since=since, approvers=wanted.approvers)
+    webhook.post(url, body)
+    context.say(f"announced the approval before {stage}")
+
+
+def _told_nobody(context: Context, gate: str, error: StepError) -> Verdict:
+    run, seen, kind = context.environment.run, str(error), error.failure_class
+    by_hand = f"tell the approvers (bringup approve {run} --as NAME), then correct what `announce` in the spec names"
+    if isinstance(error, Temporary):
+        return inconclusive(gate, seen=seen, expected=_EXPECTED, next_step=by_hand, failure_class=kind)
+    return failed(gate, kind, seen=seen, expected=_EXPECTED, next_step=by_hand, final=True)
