@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from kubelab import box, kubelet_port, lab, parts
+from kubelab import kubelet_port
 from kubelab.control_plane import ControlPlane
+from real_server import serving
 
 from steps.clients.kube_http import Http
 from tests.unit.engines.argo.lab import CRDS, NODE_ADDRESS
@@ -23,7 +24,6 @@ from workflows.rehearsal.argo_stand_in.kubelet import Place
 from workflows.rehearsal.argo_stand_in.play import Ways
 
 SPACE, PERSON, NODE = "bringup", "person", "node-without-kubelet"
-PORT = 6743
 
 
 class Measured:
@@ -62,19 +62,12 @@ def _said(row: dict[str, Any]) -> str:
 @contextmanager
 def measured(folder: Path) -> Iterator[Measured]:
     """While the context lasts."""
-    with lab.alone():
-        lab.down()
-        box.up()
-        try:
-            plane = ControlPlane("measured", PORT, parts.programs(), controllers=False)
-            plane.start()
-            made = Measured(plane, folder)
-            _prepare(made)
-            with kubelet_port.serving(folder / "kubelet") as logs, _errands(made, folder, logs):
-                made.calls()
-                yield made
-        finally:
-            lab.down()
+    with serving() as plane:
+        made = Measured(plane, folder)
+        _prepare(made)
+        with kubelet_port.serving(folder / "kubelet") as logs, _errands(made, folder, logs):
+            made.calls()
+            yield made
 
 
 def _prepare(made: Measured) -> None:

@@ -2,6 +2,10 @@
 
 import sys
 
+SHORT = "SHORT"
+SKIPPED = "NOT MEASURED"
+"""How the line of a figure ends that is over its limit, and what stands in one that this machine cannot tell."""
+
 
 class Figures:
     """Collects figures; `exit_code` is 1 when one is SHORT."""
@@ -22,10 +26,14 @@ class Figures:
         """A figure without a limit."""
         print(f"{name:<52} {text}", flush=True)
 
+    def skip(self, name: str, why: str) -> None:
+        """A figure that cannot be measured on this machine."""
+        self.note(name, f"{SKIPPED}: {why}")
+
     def exit(self) -> None:
         """End the command."""
         sys.exit(1 if self.short else 0)
 
     def _line(self, name: str, value: float, limit: str, unit: str, *, good: bool) -> None:
         self.short += not good
-        print(f"{name:<52} {value:10.3f} {unit:<5} {limit:<14} {'PASS' if good else 'SHORT'}", flush=True)
+        print(f"{name:<52} {value:10.3f} {unit:<5} {limit:<14} {'PASS' if good else SHORT}", flush=True)

@@ -6,13 +6,13 @@ Needs what `tests/cluster` needs (root on Linux, its programs). The controller's
 import argparse
 import functools
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import msgspec
 from figures import Figures
+from real_server import able
 from render import neutral
 
 from workflows import bringup, examples
@@ -21,9 +21,6 @@ from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle, render
 from workflows.spec import load
-
-ROOT = Path(__file__).parents[2]
-sys.path += [str(ROOT), str(ROOT / "tests/cluster")]
 
 HOSTS_A_SHARD, SERVERS = 50, 3
 MIB = 1 << 20
@@ -152,16 +149,6 @@ def check_pods(figures: Figures) -> None:
         what = f"check on {nodes} nodes, {failed} left out"
         figures.note(what, f"{size} bytes a pod")
         figures.at_most(f"{what}: all pods", size * one["spec"]["completions"] / MIB, CHECK_MIB, "MiB")
-
-
-def able(figures: Figures, part: str) -> bool:
-    """Whether this machine can run a real API server; says why where not."""
-    from kubelab import needs
-
-    reasons = needs.missing()
-    if reasons:
-        figures.note(part, f"skipped: {'; '.join(reasons)}")
-    return not reasons
 
 
 def main() -> None:

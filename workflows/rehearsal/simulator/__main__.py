@@ -16,11 +16,12 @@ from steps.contract.exit import ExitCode
 from workflows.rehearsal.simulator.build import build
 from workflows.rehearsal.simulator.engine import Simulator
 from workflows.rehearsal.simulator.kubelet_port import KubeletPort
+from workflows.rehearsal.simulator.rke2_nodes import Beats
 from workflows.rehearsal.simulator.server import Control, ControlServer
 from workflows.rehearsal.simulator.world import World
 
 HEARTBEAT = 10.0
-"""Wall seconds between two signs of life of a kubelet: a real node controller gives a node up after 40."""
+"""Wall seconds between two signs of life of a real kubelet."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,9 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return ExitCode.USAGE
     why = _serve_logs(simulator.world, options.kubelet_address) if options.kubelet_address else ""
-    control = Control(simulator, speed=options.real_time)
-    if options.roles_off:
-        simulator.world.heartbeat = HEARTBEAT * options.real_time
+    beats = Beats(options.heartbeat) if options.roles_off else None
+    if beats is not None and options.real_time == 1:
+        simulator.world.lease_ahead = 0.0
+    control = Control(simulator, options.real_time, beats)
     token = secrets.token_urlsafe(32)
     server = ControlServer(control, token, options.port)
     _write_private(options.control_out, msgspec.json.encode({"url": server.url, "token": token, "logs": why}))
@@ -72,6 +74,9 @@ def _parser() -> argparse.ArgumentParser:
         default="",
         metavar="ADDRESS",
         help="serve logs of pods here: where a real API server reaches this machine",
+    )
+    parser.add_argument(
+        "--heartbeat", type=float, default=HEARTBEAT, help="with roles off: wall seconds between two renewals of a node's lease"
     )
     parser.add_argument("--git-root", type=Path, help="folder of the bare repositories that stand for all Git servers")
     parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")

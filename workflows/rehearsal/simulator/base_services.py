@@ -119,7 +119,8 @@ class CertManager:
 
 
 def _endpoints(world: World) -> None:
-    """The EndpointSlice of the webhook's service, as the endpoint controller would write it."""
+    """The EndpointSlice of the webhook's service. It does not say that the endpoint controller manages it: a real one, for which
+    simulated pods have no address, would delete it again and again."""
     mine = sorted(world.select(PODS, CERT_MANAGER, {"app": WEBHOOK}), key=lambda pod: str(pod["metadata"]["name"]))
     endpoints = [
         {
@@ -129,7 +130,7 @@ def _endpoints(world: World) -> None:
         }
         for number, pod in enumerate(mine)
     ]
-    labels = {"kubernetes.io/service-name": WEBHOOK, "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
+    labels = {"kubernetes.io/service-name": WEBHOOK, "endpointslice.kubernetes.io/managed-by": "simulated"}
     meta = {"name": f"{WEBHOOK}-simulated", "namespace": CERT_MANAGER, "labels": labels}
     ports = [{"name": "https", "port": 10250, "protocol": "TCP"}]
     world.ensure(SLICES, {"metadata": meta, "addressType": "IPv4", "endpoints": endpoints, "ports": ports})

@@ -174,13 +174,13 @@ class Cluster:
 
     # ---- keeping up ----------------------------------------------------------------------------------------------------------
 
-    def sync(self) -> None:
-        """Learn what others wrote since the last call; a single small request when nobody did."""
-        revision = self.api.revision()
-        if not self._own_writes_explain(revision):
-            for kind in self.kinds:
-                self._relist(kind)
+    def sync(self) -> bool:
+        """Learn what others wrote since the last call; a single small request when nobody did. Whether anybody did."""
+        others = not self._own_writes_explain(revision := self.api.revision())
+        for kind in self.kinds if others else ():
+            self._relist(kind)
         self._revision, self._writes = revision, 0
+        return others
 
     def forget(self) -> None:
         """Drop what is in memory, so that the next `sync` reads everything."""

@@ -42,10 +42,12 @@ class Simulator:
         self._waiting: dict[str, dict[Kind, set[Ref]]] = {role.name: {} for role in roles}
         self._fresh = {role.name for role in roles}
         self._moved = world.now
+        self.others = 0
+        """Looks at the API server that found writes of somebody else."""
 
     def settle(self) -> None:
         """Let the roles react to what API users did, run what is due now, and repeat until nothing changes."""
-        self.world.sync()
+        self.others += self.world.sync()
         self._rest()
 
     def advance(self, seconds: float, deadline: float | None = None) -> float:

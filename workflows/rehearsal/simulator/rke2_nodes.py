@@ -16,14 +16,12 @@ REGISTER = {True: (15.0, 40.0), False: (8.0, 25.0)}
 """Seconds from the service's start to the Node object, for servers and agents."""
 
 READY = (8.0, 30.0)
-STRIDE = 3600.0
-"""Leases are renewed this far ahead: a real kubelet writes every 10 s, which at 1,000 nodes would cost more than all else together.
-A node that is not Ready gets no renewal, and its lease is set back to when it was last well."""
 
 SIMULATED = "bringup/simulated"
 """Annotation of every node that a simulator made: real ones never have it, whatever their names."""
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+LEASED = "kube-node-lease"
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 VOTER = ("True", "MemberNotLearner", "Node is a voting member of the etcd cluster")
 LOST = ("False", "MemberNotFound", "Node is not a member of the etcd cluster")
@@ -108,7 +106,7 @@ def _turn(world: World, name: str) -> None:
     amounts = ("capacity", "allocatable")
     world.patch_soon(NODES, node, {"status": {key: value for key, value in status.items() if key not in amounts}}, status=True)
     _taint(world, node, ready)
-    _lease(world, name, ready)
+    _lease(world, node, ready)
 
 
 def is_ready(node: Obj) -> bool:
@@ -132,20 +130,53 @@ def _taint(world: World, node: Obj, ready: bool) -> None:
         world.patch_soon(NODES, node, {"spec": {"taints": wanted or None}})
 
 
-def _lease(world: World, name: str, ready: bool) -> None:
-    until = world.now + STRIDE if ready else world.now
-    spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": stamp(until).replace("Z", ".000000Z")}
-    lease = {"metadata": {"name": name, "namespace": "kube-node-lease"}, "spec": spec}
-    world.create_soon(LEASES, lease)
-    world.patch_soon(LEASES, Ref("kube-node-lease", name), {"spec": spec})
-    if ready:
-        world.clock.schedule(f"nodes/{name}/lease", world.heartbeat or STRIDE - 60, lambda: _renew(world, name))
+def _lease(world: World, node: Obj, ready: bool) -> None:
+    """A node that is not Ready gets no renewal: its lease is set back to when it was last well."""
+    name = node["metadata"]["name"]
+    spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": _micro(world.now + world.lease_ahead * ready)}
+    meta = {"name": name, "namespace": LEASED, "ownerReferences": [NODES.owner(node, controller=False)]}
+    world.create_soon(LEASES, {"metadata": meta, "spec": spec})
+    world.patch_soon(LEASES, Ref(LEASED, name), {"spec": spec})
+    if ready and world.lease_ahead:
+        world.clock.schedule(f"nodes/{name}/lease", world.lease_ahead - 60, lambda: _renew(world, name))
 
 
 def _renew(world: World, name: str) -> None:
     node = world.find(NODES, name)
     if node is not None and is_ready(node):
-        _lease(world, name, True)
+        _lease(world, node, True)
+
+
+def _micro(seconds: float) -> str:
+    """A time with microseconds, as leases have it."""
+    return stamp(seconds).replace("Z", f".{int(seconds % 1 * 1e6):06d}Z")
+
+
+class Beats:
+    """Signs of life every so many wall seconds, whatever virtual time does: a real node controller gives a node up after 50.
+
+    It remembers the latest renewal that it saw, and takes no earlier one for a sign of life: after time was set back (a restored
+    snapshot) renewals go on from there.
+    """
+
+    def __init__(self, every: float) -> None:
+        self._every = every
+        self._left = every
+        self._latest = 0.0
+
+    def pass_on(self, world: World, wall: float) -> None:
+        """Renew the lease of each simulated node that is Ready, when it is time to: one request a node."""
+        self._left -= wall
+        if self._left > 0:
+            return
+        self._left = self._every
+        self._latest = max(world.now + world.lease_ahead, self._latest + self._every)
+        change = {"spec": {"renewTime": _micro(self._latest)}}
+        for name in world.hosts:
+            node = world.find(NODES, name)
+            if node is not None and is_ready(node):
+                world.patch_soon(LEASES, Ref(LEASED, name), change)
+        world.flush()
 
 
 def _node(world: World, name: str, state: dict[str, Any]) -> Obj:

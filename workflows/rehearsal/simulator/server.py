@@ -20,10 +20,16 @@ from workflows.rehearsal.faults import registry
 from workflows.rehearsal.simulator import engine, plays
 from workflows.rehearsal.simulator.api import ApiError
 from workflows.rehearsal.simulator.engine import Simulator
+from workflows.rehearsal.simulator.pace import UNREST, Pace
+from workflows.rehearsal.simulator.rke2_nodes import Beats
 
 MAX_BODY = 16 << 20
 TICK = 0.25
 """Wall seconds between two looks of the real-time loop and of the parent watch."""
+
+LOOK = 0.02
+STANDSTILL = 10.0
+"""Wall seconds between two looks whether virtual time has come, and for how long it may stand still."""
 
 
 _PASSING = (ApiError, urllib3.exceptions.HTTPError, RuntimeError)
@@ -47,9 +53,12 @@ class FaultEntry(Struct, frozen=True, forbid_unknown_fields=True):
 class Control:
     """The operations behind the paths; one caller at a time has the world."""
 
-    def __init__(self, simulator: Simulator, speed: float = 0.0) -> None:
+    def __init__(self, simulator: Simulator, speed: float = 0.0, beats: Beats | None = None) -> None:
+        """`beats` are given where real controllers act: time then waits for them."""
         self._simulator = simulator
         self._speed = speed
+        self._pace = Pace(speed, patient=beats is not None)
+        self._beats = beats
         self._lock = threading.Lock()
 
     def routes(self) -> dict[tuple[str, str], Callable[[bytes], bytes]]:
@@ -69,7 +78,9 @@ class Control:
         """Real-time mode: let virtual time follow the wall's. What goes wrong is logged and looked at again, as controllers do."""
         with self._lock:
             try:
-                self._simulator.advance(wall_seconds * self._speed)
+                self._simulator.advance(self._pace.seconds(wall_seconds, self._simulator.others))
+                if self._beats is not None:
+                    self._beats.pass_on(self._simulator.world, wall_seconds)
             except _PASSING:
                 logging.exception("tick")
                 self._simulator.look_again()
@@ -84,11 +95,18 @@ class Control:
     def _sleep(self, body: bytes) -> bytes:
         asked = msgspec.json.decode(body, type=Sleep)
         if self._speed:  # the ticking loop moves the time
-            time.sleep(max(0.0, asked.seconds) / self._speed)
+            self._await(asked.seconds)
             return self._read_clock(b"")
         with self._lock:
             self._simulator.advance(asked.seconds, asked.deadline)
             return self._now()
+
+    def _await(self, seconds: float) -> None:
+        """Until so much virtual time has passed; where it stands still because the API server is away, not for ever."""
+        world, slowest = self._simulator.world, self._speed * UNREST
+        target, end = world.now + seconds, time.monotonic() + seconds / slowest + STANDSTILL
+        while world.now < target and time.monotonic() < end:
+            time.sleep(LOOK)
 
     def _play(self, body: bytes) -> bytes:
         request = msgspec.json.decode(body, type=PlayRequest)

@@ -54,8 +54,9 @@ class World(Cluster):
         self.kubeconfig = ""
         self.git_root: Path | None = None
         self.kubelets: KubeletPort | None = None
-        self.heartbeat = 0.0
-        """Virtual seconds within which a lease must move, where a real node controller watches; 0 where none does."""
+        self.lease_ahead = 3600.0
+        """Virtual seconds by which leases of nodes are renewed ahead: renewing each every 10 s, as real kubelets do, would at 1,000
+        nodes cost more than all else together."""
         self.hosts: dict[str, dict[str, Any]] = {host.name: {} for host in fleet}
         self._active: dict[str, registry.Active] = {}
         self._woken = False
