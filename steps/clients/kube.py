@@ -74,7 +74,7 @@ class Kube:
     def get(self, path: str, kind: type[T]) -> T | None:
         """One object, None when it does not exist."""
         try:
-            return msgspec.json.decode(self._http.request("GET", path), type=kind)
+            return decoded(self._http.request("GET", path), kind)
         except ApiError as error:
             if error.status == 404:
                 return None
@@ -85,11 +85,11 @@ class Kube:
         query = {"limit": str(PAGE)}
         query |= {"labelSelector": labels} if labels else {}
         query |= {"fieldSelector": fields} if fields else {}
-        decoder = msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]  # a run-time type parameter
+        page_of = Page[kind]  # type: ignore[valid-type]  # a run-time type parameter
         found: list[T] = []
         while True:
             try:
-                page = decoder.decode(self._http.request("GET", path, query=query))
+                page: Page[T] = decoded(self._http.request("GET", path, query=query), page_of)
             except ApiError as error:
                 if error.status == 404:
                     return None
@@ -178,6 +178,23 @@ class Kube:
                 return resource
         del self._resources[base]  # a CRD may appear later
         raise ApiError(f"{base} does not serve {kind}", 404, "NotFound")
+
+
+def decoded(data: bytes, kind: type[T]) -> T:
+    """An answer of the API. An empty list may be null there (a fresh CRD's conditions are), which says as much as no field.
+
+    Raises msgspec.ValidationError.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError:
+        return msgspec.convert(_without_nulls(msgspec.json.decode(data)), type=kind)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def _object(data: bytes) -> Object:
