@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from kubelab import kubelet_port
+from actors import kubelet_port
 from kubelab.control_plane import ControlPlane
 from real_server import serving
 

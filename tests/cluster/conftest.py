@@ -9,11 +9,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kubelab import box, lab, needs, sources
-from kubelab.argo_cd import ArgoCd
+from actors import sources
+from actors.argo_cd import ArgoCd
+from actors.sources import Sources
+from kubelab import box, lab, needs
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
-from kubelab.sources import Sources
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

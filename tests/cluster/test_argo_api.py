@@ -8,7 +8,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from kubelab import kubelet_port, product
+from actors import kubelet_port
+from kubelab import product
 from kubelab.control_plane import ControlPlane
 
 FOLDER = Path("tests/unit/engines/argo")

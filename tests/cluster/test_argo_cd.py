@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from kubelab.argo_cd import ArgoCd
-from kubelab.delivered import NOBODY, Case, Site
-from kubelab.sources import PASSWORD, USER, Sources
+from actors.argo_cd import ArgoCd
+from actors.delivered import NOBODY, Case, Site
+from actors.sources import PASSWORD, USER, Sources
 
 from steps.clients.kube import Kube
 from steps.contract.charts import ReleaseState

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from kubelab import argo_home, box, cable, kubelet_port
-from kubelab.argo_home import SPACE, Controller, Machine, until
+from actors import argo_home, cable, kubelet_port
+from actors.argo_home import SPACE, Controller, Machine, until
+from kubelab import box
 from kubelab.control_plane import ControlPlane
 
 from workflows import examples

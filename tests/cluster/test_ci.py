@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
-from kubelab import argo_home, kubelet_port
+from actors import argo_home, kubelet_port
 from kubelab.control_plane import ControlPlane
 
 from workflows import examples

@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from kubelab import box, lab, product, sources
-from kubelab.argo_cd import CONTROLLER, NAMESPACE, ArgoCd
-from kubelab.sources import PASSWORD, USER, Repository, Sources
-from kubelab.steps_by_hand import RUN, Steps
+from actors import sources
+from actors.argo_cd import CONTROLLER, NAMESPACE, ArgoCd
+from actors.sources import PASSWORD, USER, Repository, Sources
+from actors.steps_by_hand import RUN, Steps
+from kubelab import box, lab, product
 
 from steps.clients.kube import Kube
 from steps.clients.store import Store

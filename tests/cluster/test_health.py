@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from actors.argo_cd_health import Evaluator, variants
 from kubelab import product
-from kubelab.argo_cd_health import Evaluator, variants
 
 from workflows.gitops.settings import HEALTH, health_scripts
 

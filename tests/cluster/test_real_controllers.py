@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import pytest
+from actors.verdicts import Case, Pair, shape, spec_for, walked
 from kubelab import product
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
-from kubelab.verdicts import Case, Pair, shape, spec_for, walk
 
 from workflows.rehearsal.processes import Existing
 from workflows.rehearsal.rehearse import Options
@@ -62,7 +62,7 @@ def outcomes(managed: ControlPlane, tmp_path_factory: pytest.TempPathFactory) ->
     with ExitStack() as stack:
         emulated = stack.enter_context(stand(spec_for(""), folder / "emulated"))
         real = stack.enter_context(stand(spec_for(""), folder / "real", existing, managed))
-        found = walk((emulated, real), "", CASES)
+        found = walked((emulated, real), "", CASES)
         pods = json.loads(managed.kubectl("get", "pods", "-A", "-o", "json", "--show-managed-fields"))["items"]
         events = json.loads(managed.kubectl("get", "events", "-A", "-o", "json", "--field-selector", "reason=Scheduled"))["items"]
     managed.restore(fresh)

@@ -6,17 +6,16 @@ a case takes from its snapshot is a figure: `tests/bench/fault_cases.py`.
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
+from actors.verdicts import Case, Pair, needed, shape, spec_for, walked
 from kubelab.control_plane import ControlPlane
-from kubelab.verdicts import Case, Pair, needed, shape, spec_for
 
 from workflows.rehearsal.faults import registry
 from workflows.rehearsal.processes import Existing
 from workflows.rehearsal.rehearse import Options
-from workflows.rehearsal.stand import Outcome, Stand, stand
+from workflows.rehearsal.stand import stand
 from workflows.stages import ORDER
 
 HANDFUL = (
@@ -52,22 +51,6 @@ def selected(items: list[pytest.Item]) -> list[Case]:
     return [case for spec in found if spec is not None and isinstance(case := spec.params.get("case"), Case)]
 
 
-def walk(place: Stand, needs: str, wanted: list[Case]) -> dict[str, Outcome]:
-    """From stage to stage: each wanted fault from a snapshot before its stage, then healthy to reach the next."""
-    faults = [fault for fault in registry.faults() if needed(fault) == needs and Case(fault.stage, fault.name) in wanted]
-    last = max(ORDER.index(case.stage) for case in wanted if not needs or case.fault in {fault.name for fault in faults})
-    done: dict[str, Outcome] = {}
-    for stage in ORDER[: last + 1]:
-        before, mine = place.snapshot(), [fault.name for fault in faults if fault.stage == stage]
-        for name in mine:
-            place.restore(before, [name])
-            done[name] = place.run(stage)
-        if mine:
-            place.restore(before)
-        done[f"healthy-{stage}"] = place.run(stage)
-    return done
-
-
 @pytest.fixture(scope="module")
 def outcomes(
     request: pytest.FixtureRequest, bare: ControlPlane, tmp_path_factory: pytest.TempPathFactory
@@ -84,9 +67,7 @@ def outcomes(
             emulated = stack.enter_context(stand(spec_for(needs), folder / "emulated"))
             existing = Options(existing=Existing(kubeconfig=bare.kubeconfig))
             real = stack.enter_context(stand(spec_for(needs), folder / "real", existing, bare))
-            with ThreadPoolExecutor(2) as sides:
-                first, second = sides.map(lambda place: walk(place, needs, wanted), (emulated, real))
-            return {name: (first[name], second[name]) for name in first}
+            return walked((emulated, real), needs, wanted)
 
     def find(case: Case) -> Pair:
         needs = needed(registry.find(case.fault)) if case.fault else ""

@@ -15,13 +15,14 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from kubelab import box, sources
-from kubelab.cable import cable
+from actors import sources
+from actors.cable import cable
+from actors.sources import Repository
+from actors.step_pods import Ended, Object, Pods, apply_rendered, kept_alive, large_node, load_image, may_take_pods, render, volume
+from kubelab import box
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
 from kubelab.node import NAME
-from kubelab.sources import Repository
-from kubelab.step_pods import Ended, Object, Pods, apply_rendered, kept_alive, large_node, load_image, may_take_pods, render, volume
 
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.clients.store import Store

@@ -6,9 +6,9 @@ from functools import cache
 from typing import Any
 
 import yaml
+from actors.argo_cd import CONTROLLER, NAMESPACE, ArgoCd
+from actors.sources import Repository
 from kubelab import box
-from kubelab.argo_cd import CONTROLLER, NAMESPACE, ArgoCd
-from kubelab.sources import Repository
 
 from steps.clients.kube import Kube
 from steps.contract.charts import Owner, Release, ReleaseState, RootApplication, RootState

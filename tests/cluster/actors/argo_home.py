@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kubelab import box, product, tokens
+from actors import tokens
+from kubelab import box, product
 from kubelab.control_plane import ControlPlane
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or product.ROOT.parent / "shared")

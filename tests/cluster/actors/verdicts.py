@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from workflows import examples
@@ -41,20 +42,26 @@ def needed(fault: Fault) -> str:
     return "" if fault.fits(spec_for("")) else fault.needs
 
 
-def walk(places: tuple[Stand, Stand], needs: str, wanted: Sequence[Case]) -> dict[str, Pair]:
-    """Both stands from stage to stage: each wanted fault from a snapshot before its stage, then healthy to reach the next."""
-    faults = {case.fault for case in wanted if case.fault and needed(registry.find(case.fault)) == needs}
-    last = max(ORDER.index(case.stage) for case in wanted if not needs or case.fault in faults)
-    done: dict[str, Pair] = {}
+def walked(places: tuple[Stand, Stand], needs: str, wanted: Sequence[Case]) -> dict[str, Pair]:
+    """Both stands through all that is wanted of this need, at the same time."""
+    with ThreadPoolExecutor(len(places)) as sides:
+        first, second = sides.map(lambda place: _walk(place, needs, wanted), places)
+    return {name: (first[name], second[name]) for name in first}
+
+
+def _walk(place: Stand, needs: str, wanted: Sequence[Case]) -> dict[str, Outcome]:
+    """From stage to stage: each wanted fault from a snapshot before its stage, then healthy to reach the next."""
+    faults = [fault for fault in registry.faults() if needed(fault) == needs and Case(fault.stage, fault.name) in wanted]
+    last = max(ORDER.index(case.stage) for case in wanted if not needs or case.fault in {fault.name for fault in faults})
+    done: dict[str, Outcome] = {}
     for stage in ORDER[: last + 1]:
-        before = [place.snapshot() for place in places]
-        for name in [fault.name for fault in registry.faults() if fault.stage == stage and fault.name in faults]:
-            for place, snapshot in zip(places, before, strict=True):
-                place.restore(snapshot, [name])
-            done[name] = (places[0].run(stage), places[1].run(stage))
-            for place, snapshot in zip(places, before, strict=True):
-                place.restore(snapshot)
-        done[f"healthy-{stage}"] = (places[0].run(stage), places[1].run(stage))
+        before, mine = place.snapshot(), [fault.name for fault in faults if fault.stage == stage]
+        for name in mine:
+            place.restore(before, [name])
+            done[name] = place.run(stage)
+        if mine:
+            place.restore(before)
+        done[f"healthy-{stage}"] = place.run(stage)
     return done
 
 
