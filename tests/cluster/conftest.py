@@ -16,13 +16,22 @@ from kubelab import box, lab, needs
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
 
+ARGO_CD = "argo_cd"
+LONGEST = ("test_same_verdicts.py", "test_argo_engine.py", ARGO_CD, "test_step_pods.py", "test_rights.py", "test_simulate.py")
+"""What two processes that test side by side begin with, so that neither is left with it at the end."""
 
+
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What looks at a machine without a cluster comes before those that share one."""
-    items.sort(key=lambda item: item.path.name != "test_clean_machine.py")
+    """What looks at a machine without a cluster comes first; each file stays in one process, and all that ask for Argo CD."""
+    order = {"test_clean_machine.py": -1, **{name: place for place, name in enumerate(LONGEST)}}
+    items.sort(key=lambda item: order.get(_group(item), len(LONGEST)))
     for item in items:
-        shared = "argo_cd" if {"argo_cd", "origins"} & set(getattr(item, "fixturenames", ())) else item.path.name
-        item.add_marker(pytest.mark.xdist_group(shared))
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    return ARGO_CD if {ARGO_CD, "origins"} & set(getattr(item, "fixturenames", ())) else item.path.name
 
 
 @pytest.fixture(scope="session")
