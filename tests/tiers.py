@@ -69,7 +69,7 @@ TIERS = (
         ("-n", "2", "--dist", "loadfile"),
     ),
     Tier("hosts", ("tests/hosts",), 1020, _hosts),
-    Tier("cluster", ("tests/cluster",), 720, _cluster, ("-n", "2", "--dist", "loadgroup")),
+    Tier("cluster", ("tests/cluster",), 720, _cluster, ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")),
 )
 
 

@@ -16,22 +16,22 @@ from kubelab import box, lab, needs
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
 
-ARGO_CD = "argo_cd"
-LONGEST = ("test_same_verdicts.py", "test_argo_engine.py", ARGO_CD, "test_step_pods.py", "test_rights.py", "test_simulate.py")
-"""What two processes that test side by side begin with, so that neither is left with it at the end."""
+FIRST = (
+    "test_clean_machine.py",
+    "test_same_verdicts.py",
+    "test_gitops.py",
+    "test_argo_engine.py",
+    "test_step_pods.py",
+    "test_rights.py",
+    "test_simulate.py",
+)
+"""What looks at a machine without a cluster, then the longest: where two processes test side by side, neither is left with one."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What looks at a machine without a cluster comes first; each file stays in one process, and all that ask for Argo CD."""
-    order = {"test_clean_machine.py": -1, **{name: place for place, name in enumerate(LONGEST)}}
-    items.sort(key=lambda item: order.get(_group(item), len(LONGEST)))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-
-
-def _group(item: pytest.Item) -> str:
-    return ARGO_CD if {ARGO_CD, "origins"} & set(getattr(item, "fixturenames", ())) else item.path.name
+    """In the order of `FIRST`; the others behind."""
+    order = {name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(FIRST)))
 
 
 @pytest.fixture(scope="session")
