@@ -4,8 +4,10 @@ StepError               1   runtime      a bug, or a cause that nobody foresaw
 ├── BadTask            64   input        the task, its environment or its files are wrong
 ├── Refused            65   permission   a write that must not happen: no right, wrong target, lost lease
 │   └── Conflict       65   comparison   another manager owns the field
+├── NotUnderstood      65   dependency   a server's answer has a form that this version does not know
 └── Temporary          75   runtime      may pass when tried again
     ├── Unreachable    75                network, API server or SSH host does not answer
+    │   └── Garbled    75                something answered that does not speak the server's language, as a proxy does
     └── StoreBusy      75                the store could not be written just now
 """
 
@@ -44,6 +46,13 @@ class Conflict(Refused):
     failure_class = FailureClass.COMPARISON
 
 
+class NotUnderstood(StepError):
+    """A server answered in a form that is not known here: another version of it, or of a kind. To ask again would not help."""
+
+    exit_code = ExitCode.GATE_FAILED
+    failure_class = FailureClass.DEPENDENCY
+
+
 class Temporary(StepError):
     """The same task may pass later; the engine retries it."""
 
@@ -52,6 +61,10 @@ class Temporary(StepError):
 
 class Unreachable(Temporary):
     """A server or host does not answer, or answers that it is overloaded."""
+
+
+class Garbled(Unreachable):
+    """What came back cannot be the server's own answer: a proxy's page, or one that was cut off."""
 
 
 class StoreBusy(Temporary):

@@ -13,13 +13,14 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.environment import Environment
-from steps.contract.delivery import certificates
+from steps.contract.delivery import certificates, pem
 from steps.errors import BadTask
 
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 _SCP = re.compile(r"[\w.-]+@[\w.-]+:(?!//)\S+")
 _TOKEN_USER = "git"
 """User name beside a token alone: the hosts that take tokens look at the token only."""
+_PEM = "delivery.argo_cd.ca takes certificates in PEM: openssl x509 -in FILE -noout -subject reads a good one"
 MOST_BYTES = 65536
 """A larger file is no credential."""
 
@@ -52,7 +53,7 @@ def of(environment: Environment, url: str, credentials: str = "", known_hosts: s
         return GitAccess(url=url, local=local_repository(environment.git_root, url))
     access = GitAccess(url=url, known_hosts=_file(environment, known_hosts), ca=_file(environment, ca))
     if ca:
-        read_certificates(environment, ca)
+        read_certificates(environment, ca)  # a file that is none would look like a server that is away
     if not credentials:
         return access
     text = read_credentials(environment, credentials)
@@ -64,12 +65,32 @@ def of(environment: Environment, url: str, credentials: str = "", known_hosts: s
 
 def read_certificates(environment: Environment, name: str) -> tuple[str, ...]:
     """The certificates of a secret file, `delivery.certificates`. Raises BadTask where there are none, or a private key beside."""
-    text = read_credentials(environment, name, "ca")
+    return checked_certificates(read_credentials(environment, name, "ca"), name)
+
+
+def checked_certificates(text: str, name: str) -> tuple[str, ...]:
+    """The certificates of a text that secret `name` holds. Raises BadTask unless all can be read, or with a key."""
     if is_private_key(text):
         raise BadTask(f"the secret file {name} holds a private key", hint="delivery.argo_cd.ca takes certificates only")
-    if not (found := certificates(text)):
-        raise BadTask(f"the secret file {name} holds no certificate", hint="delivery.argo_cd.ca takes certificates in PEM")
+    found = certificates(text)
+    if not found:
+        raise BadTask(f"the secret file {name} holds no certificate", hint=_PEM)
+    unreadable = [place for place, one in enumerate(found, 1) if not _is_certificate(one)]
+    if unreadable or len(found) != text.count("-----BEGIN CERTIFICATE-----"):
+        which = f"certificate {unreadable[0]}" if unreadable else "a certificate"
+        raise BadTask(f"{which} in the secret file {name} is PEM in form only: nobody can read it", hint=_PEM)
     return found
+
+
+def _is_certificate(body: str) -> bool:
+    """Whether OpenSSL reads it. Each by itself: behind one that is good it passes over others in silence."""
+    import ssl
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem(body))
+    except ssl.SSLError:
+        return False
+    return True
 
 
 def read_credentials(environment: Environment, name: str, field: str = "credentials") -> str:
@@ -104,6 +125,11 @@ def check(url: str) -> None:
         raise BadTask(
             f"{without_credentials(url)!r} is no address of a Git repository", hint=f"use {', '.join(_SCHEMES)}, or git@HOST:PATH"
         )
+    if parts.query or parts.fragment:
+        raise BadTask(
+            f"the address {without_credentials(url)} has a query or a fragment, which no repository has and which may be a token",
+            hint="remove what stands behind ? or #; credentials go into delivery.argo_cd.credentials",
+        )
     if parts.password is not None or (parts.username and parts.scheme in ("http", "https")):
         raise BadTask(
             f"the address {without_credentials(url)} has credentials in it", hint="put them into delivery.argo_cd.credentials"
@@ -111,7 +137,8 @@ def check(url: str) -> None:
 
 
 def without_credentials(url: str) -> str:
-    """The address as it may be shown."""
+    """The address as it may be shown: also without a query or fragment, where some hosts take tokens."""
+    url = re.sub(r"(?<=.)[?#].*", "", url, count=1, flags=re.DOTALL)
     return re.sub(r"(?<=://)[^/@]*@", "", url) if re.match(r"https?://", url) else re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1@", url)
 
 

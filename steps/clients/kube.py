@@ -9,11 +9,14 @@ from msgspec import Struct
 from steps import timeouts
 from steps.clients import kubeconfig
 from steps.clients.kube_http import FIELD_MANAGER, ApiError, Http
-from steps.errors import Conflict
+from steps.errors import Conflict, Garbled, NotUnderstood
 
 T = TypeVar("T")
 PAGE = 500
 """Objects per LIST page: 5,000 nodes take 0.14 s in pages of 500 (embedded_k8s §5)."""
+
+_BEGINNING = 60
+"""Bytes of an answer that cannot be read which its error shows: enough to know a proxy's page, too few for an object's content."""
 
 Object = dict[str, Any]
 
@@ -72,16 +75,16 @@ class Kube:
         return cls(kubeconfig.load(path), who)
 
     def get(self, path: str, kind: type[T]) -> T | None:
-        """One object, None when it does not exist."""
+        """One object, None when it does not exist. Raises NotUnderstood where it has another form than `kind`."""
         try:
-            return decoded(self._http.request("GET", path), kind)
+            return decoded(f"GET {path}", self._http.request("GET", path), kind)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
 
     def list(self, path: str, kind: type[T], labels: str = "", fields: str = "") -> tuple[T, ...] | None:
-        """All objects of a collection, None when the API does not serve it."""
+        """All objects of a collection, None when the API does not serve it. Raises NotUnderstood where one has another form."""
         query = {"limit": str(PAGE)}
         query |= {"labelSelector": labels} if labels else {}
         query |= {"fieldSelector": fields} if fields else {}
@@ -89,7 +92,7 @@ class Kube:
         found: list[T] = []
         while True:
             try:
-                page: Page[T] = decoded(self._http.request("GET", path, query=query), page_of)
+                page: Page[T] = decoded(f"GET {path}", self._http.request("GET", path, query=query), page_of)
             except ApiError as error:
                 if error.status == 404:
                     return None
@@ -128,24 +131,25 @@ class Kube:
         query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false", "fieldValidation": "Strict"}
         query |= {"dryRun": "All"} if dry_run else {}
         try:
-            data = self._http.request(
-                "PATCH", self.path(manifest), query=query, body=manifest, content_type="application/apply-patch+yaml"
-            )
+            path = self.path(manifest)
+            data = self._http.request("PATCH", path, query=query, body=manifest, content_type="application/apply-patch+yaml")
         except ApiError as error:
             if error.status == 409:
                 raise Conflict(
                     str(error), hint="somebody else owns these fields: settle who owns the release, then run again"
                 ) from error
             raise
-        return _object(data)
+        return decoded(f"apply to {path}", data, Object)
 
     def create(self, manifest: Object) -> Object:
         """Create an object; ApiError 409 when it exists."""
-        return _object(self._http.request("POST", self.path(manifest).rsplit("/", 1)[0], body=manifest))
+        path = self.path(manifest).rsplit("/", 1)[0]
+        return decoded(f"POST {path}", self._http.request("POST", path, body=manifest), Object)
 
     def merge(self, path: str, patch: Object) -> Object:
         """JSON merge patch of one object."""
-        return _object(self._http.request("PATCH", path, body=patch, content_type="application/merge-patch+json"))
+        data = self._http.request("PATCH", path, body=patch, content_type="application/merge-patch+json")
+        return decoded(f"PATCH {path}", data, Object)
 
     def delete(self, path: str) -> bool:
         """Delete one object and what it owns; False when it was not there."""
@@ -171,8 +175,7 @@ class Kube:
 
     def _resource(self, base: str, kind: str) -> Resource:
         if base not in self._resources:
-            found = msgspec.json.decode(self._http.request("GET", base), type=ResourceList).resources
-            self._resources[base] = found
+            self._resources[base] = decoded(f"GET {base}", self._http.request("GET", base), ResourceList).resources
         for resource in self._resources[base]:
             if resource.kind == kind and "/" not in resource.name:
                 return resource
@@ -180,23 +183,37 @@ class Kube:
         raise ApiError(f"{base} does not serve {kind}", 404, "NotFound")
 
 
-def decoded(data: bytes, kind: type[T]) -> T:
-    """An answer of the API. An empty list may be null there (a fresh CRD's conditions are), which says as much as no field.
+def decoded(what: str, data: bytes, kind: type[T]) -> T:
+    """The API's answer to `what`. An empty list may be null there (a fresh CRD's conditions are), which says as much as no field.
 
-    Raises msgspec.ValidationError.
+    Raises Garbled for what is no JSON, NotUnderstood for JSON of another form.
     """
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.ValidationError:
-        return msgspec.convert(_without_nulls(msgspec.json.decode(data)), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        plain = _plain(what, data)
+    try:
+        return msgspec.convert(_without_nulls(plain), type=kind)
+    except msgspec.ValidationError as error:
+        named = str(plain.get("kind") or "object") if isinstance(plain, dict) else "answer"
+        raise NotUnderstood(
+            f"{what}: this {named} has a form that is not known here: {error}",
+            hint="see with `kubectl get --raw PATH` whether the server has another version of this kind, or something else answers",
+        ) from error
+
+
+def _plain(what: str, data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        begins = data[:_BEGINNING].decode(errors="replace")
+        raise Garbled(
+            f"{what}: the answer is no JSON ({error}); it begins {begins!r}",
+            hint="something may stand between here and the API server (a proxy, a load balancer) and answer in its place",
+        ) from error
 
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nulls(one) for key, one in value.items() if one is not None}
     return [_without_nulls(one) for one in value] if isinstance(value, list) else value
-
-
-def _object(data: bytes) -> Object:
-    decoded: Object = msgspec.json.decode(data)
-    return decoded

@@ -20,8 +20,9 @@ class Release(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     short of: the fleet minus the quorum, because nodes set aside still count as desired there. `home` is where the owner's own
     object lies: `kube-system` for HelmCharts, Argo CD's namespace for Applications; `revision` is the Git revision that an
     Application takes its values from; `repo` and `chart` say where it takes the chart from, `project` and `server` its AppProject
-    and the cluster that it writes to. What is empty is not compared. `by_quorum`: its custom resource counts nodes, and the stage's
-    own gates judge them by the quorum: Argo CD calls it Progressing for as long as one node is short.
+    and the cluster that it writes to. What is empty is not compared. `by_quorum` are kinds (GROUP/KIND) that count nodes, which the
+    stage's own gates judge by the quorum: Argo CD calls them Progressing for as long as one node is short, and with them the
+    Application. Empty where all has to be Healthy.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Release(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     server: str = ""
     workloads: int = 1
     spare: int = 0
-    by_quorum: bool = False
+    by_quorum: tuple[str, ...] = ()
 
 
 class RootApplication(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -143,12 +144,20 @@ class FailedResource(Struct, frozen=True, kw_only=True, omit_defaults=True):
     hook_phase: str = ""
 
 
+class UnhealthyResource(Struct, frozen=True, kw_only=True):
+    """One resource that Argo CD calls anything but Healthy; `kind` is GROUP/KIND, or KIND alone."""
+
+    kind: str
+    name: str
+    health: str
+
+
 class Application(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An Argo CD Application. Times are seconds since the epoch; revisions are in the order of its sources.
 
     `version`, `chart` and `chart_repo` are those of its first chart, `revision`, `repo` and `path` those of its first source in
     Git; `server` is the address or the name of the cluster that it writes to, into `namespace`. `children` are the Applications
-    among its resources, as far as the controller has compared them.
+    among its resources, as far as the controller has compared them. `unhealthy` is None where it keeps no health of resources.
     """
 
     project: str = ""
@@ -165,6 +174,7 @@ class Application(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reconciled: float = 0.0
     sync: str = ""
     health: str = ""
+    unhealthy: tuple[UnhealthyResource, ...] | None = None
     phase: str = ""
     message: str = ""
     revisions: tuple[str, ...] = ()

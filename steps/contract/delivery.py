@@ -1,5 +1,10 @@
 """GitOps delivery: what is published to Git, how Argo CD is let in, and which commit a run delivered."""
 
+import base64
+import binascii
+import fnmatch
+import hashlib
+import hmac
 import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
@@ -19,6 +24,7 @@ SECRET_TYPE = "argocd.argoproj.io/secret-type"
 """Label by which Argo CD knows the Secrets that let it into repositories: its value is `repository`."""
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 """The names by which Kustomize knows what a folder is made of; without one of them it builds nothing."""
+_REVOKED = "@revoked"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----")
 _PINNED = ("environment.yaml", "root.yaml", "roots/")
@@ -82,16 +88,18 @@ class ConfigMapKeys(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 class KnownHosts(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The ConfigMap of SSH host keys that Argo CD trusts; the lines of the secret file `file` that it lacks are appended."""
+    """The ConfigMap of SSH host keys that Argo CD trusts. For `host` (`ssh_host`) it gets the keys of the secret file `file` and no
+    others; lines of other hosts belong to others."""
 
     namespace: str
     name: str = "argocd-ssh-known-hosts-cm"
+    host: str
     file: str
 
 
 class ServerCertificates(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The ConfigMap of certificates that Argo CD trusts, by the name of a server and instead of all others; those of the secret
-    file `file` that it lacks for `host` are appended."""
+    """The ConfigMap of certificates that Argo CD trusts, by the name of a server and instead of all others; `host` gets
+    those of the secret file `file`."""
 
     namespace: str
     name: str = "argocd-tls-certs-cm"
@@ -165,10 +173,62 @@ def server(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2].partition(":")[0]
 
 
-def host_keys(text: str) -> tuple[str, ...]:
-    """The lines of a known_hosts file that name a key."""
-    lines = (line.strip() for line in text.splitlines())
-    return tuple(line for line in lines if line and not line.startswith("#"))
+def ssh_host(url: str) -> str:
+    """The host of an SSH address as known_hosts files name it: `HOST`, or `[HOST]:PORT` where the port is not 22."""
+    if "://" not in url:
+        return url.partition(":")[0].rpartition("@")[2].lower()
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return host if parts.port in (None, 22) else f"[{host}]:{parts.port}"
+
+
+class HostKey(Struct, frozen=True, kw_only=True):
+    """One host of one line of a known_hosts file. `host` may be a pattern; `marker` is empty, `@cert-authority` or `@revoked`."""
+
+    host: str
+    key: str
+    marker: str = ""
+
+    @property
+    def text(self) -> str:
+        """As a line without comment."""
+        return " ".join(filter(None, (self.marker, self.host, self.key)))
+
+    def lets_in(self, host: str) -> bool:
+        """Whether it lets this host in by its own name."""
+        return self.host == host and self.marker != _REVOKED
+
+    def may_let_in(self, host: str) -> bool:
+        """Whether it lets this host in, by name or by pattern."""
+        return self.marker != _REVOKED and fnmatch.fnmatchcase(host, self.host.replace("[", "[[]"))
+
+
+def host_keys(text: str, host: str) -> tuple[HostKey, ...]:
+    """The keys of a known_hosts file, host by host; `host` is found among hashed names as well."""
+    return tuple(key for line in text.splitlines() for key in keys_of(line, host))
+
+
+def keys_of(line: str, host: str) -> tuple[HostKey, ...]:
+    """The keys of one line of a known_hosts file: none of a comment, or of a line that is cut short."""
+    words = line.split()
+    marker = words.pop(0) if words and words[0].startswith("@") else ""
+    if len(words) < 3 or words[0].startswith("#"):
+        return ()
+    names, key = words[0], " ".join(words[1:3])
+    plain = (host if _is_hash_of(name, host) else name if name.startswith("|") else name.lower() for name in names.split(","))
+    return tuple(HostKey(host=name, key=key, marker=marker) for name in plain)
+
+
+def _is_hash_of(name: str, host: str) -> bool:
+    """Whether a hashed name, `|1|SALT|HASH`, is that of a host (ssh-keygen -H)."""
+    parts = name.split("|")
+    if len(parts) != 4 or parts[:2] != ["", "1"]:
+        return False
+    try:
+        salt, hashed = (base64.b64decode(part, validate=True) for part in parts[2:])
+    except binascii.Error:
+        return False
+    return hmac.compare_digest(hmac.digest(salt, host.encode(), hashlib.sha1), hashed)
 
 
 def certificates(text: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from steps.contract.charts import Application, FailedResource, Release, ReleaseState, RootApplication, RootState, Trouble
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, inconclusive
-from steps.gates import causes
+from steps.gates import application_health, causes
 
 SKEW = 1.0
 """Seconds by which two API servers' clocks may differ (os_prep holds them within half a second)."""
@@ -175,22 +175,23 @@ def _synced(gate: str, state: ReleaseState, app: Application, want: Release, com
         return _moved(gate, want.name, want.revision, app.revisions, commit)
     lists = (app.synced_revisions, app.revisions)
     same = all(want.version in one and len(one) > bool(want.revision) for one in lists)  # a Git source has a commit of its own
-    if _is_good(app, want.by_quorum) and same:
+    spared, counts = application_health.by_kind(want), bool(want.by_quorum)
+    if _is_good(app, spared) and same:
         return None
     seen = f"Application {want.name}: {_said(app)}, synced revisions {', '.join(app.synced_revisions) or 'none'}"
+    seen += application_health.why(app, spared)
     seen += next((f"; pod {one.pod}: {one.reason} {one.message}".rstrip() for one in state.trouble if _is_runtime(one)), "")
     return inconclusive(
         gate,
         seen=seen,
-        expected=f"Synced, Succeeded and Healthy at {want.version}",
-        next_step=f"argocd app get {want.name}",
+        expected=f"Synced, Succeeded and {application_health.expected(counts)} at {want.version}",
+        next_step=application_health.next_step(app, want.name, counts),
         failure_class=_class_of(state, app),
     )
 
 
-def _is_good(app: Application, by_quorum: bool) -> bool:
-    health = ("Healthy", "Progressing") if by_quorum else ("Healthy",)
-    return app.sync == "Synced" and app.phase == "Succeeded" and app.health in health
+def _is_good(app: Application, spared: application_health.Spared) -> bool:
+    return app.sync == "Synced" and app.phase == "Succeeded" and application_health.is_good(app, spared)
 
 
 def _said(app: Application) -> str:
@@ -275,13 +276,15 @@ def _complete(
     gate: str, app: Application, commit: str, want: RootApplication, pairs: Sequence[tuple[ReleaseState, Release]]
 ) -> Verdict | None:
     """Whether the root is synced and healthy at the commit, and brings every release."""
-    by_quorum = any(release.by_quorum for _, release in pairs)
-    if not (_is_good(app, by_quorum) and app.revisions == (commit,) and app.synced_revisions):
+    spared = application_health.by_child(release for _, release in pairs)
+    counts = any(release.by_quorum for _, release in pairs)
+    if not (_is_good(app, spared) and app.revisions == (commit,) and app.synced_revisions):
         return inconclusive(
             gate,
-            seen=f"root Application {want.name}: {_said(app)}, compared with {', '.join(app.revisions) or 'nothing yet'}",
-            expected=f"Synced, Succeeded and Healthy at {commit}",
-            next_step=f"argocd app get {want.name}",
+            seen=f"root Application {want.name}: {_said(app)}, compared with {', '.join(app.revisions) or 'nothing yet'}"
+            + application_health.why(app, spared),
+            expected=f"Synced, Succeeded and {application_health.expected(counts)} at {commit}",
+            next_step=application_health.next_step(app, want.name, counts),
             failure_class=_class_of(ReleaseState(name=want.name), app),
         )
     lacking = [release.name for state, release in pairs if state.application is None or release.name not in app.children]

@@ -181,9 +181,12 @@ def _same(seen: Any, want: Any) -> bool:
 
 
 def _trusts(seen: Trust | None, want: DeliveryExpectation, name: str, what: str, value: str) -> Verdict | None:
-    """Whether Argo CD has every host key or certificate that the site's file gives; an empty file proves nothing."""
-    given = set(seen.given) if seen is not None else set()
-    lacking = given - set(seen.found) if seen is not None else given
+    """Whether Argo CD has every host key or certificate that the site's file gives, and for this server no other, such as one that
+    was given before; an empty file proves nothing."""
+    given, found = (set(seen.given), set(seen.found)) if seen is not None else (set(), set())
+    lacking, extra = given - found, found - given
+    if given and not lacking and extra:
+        return _trusts_more(len(extra), want, name, what, value)
     if given and not lacking:
         return None
     said = f"{want.namespace}/{name} lacks {count(len(lacking), what)} of {len(given)}" if seen else f"no ConfigMap {name}"
@@ -193,6 +196,16 @@ def _trusts(seen: Trust | None, want: DeliveryExpectation, name: str, what: str,
         seen=f"{said} for {want.repo}",
         expected="all that delivery.argo_cd names: Argo CD trusts no server that it was not told of",
         next_step=f"apply this stage again; where a chart keeps taking them out, give them to its values {value}",
+    )
+
+
+def _trusts_more(extra: int, want: DeliveryExpectation, name: str, what: str, value: str) -> Verdict:
+    return failed(
+        DELIVERY,
+        FailureClass.COMPARISON,
+        seen=f"{want.namespace}/{name} has {count(extra, what)} for {want.repo} that the site's file does not give",
+        expected="what delivery.argo_cd names and no more: what was given before a rotation is still trusted",
+        next_step=f"apply this stage again; where a chart keeps bringing them, take them out of its values {value}",
     )
 
 

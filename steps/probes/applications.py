@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract.charts import AppCondition, Application, FailedResource
+from steps.contract.charts import AppCondition, Application, FailedResource, UnhealthyResource
 from steps.probes.managed import Meta, spec_changed
 from steps.probes.reader import KubeReader
 
@@ -65,12 +65,15 @@ class AppHealth(Struct, frozen=True):
 
 
 class AppResource(Struct, frozen=True, rename="camel"):
-    """One resource of a sync."""
+    """One resource of an Application or of its last sync. `health` is kept for kinds that have one, and only where Argo CD is
+    told to keep it: `controller.resource.health.persist`, since 3.0 off (gpu_stack §6.2)."""
 
+    group: str = ""
     kind: str = ""
     name: str = ""
     status: str = ""
     message: str = ""
+    health: AppHealth | None = None
     hook_type: str = ""
     hook_phase: str = ""
 
@@ -152,6 +155,7 @@ def application(raw: RawApplication) -> Application:
         reconciled=_reconciled(status, sources),
         sync=status.sync.status,
         health=status.health.status,
+        unhealthy=_unhealthy(status.resources or ()),
         phase=operation.phase,
         message=operation.message[:MESSAGE],
         revisions=status.sync.revisions or tuple(filter(None, (status.sync.revision,))),
@@ -159,6 +163,14 @@ def application(raw: RawApplication) -> Application:
         conditions=tuple(AppCondition(type=one.type, message=one.message[:MESSAGE]) for one in status.conditions or ()),
         failures=tuple(map(_failure, bad))[:MOST_FAILURES],
     )
+
+
+def _unhealthy(resources: tuple[AppResource, ...]) -> tuple[UnhealthyResource, ...] | None:
+    """All of them: one that was cut off could be the one that matters. None where no resource has a health."""
+    told = [(one, one.health.status) for one in resources if one.health is not None]
+    bad = ((one, health) for one, health in told if health != "Healthy")
+    found = (UnhealthyResource(kind=f"{one.group}/{one.kind}".strip("/"), name=one.name, health=health) for one, health in bad)
+    return tuple(found) if told else None
 
 
 def _failure(one: AppResource) -> FailedResource:

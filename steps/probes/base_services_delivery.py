@@ -95,20 +95,27 @@ def _host_keys(kube: KubeReader, scope: Scope) -> Trust | None:
     if not (asked := charts.asked(scope, "known_hosts")):
         return None
     wanted = msgspec.convert(asked, KnownHosts)
-    return _trust(scope, wanted.name, _config_map(kube, wanted.namespace, wanted.name), HOST_KEYS, host_keys)
+    given = scope.trusted.get(wanted.name, ())
+
+    def ours(text: str) -> tuple[str, ...]:
+        """Lines of other hosts belong to others."""
+        return tuple(one.text for one in host_keys(text, wanted.host) if one.lets_in(wanted.host) or text_digest(one.text) in given)
+
+    return _trust(given, _config_map(kube, wanted.namespace, wanted.name), HOST_KEYS, ours)
 
 
 def _certificates(kube: KubeReader, scope: Scope) -> Trust | None:
     if not (asked := charts.asked(scope, "certificates")):
         return None
     wanted = msgspec.convert(asked, ServerCertificates)
-    return _trust(scope, wanted.name, _config_map(kube, wanted.namespace, wanted.name), wanted.host, certificates)
+    given = scope.trusted.get(wanted.name, ())
+    return _trust(given, _config_map(kube, wanted.namespace, wanted.name), wanted.host, certificates)
 
 
-def _trust(scope: Scope, name: str, found: ConfigMap | None, key: str, parts: Callable[[str], tuple[str, ...]]) -> Trust | None:
+def _trust(given: tuple[str, ...], found: ConfigMap | None, key: str, parts: Callable[[str], tuple[str, ...]]) -> Trust | None:
     if found is None:
         return None
-    return Trust(given=scope.trusted.get(name, ()), found=tuple(map(text_digest, parts(found.data.get(key, "")))))
+    return Trust(given=given, found=tuple(map(text_digest, parts(found.data.get(key, "")))))
 
 
 def _config_map(kube: KubeReader, space: str, name: str) -> ConfigMap | None:

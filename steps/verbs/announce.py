@@ -1,7 +1,8 @@
-"""Verb announce: tells a webhook that an approval waits, once; what goes wrong is evidence, and holds nothing up.
+"""Verb announce: tells a webhook that an approval waits, at least once; what goes wrong is evidence, and holds nothing up.
 
-Its task runs beside the approval. A webhook that is away ends it as temporary, so the engine tries again; one that refuses, or of
-which nobody can tell whether it took the message, ends it with 65. What comes after the approval starts either way.
+Twice is told whom an attempt told that was lost before its record was written. The task runs beside the approval. A webhook that
+is away ends it as temporary, so the engine tries again; one that refuses, or of which nobody can tell whether it took the message,
+ends it with 65. What comes after the approval starts either way.
 """
 
 import time
@@ -16,6 +17,7 @@ from steps.contract.verdict import FailureClass, Status, Verdict, failed, inconc
 from steps.errors import StepError, Temporary
 from steps.verbs.context import Context
 
+_PLAIN = "over plain http: whoever listens on the way knows its URL and may write to it; https keeps it"
 _EXPECTED = "approvers who know that the run waits for them"
 
 
@@ -42,8 +44,9 @@ def run(context: Context) -> ExitCode:
     verdict = _needless(context, gate, before)
     if verdict is None:
         try:
-            _tell(context, wanted, min((one.started for one in before), default=time.time()))
-            verdict = passed(gate, "the webhook took it")  # names of people are no part of what reports repeat
+            plain = _tell(context, wanted, min((one.started for one in before), default=time.time()))
+            took = "the webhook took it"  # names of people are no part of what reports repeat
+            verdict = passed(gate, f"{took}, {_PLAIN}" if plain else took)
         except StepError as error:
             problem, verdict = error, _told_nobody(context, gate, error)
     context.record(verdict)
@@ -67,8 +70,8 @@ def _needless(context: Context, gate: str, before: tuple[Evidence, ...]) -> Verd
     return None
 
 
-def _tell(context: Context, wanted: Arguments, since: float) -> None:
-    """Raises NoWebhook, Away, NotTaken."""
+def _tell(context: Context, wanted: Arguments, since: float) -> bool:
+    """Whether it was told over plain http. Raises NoWebhook, Away, NotTaken."""
     try:
         url = (context.environment.secrets / wanted.webhook).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -77,6 +80,7 @@ def _tell(context: Context, wanted: Arguments, since: float) -> None:
     body = announcement.body(run=run, cluster=wanted.cluster, stage=stage, since=since, approvers=wanted.approvers)
     webhook.post(url, body)
     context.say(f"announced the approval before {stage}")
+    return webhook.is_plain(url)
 
 
 def _told_nobody(context: Context, gate: str, error: StepError) -> Verdict:

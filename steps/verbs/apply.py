@@ -13,7 +13,7 @@ from steps.contract.plural import count
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import Conflict, Refused
 from steps.probes.reader import Scope
-from steps.verbs import delivered, gating, reuse, settings, target, upgrade
+from steps.verbs import config_maps, delivered, gating, reuse, settings, target, trust, upgrade
 from steps.verbs.context import Context
 from steps.verbs.diagnose import diagnose_refusal
 
@@ -27,7 +27,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     the workflow and names an earlier run, or `none`. `node_labels` are set on every expected node that `select` takes, after the
     objects and by force: operators write defaults (`nvidia.com/mig.config=all-disabled`) which this run takes over.
     `upgrade_from`: see `upgrade`. `config_map`, `known_hosts`, `certificates` and `repository` set up Argo CD after
-    the objects: see `settings`."""
+    the objects: see `settings` and `trust`."""
 
     objects: tuple[dict[str, Any], ...] = ()
     node_labels: dict[str, str] = {}
@@ -126,17 +126,17 @@ def _set_up(context: Context, wanted: Arguments) -> Refusal | None:
         try:
             settings.merge(context, config)
         except (ApiError, Refused) as error:
-            return settings.config_map(config), error
+            return config_maps.config_map(config), error
     if (hosts := wanted.known_hosts) is not None:
         try:
-            settings.trust(context, hosts)
+            trust.hosts(context, hosts)
         except (ApiError, Refused) as error:
-            return settings.config_map(hosts), error
+            return config_maps.config_map(hosts), error
     if (servers := wanted.certificates) is not None:
         try:
-            settings.trust_server(context, servers)
+            trust.servers(context, servers)
         except (ApiError, Refused) as error:
-            return settings.config_map(servers), error
+            return config_maps.config_map(servers), error
     return _apply_all(context, [settings.secret(context, wanted.repository)]) if wanted.repository is not None else None
 
 

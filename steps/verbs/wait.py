@@ -7,7 +7,7 @@ from msgspec import Struct
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import Verdict
 from steps.probes.reader import Scope
-from steps.verbs import delivered, gating, remembering, settings, watching
+from steps.verbs import delivered, gating, remembering, trust, watching
 from steps.verbs.context import Context, told
 from steps.verbs.diagnose import diagnose
 
@@ -30,7 +30,7 @@ def run(context: Context) -> ExitCode:
     nodes = context.expected_nodes(wanted.select)
     want = gate.expect(context.task.expectations, nodes)
 
-    commit, trusted = delivered.commit(context), settings.given(context)
+    commit, trusted = delivered.commit(context), trust.given(context)
     latest: Any = None
 
     def look() -> tuple[Any, Verdict]:

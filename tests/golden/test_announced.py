@@ -16,11 +16,14 @@ def test_what_announces_an_approval_is_as_committed() -> None:
     bundle = render(compile_plan(load(SPEC)), bringup.build)
     spec = bundle.template["spec"]
     main = next(one for one in spec["templates"] if one["name"] == spec["entrypoint"])
-    (secrets,) = (volume for volume in spec["volumes"] if volume["name"] == "secrets")
+    templates = [
+        one for one in spec["templates"] if one["name"] in ("approve-validation", "validation-announce", "validation-confirm")
+    ]
+    mounted = {mount["name"] for one in templates if "container" in one for mount in one["container"]["volumeMounts"]}
     kept = [
         {"tasks": [task for task in main["dag"]["tasks"] if "validation" in task["name"]]},
-        *(one for one in spec["templates"] if one["name"] in ("approve-validation", "validation-announce", "validation-confirm")),
-        secrets,
+        *templates,
+        *(volume for volume in spec["volumes"] if volume["name"] in mounted and "projected" in volume),
         *(row for row in bundle.rbac if row["metadata"]["name"] == "bringup-announce"),
     ]
     made = to_yaml(*kept)

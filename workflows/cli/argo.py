@@ -1,6 +1,5 @@
 """What the commands do about a run on Argo: find it, start it, follow it, show it, answer it, end it."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +16,12 @@ from steps.errors import StepError, Unreachable
 from steps.report import source
 from steps.report.build import build
 from steps.report.timeline import stamp
-from workflows.cli import answering, argo_live, cancelling, output
+from workflows.cli import answering, argo_live, cancelling, kubeconfigs, output
 from workflows.cli.argo_options import Place
 from workflows.cli.output import Format
 from workflows.engines import announce, approvals
 from workflows.engines.argo import answer, claims, follow, logs, progress, pull, remembered, stop, waits
-from workflows.engines.argo.home import Home, NoWorkflow, chosen
+from workflows.engines.argo.home import Home, NoWorkflow
 from workflows.engines.argo.objects import PIPELINE, Workflow, node_status
 from workflows.engines.folders import Home as Runs
 from workflows.engines.folders import RunFolder, places
@@ -57,7 +56,7 @@ def find(run: str, place: Place) -> Away | None:
             return None
         home = Home(memory.where)
         return Away(home, folder) if remembered.knows_tasks(folder) else known(home, folder)
-    home = Home(chosen(place.home_kubeconfig, place.home_context, place.namespace, os.environ))
+    home = kubeconfigs.home(place.home_kubeconfig, place.home_context, place.namespace)
     folder = runs.run(run if run not in ("", "last") else _newest(home))
     return known(home, folder)
 

@@ -10,17 +10,18 @@ from typing import Any
 import msgspec
 
 from steps.contract.exit import ExitCode
-from steps.errors import StepError
+from steps.errors import StepError, Temporary
 from workflows import bringup
-from workflows.cli import argo, compiling, output, revisions, sources
+from workflows.cli import argo, compiling, kubeconfigs, output, revisions, sources
 from workflows.engines import announce, inputs
 from workflows.engines.argo import install, installation, remembered, secret_files, size, submit
-from workflows.engines.argo.home import Home, chosen
+from workflows.engines.argo.home import Home
 from workflows.engines.argo.objects import CLUSTER, SUBMISSION
 from workflows.engines.folders import Home as Runs
 from workflows.engines.folders import new_run_name
 from workflows.plan import show
 from workflows.plan.compiler import compile_plan
+from workflows.plan.model import Plan
 
 
 class GoesOn(Exception):
@@ -56,12 +57,12 @@ def run(spec: str, wish: Wish, begun: Begun) -> tuple[str, int]:
     """Install, submit and follow; the run's name and its exit code. Raises before anything is written where it could not run."""
     path, loaded = sources.read(spec)
     folder = path.parent if Path(spec).exists() else Path.cwd()
-    home = Home(chosen(wish.kubeconfig, wish.context, wish.namespace, os.environ))
+    home = kubeconfigs.home(wish.kubeconfig, wish.context, wish.namespace)
     settings = compiling.installation(home.namespace, wish.image)
     plan = compile_plan(loaded, only=wish.only, until=wish.until)
     inputs.require_target(plan)
     bundle = compiling.rendered(plan, bringup.build, settings)
-    version = installation.check(home, wish.version)
+    version = _version(home, wish, plan, folder)
     size.check(plan, bundle)
     secret_files.check_namespaces(loaded, home)
     secret = secret_files.gathered(home, plan, folder, os.environ)
@@ -74,6 +75,15 @@ def run(spec: str, wish: Wish, begun: Begun) -> tuple[str, int]:
     manifest = submit.workflow(new_run_name(plan.name), plan, bundle, wish.reuse, source)
     memory = remembered.Memory(where=home.where, version=wish.version, telling=announce.tellings(loaded))
     return _submitted(home, manifest, said, memory, argo.watch if wish.wait else _left, begun)
+
+
+def _version(home: Home, wish: Wish, plan: Plan, folder: Path) -> str:
+    """Argo's version. A cluster that is away does not hide that a secret is missing here, which trying again would not mend."""
+    try:
+        return installation.check(home, wish.version)
+    except Temporary:
+        inputs.gathered([file for file in plan.secrets if not file.secret], folder, os.environ)
+        raise
 
 
 def _submitted(

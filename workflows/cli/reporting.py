@@ -1,6 +1,7 @@
 """What the commands about finished runs share: a run's report, in the form that was asked for."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,21 +80,40 @@ def keep_junit(home: Home, run: str, file: Path, code: int) -> int:
 
 @dataclass
 class Unfinished:
-    """The report for CI servers of a run on Argo while nobody knows how it ends: one case with an error, neither passed nor failed.
+    """The report for CI servers while nobody knows how a run ends: one case with an error, neither passed nor failed.
 
-    It is written as soon as there is a run, and replaced at its end; so it holds however this command ends before. `code` is then
-    what `--no-wait` ends with.
+    It is there from the beginning of the command on, and replaced at the end of the run; so it holds however the command ends
+    before, and no server shows what an earlier build left in its place. `code` is what `--no-wait` ends with.
     """
 
     file: Path | None
     code: ExitCode = ExitCode.OK
+    run: str = ""
+
+    @contextmanager
+    def explained(self, spec: str) -> Iterator[None]:
+        """While nothing has begun the file says so, and at last why. Raises OSError at once where it cannot be written."""
+        if self.file is not None:
+            self.file.write_text(_one_case(spec, "error", "no run has begun: the command says why", "not begun"))
+        try:
+            yield
+        except (StepError, ValueError, OSError) as problem:
+            if self.file is not None and not self.run:
+                _written(self.file, _one_case(spec, "error", f"no run has begun: {problem}", "not begun"))
+            raise
 
     def begun(self, run: str, follow: str) -> None:
         """Write that the run goes on; `follow` is the command that follows it."""
+        self._say(run, f"run {run} goes on; follow it: {follow}")
+
+    def begun_here(self, run: str) -> None:
+        """Write what holds of a run of this command if that is killed."""
+        self._say(run, f"the engine of run {run} has not come to its end; if it is gone: bringup resume {run}")
+
+    def _say(self, run: str, sentence: str) -> None:
+        self.run = run
         if self.file is not None:
-            self.code = _written(
-                self.file, _one_case(run, "error", f"not finished: run {run} goes on; follow it: {follow}", "unfinished")
-            )
+            self.code = _written(self.file, _one_case(run, "error", f"not finished: {sentence}", "unfinished"))
 
 
 def _written(file: Path, text: str) -> ExitCode:

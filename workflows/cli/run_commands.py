@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -44,7 +44,10 @@ def rehearse(
         Path | None, typer.Option("--kubeconfig", help="Play in this API server, which nobody else uses, not in an emulated one.")
     ] = None,
     roles_off: Annotated[str, typer.Option("--roles-off", metavar="ROLE,…", help="Roles that real programs play there.")] = "",
-    speed: Annotated[float, typer.Option("--speed", help="With roles off: simulated seconds a second.")] = 1.0,
+    speed: Annotated[
+        float,
+        typer.Option("--speed", help="With roles off: simulated seconds a second at most; a fifth of it while real programs act."),
+    ] = 1.0,
     nodes_at: Annotated[
         str, typer.Option("--nodes-at", metavar="ADDRESS", help="This machine, as that API server reaches it for logs of pods.")
     ] = "",
@@ -52,7 +55,7 @@ def rehearse(
     until: Until = "",
 ) -> int:
     """Run the whole pipeline against a simulated cluster on this machine, faults included."""
-    from workflows.cli import revisions, running, sources
+    from workflows.cli import kubeconfigs, revisions, running, sources
     from workflows.rehearsal import approver, loopback, preparing
     from workflows.rehearsal.processes import Existing
     from workflows.rehearsal.rehearse import Options
@@ -83,6 +86,8 @@ def rehearse(
     approver.check(plan, approve_as, key)
     before = preparing.ground(loaded, plan)
     loopback.require()
+    if kubeconfig is not None:
+        kubeconfigs.require(kubeconfig, "--kubeconfig")
     if before is not None:
         output.lines([f"first, healthy and unseen: {', '.join(stage.id for stage in before.stages)}"])
     folder = Home.of_environment().run(new_run_name(plan.name))
@@ -119,21 +124,22 @@ def run(
         raise typer.BadParameter("the local engine runs in this command: --no-wait is for --engine argo")
     from workflows.cli import argo_running, reporting
 
-    if engine == "argo":
-        told = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace, "image": image, "version": version}
-        wish = argo_running.Wish(**told, reuse=reuse, only=tuple(only or ()), until=until, wait=wait)
-        kept = reporting.Unfinished(junit)
-        name, code = argo_running.run(spec, wish, kept.begun)
-        if not wait:
-            return code or kept.code
-    else:
-        name, code = _run_here(spec, reuse, only, until)
+    kept = reporting.Unfinished(junit)
+    with kept.explained(spec):
+        if engine == "argo":
+            told = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace, "image": image, "version": version}
+            wish = argo_running.Wish(**told, reuse=reuse, only=tuple(only or ()), until=until, wait=wait)
+            name, code = argo_running.run(spec, wish, kept.begun)
+            if not wait:
+                return code or kept.code
+        else:
+            name, code = _run_here(spec, reuse, only, until, kept.begun_here)
     return code if junit is None else reporting.keep_junit(Home.of_environment(), name, junit, code)
 
 
-def _run_here(spec: str, reuse: str, only: list[str] | None, until: str) -> tuple[str, int]:
-    from workflows.cli import revisions, running, sources
-    from workflows.engines import announce, inputs, launch
+def _run_here(spec: str, reuse: str, only: list[str] | None, until: str, begun: Callable[[str], object]) -> tuple[str, int]:
+    from workflows.cli import announcing, revisions, running, sources
+    from workflows.engines import inputs, launch
 
     path, loaded = sources.read(spec)
     plan, bundle = running.prepare(loaded, only or (), until)
@@ -145,18 +151,18 @@ def _run_here(spec: str, reuse: str, only: list[str] | None, until: str) -> tupl
         output.lines(["the local engine has no scheduler: schedule and events of this spec act with --engine argo alone"])
     inputs.write(folder, plan, bundle, beside, os.environ)
     revisions.keep(folder, spec)
-    claim = announce.local_claim(folder.engine / "announced")
-    announcer = announce.Announcer(folder.name, announce.tellings(loaded), claim, lambda text: output.lines([text]))
-    with running.shown(plan, folder) as view:
-        result = launch.start(folder, {}, announcer.beside(view.observe), reuse)
-    announcer.close()
+    announcing.keep(folder, loaded)
+    begun(folder.name)
+    with announcing.announced(folder) as tell, running.shown(plan, folder) as view:
+        result = launch.start(folder, {}, tell(view.observe), reuse)
     return folder.name, running.conclude(folder, result)
 
 
 def resume(run: Run = "", version: ArgoVersion = "", *, place: Place) -> int:
     """Go on with a run whose engine was ended; what was done is not done again."""
-    from workflows.cli import argo, argo_running, running
+    from workflows.cli import announcing, argo, argo_running, running
     from workflows.engines import launch, locks
+    from workflows.engines.local.result import read_status
     from workflows.rehearsal.rehearse import refuse_resuming
 
     if away := argo.find(run, place):
@@ -164,8 +170,8 @@ def resume(run: Run = "", version: ArgoVersion = "", *, place: Place) -> int:
     folder = Home.of_environment().find(run)
     locks.require_idle(folder)
     refuse_resuming(folder)
-    with running.shown_again(folder) as view:
-        result = launch.resume(folder, {}, view.observe)
+    with announcing.announced(folder, read_status(folder.engine).gates) as tell, running.shown_again(folder) as view:
+        result = launch.resume(folder, {}, tell(view.observe))
     return running.conclude(folder, result)
 
 

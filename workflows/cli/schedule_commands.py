@@ -1,6 +1,5 @@
 """Commands about a cluster's schedule on Argo: schedule suspend, schedule resume."""
 
-import os
 from typing import Annotated
 
 import typer
@@ -32,10 +31,10 @@ def resume(cluster: Cluster, home: HomeKubeconfig = "", context: HomeContext = "
 
 def _set(cluster: str, kubeconfig: str, context: str, namespace: str, *, wanted: bool) -> int:
     from workflows import bringup
+    from workflows.cli import kubeconfigs
     from workflows.engines.argo import starts
-    from workflows.engines.argo.home import Home, chosen
 
-    place = Home(chosen(kubeconfig, context, namespace, os.environ))
+    place = kubeconfigs.home(kubeconfig, context, namespace)
     changed = starts.suspend(place, cluster, bringup.KIND, wanted=wanted)
     state = "suspended" if wanted else "not suspended"
     output.lines([f"the schedule of {cluster} {'is' if changed else 'was already'} {state} in namespace {place.namespace}"])

@@ -1,4 +1,4 @@
-"""Tells approvers by a command that an approval waits: once for each approval, beside the run and never in its way.
+"""Tells approvers by a command that an approval waits: at most once for each approval, beside the run and never in its way.
 
 Such a command is of the machine that follows. A webhook is told by the run itself (verb `announce`), followed or not.
 """

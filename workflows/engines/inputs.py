@@ -6,12 +6,14 @@ from pathlib import Path
 
 import msgspec
 
+from steps.clients import git_access
 from steps.contract.task import Verb
+from steps.errors import BadTask
 from workflows.engines.folders import RunFolder
 from workflows.plan import files, fleet
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
-from workflows.stages.access import KUBECONFIG, SecretFile
+from workflows.stages.access import GIT_CA, KUBECONFIG, SecretFile
 
 MANIFEST = "manifest.json"
 
@@ -66,7 +68,7 @@ def gathered(files: Sequence[SecretFile], spec_folder: Path, environ: Mapping[st
     found, missing = {}, {}
     for file in files:
         try:
-            found[file.name] = secret(file, spec_folder, environ)
+            found[file.name] = _usable(file.name, secret(file, spec_folder, environ))
         except SecretMissing as error:
             missing[file] = str(error)
     if missing:
@@ -75,6 +77,16 @@ def gathered(files: Sequence[SecretFile], spec_folder: Path, environ: Mapping[st
         head = f"{len(missing)} secrets are missing: " if len(missing) > 1 else ""
         raise SecretMissing(head + "; ".join(missing.values()), hint)
     return found
+
+
+def _usable(name: str, data: bytes) -> bytes:
+    """A secret's content. Raises SecretMissing for a CA that nobody can read: in a run it would look like a server that is away."""
+    if name == GIT_CA:
+        try:
+            git_access.checked_certificates(data.decode(errors="replace"), name)
+        except BadTask as error:
+            raise SecretMissing(f"{error}; {error.hint}") from error
+    return data
 
 
 def secret(file: SecretFile, spec_folder: Path, environ: Mapping[str, str]) -> bytes:

@@ -7,10 +7,19 @@ from steps.contract.delivery import RECORD
 from workflows.plan.model import Plan
 from workflows.stages.access import GIT_CA, GIT_CREDENTIALS, GIT_KNOWN_HOSTS
 
+_CERTIFICATE = """-----BEGIN CERTIFICATE-----
+MIIA0zCCAIWgAwIBAgIBATAFBgMrZXAwEzERMA8GA1UEAwwIc3RhbmQtaW4wHhcN
+MjAwMTAxMDAwMDAwWhcNNDkxMjMxMjM1OTU5WjATMREwDwYDVQQDDAhzdGFuZC1p
+bjAqMAUGAytlcAMhAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAMAUG
+AytlcANBAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
+AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
+-----END CERTIFICATE-----
+"""
+"""Of `stand-in`, signed by nobody: no server can have it, for its key is zeros."""
 STAND_INS = {
     GIT_CREDENTIALS: "rehearsal:simulated-password-1\n",
-    GIT_CA: "-----BEGIN CERTIFICATE-----\nc2ltdWxhdGVk\n-----END CERTIFICATE-----\n",
-    GIT_KNOWN_HOSTS: "git.invalid ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000\n",
+    GIT_CA: _CERTIFICATE,
+    GIT_KNOWN_HOSTS: "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000\n",
 }
 """Simulated hosts need no secrets, but the target gets these: what Argo CD is told is looked at."""
 

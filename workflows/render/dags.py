@@ -5,6 +5,7 @@ from hera.workflows import models as m
 
 from steps.contract import approval
 from workflows.render import names, steps
+from workflows.render.secret_volumes import SecretVolumes
 from workflows.stages.stage import Stage, Step, When
 
 _ENDED = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted")
@@ -12,9 +13,9 @@ SHARD_LISTS = ("shards", "agents")
 """What `open` hands out and stages take in."""
 
 
-def stage(one: Stage, settings: steps.Settings) -> DAG:
+def stage(one: Stage, settings: steps.Settings, secrets: SecretVolumes) -> DAG:
     """The DAG of one stage. Its judge is its only leaf, so the judge alone decides the stage's phase."""
-    templates = {step.name: steps.step_container(step, settings) for step in one.steps}
+    templates = {step.name: steps.step_container(step, settings, secrets) for step in one.steps}
     with DAG(
         name=names.dashed(one.id),
         inputs=[Parameter(name=name) for name in SHARD_LISTS],

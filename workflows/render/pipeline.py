@@ -8,6 +8,7 @@ from hera.workflows import models as m
 from steps.contract import approval
 from workflows.plan.model import Plan
 from workflows.render import dags, names, steps
+from workflows.render.secret_volumes import SecretVolumes
 from workflows.stages.stage import Stage
 
 FINISH = "finish"
@@ -15,7 +16,7 @@ FINISH = "finish"
 
 def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Settings) -> WorkflowTemplate:
     """The WorkflowTemplate of one pipeline over the stages it names. One run at a time for each cluster (mutex)."""
-    ordered = tuple(stages)
+    ordered, secrets = tuple(stages), SecretVolumes(plan)
     template = WorkflowTemplate(
         name=f"{kind}-{names.short(plan.digest)}",
         namespace=settings.namespace,
@@ -31,18 +32,18 @@ def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Set
         pod_gc=m.PodGC(strategy="OnPodSuccess", delete_delay_duration=steps.LOG_READABLE),
         security_context=steps.pod_security(),
         affinity=steps.placement(),
-        volumes=steps.volumes(plan.digest, settings, _secrets(plan)),
+        volumes=steps.volumes(plan.digest, settings, secrets),
     )
     with template:  # Hera adds every template that is made in here
-        steps.container(plan.open_task, settings)
+        steps.container(plan.open_task, settings, secrets)
         for stage in ordered:
             if stage.approval is not None:
                 dags.approve(stage)
                 if stage.id in plan.announce_tasks:
-                    steps.container(plan.announce_tasks[stage.id], settings)
-                steps.container(plan.confirm_tasks[stage.id], settings, inputs=tuple(approval.PARAMETERS))
-            dags.stage(stage, settings)
-        _finish(plan, settings)
+                    steps.container(plan.announce_tasks[stage.id], settings, secrets)
+                steps.container(plan.confirm_tasks[stage.id], settings, secrets, inputs=tuple(approval.PARAMETERS))
+            dags.stage(stage, settings, secrets)
+        _finish(plan, settings, secrets)
         _main(kind, plan, ordered)
     return template
 
@@ -76,28 +77,13 @@ def _approval(stage: str, ready: str, *, announced: bool) -> str:
     return f"{confirm}.Succeeded && {dags.ended(announce)}" if announced else f"{confirm}.Succeeded"
 
 
-def _finish(plan: Plan, settings: steps.Settings) -> None:
+def _finish(plan: Plan, settings: steps.Settings, secrets: SecretVolumes) -> None:
     """The exit handler: report, then seal, whatever happened; both are best effort there (hera_argo §2.5)."""
     report, seal = plan.end_tasks
-    steps.container(report, settings, inputs=("status",))
-    steps.container(seal, settings, inputs=("status",))
+    steps.container(report, settings, secrets, inputs=("status",))
+    steps.container(seal, settings, secrets, inputs=("status",))
     status = [Parameter(name="status", value="{{workflow.status}}")]
     with DAG(name=FINISH, fail_fast=False):
         Task(name="report", template=names.template("run", "report"), arguments=status)
         ended = "report.Succeeded || report.Failed || report.Errored"
         Task(name="seal", template=names.template("run", "seal"), depends=ended, arguments=status)
-
-
-def _secrets(plan: Plan) -> tuple[m.VolumeProjection, ...]:
-    """The secret files: keys of Kubernetes Secrets as the spec names them, all others from one Secret made at submit."""
-    named: dict[str, list[tuple[str, str]]] = {}
-    for file in plan.secrets:
-        named.setdefault(file.secret or f"bringup-secrets-{names.short(plan.digest)}", []).append(
-            (file.key or file.name, file.name)
-        )
-    return tuple(
-        m.VolumeProjection(
-            secret=m.SecretProjection(name=secret, items=[m.KeyToPath(key=key, path=path) for key, path in items], optional=True)
-        )
-        for secret, items in sorted(named.items())
-    )

@@ -9,6 +9,7 @@ from steps import __version__
 from steps.contract import paths, task
 from steps.contract.exit import RETRY_EXPRESSION
 from workflows.render import names
+from workflows.render.secret_volumes import FOLDER, SecretVolumes
 from workflows.spec.derived import GROUP_LABEL
 from workflows.stages.stage import Step
 
@@ -18,6 +19,8 @@ RETRY_FIRST, RETRY_FACTOR, RETRY_MOST = "10s", 2, "5m"
 second attempt of every task that takes longer (argo_conformance `retry-backoff-max`)."""
 DEADLINE_MARGIN = 900
 """Seconds beyond the task's own deadline (image pull, start, diagnosis, clean-up) after which the engine ends the pod."""
+ANNOUNCE_MARGIN = 240
+"""The same for an announcement, which the stage comes after: nothing to diagnose or clean, an image that may be slow."""
 LOG_READABLE = "60s"
 """How long the pod of a step that succeeded stays, so that who follows its log reads the end."""
 EXECUTOR = "bringup-executor"
@@ -46,7 +49,9 @@ class Settings:
     store_claim: str = "bringup-store"
 
 
-def container(one: task.Task, settings: Settings, *, inputs: tuple[str, ...] = (), fanned: bool = False) -> Container:
+def container(
+    one: task.Task, settings: Settings, secrets: SecretVolumes, *, inputs: tuple[str, ...] = (), fanned: bool = False
+) -> Container:
     """The template of one task. `inputs` are workflow inputs handed on by `--input`; `fanned` adds the shard."""
     parameters = [Parameter(name="shard")] if fanned else []
     parameters += [Parameter(name=name) for name in inputs]
@@ -63,8 +68,8 @@ def container(one: task.Task, settings: Settings, *, inputs: tuple[str, ...] = (
         inputs=parameters or None,
         outputs=[_output(name, default) for name, default in OUTPUTS.get(one.verb.value, {}).items()] or None,
         env=_environment(one.verb),
-        volume_mounts=_mounts(),
-        active_deadline_seconds=one.deadline_seconds + DEADLINE_MARGIN,
+        volume_mounts=_mounts(secrets.mounts(one)),
+        active_deadline_seconds=one.deadline_seconds + (ANNOUNCE_MARGIN if one.verb is task.Verb.ANNOUNCE else DEADLINE_MARGIN),
         retry_strategy=retry(),
         service_account_name=account(one.verb.value),
         resources=m.ResourceRequirements(
@@ -79,9 +84,9 @@ def container(one: task.Task, settings: Settings, *, inputs: tuple[str, ...] = (
     )
 
 
-def step_container(step: Step, settings: Settings) -> Container:
+def step_container(step: Step, settings: Settings, secrets: SecretVolumes) -> Container:
     """The template of one task of a stage."""
-    return container(step.task, settings, fanned=bool(step.fan_out))
+    return container(step.task, settings, secrets, fanned=bool(step.fan_out))
 
 
 def account(verb: str) -> str:
@@ -116,13 +121,13 @@ def placement() -> m.Affinity:
     return m.Affinity(node_affinity=m.NodeAffinity(preferred_during_scheduling_ignored_during_execution=[term]))
 
 
-def volumes(plan: str, settings: Settings, secrets: tuple[m.VolumeProjection, ...]) -> list[m.Volume]:
-    """The five folders: tasks and fleet of this plan, the store, a scratch folder, and the named secrets."""
+def volumes(plan: str, settings: Settings, secrets: SecretVolumes) -> list[m.Volume]:
+    """The five folders: tasks and fleet of this plan, the store, a scratch folder, and secrets by who needs them."""
     short = names.short(plan)
     return [
         m.Volume(name="tasks", config_map=m.ConfigMapVolumeSource(name=f"bringup-tasks-{short}")),
         m.Volume(name="fleet", config_map=m.ConfigMapVolumeSource(name=f"bringup-fleet-{short}")),
-        m.Volume(name="secrets", projected=m.ProjectedVolumeSource(sources=list(secrets), default_mode=0o400)),
+        *secrets.volumes(),
         m.Volume(name="store", persistent_volume_claim=m.PersistentVolumeClaimVolumeSource(claim_name=settings.store_claim)),
         m.Volume(name="out", empty_dir=m.EmptyDirVolumeSource()),
     ]
@@ -144,9 +149,13 @@ def _environment(verb: task.Verb) -> list[Env]:
     ]
 
 
-def _mounts() -> list[m.VolumeMount]:
-    read_only = {"tasks", "fleet", "secrets"}
+def _mounts(secrets: list[m.VolumeMount]) -> list[m.VolumeMount]:
+    read_only = {"tasks", "fleet"}
     return [
-        m.VolumeMount(name=folder, mount_path=f"{paths.ROOT}/{folder}", read_only=True if folder in read_only else None)
-        for folder in paths.FOLDERS
+        *(
+            m.VolumeMount(name=folder, mount_path=f"{paths.ROOT}/{folder}", read_only=True if folder in read_only else None)
+            for folder in paths.FOLDERS
+            if folder != FOLDER
+        ),
+        *secrets,
     ]

@@ -1,5 +1,6 @@
 """Who installs charts: RKE2's helm-controller, or Argo CD from a Git repository that the pipeline writes."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
@@ -18,6 +19,9 @@ GitUrl = Annotated[
     ),
 ]
 """A Git URL that can be pushed to: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH, without a password in it."""
+
+_KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
+"""What a key of a ConfigMap may be."""
 
 GitRef = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/+-]{0,199}$")]
 GitFolder = Annotated[
@@ -60,7 +64,7 @@ class ArgoCd(Section):
     ca: SecretRef | None = Field(
         default=None,
         description="CA certificates (PEM) of the repository's server, where its certificate is not signed by a public one; "
-        "the pipeline and Argo CD trust these and no others there.",
+        "the pipeline and Argo CD trust these and no others there. Given through Argo CD's own chart, they must be the same.",
         examples=[{"file": "./git_ca.pem"}],
     )
     known_hosts: Argument | None = Field(
@@ -78,6 +82,16 @@ class ArgoCd(Section):
     def over_ssh(self) -> bool:
         """Whether the repository is reached by SSH."""
         return not self.repo.startswith(("http://", "https://"))
+
+    @model_validator(mode="after")
+    def _plain_address(self) -> "ArgoCd":
+        """Of the whole section: an error of the field would show the address with the token in it."""
+        if {"?", "#"} & set(self.repo):
+            raise problem(
+                "repo has a query or a fragment, which no repository has; a token in it would reach every record",
+                "remove what stands behind ? or # in repo, and give a token in credentials",
+            )
+        return self
 
     @model_validator(mode="after")
     def _own_project(self) -> "ArgoCd":
@@ -100,6 +114,11 @@ class ArgoCd(Section):
             raise problem("credentials would travel in the clear over http", "write repo: https://… or git@HOST:PATH")
         if self.ca is not None and not self.repo.startswith("https://"):
             raise problem("ca belongs to a repository reached by https", "remove it, or write repo: https://…")
+        if self.ca is not None and not _KEY.fullmatch(delivery.server(self.repo)):
+            raise problem(
+                "ca needs a server that has a name: Argo CD keeps certificates in a ConfigMap, whose keys take no IPv6 address",
+                "write repo: https://HOST/PATH with the server's name",
+            )
         if self.known_hosts is not None and not self.over_ssh:
             raise problem("known_hosts belongs to a repository reached by SSH", "remove it, or write repo: git@HOST:PATH")
         if self.known_hosts is None and self.over_ssh:

@@ -114,7 +114,8 @@ class Approver(Section):
 class Announce(Section):
     """How approvers hear of a waiting approval: exactly one of a command and a webhook.
 
-    A webhook is told by the run itself, followed or not; a command is started on the machine of who follows the run.
+    A webhook is told by the run itself, followed or not, and at least once: twice where a pod is lost after it told. A command is
+    started on the machine of who follows the run, at most once.
     """
 
     command: Annotated[tuple[Argument, ...], Listed] = Field(
@@ -180,7 +181,17 @@ class Airgap(Section):
 
     registry: Registry = Field(description="Registry that holds every image.", examples=["registry.example.org:5000"])
     charts: Url = Field(description="Repository that holds every chart.", examples=["oci://registry.example.org:5000/charts"])
-    ca: SecretRef | None = Field(default=None, description="CA certificate of the registry.")
     digests: Mapping[SnakeId, Digest] = Field(
         default={}, description="Chart digest by component.", examples=[{"gpu_operator": "sha256:" + "0" * 64}]
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_ca(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and "ca" in data:
+            raise problem(
+                "ca is not read by anything that pulls charts or images from the mirror",
+                "remove it, and have a CA that hosts and pods trust sign the mirror's certificate; where Argo CD delivers, "
+                "the charts' server may be given in overrides: {argo_cd: {values: {configs: {tls: {certificates: {HOST: PEM}}}}}}",
+            )
+        return data

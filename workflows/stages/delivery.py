@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 
-from steps.contract.delivery import TREE_FILE, server, text_digest
+from steps.contract.delivery import TREE_FILE, server, ssh_host, text_digest
 from steps.contract.task import Verb
 from workflows.catalog import Release
 from workflows.catalog.merging import merge
@@ -23,6 +23,8 @@ ARGO_CD, DELIVERY = "base_services/argo_cd", "base_services/delivery"
 SECONDS = 300
 PUBLISH_SECONDS = 600
 """A push may have to be built again on top of what others pushed meanwhile."""
+RESOURCE_HEALTH = "controller.resource.health.persist"
+"""Setting of Argo CD that is off since 3.0 (gpu_stack §6.2)."""
 CRDS = ("applications.argoproj.io", "applicationsets.argoproj.io", "appprojects.argoproj.io")
 WORKLOADS = 4
 """Application controller, repo server, ApplicationSet controller and Redis; the chart's server comes on top."""
@@ -48,12 +50,13 @@ def gates(site: Site) -> dict[str, str]:
 
 def installed(site: Site) -> tuple[Release, ...]:
     """Argo CD's own chart with our keys in its values, where this run installs it: there the ConfigMap has an owner, and any other
-    way of setting them would be undone by it."""
+    way of setting them would be undone by it. It keeps the health of resources, by which gates see what a quorum spares."""
     release = site.releases.get(layout.INSTALLER)
     if release is None:
         return ()
     keys = settings.settings(site.releases.values())
-    return (dataclasses.replace(release, values=merge(release.values, {"configs": {"cm": keys}})),)
+    configs = {"cm": keys, "params": {RESOURCE_HEALTH: "true"}}
+    return (dataclasses.replace(release, values=merge(release.values, {"configs": configs})),)
 
 
 def changes(site: Site) -> tuple[Change, ...]:
@@ -140,7 +143,7 @@ def _trusted(argo: ArgoCd) -> Object:
     """Whom Argo CD is to trust, by the names of secret files."""
     found: Object = {}
     if argo.known_hosts:
-        found["known_hosts"] = {"namespace": argo.namespace, "file": access.GIT_KNOWN_HOSTS}
+        found["known_hosts"] = {"namespace": argo.namespace, "host": ssh_host(argo.repo), "file": access.GIT_KNOWN_HOSTS}
     if argo.ca:
         found["certificates"] = {"namespace": argo.namespace, "host": server(argo.repo), "file": access.GIT_CA}
     return found

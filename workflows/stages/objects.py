@@ -74,8 +74,15 @@ def root_app(site: Site, chosen: Iterable[Release]) -> Object:
     return {"root_app": root}
 
 
-_BY_NODES = frozenset({"gpu_operator", "network_operator", "sharing", "slurm"})
-"""Stages whose operators say of the whole that it is not ready while a single node is short; their own gates count nodes."""
+_DAEMON_SET = "apps/DaemonSet"
+_BY_NODES: Mapping[str, tuple[str, ...]] = {
+    "gpu_operator": (_DAEMON_SET, "nvidia.com/ClusterPolicy", "nvidia.com/GPUCluster"),
+    "network_operator": (_DAEMON_SET, "mellanox.com/NicClusterPolicy"),
+    "sharing": (_DAEMON_SET,),
+    "slurm": (_DAEMON_SET, "slinky.slurm.net/NodeSet"),
+}
+"""Stages whose own gates count nodes, and the kinds (GROUP/KIND) that say of the whole that it is not ready while a single node is
+short. All else in these stages has to be healthy."""
 
 
 def helm_chart(release: Release) -> Object:
@@ -134,7 +141,7 @@ def expected(site: Site, release: Release, *, workloads: int = 1) -> Object:
     repo, chart = applications.chart_place(release)
     place = {"repo": repo, "chart": chart, "project": argo.project, "server": layout.IN_CLUSTER}
     if found["spare"] and release.stage in _BY_NODES:
-        found["by_quorum"] = True
+        found["by_quorum"] = list(_BY_NODES[release.stage])
     return found | {"owner": "argo_cd", "home": argo.namespace, "revision": revision, **place}
 
 

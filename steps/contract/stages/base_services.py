@@ -137,7 +137,8 @@ class Repository(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Trust(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Host keys or certificates as `delivery.text_digest`: `given` by the site's file, and `found` where Argo CD reads them."""
+    """Host keys or certificates as `delivery.text_digest`: `given` by the site's file, and `found` where Argo CD reads them
+    for the repository's server; of other servers only what the file gives too."""
 
     given: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
@@ -157,7 +158,7 @@ class DeliveryObservation(Struct, frozen=True, kw_only=True, omit_defaults=True)
 class DeliveryExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """`keys` maps keys of argocd-cm to `delivery.text_digest` of their texts; `projects` must be there as they are; with
     `credentials` there must be a Secret for `repo` that has some; with `host_keys` and `certificates` Argo CD must trust what the
-    site's files give."""
+    site's files give, and nothing else for the repository's server."""
 
     namespace: str
     repo: str

@@ -150,8 +150,10 @@ class Pods:
             container |= {"command": list(command), "args": []}
         elif "outputs" in one:
             container["terminationMessagePath"] = one["outputs"]["parameters"][0]["valueFrom"]["path"]
-        pod_level = ("securityContext", "volumes", "automountServiceAccountToken", "affinity", "nodeSelector", "tolerations")
+        mounted = {mount["name"] for mount in container["volumeMounts"]}
+        pod_level = ("securityContext", "automountServiceAccountToken", "affinity", "nodeSelector", "tolerations")
         body = {key: spec[key] for key in pod_level if key in spec}
+        body["volumes"] = [volume for volume in spec["volumes"] if volume["name"] in mounted]  # as Argo does
         body |= {"serviceAccountName": one["serviceAccountName"], "activeDeadlineSeconds": one["activeDeadlineSeconds"]}
         meta = {"generateName": f"{self.run}-{name}-", "namespace": self.template["metadata"]["namespace"]}
         return {

@@ -162,6 +162,39 @@ def test_a_rehearsal_that_could_not_do_what_is_asked_never_begins(
     assert not (tmp_path / "home").exists()
 
 
+def test_a_kubeconfig_that_is_not_there_is_refused_before_a_run_is_named(machine: Any, small: str) -> None:
+    (machine.folder / "small.yaml").write_text(small)
+    done = machine.call("rehearse", "small.yaml", "--kubeconfig", "/nowhere")
+    assert (done.code, done.out) == (64, "")
+    assert done.err.splitlines() == [
+        "error: kubeconfig /nowhere: No such file or directory",
+        "hint: name the kubeconfig of a running API server with --kubeconfig",
+    ]
+    assert not machine.home.exists()
+    home = machine.call("run", "small.yaml", "--engine", "argo", "--home-kubeconfig", "/nowhere")
+    assert (home.code, "--home-kubeconfig" in home.err) == (64, True)
+
+
+AWAY = """{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+  clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}], users: [{name: u, user: {token: t}}]}"""
+
+
+@pytest.mark.parametrize(("given", "code"), [((), 64), (("id_ed25519", "known_hosts"), 75)])
+def test_what_ci_is_shown_of_a_refusal(machine: Any, given: tuple[str, ...], code: int) -> None:
+    """A secret that is missing here is no temporary trouble, though the cluster is away; and no earlier report stays in place."""
+    (machine.folder / "own.yaml").write_text(examples.path("single-node").read_text() + "stages: [os_prep]\n")
+    (machine.folder / "away").write_text(AWAY)
+    (machine.folder / "junit.xml").write_text("<testsuites tests='1'/>")
+    for name in given:
+        (machine.folder / name).write_text("nobody needs it\n")
+    where = ("--engine", "argo", "--home-kubeconfig", "away")
+    done = machine.call("run", "own.yaml", *where, "--junit", "junit.xml")
+    assert done.code == code, done.text
+    (error,) = ElementTree.fromstring((machine.folder / "junit.xml").read_bytes()).iter("error")
+    assert error.attrib["message"].startswith("no run has begun: ")
+    assert done.err.splitlines()[0].removeprefix("error: ") in error.attrib["message"]
+
+
 def test_a_fault_is_caught_with_a_sentence_that_says_it_all(machine: Any, small: str) -> None:
     (machine.folder / "small.yaml").write_text(small)
     done = machine.call("rehearse", "small.yaml", "--fault", "disk_full:gpu003,gpu007")

@@ -20,6 +20,7 @@ from steps.clients.environment import Environment
 from steps.clients.git import Author, Git
 from steps.clients.git_access import GitAccess
 from steps.clients.git_errors import Raced
+from steps.contract import delivery
 from steps.errors import BadTask, Conflict, Refused, Unreachable
 
 AUTHOR = Author(name="bringup", mail="gpu@example.org", when=1_795_000_000)
@@ -290,3 +291,24 @@ def test_secret_files_that_are_none(tmp_path: Path, name: str) -> None:
     (tmp_path / "secrets/large").write_text("x" * 100_000)
     with pytest.raises(BadTask):
         git_access.of(here, "https://git.example.org/a.git", name)
+
+
+@pytest.mark.parametrize("tail", [f"?private_token={PASSWORD}", f"#{PASSWORD}", f"?a=1\n#{PASSWORD}"])
+def test_a_query_or_fragment_is_refused_and_never_shown(tail: str) -> None:
+    with pytest.raises(BadTask, match=r"query or a fragment|no address") as raised:
+        git_access.check(f"https://git.example.org/p.git{tail}")
+    assert PASSWORD not in str(raised.value)
+    assert PASSWORD not in git_access.without_credentials(f"https://git.example.org/p.git{tail}")
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("git@Git.example.org:p.git", "git.example.org"),
+        ("ssh://git@git.example.org/p.git", "git.example.org"),
+        ("ssh://git@git.example.org:22/p.git", "git.example.org"),
+        ("ssh://git.example.org:7999/p.git", "[git.example.org]:7999"),
+    ],
+)
+def test_a_host_as_known_hosts_files_name_it(url: str, host: str) -> None:
+    assert delivery.ssh_host(url) == host

@@ -1,10 +1,12 @@
-"""What the API answers: nulls of Go's empty lists are as good as absent, and nothing else is forgiven."""
+"""What the API answers: nulls of Go's empty lists are as good as absent, and what else is odd is an error that says what."""
 
-import msgspec
 import pytest
 
 from steps.clients import kube
 from steps.clients.kube import Page
+from steps.contract.exit import ExitCode
+from steps.contract.verdict import FailureClass
+from steps.errors import Garbled, NotUnderstood, Temporary
 from steps.probes.workloads import Conditioned
 
 FRESH = b"""{"apiVersion": "v1", "kind": "List", "metadata": {"continue": null}, "items": [{
@@ -14,11 +16,34 @@ FRESH = b"""{"apiVersion": "v1", "kind": "List", "metadata": {"continue": null},
 """A CRD a moment after it was created, as a real API server lists it."""
 
 
+ASKED = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
 def test_a_fresh_definition_is_read() -> None:
-    (one,) = kube.decoded(FRESH, Page[Conditioned]).items
+    (one,) = kube.decoded(ASKED, FRESH, Page[Conditioned]).items
     assert one.status.conditions == ()
 
 
-def test_what_has_another_shape_is_refused() -> None:
-    with pytest.raises(msgspec.ValidationError):
-        kube.decoded(b'{"status": {"conditions": "many"}, "metadata": null}', Conditioned)
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b'{"kind": "Queue", "status": {"conditions": "many"}, "metadata": null}', "this Queue has a form"),
+        (b'{"items": [{"status": {"conditions": null}}, {"status": 3}]}', "Expected `object`, got `int`"),
+        (b"[]", "this answer has a form"),
+    ],
+)
+def test_another_form_is_an_error_that_trying_again_does_not_mend(answer: bytes, why: str) -> None:
+    with pytest.raises(NotUnderstood) as caught:
+        kube.decoded(ASKED, answer, Page[Conditioned] if b"items" in answer else Conditioned)
+    assert str(caught.value).startswith(f"{ASKED}: this ")
+    assert why in str(caught.value)
+    assert (caught.value.exit_code, caught.value.failure_class) == (ExitCode.GATE_FAILED, FailureClass.DEPENDENCY)
+    assert not isinstance(caught.value, Temporary)
+
+
+@pytest.mark.parametrize("answer", [b"<html>proxy</html>", b"", FRESH[:100], b'{"items": [{"metadata": "\xff"}]}', b'{"items": 3'])
+def test_what_is_no_json_is_temporary(answer: bytes) -> None:
+    with pytest.raises(Garbled) as caught:
+        kube.decoded(ASKED, answer, Page[Conditioned])
+    assert str(caught.value).startswith(f"{ASKED}: the answer is no JSON")
+    assert caught.value.exit_code == ExitCode.TEMPORARY

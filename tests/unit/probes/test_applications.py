@@ -61,6 +61,26 @@ def test_a_message_is_kept_to_its_end_where_the_cause_stands() -> None:
     assert seen({"conditions": [{"type": "ComparisonError", "message": said}]}).conditions[0].message == said
 
 
+@pytest.mark.parametrize(
+    ("resources", "unhealthy"),
+    [
+        ([{"group": "apps", "kind": "DaemonSet", "name": "a"}, {"kind": "ConfigMap", "name": "b"}], None),
+        ([{"group": "apps", "kind": "DaemonSet", "name": "a", "health": {"status": "Healthy"}}], []),
+        (
+            [
+                {"group": "apps", "kind": "DaemonSet", "name": "a", "health": {"status": "Progressing"}},
+                {"kind": "Service", "name": "b", "health": {}},
+                {"kind": "ConfigMap", "name": "c"},
+            ],
+            [("apps/DaemonSet", "a", "Progressing"), ("Service", "b", "")],
+        ),
+    ],
+)
+def test_what_is_not_healthy_is_named_where_argo_cd_keeps_it(resources: list[Any], unhealthy: list[Any] | None) -> None:
+    found = seen({"resources": resources}).unhealthy
+    assert (None if found is None else [(one.kind, one.name, one.health) for one in found]) == unhealthy
+
+
 def test_children_of_a_root_are_the_applications_among_its_resources() -> None:
     resources = [{"kind": "Application", "name": "kueue"}, {"kind": "ConfigMap", "name": "other"}]
     assert seen({"resources": resources}).children == ("kueue",)

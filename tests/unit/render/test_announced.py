@@ -26,6 +26,15 @@ def bundle(more: str = IN_HOME) -> Bundle:
     return rendered(plan(more), bringup.build)
 
 
+def secret_files(made: Bundle, template: str) -> list[tuple[str, str, str]]:
+    """Secret, key and file of each that the pod of a template mounts."""
+    spec = made.template["spec"]
+    mounts = next(one for one in spec["templates"] if one["name"] == template)["container"]["volumeMounts"]
+    mounted = [mount["name"] for mount in mounts if mount["mountPath"] == "/bringup/secrets"]
+    sources = [row for one in spec["volumes"] if one["name"] in mounted for row in one["projected"]["sources"]]
+    return [(row["secret"]["name"], item["key"], item["path"]) for row in sources for item in row["secret"]["items"]]
+
+
 def depends(made: Bundle) -> dict[str, str]:
     """What each task of the pipeline comes after."""
     main = next(one for one in made.template["spec"]["templates"] if one["name"] == bringup.KIND)
@@ -39,9 +48,8 @@ def test_a_webhook_is_told_by_a_task_beside_the_wait(where: str) -> None:
     assert after["announce-rke2"] == after["approve-rke2"]
     assert "announce" not in after["confirm-rke2"]  # the answer is checked at once
     assert after["rke2"].startswith("confirm-rke2.Succeeded && (announce-rke2.Succeeded || announce-rke2.Failed || ")
-    projected = next(one for one in made.template["spec"]["volumes"] if one["name"] == "secrets")["projected"]["sources"]
-    paths = {item["path"]: (one["secret"]["name"], item["key"]) for one in projected for item in one["secret"]["items"]}
-    name, key = paths["announce.rke2"]
+    ((name, key, path),) = secret_files(made, "rke2-announce")
+    assert path == "announce.rke2"
     assert (name, key) == ("chat", "url") if "secret" in where else (name.startswith("bringup-secrets-"), key == "announce.rke2")
     task = next(data for name, data in files.tasks_folder(plan()).items() if name == "rke2.announce.json")
     assert not [word for word in (b"chat", b"url", b"CHAT") if word in task]

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from steps.contract.task import MAX_BYTES, Verb, encode
 from tests.unit.stages.test_operators import site
@@ -60,15 +61,27 @@ def test_a_release_is_expected_with_its_chart_and_its_place() -> None:
     assert seen["repo"].startswith("https://")
 
 
-@pytest.mark.parametrize(("quorum", "forgiven"), [("75%", True), ("all", None)])
-def test_a_release_that_counts_nodes_is_judged_by_the_quorum(quorum: str, forgiven: bool | None) -> None:
+@pytest.mark.parametrize(("quorum", "forgiven"), [("75%", True), ("all", False)])
+def test_a_release_that_counts_nodes_is_judged_by_the_quorum(quorum: str, forgiven: bool) -> None:
     """Argo CD calls it Progressing for as long as one node is short; what counts no nodes has to be healthy."""
     more = {"quorum": {"default": quorum}}
-    for stage, expected in ((gpu_operator, forgiven), (slurm, forgiven), (base_services, None)):
+    for stage, expected in ((gpu_operator, forgiven), (slurm, forgiven), (base_services, False)):
         for one in built(stage, more=more).steps:
             for release in one.task.expectations.get("releases", ()):
                 if release.get("owner") == "argo_cd":
-                    assert release.get("by_quorum") is expected, (stage.__name__, release["name"])
+                    assert ("apps/DaemonSet" in release.get("by_quorum", ())) is expected, (stage.__name__, release["name"])
+
+
+def test_kinds_that_count_nodes_and_no_others_are_spared() -> None:
+    expected = built(gpu_operator, more={"quorum": {"default": "75%"}}).steps
+    kinds = [release["by_quorum"] for one in expected for release in one.task.expectations.get("releases", ())]
+    assert kinds[0] == ["apps/DaemonSet", "nvidia.com/ClusterPolicy", "nvidia.com/GPUCluster"]
+
+
+def test_argo_cd_is_told_to_keep_the_health_of_resources() -> None:
+    (chart,) = [item for item in step("argo_cd_install").task.arguments["objects"] if item["kind"] == "HelmChart"]
+    params = yaml.safe_load(chart["spec"]["valuesContent"])["configs"]["params"]
+    assert params == {"controller.resource.health.persist": "true"}
 
 
 def test_argo_cd_itself_has_helm_controller_as_its_one_owner() -> None:
@@ -114,7 +127,7 @@ def test_credentials_travel_as_secret_files_by_name() -> None:
     assert (secret["url"], secret["credentials"]) == (SSH["repo"], "git_credentials")
     assert step("delivery", **SSH).task.expectations["credentials"] is True
     settings = step("delivery_settings", **SSH)
-    assert settings.task.arguments["known_hosts"] == {"namespace": "argocd", "file": "git_known_hosts"}
+    assert settings.task.arguments["known_hosts"] == {"namespace": "argocd", "host": "git.example.org", "file": "git_known_hosts"}
     assert {("secrets", "create", "argocd"), ("configmaps", "patch", "argocd")} <= set(rights(settings))
     plain = step("delivery_settings")
     assert "repository" not in plain.task.arguments

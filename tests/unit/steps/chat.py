@@ -1,11 +1,13 @@
 """A stand-in for a chat system behind a webhook: it keeps what it is told, and answers as a test wants."""
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 CANARY = "canary-5c1e"
@@ -24,8 +26,8 @@ class Chat:
 
 
 @contextmanager
-def serving(host: str = "127.0.0.1") -> Iterator[Chat]:
-    """A chat that listens while the context lasts."""
+def serving(host: str = "127.0.0.1", signed: Path | None = None) -> Iterator[Chat]:
+    """A chat that listens while the context lasts; by https with the key and certificate of a file `signed`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -44,7 +46,11 @@ def serving(host: str = "127.0.0.1") -> Iterator[Chat]:
             """Say nothing."""
 
     with HTTPServer((host, 0), Handler) as server:
-        made = Chat(f"http://{host}:{server.server_address[1]}/{CANARY}")
+        if signed is not None:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(signed)
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        made = Chat(f"{'http' if signed is None else 'https'}://{host}:{server.server_address[1]}/{CANARY}")
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:

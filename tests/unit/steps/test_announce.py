@@ -1,6 +1,8 @@
-"""Announcements by the run itself: told once, tried again only where nobody can have heard, and the URL is said nowhere."""
+"""Announcements by the run itself: tried again only where nobody can have heard, and the URL is said nowhere."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,6 +13,7 @@ from steps.contract.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status
 from tests.unit.steps.chat import CANARY, CUT, Chat, serving
+from tests.unit.steps.git_server import certificate
 
 SECRET = approval.webhook_file("validation")
 TASK = Task(
@@ -115,6 +118,57 @@ def test_a_rehearsal_tells_nobody(desk: Any, webhook: Chat) -> None:
     desk.environment["BRINGUP_SIMULATOR"] = "http://127.0.0.1:1"
     code, record = announce(desk, webhook.url)
     assert (code, verdict(record), webhook.got) == (0, (Status.SKIPPED, None), [])
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: no certificate to distrust")
+def test_a_certificate_that_is_not_trusted_is_called_so(desk: Any, tmp_path: Path) -> None:
+    both = certificate(tmp_path, "chat")
+    with serving(signed=both) as webhook:
+        code, record = announce(desk, webhook.url.replace("https", "HTTPS"))
+        assert (code, verdict(record)) == (65, (Status.FAIL, FailureClass.DEPENDENCY))
+        assert record.verdict is not None
+        assert "was not told: its certificate is not trusted here (self" in record.verdict.reason
+        assert webhook.got == []
+        desk.environment["SSL_CERT_FILE"] = str(both.with_suffix(".pem"))
+        code, record = announce(desk, webhook.url.replace("127.0.0.1", "localhost"))
+        assert record.verdict is not None
+        assert (code, "(it is for another name)" in record.verdict.reason) == (65, True)
+        code, record = announce(desk, webhook.url.replace("https", "HTTPS"))
+        assert record.verdict is not None
+        assert (code, record.verdict.reason, len(webhook.got)) == (0, "the webhook took it", 1)
+
+
+def test_plain_http_is_told_and_remarked(desk: Any, webhook: Chat) -> None:
+    _, record = announce(desk, webhook.url)
+    assert record.verdict is not None
+    assert "over plain http: whoever listens" in record.verdict.reason
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy"])
+def test_the_proxy_of_the_environment_is_asked(desk: Any, webhook: Chat, name: str) -> None:
+    desk.environment[name] = webhook.url.replace("http://", "").removesuffix(f"/{CANARY}")
+    code, _ = announce(desk, f"http://chat.invalid/{CANARY}")
+    assert (code, len(webhook.got)) == (0, 1)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_is_away_is_tried_again(desk: Any, scheme: str) -> None:
+    desk.environment[f"{scheme.upper()}_PROXY"] = f"http://me:{CANARY}@127.0.0.1:1"
+    code, record = announce(desk, f"{scheme}://chat.invalid/{CANARY}")
+    assert (code, verdict(record)) == (75, (Status.INCONCLUSIVE, FailureClass.DEPENDENCY))
+    assert record.verdict is not None
+    assert "the proxy on the way to the webhook" in record.verdict.reason
+
+
+def test_a_proxy_that_is_none_is_said_without_what_it_is(desk: Any) -> None:
+    desk.environment["HTTPS_PROXY"] = f"socks5://{CANARY}:1"
+    code, record = announce(desk, "https://chat.invalid/x")
+    assert (code, verdict(record)) == (65, (Status.FAIL, FailureClass.INPUT))
+
+
+def test_no_proxy_is_kept_to(desk: Any, webhook: Chat) -> None:
+    desk.environment |= {"HTTP_PROXY": "http://127.0.0.1:1", "NO_PROXY": "127.0.0.1"}
+    assert (announce(desk, webhook.url)[0], len(webhook.got)) == (0, 1)
 
 
 def test_it_is_no_part_of_what_is_approved(desk: Any, webhook: Chat) -> None:

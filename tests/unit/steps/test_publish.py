@@ -347,7 +347,7 @@ def test_over_https_by_the_ca_of_the_site_and_no_other(desk: Any, tmp_path: Path
     desk.environment[GIT_ROOT] = ""
     (desk.root / "secrets/git").write_text(LOGIN)
     with serving(folder, signed=ours) as server:
-        for ca in ("", other.with_suffix(".pem").read_text(), "no certificate"):
+        for ca in ("", other.with_suffix(".pem").read_text(), "no certificate", delivery.pem("AAAABBBBCCCC")):
             (desk.root / "secrets/git_ca").write_text(ca)
             made = task(desk, TREE, repo=server.url, credentials="git", **({"ca": "git_ca"} if ca else {}))
             assert desk.run(made).returncode == 64

@@ -1,6 +1,8 @@
 """What Argo CD is told: our keys of argocd-cm and no other, and a Secret whose content is never told."""
 
 import base64
+import functools
+import hmac
 import json
 from typing import Any
 
@@ -19,6 +21,8 @@ CONFIG = "/api/v1/namespaces/default/configmaps/argocd-cm"
 SECRET = "/api/v1/namespaces/default/secrets/bringup-repository-0a1b2c3d"
 URL = "https://git.example.org/platform/apps.git"
 CANARY = "canary-7f3a9b2c1d"
+HOST = "git.example.org"
+HASHED = "|1|" + "|".join(base64.b64encode(one).decode() for one in (b"salt" * 5, hmac.digest(b"salt" * 5, HOST.encode(), "sha1")))
 
 
 def run(desk: Any, **arguments: Any) -> tuple[int, Evidence]:
@@ -122,11 +126,45 @@ def test_our_host_keys_are_added_to_those_that_are_trusted(desk: Any, api: Front
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"ssh_known_hosts": "github.com ssh-ed25519 AAAA\n"}}
     api.user.post(path.rsplit("/", 1)[0], body)
     (desk.root / "secrets/git_known_hosts").write_text("# ours\ngithub.com ssh-ed25519 AAAA\ngit.example.org ssh-ed25519 BBBB\n")
-    wanted = {"known_hosts": {"namespace": "default", "file": "git_known_hosts"}}
+    wanted = {"known_hosts": {"namespace": "default", "host": HOST, "file": "git_known_hosts"}}
     code, record = run(desk, **wanted)
-    assert (code, record.changes) == (0, ("changed ConfigMap default/argocd-ssh-known-hosts-cm: 1 host key added",))
+    assert (code, record.changes) == (0, (f"changed ConfigMap default/argocd-ssh-known-hosts-cm: 1 host key added for {HOST}",))
     assert data(api, path) == {"ssh_known_hosts": "github.com ssh-ed25519 AAAA\ngit.example.org ssh-ed25519 BBBB\n"}
-    assert run(desk, **wanted)[1].changes == ("unchanged ConfigMap default/argocd-ssh-known-hosts-cm: 0 host keys added",)
+    assert run(desk, **wanted)[1].changes == (
+        f"unchanged ConfigMap default/argocd-ssh-known-hosts-cm: 0 host keys added for {HOST}",
+    )
+
+
+def test_host_keys_of_before_a_rotation_go_and_those_of_other_hosts_stay(desk: Any, api: Front) -> None:
+    path = CONFIG.replace("argocd-cm", "argocd-ssh-known-hosts-cm")
+    before = (
+        "# of the chart\ngithub.com ssh-rsa AAAA\n"
+        f"{HOST},192.0.2.7 ssh-rsa OLD1 comment\n{HOST} ssh-ed25519 OLD2\n{HASHED} ssh-rsa OLD3\n"
+        f"*.example.org ssh-rsa CCCC\n@revoked {HOST} ssh-rsa DDDD\n{HOST} ssh-ed25519 BBBB theirs\n"
+    )
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": path.rsplit("/", 1)[1], "namespace": "default"}}
+    api.user.post(path.rsplit("/", 1)[0], body | {"data": {"ssh_known_hosts": before}})
+    (desk.root / "secrets/git_known_hosts").write_text(f"{HOST} ssh-ed25519 BBBB ours\n")
+    wanted = {"known_hosts": {"namespace": "default", "host": HOST, "file": "git_known_hosts"}}
+    code, record = run(desk, **wanted)
+    said = f"changed ConfigMap default/argocd-ssh-known-hosts-cm: 0 host keys added and 3 host keys removed for {HOST}"
+    assert (code, record.changes) == (0, (said,))
+    assert data(api, path)["ssh_known_hosts"] == (
+        "# of the chart\ngithub.com ssh-rsa AAAA\n192.0.2.7 ssh-rsa OLD1\n"
+        f"*.example.org ssh-rsa CCCC\n@revoked {HOST} ssh-rsa DDDD\n{HOST} ssh-ed25519 BBBB theirs\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("*.example.org ssh-rsa AAAA", 0), ("github.com ssh-rsa AAAA", 64), ("git.example.org", 64)]
+)
+def test_a_file_without_a_key_of_the_server_takes_away_nothing(desk: Any, api: Front, text: str, code: int) -> None:
+    path = CONFIG.replace("argocd-cm", "argocd-ssh-known-hosts-cm")
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": path.rsplit("/", 1)[1], "namespace": "default"}}
+    api.user.post(path.rsplit("/", 1)[0], body | {"data": {"ssh_known_hosts": "one ssh-ed25519 AAAA\n"}})
+    (desk.root / "secrets/git_known_hosts").write_text(text)
+    assert run_code(desk, {"known_hosts": {"namespace": "default", "host": HOST, "file": "git_known_hosts"}}) == code
+    assert data(api, path)["ssh_known_hosts"].startswith("one ssh-ed25519 AAAA\n")
 
 
 def test_host_keys_that_somebody_adds_meanwhile_are_not_lost(desk: Any, api: Front) -> None:
@@ -134,7 +172,7 @@ def test_host_keys_that_somebody_adds_meanwhile_are_not_lost(desk: Any, api: Fro
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": path.rsplit("/", 1)[1], "namespace": "default"}}
     api.user.post(path.rsplit("/", 1)[0], body | {"data": {"ssh_known_hosts": "one ssh-ed25519 AAAA\n"}})
     (desk.root / "secrets/git_known_hosts").write_text("ours ssh-ed25519 CCCC\n")
-    wanted = {"known_hosts": {"namespace": "default", "file": "git_known_hosts"}}
+    wanted = {"known_hosts": {"namespace": "default", "host": "ours", "file": "git_known_hosts"}}
     theirs = "one ssh-ed25519 AAAA\ntwo ssh-ed25519 BBBB\n"
     api.meanwhile[f"PATCH {path}"] = lambda: api.user.patch(path, {"data": {"ssh_known_hosts": theirs}})
     assert run(desk, **wanted)[0] == 75
@@ -144,11 +182,24 @@ def test_host_keys_that_somebody_adds_meanwhile_are_not_lost(desk: Any, api: Fro
 
 
 TLS = CONFIG.replace("argocd-cm", "argocd-tls-certs-cm")
-HOST = "git.example.org"
 
 
-def certificate(text: str) -> str:
-    return delivery.pem(base64.b64encode(text.encode() * 9).decode())
+@functools.cache
+def certificate(name: str) -> str:
+    """A certificate that nobody signed, as PEM: OpenSSL reads it all the same."""
+
+    def item(tag: int, *parts: bytes) -> bytes:
+        body = b"".join(parts)
+        size = bytes([len(body)]) if len(body) < 128 else bytes([0x82, *len(body).to_bytes(2)])
+        return bytes([tag]) + size + body
+
+    subject = item(0x30, item(0x31, item(0x30, bytes.fromhex("0603550403"), item(0x0C, name.encode()))))
+    algorithm = item(0x30, bytes.fromhex("06032b6570"))  # Ed25519
+    times = item(0x30, item(0x17, b"200101000000Z"), item(0x17, b"491231235959Z"))
+    key = item(0x30, algorithm, item(0x03, bytes(33)))
+    version, serial = item(0xA0, item(0x02, b"\x02")), item(0x02, b"\x01")
+    about = item(0x30, version, serial, algorithm, subject, times, subject, key)
+    return delivery.pem(base64.b64encode(item(0x30, about, algorithm, item(0x03, bytes(65)))).decode())
 
 
 def tls_certs(api: Front, **more: Any) -> None:
@@ -172,10 +223,22 @@ def test_our_ca_is_what_argo_cd_knows_the_server_by(desk: Any, api: Front) -> No
     assert run(desk, **wanted)[1].changes == changes
 
 
-def test_a_ca_is_added_to_what_others_gave_for_the_same_server(desk: Any, api: Front) -> None:
+@pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/managed-by": "Helm"}])
+def test_after_a_rotation_the_ca_of_before_is_no_longer_trusted(desk: Any, api: Front, labels: dict[str, str]) -> None:
+    tls_certs(api, metadata={"labels": labels})
+    assert run(desk, **trusting(desk, certificate("old")))[0] == 0
+    assert run(desk, **trusting(desk, certificate("old") + certificate("new")))[0] == 0
+    assert data(api, TLS) == {HOST: certificate("old") + certificate("new")}
+    code, record = run(desk, **trusting(desk, certificate("new")))
+    said = f"changed ConfigMap default/argocd-tls-certs-cm: 0 certificates added and 1 certificate removed for {HOST}"
+    assert (code, record.changes) == (0, (said,))
+    assert data(api, TLS) == {HOST: certificate("new")}
+
+
+def test_where_nobody_keeps_the_config_map_the_ca_is_the_only_one(desk: Any, api: Front) -> None:
     tls_certs(api, data={HOST: certificate("theirs")})
     assert run(desk, **trusting(desk, certificate("ours")))[0] == 0
-    assert data(api, TLS) == {HOST: certificate("theirs") + certificate("ours")}
+    assert data(api, TLS) == {HOST: certificate("ours")}
 
 
 def test_an_owner_who_gave_another_ca_for_the_server_is_named_and_left_alone(desk: Any, api: Front) -> None:
@@ -191,7 +254,14 @@ def test_an_owner_who_gave_another_ca_for_the_server_is_named_and_left_alone(des
 
 @pytest.mark.parametrize(
     "text",
-    ["no certificate at all", f"{certificate('ours')}-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----\n", ""],
+    [
+        "no certificate at all",
+        delivery.pem("AAAABBBBCCCC"),
+        certificate("ours") + delivery.pem("AAAABBBBCCCC"),
+        certificate("ours") + certificate("cut off")[:60],
+        f"{certificate('ours')}-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----\n",
+        "",
+    ],
 )
 def test_what_is_no_ca_or_holds_a_private_key_never_gets_into_a_config_map(desk: Any, api: Front, text: str) -> None:
     tls_certs(api)

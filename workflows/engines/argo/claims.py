@@ -3,6 +3,7 @@
 import time
 
 from steps.clients.kube_http import ApiError
+from steps.errors import Temporary
 from workflows.engines.announce import Claim
 from workflows.engines.argo.home import Home, Where
 from workflows.engines.argo.objects import stamp
@@ -13,7 +14,11 @@ TRIES = 20
 
 
 def claim(where: Where, run: str) -> Claim:
-    """True for the first who asks about a node; the annotation `bringup/announced-HASH` holds when that was."""
+    """True for the first who asks about a node; the annotation `bringup/announced-HASH` holds when that was.
+
+    Raises Temporary where the Workflow changes so fast that nobody can tell: no announcement is better than two, and a warning
+    better than none.
+    """
 
     def ours(node: str) -> bool:
         home, key = Home(where), f"{PREFIX}{fnv1a(node):08x}"
@@ -28,6 +33,8 @@ def claim(where: Where, run: str) -> Claim:
             except ApiError as error:
                 if error.status != 409:
                     raise
-        return False  # the Workflow changes too fast: better no announcement than two
+        raise Temporary(
+            f"Workflow {run} changed at each of {TRIES} tries to note that this follower announces it: tell them yourself"
+        )
 
     return ours

@@ -94,14 +94,14 @@ def pod(home: Home, workflow: Workflow, errand: Errand) -> Object:
         "serviceAccountName": model.get("serviceAccountName", "default"),
         "securityContext": spec.get("securityContext", {}),
         "containers": [_container(model["container"], errand)],
-        "volumes": _volumes(spec["volumes"], errand),
+        "volumes": _volumes(spec["volumes"], model["container"], errand),
         **{key: spec[key] for key in ("nodeSelector", "tolerations", "affinity", "imagePullSecrets") if key in spec},
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": pod_meta, "spec": pod_spec}
 
 
 def _container(model: Object, errand: Errand) -> Object:
-    mounts = [dict(mount) for mount in model["volumeMounts"] if not errand.store_only or mount["name"] == "store"]
+    mounts = _mounted(model, errand)
     for mount in mounts:
         if mount["name"] == "store" and not errand.writes:
             mount["readOnly"] = True
@@ -115,8 +115,14 @@ def _container(model: Object, errand: Errand) -> Object:
     }
 
 
-def _volumes(every: Sequence[Object], errand: Errand) -> list[Any]:
-    chosen = [dict(volume) for volume in every if not errand.store_only or volume["name"] == "store"]
+def _mounted(model: Object, errand: Errand) -> list[Object]:
+    return [dict(mount) for mount in model["volumeMounts"] if not errand.store_only or mount["name"] == "store"]
+
+
+def _volumes(every: Sequence[Object], model: Object, errand: Errand) -> list[Any]:
+    """Those that the container mounts: no other secret than its own comes to its pod."""
+    wanted = {mount["name"] for mount in _mounted(model, errand)}
+    chosen = [dict(volume) for volume in every if volume["name"] in wanted]
     for volume in chosen:
         if "persistentVolumeClaim" in volume and not errand.writes:
             volume["persistentVolumeClaim"] = {**volume["persistentVolumeClaim"], "readOnly": True}

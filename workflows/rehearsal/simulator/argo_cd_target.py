@@ -110,12 +110,11 @@ def _of_root(world: World, repositories: Repositories, app: Obj, source: Obj) ->
     if act is None and stale:
         act = functools.partial(_delete, world, stale)
     synced = not stale and all(live is not None and _fits(app, child, live) for child, live in pairs)
-    health = _worst(_health(live) for _, live in pairs) if _waves_wait(world, app) else "Healthy"
-    resources = tuple(_resource(child, live is not None) for child, live in pairs)
-    revision = _moved(world, commit)
-    return Target(
-        revisions=(revision,), synced=synced and not waiting, act=act, waiting=waiting, resources=resources, health=health
-    )
+    told = _waves_wait(world, app)
+    health = _worst(_health(live) for _, live in pairs) if told else "Healthy"
+    resources = tuple(_resource(child, live, told) for child, live in pairs)
+    done, moved = synced and not waiting, (_moved(world, commit),)
+    return Target(revisions=moved, synced=done, act=act, waiting=waiting, resources=resources, health=health)
 
 
 def _moved(world: World, commit: str) -> str:
@@ -184,9 +183,11 @@ def _place(child: Obj) -> Ref:
     return Ref(child["metadata"]["namespace"], child["metadata"]["name"])
 
 
-def _resource(child: Obj, present: bool) -> Obj:
+def _resource(child: Obj, live: Obj | None, told: bool) -> Obj:
+    """Its health too where it has one: a real Argo CD keeps it where `controller.resource.health.persist` is set, as we set it."""
     at = _place(child)
-    status = "Synced" if present else "OutOfSync"
+    status = "OutOfSync" if live is None else "Synced"
+    health: Obj = {"health": {"status": _health(live)}} if told else {}
     return {
         "group": "argoproj.io",
         "version": "v1alpha1",
@@ -194,6 +195,7 @@ def _resource(child: Obj, present: bool) -> Obj:
         "namespace": at.namespace,
         "name": at.name,
         "status": status,
+        **health,
     }
 
 
@@ -243,7 +245,10 @@ def _of_release(world: World, repositories: Repositories, app: Obj, sources: Seq
         act=None if settled else functools.partial(_install, world, ref(app), release, wanted),
         waiting="drift" if drifts else "",
         health=_workload_health(world, release.name, release.namespace) if settled else "Missing",
-        resources=({"kind": "Namespace", "version": "v1", "name": release.namespace, "status": "Synced"},),
+        resources=(
+            {"kind": "Namespace", "version": "v1", "name": release.namespace, "status": "Synced"},
+            *(_workload_resource(kind, one) for kind, one in _workloads(world, release.name, release.namespace) if settled),
+        ),
     )
 
 
@@ -268,9 +273,23 @@ def failure(error: ChartError) -> Target:
 
 def _workload_health(world: World, release: str, namespace: str) -> str:
     """Of the chart's own workloads; what operators make besides has no health here, like most custom resources."""
+    return _worst(_health_of(one) for _, one in _workloads(world, release, namespace))
+
+
+def _workloads(world: World, release: str, namespace: str) -> list[tuple[Kind, Obj]]:
     labels = {"app.kubernetes.io/instance": release, "app.kubernetes.io/managed-by": "Helm"}
-    every = (one for kind in (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS) for one in world.select(kind, namespace, labels))
-    return _worst("Healthy" if _settled(one) else "Progressing" for one in every)
+    kinds = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS)
+    return [(kind, one) for kind in kinds for one in world.select(kind, namespace, labels)]
+
+
+def _workload_resource(kind: Kind, one: Obj) -> Obj:
+    at, health = ref(one), {"status": _health_of(one)}
+    about = {"group": kind.group, "version": "v1", "kind": kind.kind, "namespace": at.namespace, "name": at.name}
+    return about | {"status": "Synced", "health": health}
+
+
+def _health_of(workload: Obj) -> str:
+    return "Healthy" if _settled(workload) else "Progressing"
 
 
 def _settled(workload: Obj) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 
 from workflows.rehearsal.simulator.api import Api, ApiError, Head, decode
 from workflows.rehearsal.simulator.bulk import Bulk
-from workflows.rehearsal.simulator.kinds import CRDS, PODS, Kind, Obj, Ref, ref
+from workflows.rehearsal.simulator.kinds import CRDS, LEASES, PODS, Kind, Obj, Ref, ref
 
 _HEADS = msgspec.json.Decoder(Head)
 _NONE: dict[Ref, Obj] = {}
@@ -110,8 +110,7 @@ class Cluster:
     def delete(self, kind: Kind, obj: Obj | Ref) -> None:
         """Delete at once; an object with finalizers stays until they are gone. Gone already is fine."""
         at = obj if isinstance(obj, Ref) else ref(obj)
-        if self.api.delete(kind, at):
-            self._writes += 1
+        self._writes += self.api.delete(kind, at)
         if kind not in self._objects:
             return
         known = self._objects[kind].get(at)
@@ -175,12 +174,14 @@ class Cluster:
     # ---- keeping up ----------------------------------------------------------------------------------------------------------
 
     def sync(self) -> bool:
-        """Learn what others wrote since the last call; a single small request when nobody did. Whether anybody did."""
+        """Learn what others wrote since the last call; a single small request when nobody did.
+
+        Whether they changed what is tracked, leases aside: leaders and nodes renew those for ever, and nothing follows from it.
+        """
         others = not self._own_writes_explain(revision := self.api.revision())
-        for kind in self.kinds if others else ():
-            self._relist(kind)
+        changed = [kind for kind in self.kinds if others and self._relist(kind)]
         self._revision, self._writes = revision, 0
-        return others
+        return any(kind != LEASES for kind in changed)
 
     def forget(self) -> None:
         """Drop what is in memory, so that the next `sync` reads everything."""
@@ -198,8 +199,7 @@ class Cluster:
     def take_dirty(self) -> dict[Kind, set[Ref]]:
         """What was created, changed or removed since the last call, by kind; empty when nothing was."""
         taken = {kind: refs for kind, refs in self._dirty.items() if refs}
-        for kind in taken:
-            self._dirty[kind] = set()
+        self._dirty |= {kind: set() for kind in taken}
         return taken
 
     def _known(self, kind: Kind, at: Ref) -> Obj | None:
@@ -230,42 +230,42 @@ class Cluster:
             self._keep(kind, made)
 
     def _own_writes_explain(self, revision: str) -> bool:
-        if not (revision.isdigit() and self._revision.isdigit()):
-            return False
-        return int(revision) - int(self._revision) == self._writes
+        known = revision.isdigit() and self._revision.isdigit()
+        return known and int(revision) - int(self._revision) == self._writes
 
-    def _relist(self, kind: Kind) -> None:
-        known = self._objects[kind]
+    def _relist(self, kind: Kind) -> bool:
+        known, changed = self._objects[kind], False
         raws = (self.api.list(kind) if self.served(kind) else None) or ()
         seen: set[Ref] = set()
         for raw in raws:
             meta = _HEADS.decode(raw).metadata
             at = Ref(meta.namespace, meta.name)
             seen.add(at)
-            if at not in known or known[at]["metadata"].get("resourceVersion") != meta.resource_version:
+            before = known[at]["metadata"].get("resourceVersion") if at in known else None
+            if before != meta.resource_version:
                 known[at] = decode(raw)
                 self._dirty[kind].add(at)
-        for at in [at for at in known if at not in seen]:
+                changed |= before != ""  # that is a pod which we bound
+        for at in known.keys() - seen:
             self._drop(kind, at)
+            changed = True
         if kind == CRDS:
             self._served = {at.name for at in known}
+        return changed
 
     def _keep(self, kind: Kind, made: Obj) -> None:
-        at = ref(made)
-        meta = made["metadata"]
+        at, meta = ref(made), made["metadata"]
         before = self._known(kind, at)
         if before is not None and before["metadata"].get("resourceVersion") == meta.get("resourceVersion"):
             return
         self._writes += 1
-        if kind not in self._objects:
-            return
         if "deletionTimestamp" in meta and not _held(made):
             self._drop(kind, at)
-            return
-        self._objects[kind][at] = made
-        self._dirty[kind].add(at)
-        if kind == CRDS:
-            self._served.add(at.name)
+        elif kind in self._objects:
+            self._objects[kind][at] = made
+            self._dirty[kind].add(at)
+            if kind == CRDS:
+                self._served.add(at.name)
 
     def _drop(self, kind: Kind, at: Ref) -> None:
         if self._objects.get(kind, _NONE).pop(at, None) is not None:

@@ -213,7 +213,10 @@ def test_a_run_that_is_not_waited_for_is_not_finished_to_ci(cluster: Lab, bringu
     assert done.returncode == 0
     unfinished(cluster, found[1])
     nowhere = bringup(*words, "no/such/folder/junit.xml")
-    assert (nowhere.returncode, "the report for CI servers was not written" in nowhere.stderr) == (ExitCode.USAGE, True)
+    assert (nowhere.returncode, nowhere.stdout) == (ExitCode.USAGE, ""), "it is refused before there is a run"
+    assert nowhere.stderr == (
+        "error: no/such/folder/junit.xml: No such file or directory\nhint: its folder is not there: make it, or name another path\n"
+    )
 
 
 def test_a_follower_that_is_killed_leaves_an_unfinished_report(cluster: Lab) -> None:
@@ -222,7 +225,8 @@ def test_a_follower_that_is_killed_leaves_an_unfinished_report(cluster: Lab) -> 
     environment = {**os.environ, "BRINGUP_HOME": str(cluster.folder / "runs"), "KUBECONFIG": cluster.where.kubeconfig}
     words = ("run", "small.yaml", "--engine", "argo", "--namespace", cluster.where.namespace, "--junit", "junit.xml")
     with subprocess.Popen([str(COMMAND), *words], env=environment, cwd=cluster.folder, stdout=subprocess.DEVNULL) as following:
-        until((cluster.folder / "junit.xml").exists, "the report", 60)
+        report = cluster.folder / "junit.xml"
+        until(lambda: report.exists() and "goes on" in report.read_text(), "the report of a run", 60)
         following.kill()
     (newest,) = json.loads(cluster.home.fetch(cluster.home.workflows()))["items"]
     unfinished(cluster, newest["metadata"]["name"])

@@ -79,7 +79,8 @@ def test_everything_is_installed_twice_without_harm(cluster: Lab, drill: Drill) 
     install.check_place(home, bundle)
     for _ in range(2):
         install.install(home, plan, bundle, contents)
-    name = bundle.template["spec"]["volumes"][2]["projected"]["sources"][0]["secret"]["name"]
+    projected = [volume["projected"]["sources"] for volume in bundle.template["spec"]["volumes"] if "projected" in volume]
+    ((name,),) = {tuple(row["secret"]["name"] for row in sources) for sources in projected}
     secret = home.ask(lambda kube: kube.get(home.core("secrets", name), dict[str, Any]))
     assert base64.b64decode(secret["data"]["kubeconfig"]) == cluster.target.read_bytes()
     assert home.template(bundle.template["metadata"]["name"])["spec"]["entrypoint"] == "bringup"

@@ -6,7 +6,7 @@ from tests.unit.rehearsal.simulator.harness import Make, User
 from workflows.rehearsal.simulator.api import decode
 from workflows.rehearsal.simulator.base_services import CERT_MANAGER, SLICES, VALIDATING, WEBHOOK
 from workflows.rehearsal.simulator.clock import parse
-from workflows.rehearsal.simulator.kinds import LEASES, NAMESPACES, NODES, Ref
+from workflows.rehearsal.simulator.kinds import EVENTS, LEASES, NAMESPACES, NODES, PODS, Ref
 from workflows.rehearsal.simulator.pace import LONGEST, REST, UNREST, Pace
 from workflows.rehearsal.simulator.rke2_nodes import Beats
 
@@ -28,6 +28,32 @@ def test_a_late_step_does_not_leap_and_time_never_falls_behind_the_wall() -> Non
     assert pace.seconds(3.0, others=0) == LONGEST * SPEED
     assert pace.seconds(60.0, others=0) == 60.0
     assert Pace(1.0, patient=True).seconds(3.0, others=7) == 3.0
+
+
+def test_only_changes_of_what_is_simulated_slow_time_down(make: Make) -> None:
+    """The leaders of a usual control plane renew their leases every two seconds: time would never run at its speed."""
+    user, found = make(), list[int]()
+
+    def looked() -> int:
+        found.append(user.simulator.others)
+        user.simulator.settle()
+        return user.simulator.others - found[-1]
+
+    looked()
+    assert looked() == 0
+    user.api.create(LEASES, {"metadata": {"name": "kube-scheduler", "namespace": "kube-system"}, "spec": {"leaseTransitions": 1}})
+    assert looked() == 0
+    user.api.merge(LEASES, Ref("kube-system", "kube-scheduler"), {"spec": {"leaseTransitions": 2}})
+    assert looked() == 0
+    user.api.create(EVENTS, {"metadata": {"name": "e", "namespace": "default"}, "involvedObject": {"kind": "Node", "name": "n"}})
+    assert looked() == 0, "nobody simulates events"
+    user.api.create(
+        PODS, {"metadata": {"name": "p", "namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    )
+    assert looked() == 1
+    assert looked() == 0, "the scheduler that bound it is simulated"
+    user.api.delete(PODS, Ref("default", "p"))
+    assert looked() == 1
 
 
 def test_without_real_controllers_time_follows_the_wall() -> None:

@@ -1,0 +1,67 @@
+"""A claim on a Workflow that changes too fast: nobody announces the approval, and who follows says so."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workflows.engines import announce
+from workflows.engines.argo import claims
+from workflows.engines.argo.home import Where
+from workflows.engines.local.result import NodeNews, NodeStatus
+from workflows.rehearsal.apiserver import kubeconfig
+
+WORKFLOW = {"metadata": {"name": "r", "resourceVersion": "1"}, "spec": {}, "status": {}}
+
+
+@pytest.fixture
+def restless(tmp_path: Path) -> Iterator[tuple[Where, list[str]]]:
+    """A home cluster with one Workflow that somebody else always wrote first, and what it was asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.answer(200, WORKFLOW)
+
+        def do_PATCH(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.answer(409, {"kind": "Status", "reason": "Conflict", "message": "the object has been modified"})
+
+        def answer(self, status: int, body: dict[str, Any]) -> None:
+            asked.append(self.command)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        file = tmp_path / "kubeconfig"
+        file.write_text(kubeconfig.text(f"http://127.0.0.1:{server.server_address[1]}", "t"))
+        yield Where(kubeconfig=str(file)), asked
+        server.shutdown()
+        thread.join()
+
+
+def test_an_announcement_that_cannot_be_claimed_is_a_warning(restless: tuple[Where, list[str]], tmp_path: Path) -> None:
+    where, asked = restless
+    said: list[str] = []
+    heard = tmp_path / "heard"
+    told = {"validation": announce.Telling(cluster="h200", approvers=("ada",), command=("tee", str(heard)))}
+    announcer = announce.Announcer("r", told, claims.claim(where, "r"), said.append)
+    node = "approve-validation"
+    announcer.observe(
+        NodeNews(NodeStatus(f"r.{node}", node, "Suspend", "Running", "", node, "r", {}, {}, None, 1.8e9, None, []), "")
+    )
+    announcer.close()
+    assert asked == ["GET", "PATCH"] * claims.TRIES
+    (sentence,) = said
+    assert sentence.startswith("warning: the approval before validation could not be announced: Workflow r changed at each of 20")
+    assert not heard.exists()

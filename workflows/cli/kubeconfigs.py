@@ -1,0 +1,30 @@
+"""Kubeconfigs that a command line names: what is wrong with one is said before anything begins, and the hint names the option."""
+
+import os
+from pathlib import Path
+
+from steps.clients import kubeconfig
+from steps.errors import BadTask
+from workflows.engines.argo.home import Home, NoHomeCluster, chosen
+
+
+def require(file: Path, option: str) -> None:
+    """Raise BadTask where no API server can be reached by this file."""
+    try:
+        kubeconfig.load(file)
+    except BadTask as problem:
+        raise _named(problem, f"name the kubeconfig of a running API server with {option}") from problem
+
+
+def home(given: str, context: str, namespace: str) -> Home:
+    """The home cluster of a command line, or of the environment. Raises NoHomeCluster, BadTask."""
+    try:
+        return Home(chosen(given, context, namespace, os.environ))
+    except BadTask as problem:
+        raise _named(problem, NoHomeCluster.hint) from problem
+
+
+def _named(problem: BadTask, hint: str) -> BadTask:
+    """Of a file that cannot be read the client's own hint is about steps, which find it elsewhere."""
+    own = "" if isinstance(problem.__cause__, OSError) else problem.hint
+    return BadTask(str(problem), hint=own or hint)
