@@ -16,12 +16,12 @@ FOLDER = Path("tests/unit/engines/argo")
 SHORT = ("test_same_evidence.py", "test_starts.py")
 """The same run on both engines, and what a schedule does."""
 
-REST = ("test_answers.py", "test_cli.py", "test_follow.py", "test_install.py")
-"""What a follower, an installation, an approval and a cancellation do: four minutes, of which `test_argo_engine.py` has the
+REST = ("test_answers.py", "test_cli.py", "test_follow.py", "test_install.py", "test_announced.py", "test_not_ours.py")
+"""What a follower, an installation, an approval and a cancellation do: five minutes, of which `test_argo_engine.py` has the
 essence by the command line."""
 
 LEFT_OUT = {
-    "disturbs the emulated API server": 5,
+    "disturbs the emulated API server": 8,
     "takes CRDs from a server that other tests use": 1,
     "a real home cluster has the full CRDs in every test": 1,
 }

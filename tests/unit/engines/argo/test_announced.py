@@ -124,16 +124,21 @@ def test_a_refused_approval_fails_the_run_whatever_became_of_the_announcement(
     assert (report.status, "ada answered reject" in report.sentence) == (Status.FAIL, True)
 
 
+def clear(cluster: Lab) -> None:
+    """Nothing that an earlier run made is there: each of two that are compared creates it."""
+    target = Kube.from_file(cluster.target)
+    for name in ("drill-first", "drill-second", "parade-first", "parade-second"):
+        target.delete(f"/api/v1/namespaces/default/configmaps/{name}")
+
+
 def test_both_engines_announce_alike(cluster: Lab, drill: Drill, chat: Chat) -> None:
+    clear(cluster)
     cluster.stand_in()
     begin(cluster, drill, "by-argo")
     until(lambda: phases(cluster, "by-argo").get(TELLS) == "Succeeded", "the announcement", 60)
     approve(cluster, "by-argo")
     assert ended(cluster, "by-argo") == "Succeeded"
-    target = Kube.from_file(cluster.target)
-    for name in ("drill-first", "drill-second", "parade-first", "parade-second"):
-        target.delete(f"/api/v1/namespaces/default/configmaps/{name}")
-
+    clear(cluster)
     folder = Runs(cluster.folder / "here").run("by-itself")
     plan, bundle = drill(cluster.where.namespace, cluster.target, None, cluster.folder / "url")
     inputs.write(folder, plan, bundle, Path("/"), {})
