@@ -1,6 +1,5 @@
 """A home cluster for measuring: a real API server with etcd, one account for the person, and what it counts of their requests."""
 
-import json
 import re
 import ssl
 import threading
@@ -13,17 +12,17 @@ from typing import Any
 
 import msgspec
 from actors import kubelet_port
+from actors.argo_home import NODE, SPACE, account, kubeconfig, prepare
 from kubelab.control_plane import ControlPlane
 from real_server import serving
 
 from steps.clients.kube_http import Http
-from tests.unit.engines.argo.lab import CRDS, NODE_ADDRESS
 from workflows.engines.argo.home import Home, Where
 from workflows.rehearsal.argo_stand_in.errands import Errands
 from workflows.rehearsal.argo_stand_in.kubelet import Place
 from workflows.rehearsal.argo_stand_in.play import Ways
 
-SPACE, PERSON, NODE = "bringup", "person", "node-without-kubelet"
+PERSON = "person"
 
 
 class Measured:
@@ -72,28 +71,11 @@ def measured(folder: Path) -> Iterator[Measured]:
 
 def _prepare(made: Measured) -> None:
     plane = made.plane
-    plane.kubectl("apply", "--server-side", "-f", str(CRDS))
-    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
-    plane.kubectl("create", "namespace", SPACE)
-    plane.kubectl("-n", SPACE, "create", "serviceaccount", PERSON)
+    prepare(plane)
+    account(plane, PERSON)
     plane.kubectl("create", "clusterrolebinding", PERSON, "--clusterrole=cluster-admin", f"--serviceaccount={SPACE}:{PERSON}")
-    document = json.loads(plane.kubeconfig.read_text())
-    document["users"][0]["user"]["token"] = plane.kubectl("-n", SPACE, "create", "token", PERSON, "--duration=4h").strip()
-    made.kubeconfig.touch(0o600)
-    made.kubeconfig.write_text(json.dumps(document))
-    claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
-    meta = {"name": "bringup-store", "namespace": SPACE}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
-    for manifest in ({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": claim}, node, _account()):
-        create(made.admin, manifest)
-    address = {"type": "InternalIP", "address": NODE_ADDRESS}
-    status = {"addresses": [address], "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}}
-    made.admin.ask(lambda kube: kube.merge(f"/api/v1/nodes/{NODE}/status", {"status": status}))
-
-
-def _account() -> dict[str, Any]:
-    """No controller is there to make it."""
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": SPACE}}
+    token = plane.kubectl("-n", SPACE, "create", "token", PERSON, "--duration=4h").strip()
+    kubeconfig(plane, made.kubeconfig, {"token": token})
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import datetime
 import secrets
 import socket
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -21,6 +22,8 @@ from msgspec import Struct
 from workflows.rehearsal.simulator.api import Api, ApiError
 from workflows.rehearsal.simulator.kinds import NODES, Obj, Ref
 
+Log = Callable[[str], bytes | None]
+"""The log of a container, given as NAMESPACE/POD/CONTAINER; None where it has none."""
 WAITING = b"container is waiting to start: ContainerCreating"
 """A kubelet's answer for a container that has no log."""
 
@@ -36,16 +39,10 @@ class KubeletPort:
     """Logs as NAMESPACE/POD/CONTAINER, served over HTTPS at `address` and a free port from construction to `close`."""
 
     def __init__(self, address: str) -> None:
-        from workflows.rehearsal.apiserver.certificate import self_signed  # a tenth of a second that other rehearsals save
-
         self.address = address
         self.logs: dict[str, Kept] = {}
         self._lock = threading.Lock()
-        self._server = _listening(address)
-        self._server.port = self
-        context = self_signed(datetime.datetime.now(datetime.UTC)).context()
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self._server = log_server(address, self._log)
 
     def close(self) -> None:
         """Stop serving."""
@@ -55,7 +52,7 @@ class KubeletPort:
     @property
     def status(self) -> Obj:
         """What the status of each simulated node says of it; the host name is the node's own affair."""
-        number = self._server.server_address[1]
+        number = self._server.server_port
         return {
             "addresses": [{"type": "InternalIP", "address": self.address}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": number}},
@@ -68,6 +65,10 @@ class KubeletPort:
         with self._lock:
             before = self.logs.get(key)
             self.logs[key] = Kept(uid, before.text + text if before is not None and before.uid == uid else text)
+
+    def _log(self, place: str) -> bytes | None:
+        kept = self.logs.get(place)
+        return None if kept is None else kept.text.encode()
 
     def why_unreachable(self, api: Api) -> str:
         """Empty where the API server gets through to here, else what it says. Asks by a node that is gone afterwards."""
@@ -87,7 +88,19 @@ class KubeletPort:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    port: KubeletPort
+    log: Log
+
+
+def log_server(address: str, log: Log) -> ThreadingHTTPServer:
+    """Serves logs over HTTPS at an address and a free port, in threads of its own, until it is shut down and closed."""
+    from workflows.rehearsal.apiserver.certificate import self_signed  # a tenth of a second that other rehearsals save
+
+    server = _listening(address)
+    server.log = log
+    context = self_signed(datetime.datetime.now(datetime.UTC)).context()
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
 
 
 def _listening(address: str) -> _Server:
@@ -106,12 +119,12 @@ class _Handler(BaseHTTPRequestHandler):
         """`/containerLogs/NAMESPACE/POD/CONTAINER?tailLines=N`, as an API server asks a kubelet; a log is served as it is now."""
         asked = urlsplit(self.path)
         _, top, *place = (unquote(part) for part in asked.path.split("/"))
-        kept = self.server.port.logs.get("/".join(place)) if top == "containerLogs" else None
+        kept = self.server.log("/".join(place)) if top == "containerLogs" else None
         if kept is None:
             self._answer(400 if top == "containerLogs" else 404, WAITING)
             return
         query = parse_qs(asked.query)
-        lines = kept.text.encode().splitlines(keepends=True)
+        lines = kept.splitlines(keepends=True)
         tail, most = query.get("tailLines", [""])[0], query.get("limitBytes", [""])[0]
         body = b"".join(lines[-int(tail) :] if tail.isdigit() and int(tail) else [] if tail == "0" else lines)
         self._answer(200, body[: int(most)] if most.isdigit() else body)
