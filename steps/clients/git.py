@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients import git_access, git_errors
+from steps.clients import certificates, git_access, git_errors
 from steps.clients.git_access import GitAccess
 from steps.contract.delivery import is_commit
 from steps.errors import BadTask, StepError, Unreachable
@@ -225,8 +225,8 @@ def _pool(access: GitAccess) -> Iterator[urllib3.PoolManager | AuthCallbackPoolM
         """The same through the proxy that the environment names."""
 
     pool = default_urllib3_manager(None, Direct, Proxied, base_url=access.url)
-    if access.ca is not None:
-        pool.connection_pool_kw["ca_certs"] = str(access.ca)
+    if access.ca:
+        pool.connection_pool_kw["ssl_context"] = certificates.trusting(access.ca)
     pool.connection_pool_kw["timeout"] = urllib3.Timeout(connect=timeouts.GIT_CONNECT, read=timeouts.GIT_READ)
     pool.connection_pool_kw["retries"] = urllib3.Retry(connect=2, read=0, redirect=3, other=0, backoff_factor=0.5)
     try:

@@ -12,23 +12,22 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
+from steps.clients import certificates, secret_file
 from steps.clients.environment import Environment
-from steps.contract.delivery import certificates, pem
 from steps.errors import BadTask
 
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 _SCP = re.compile(r"[\w.-]+@[\w.-]+:(?!//)\S+")
 _TOKEN_USER = "git"
 """User name beside a token alone: the hosts that take tokens look at the token only."""
-_PEM = "delivery.argo_cd.ca takes certificates in PEM: openssl x509 -in FILE -noout -subject reads a good one"
-MOST_BYTES = 65536
-"""A larger file is no credential."""
+_SPEC = "delivery.argo_cd"
+"""The section of the spec that names our secret files."""
 
 
 class GitAccess(Struct, frozen=True, kw_only=True):
     """A repository and what lets us in: user and password, or the files of a private key and of known hosts.
 
-    `ca` is the file of the only certificates that may sign its server's, None for those of this machine. `local` is the bare
+    `ca` are the only certificates that may sign its server's, none for those of this machine. `local` is the bare
     repository that stands for it in a rehearsal; nothing else is used then.
     """
 
@@ -37,7 +36,7 @@ class GitAccess(Struct, frozen=True, kw_only=True):
     password: str = ""
     key: Path | None = None
     known_hosts: Path | None = None
-    ca: Path | None = None
+    ca: tuple[str, ...] = ()
     local: Path | None = None
 
     @property
@@ -51,9 +50,8 @@ def of(environment: Environment, url: str, credentials: str = "", known_hosts: s
     check(url)
     if environment.git_root is not None:
         return GitAccess(url=url, local=local_repository(environment.git_root, url))
-    access = GitAccess(url=url, known_hosts=_file(environment, known_hosts), ca=_file(environment, ca))
-    if ca:
-        read_certificates(environment, ca)  # a file that is none would look like a server that is away
+    trusted = read_certificates(environment, ca) if ca else ()
+    access = GitAccess(url=url, known_hosts=_file(environment, known_hosts), ca=trusted)
     if not credentials:
         return access
     text = read_credentials(environment, credentials)
@@ -65,44 +63,12 @@ def of(environment: Environment, url: str, credentials: str = "", known_hosts: s
 
 def read_certificates(environment: Environment, name: str) -> tuple[str, ...]:
     """The certificates of a secret file, `delivery.certificates`. Raises BadTask where there are none, or a private key beside."""
-    return checked_certificates(read_credentials(environment, name, "ca"), name)
-
-
-def checked_certificates(text: str, name: str) -> tuple[str, ...]:
-    """The certificates of a text that secret `name` holds. Raises BadTask unless all can be read, or with a key."""
-    if is_private_key(text):
-        raise BadTask(f"the secret file {name} holds a private key", hint="delivery.argo_cd.ca takes certificates only")
-    found = certificates(text)
-    if not found:
-        raise BadTask(f"the secret file {name} holds no certificate", hint=_PEM)
-    unreadable = [place for place, one in enumerate(found, 1) if not _is_certificate(one)]
-    if unreadable or len(found) != text.count("-----BEGIN CERTIFICATE-----"):
-        which = f"certificate {unreadable[0]}" if unreadable else "a certificate"
-        raise BadTask(f"{which} in the secret file {name} is PEM in form only: nobody can read it", hint=_PEM)
-    return found
-
-
-def _is_certificate(body: str) -> bool:
-    """Whether OpenSSL reads it. Each by itself: behind one that is good it passes over others in silence."""
-    import ssl
-
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem(body))
-    except ssl.SSLError:
-        return False
-    return True
+    return certificates.read(environment, name, f"{_SPEC}.ca")
 
 
 def read_credentials(environment: Environment, name: str, field: str = "credentials") -> str:
     """The content of a secret file, which `field` of the delivery names. Raises BadTask; the message has nothing of it."""
-    path, hint = _file(environment, name), f"see delivery.argo_cd.{field}"
-    try:
-        text = path.read_text().strip() if path is not None and path.stat().st_size <= MOST_BYTES else ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadTask(f"the secret file {name} cannot be read: {type(error).__name__}", hint=hint) from error
-    if not text:
-        raise BadTask(f"the secret file {name} is empty, or larger than {MOST_BYTES} bytes", hint=hint)
-    return text
+    return secret_file.text(environment, name, f"{_SPEC}.{field}")
 
 
 def login(text: str) -> tuple[str, str]:
@@ -113,7 +79,7 @@ def login(text: str) -> tuple[str, str]:
 
 def is_private_key(text: str) -> bool:
     """Whether a credential is an SSH private key."""
-    return "PRIVATE KEY-----" in text
+    return secret_file.has_private_key(text)
 
 
 def check(url: str) -> None:
@@ -171,8 +137,4 @@ def ssh_command(access: GitAccess) -> Iterator[str]:
 
 
 def _file(environment: Environment, name: str) -> Path | None:
-    if not name:
-        return None
-    if "/" in name or name.startswith("."):
-        raise BadTask(f"{name!r} is no name of a secret file")
-    return environment.secrets / name
+    return secret_file.path(environment, name) if name else None

@@ -2,6 +2,7 @@
 
 import re
 
+from steps.clients import certificates
 from steps.errors import BadTask, Conflict, Refused, StepError, Temporary, Unreachable
 
 _STATUS = re.compile(r"unexpected http resp (\d{3})")
@@ -24,7 +25,7 @@ class Raced(Temporary):
 
 CHECK_ADDRESS = "see delivery.argo_cd.repo and its credentials"
 CHECK_HOST_KEYS = "give the server's host keys in delivery.argo_cd.known_hosts (lines as in ~/.ssh/known_hosts)"
-CHECK_CERTIFICATE = "give the certificates that sign the server's in delivery.argo_cd.ca (PEM), or correct the server's name"
+CHECK_CERTIFICATE = certificates.advice("delivery.argo_cd.ca")
 CHECK_WAY = "is the Git server up and reachable from here? The engine tries again"
 
 

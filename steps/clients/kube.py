@@ -17,6 +17,7 @@ PAGE = 500
 
 _BEGINNING = 60
 """Bytes of an answer that cannot be read which its error shows: enough to know a proxy's page, too few for an object's content."""
+_ELSE = "see with `kubectl get --raw PATH` whether the server has another version of this kind, or something else answers"
 
 Object = dict[str, Any]
 
@@ -28,8 +29,9 @@ class ListMeta(Struct, frozen=True, rename="camel"):
 
 
 class Page(Struct, Generic[T], frozen=True):
-    """One page of a LIST."""
+    """One page of a LIST. Every API server names its kind, so another's JSON that lacks `items` is no empty list."""
 
+    kind: str
     metadata: ListMeta = ListMeta()
     items: tuple[T, ...] = ()
 
@@ -101,6 +103,8 @@ class Kube:
                     del query["continue"]
                     continue
                 raise
+            if not page.kind.endswith("List"):
+                raise NotUnderstood(f"GET {path}: this is a {page.kind}, no list", hint=_ELSE)
             found.extend(page.items)
             if not page.metadata.continue_:
                 return tuple(found)
@@ -198,7 +202,7 @@ def decoded(what: str, data: bytes, kind: type[T]) -> T:
         named = str(plain.get("kind") or "object") if isinstance(plain, dict) else "answer"
         raise NotUnderstood(
             f"{what}: this {named} has a form that is not known here: {error}",
-            hint="see with `kubectl get --raw PATH` whether the server has another version of this kind, or something else answers",
+            hint=_ELSE,
         ) from error
 
 

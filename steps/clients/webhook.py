@@ -1,11 +1,13 @@
 """POST to a webhook, one try. Its URL is a secret: no message and no error says it, nor what the other side answered."""
 
 import ssl
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import urllib3
 
 from steps import timeouts
+from steps.clients import certificates
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass
 from steps.errors import StepError, Unreachable
@@ -13,6 +15,8 @@ from steps.errors import StepError, Unreachable
 _OVERLOADED = 429
 _OTHER_NAME = (62, 64)
 """OpenSSL's codes of a certificate for another host name or address; its own words would say which name was asked for."""
+CA = "approvals[].announce.ca"
+"""The field of the spec that names who signs the server's certificate."""
 
 
 class NotTaken(StepError):
@@ -39,18 +43,23 @@ def is_plain(url: str) -> bool:
     return url.lower().startswith("http://")
 
 
-def post(url: str, body: bytes) -> None:
+def post(url: str, body: bytes, ca: tuple[str, ...] = ()) -> None:
     """POST JSON, through the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name; redirects are not followed.
 
-    Raises Away, NotTaken, NoUrl.
+    `ca` are the certificates (`certificates.read`) that alone may sign the server's, none for those of this machine; a proxy is
+    known by those of this machine either way. Raises Away, NotTaken, NoUrl.
     """
     if not is_plain(url) and not url.lower().startswith("https://"):
         raise NoUrl("what is given as the webhook's URL begins with neither https:// nor http://")
-    with _pool(url) as pool:
+    if ca and is_plain(url):
+        raise NoUrl(
+            "the webhook's URL begins with http://, where no server shows a certificate", hint=f"write https://, or remove {CA}"
+        )
+    with _pool(url, ca) as pool:
         try:
             answer = pool.request("POST", url, body=body, redirect=False, preload_content=False)  # whatever it says is not read
         except urllib3.exceptions.SSLError as error:
-            raise NotTaken(f"the webhook was not told: {_mistrust(error)}") from None
+            raise _mistrusted(error, bool(ca)) from None
         except urllib3.exceptions.ProxyError as error:
             raise Away(f"the proxy on the way to the webhook makes no connection ({type(error).__name__})") from None
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
@@ -66,21 +75,22 @@ def post(url: str, body: bytes) -> None:
         raise NotTaken(f"the webhook answered {answer.status}")
 
 
-def _pool(url: str) -> urllib3.PoolManager:
+def _pool(url: str, ca: tuple[str, ...]) -> urllib3.PoolManager:
     """Raises NoUrl where URL or proxy is none."""
     wait = urllib3.Timeout(connect=timeouts.ANNOUNCE, read=timeouts.ANNOUNCE)
-    headers = {"Content-Type": "application/json"}
+    more: dict[str, Any] = {"headers": {"Content-Type": "application/json"}, "retries": False, "timeout": wait}
+    more |= {"ssl_context": certificates.trusting(ca)} if ca else {}
     try:
         proxy = _proxy(url)
     except ValueError as error:
         raise NoUrl(f"what is given as the webhook's URL is none ({type(error).__name__})") from None
     if not proxy:
-        return urllib3.PoolManager(1, headers=headers, retries=False, timeout=wait)
+        return urllib3.PoolManager(1, **more)
     try:
         user, _, place = urlsplit(proxy).netloc.rpartition("@")
         login = urllib3.make_headers(proxy_basic_auth=unquote(user)) if user else None
         bare = f"{urlsplit(proxy).scheme}://{place}"
-        return urllib3.ProxyManager(bare, 1, headers=headers, proxy_headers=login, retries=False, timeout=wait)
+        return urllib3.ProxyManager(bare, 1, proxy_headers=login, **more)
     except (urllib3.exceptions.LocationValueError, ValueError) as error:
         raise NoUrl(f"the proxy that the environment names for the webhook is none ({type(error).__name__})") from None
 
@@ -99,10 +109,11 @@ def _proxy(url: str) -> str:
     return found if "://" in found else f"http://{found}"
 
 
-def _mistrust(error: urllib3.exceptions.SSLError) -> str:
-    """Why there is no TLS, without any name that was asked for."""
-    cause = error.args[0] if error.args else None
+def _mistrusted(error: urllib3.exceptions.SSLError, ca: bool) -> NotTaken:
+    """Why there is no TLS, without any name that was asked for. `ca`: whether the spec names who signs the certificate."""
+    cause, head = error.args[0] if error.args else None, "the webhook was not told:"
     if not isinstance(cause, ssl.SSLCertVerificationError):
-        return f"TLS with it could not be agreed ({type(error).__name__})"
+        return NotTaken(f"{head} TLS with it could not be agreed ({type(error).__name__})")
     why = "it is for another name" if cause.verify_code in _OTHER_NAME else cause.verify_message
-    return f"its certificate is not trusted here ({why})"
+    trusted = f"by {CA}" if ca else "here"
+    return NotTaken(f"{head} its certificate is not trusted {trusted} ({why})", hint=certificates.advice(CA))

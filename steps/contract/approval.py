@@ -56,3 +56,8 @@ def webhook_file(stage: str) -> str:
     """Name of the secret file that holds the URL to which the approval before a stage is announced. The dot keeps it apart from the
     names that a spec gives its own secrets."""
     return f"{ANNOUNCE}.{stage}"
+
+
+def ca_file(stage: str) -> str:
+    """Name of the secret file of the certificates that alone may sign that of the webhook's server."""
+    return f"{ANNOUNCE}_ca.{stage}"

@@ -9,12 +9,12 @@ import time
 
 from msgspec import Struct
 
-from steps.clients import webhook
+from steps.clients import certificates, webhook
 from steps.contract import announcement, approval, evidence
 from steps.contract.evidence import Evidence
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, inconclusive, passed
-from steps.errors import StepError, Temporary
+from steps.errors import BadTask, StepError, Temporary
 from steps.verbs.context import Context
 
 _PLAIN = "over plain http: whoever listens on the way knows its URL and may write to it; https keeps it"
@@ -22,17 +22,19 @@ _EXPECTED = "approvers who know that the run waits for them"
 
 
 class NoWebhook(StepError):
-    """The secret that should hold the URL is not there, or no text."""
+    """The secret that should hold the URL, or who signs its server's certificate, is not there or holds something else."""
 
     exit_code = ExitCode.GATE_FAILED
     failure_class = FailureClass.INPUT
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """What the announcement says, and in which secret file the webhook's URL lies."""
+    """What the announcement says, and in which secret file the webhook's URL lies. `ca` is the secret file of the certificates that
+    alone may sign its server's; empty for those that this machine trusts."""
 
     cluster: str
     webhook: str
+    ca: str = ""
     approvers: tuple[str, ...] = ()
 
 
@@ -76,16 +78,28 @@ def _tell(context: Context, wanted: Arguments, since: float) -> bool:
         url = (context.environment.secrets / wanted.webhook).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise NoWebhook(f"the webhook's URL cannot be read from secret {wanted.webhook} ({type(error).__name__})") from None
+    ca = _ca(context, wanted)
     run, stage = context.environment.run, context.task.stage
     body = announcement.body(run=run, cluster=wanted.cluster, stage=stage, since=since, approvers=wanted.approvers)
-    webhook.post(url, body)
+    webhook.post(url, body, ca)
     context.say(f"announced the approval before {stage}")
     return webhook.is_plain(url)
+
+
+def _ca(context: Context, wanted: Arguments) -> tuple[str, ...]:
+    """The certificates that alone may sign the server's; none where the spec names none. Raises NoWebhook."""
+    if not wanted.ca:
+        return ()
+    try:
+        return certificates.read(context.environment, wanted.ca, webhook.CA)
+    except BadTask as error:
+        raise NoWebhook(str(error), hint=error.hint) from None
 
 
 def _told_nobody(context: Context, gate: str, error: StepError) -> Verdict:
     run, seen, kind = context.environment.run, str(error), error.failure_class
     by_hand = f"tell the approvers (bringup approve {run} --as NAME), then correct what `announce` in the spec names"
+    by_hand += f": {error.hint}" if error.hint else ""
     if isinstance(error, Temporary):
         return inconclusive(gate, seen=seen, expected=_EXPECTED, next_step=by_hand, failure_class=kind)
     return failed(gate, kind, seen=seen, expected=_EXPECTED, next_step=by_hand, final=True)

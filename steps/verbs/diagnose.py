@@ -170,8 +170,8 @@ def _webhooks(found: Findings, answer: str) -> None:
 
 def _object(live: dict[str, Any]) -> str:
     """The object's fields, one a line; of a Secret only the keys."""
-    meta = {key: value for key, value in live.get("metadata", {}).items() if key not in _HIDDEN}
-    meta["annotations"] = {key: value for key, value in meta.get("annotations", {}).items() if key != _LAST_APPLIED}
+    meta = {key: value for key, value in _mapping(live, "metadata").items() if key not in _HIDDEN}
+    meta["annotations"] = {key: value for key, value in _mapping(meta, "annotations").items() if key != _LAST_APPLIED}
     shown = {**live, "metadata": meta}
     if live.get("kind") == "Secret":
         shown |= {part: sorted(live[part]) for part in ("data", "stringData") if isinstance(live.get(part), dict)}
@@ -179,8 +179,14 @@ def _object(live: dict[str, Any]) -> str:
     return diagnosis.begin("\n".join(lines), 20_000)
 
 
+def _mapping(live: dict[str, Any], part: str) -> dict[str, Any]:
+    """A diagnosis never raises, whatever answers in the API server's place."""
+    found = live.get(part)
+    return found if isinstance(found, dict) else {}
+
+
 def _managers(live: dict[str, Any]) -> str:
-    entries = live.get("metadata", {}).get("managedFields") or ()
+    entries = _mapping(live, "metadata").get("managedFields") or ()
     return "\n".join(
         f"{one.get('manager', '?')} ({one.get('operation', '?')}"
         f"{', ' + one['subresource'] if one.get('subresource') else ''}, {one.get('time', 'no time')}): "
@@ -209,7 +215,7 @@ def diagnose_error(context: "Context", error: StepError) -> tuple[Diagnosis, ...
     if isinstance(error, BadTask):
         return _given(context)
     if not context.kubeconfig().exists():
-        why = f"this run has no kubeconfig so far ({context.kubeconfig().name}), so nothing of a cluster can be read"
+        why = f"this task has no kubeconfig ({context.kubeconfig().name}), so nothing of a cluster can be read"
         return (Diagnosis(what="nothing read", source="target cluster", content=why), *_given(context))
     try:
         kube = context.kube

@@ -1,6 +1,7 @@
 """How long one fault case takes on a real API server: set back to the snapshot before its stage, the stage, its verdict.
 
-`faults.py` measures the same on the emulated one. Needs what `tests/cluster` needs (root on Linux, its programs).
+Delays have no share of chance, as in `test_same_verdicts`. `faults.py` measures the same on the emulated one. Needs what
+`tests/cluster` needs (root on Linux, its programs).
 """
 
 import argparse
@@ -12,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from figures import Figures
-from real_server import ControlPlane, able, serving, verdicts
+from real_server import ControlPlane, able, serving
 
+from tests.unit.rehearsal.faults.specs import needed, spec_for
 from workflows.rehearsal.faults import registry
 from workflows.rehearsal.faults.registry import Fault
 from workflows.rehearsal.processes import Existing
@@ -28,15 +30,15 @@ def chosen(names: Iterable[str], every: bool) -> list[Fault]:
     """The faults of these names, or all; else the first of each stage that the default example can have."""
     if every or names:
         return [fault for fault in registry.faults() if every or fault.name in names]
-    fitting = [fault for fault in registry.faults() if not verdicts.needed(fault)]
+    fitting = [fault for fault in registry.faults() if not needed(fault)]
     return [next(fault for fault in fitting if fault.stage == stage) for stage in ORDER if any(f.stage == stage for f in fitting)]
 
 
 def walk(plane: ControlPlane, needs: str, faults: list[Fault], folder: Path) -> Iterator[tuple[Fault, float, bool]]:
     """Each fault with its seconds, and whether its gate caught it; healthy from stage to stage."""
-    existing = Options(existing=Existing(kubeconfig=plane.kubeconfig))
+    existing = Options(existing=Existing(kubeconfig=plane.kubeconfig), jitter=0.0)
     last = max(ORDER.index(fault.stage) for fault in faults)
-    with stand(verdicts.spec_for(needs), folder, existing, plane) as place:
+    with stand(spec_for(needs), folder, existing, plane) as place:
         for stage in ORDER[: last + 1]:
             mine, before = [fault for fault in faults if fault.stage == stage], place.snapshot()
             for fault in mine:
@@ -63,9 +65,9 @@ def measure(figures: Figures, faults: list[Fault]) -> None:
     missed: list[str] = []
     with serving() as plane, tempfile.TemporaryDirectory(prefix="bringup-bench-") as folder:
         fresh = plane.snapshot()
-        for number, needs in enumerate(sorted({verdicts.needed(fault) for fault in faults})):
+        for number, needs in enumerate(sorted({needed(fault) for fault in faults})):
             plane.restore(fresh)
-            mine = [fault for fault in faults if verdicts.needed(fault) == needs]
+            mine = [fault for fault in faults if needed(fault) == needs]
             for fault, seconds, caught in walk(plane, needs, mine, Path(folder) / str(number)):
                 times[fault.name] = seconds
                 missed += [] if caught else [fault.name]

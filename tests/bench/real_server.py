@@ -10,11 +10,10 @@ from figures import Figures
 ROOT = Path(__file__).parents[2]
 sys.path += [str(ROOT), str(ROOT / "tests/cluster")]
 
-from actors import verdicts  # noqa: E402  below the path that it is found by
 from kubelab import box, lab, needs, parts  # noqa: E402  below the path that it is found by
 from kubelab.control_plane import ControlPlane  # noqa: E402
 
-__all__ = ["ControlPlane", "able", "serving", "verdicts"]
+__all__ = ["ControlPlane", "able", "serving"]
 PORT = 6743
 
 

@@ -10,11 +10,12 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import pytest
-from actors.verdicts import Case, Pair, shape, spec_for, walked
+from actors.verdicts import Case, Pair, shape, walked
 from kubelab import product
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
 
+from tests.unit.rehearsal.faults.specs import spec_for
 from workflows.rehearsal.processes import Existing
 from workflows.rehearsal.rehearse import Options
 from workflows.rehearsal.stand import stand

@@ -1,17 +1,19 @@
 """Emulated and real: the same bring-up, with and without faults, gets the same verdicts on both API servers.
 
 Both sides are played by the simulator in virtual time, side by side. The real side is kube-apiserver with etcd, whose objects are
-set back between the cases; it fetches the logs of simulated pods from the simulator, which plays the kubelets' port. How long
-a case takes from its snapshot is a figure: `tests/bench/fault_cases.py`.
+set back between the cases; it fetches the logs of simulated pods from the simulator, which plays the kubelets' port. Delays have no
+share of chance: what is alike happens at one instant. How long a case takes from its snapshot is a figure:
+`tests/bench/fault_cases.py`.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from actors.verdicts import Case, Pair, needed, shape, spec_for, walked
+from actors.verdicts import Case, Pair, shape, walked
 from kubelab.control_plane import ControlPlane
 
+from tests.unit.rehearsal.faults.specs import needed, spec_for
 from workflows.rehearsal.faults import registry
 from workflows.rehearsal.processes import Existing
 from workflows.rehearsal.rehearse import Options
@@ -64,8 +66,8 @@ def outcomes(
         folder = tmp_path_factory.mktemp("verdicts")
         bare.restore(fresh)
         with ExitStack() as stack:
-            emulated = stack.enter_context(stand(spec_for(needs), folder / "emulated"))
-            existing = Options(existing=Existing(kubeconfig=bare.kubeconfig))
+            emulated = stack.enter_context(stand(spec_for(needs), folder / "emulated", Options(jitter=0.0)))
+            existing = Options(existing=Existing(kubeconfig=bare.kubeconfig), jitter=0.0)
             real = stack.enter_context(stand(spec_for(needs), folder / "real", existing, bare))
             return walked((emulated, real), needs, wanted)
 

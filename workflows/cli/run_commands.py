@@ -56,7 +56,7 @@ def rehearse(
 ) -> int:
     """Run the whole pipeline against a simulated cluster on this machine, faults included."""
     from workflows.cli import kubeconfigs, revisions, running, sources
-    from workflows.rehearsal import approver, loopback, preparing
+    from workflows.rehearsal import approver, foreign, loopback, preparing
     from workflows.rehearsal.processes import Existing
     from workflows.rehearsal.rehearse import Options
     from workflows.rehearsal.rehearse import rehearse as play
@@ -88,6 +88,7 @@ def rehearse(
     loopback.require()
     if kubeconfig is not None:
         kubeconfigs.require(kubeconfig, "--kubeconfig")
+        foreign.check(kubeconfig)  # before there is a run that would have to be explained
     if before is not None:
         output.lines([f"first, healthy and unseen: {', '.join(stage.id for stage in before.stages)}"])
     folder = Home.of_environment().run(new_run_name(plan.name))

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from steps.clients import git_access
+from steps.clients import certificates
 from steps.contract.task import Verb
 from steps.errors import BadTask
 from workflows.engines.folders import RunFolder
 from workflows.plan import files, fleet
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
-from workflows.stages.access import GIT_CA, KUBECONFIG, SecretFile
+from workflows.stages.access import KUBECONFIG, SecretFile
 
 MANIFEST = "manifest.json"
 
@@ -68,7 +68,7 @@ def gathered(files: Sequence[SecretFile], spec_folder: Path, environ: Mapping[st
     found, missing = {}, {}
     for file in files:
         try:
-            found[file.name] = _usable(file.name, secret(file, spec_folder, environ))
+            found[file.name] = usable(file, secret(file, spec_folder, environ))
         except SecretMissing as error:
             missing[file] = str(error)
     if missing:
@@ -79,11 +79,11 @@ def gathered(files: Sequence[SecretFile], spec_folder: Path, environ: Mapping[st
     return found
 
 
-def _usable(name: str, data: bytes) -> bytes:
+def usable(file: SecretFile, data: bytes) -> bytes:
     """A secret's content. Raises SecretMissing for a CA that nobody can read: in a run it would look like a server that is away."""
-    if name == GIT_CA:
+    if file.certificates:
         try:
-            git_access.checked_certificates(data.decode(errors="replace"), name)
+            certificates.checked(data.decode(errors="replace"), file.name, file.certificates)
         except BadTask as error:
             raise SecretMissing(f"{error}; {error.hint}") from error
     return data

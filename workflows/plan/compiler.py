@@ -60,7 +60,8 @@ def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, onl
         "hosts": msgspec.to_builtins(hosts),
         "releases": [_plain(release) for release in planned],
     }
-    whole = digest(parts)
+    told = _announce_tasks(spec, stages)
+    whole = digest(parts | _private(told))
     return Plan(
         name=spec.name,
         owner=spec.owner,
@@ -76,7 +77,7 @@ def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, onl
         digest=whole,
         open_task=_open_task(spec, whole, stages, _left_out(every, stages)),
         confirm_tasks=_confirm_tasks(stages),
-        announce_tasks=_announce_tasks(spec, stages),
+        announce_tasks=told,
         end_tasks=_END_TASKS,
         tree=site.tree if _publishes(stages) else {},
         starts=None if only or until else _starts(spec),
@@ -85,6 +86,12 @@ def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, onl
 
 def _starts(spec: ClusterSpec) -> Starts:
     return Starts(schedule=spec.schedule, events=spec.events, issues=tuple(unattended.issues(spec)))
+
+
+def _private(told: dict[str, Task]) -> dict[str, Any]:
+    """Part of the digest where a webhook is known by a CA of the site: its pod has one more file, which its stage does not say."""
+    stages = [stage for stage, one in told.items() if "ca" in one.arguments]
+    return {"announce_ca": stages} if stages else {}
 
 
 def _stages(site: Site) -> tuple[Stage, ...]:
@@ -165,10 +172,12 @@ def _confirm_tasks(stages: tuple[Stage, ...]) -> dict[str, Task]:
 def _announce_tasks(spec: ClusterSpec, stages: tuple[Stage, ...]) -> dict[str, Task]:
     """One for each approval that a webhook hears of."""
     tasks = {}
+    private = {one.before for one in spec.approvals if one.announce is not None and one.announce.ca is not None}
     for stage in stages:
         if stage.approval is not None and stage.approval.announced == WEBHOOK:
             names, file = list(stage.approval.approvers), contract.webhook_file(stage.id)
             arguments = {"cluster": spec.name, "approvers": names, "webhook": file}
+            arguments |= {"ca": contract.ca_file(stage.id)} if stage.id in private else {}
             tasks[stage.id] = stage_task(stage.id, contract.ANNOUNCE, Verb.ANNOUNCE, deadline=ANNOUNCE_SECONDS, arguments=arguments)
     return tasks
 

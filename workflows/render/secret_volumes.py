@@ -18,7 +18,7 @@ from workflows.stages.access import KUBECONFIG, SecretFile
 FOLDER = "secrets"
 _NO_TARGET = {Verb.ANNOUNCE, Verb.CONFIRM, Verb.PUBLISH, Verb.REPORT}
 """Verbs that read and write nothing in the target."""
-_NAMED = {Verb.ANNOUNCE: ("webhook",), Verb.CONFIRM: (), Verb.REPORT: ()}
+_NAMED = {Verb.ANNOUNCE: ("webhook", "ca"), Verb.CONFIRM: (), Verb.REPORT: ()}
 """Verbs whose other arguments are words of people, which may be names of secret files by chance: the arguments that name one."""
 
 
@@ -26,7 +26,7 @@ def needed(one: Task, files: tuple[SecretFile, ...]) -> tuple[str, ...]:
     """Names of the secret files that a task is told, sorted: whatever its arguments and expectations give by such a name."""
     known = {file.name for file in files}
     if one.verb in _NAMED:
-        told = {str(one.arguments[name]) for name in _NAMED[one.verb]}
+        told = {str(one.arguments[name]) for name in _NAMED[one.verb] if name in one.arguments}
     else:
         told = set(_texts([one.arguments, one.expectations]))
     told |= set() if one.verb in _NO_TARGET else {KUBECONFIG}

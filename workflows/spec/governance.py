@@ -126,11 +126,21 @@ class Announce(Section):
     webhook: SecretRef | None = Field(
         default=None, description="Where the URL to POST to lies (such URLs are secrets). The run tells it, followed or not."
     )
+    ca: SecretRef | None = Field(
+        default=None,
+        description="CA certificates (PEM) of the webhook's server, where its certificate is not signed by a public one; "
+        "the run trusts these and no others there.",
+        examples=[{"file": "./chat_ca.pem"}],
+    )
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "Announce":
         if bool(self.command) == (self.webhook is not None):
             raise problem("an announcement goes one way", "keep one of command and webhook")
+        if self.ca is not None and self.webhook is None:
+            raise problem(
+                "ca belongs to a webhook; a command knows its server by itself", "remove ca, or write webhook in place of command"
+            )
         return self
 
 

@@ -20,13 +20,17 @@ JOIN_TOKEN = "join_token"
 
 @dataclass(frozen=True, kw_only=True)
 class SecretFile:
-    """One file below the secrets folder and where its content comes from: a path, a Kubernetes Secret's key, or a variable."""
+    """One file below the secrets folder and where its content comes from: a path, a Kubernetes Secret's key, or a variable.
+
+    `certificates` is the spec's field that gives it, where it must hold certificates and nothing else; empty for other files.
+    """
 
     name: str
     path: str = ""
     secret: str = ""
     key: str = ""
     variable: str = ""
+    certificates: str = ""
 
 
 def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
@@ -53,8 +57,14 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
         GIT_CA: argo.ca if argo else None,
         **spec.secrets,
     }
-    references |= {approval.webhook_file(one.before): one.announce.webhook for one in spec.approvals if one.announce}
-    found = [_file(name, reference) for name, reference in references.items() if reference is not None]
+    certificates = {GIT_CA: "delivery.argo_cd.ca"}
+    for index, one in enumerate(spec.approvals):
+        if one.announce:
+            webhook, ca = approval.webhook_file(one.before), approval.ca_file(one.before)
+            references |= {webhook: one.announce.webhook, ca: one.announce.ca}
+            certificates[ca] = f"approvals[{index}].announce.ca"
+    given = {name: reference for name, reference in references.items() if reference is not None}
+    found = [_file(name, reference, certificates.get(name, "")) for name, reference in given.items()]
     if spec.ssh.known_hosts:
         found.append(SecretFile(name=KNOWN_HOSTS, path=spec.ssh.known_hosts))
     if argo and argo.known_hosts:
@@ -62,10 +72,10 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
     return tuple(sorted(found, key=lambda file: file.name))
 
 
-def _file(name: str, reference: SecretRef) -> SecretFile:
+def _file(name: str, reference: SecretRef, certificates: str) -> SecretFile:
     if reference.secret is not None:
-        return SecretFile(name=name, secret=reference.secret.name, key=reference.secret.key)
-    return SecretFile(name=name, path=reference.file or "", variable=reference.env or "")
+        return SecretFile(name=name, secret=reference.secret.name, key=reference.secret.key, certificates=certificates)
+    return SecretFile(name=name, path=reference.file or "", variable=reference.env or "", certificates=certificates)
 
 
 def _jump(text: str, *, key: str) -> dict[str, Any]:

@@ -1,22 +1,13 @@
 """Two stands side by side: the same stages with the same faults, each from a snapshot before its stage, and what must be equal."""
 
-import functools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from workflows import examples
+from tests.unit.rehearsal.faults.specs import needed
 from workflows.rehearsal.faults import registry
-from workflows.rehearsal.faults.registry import Fault
 from workflows.rehearsal.stand import Outcome, Stand
-from workflows.spec import ClusterSpec, load
 from workflows.stages import ORDER
-
-BESIDE = {
-    "sharing.mode=time_slicing": "sharing: {mode: time_slicing, replicas: 4}\n",
-    "sharing.mode=mig": "sharing: {mode: mig, profile: 1g.18gb}\n",
-}
-"""What a spec needs beside the example, by what faults need."""
 
 Pair = tuple[Outcome, Outcome]
 
@@ -31,15 +22,6 @@ class Case:
     @property
     def name(self) -> str:
         return self.fault or f"healthy-{self.stage}"
-
-
-@functools.cache
-def spec_for(needs: str) -> ClusterSpec:
-    return load(examples.path("h200-16").read_text() + BESIDE.get(needs, ""))
-
-
-def needed(fault: Fault) -> str:
-    return "" if fault.fits(spec_for("")) else fault.needs
 
 
 def walked(places: tuple[Stand, Stand], needs: str, wanted: Sequence[Case]) -> dict[str, Pair]:

@@ -1,13 +1,16 @@
 """What the API answers: nulls of Go's empty lists are as good as absent, and what else is odd is an error that says what."""
 
+from pathlib import Path
+
 import pytest
 
 from steps.clients import kube
-from steps.clients.kube import Page
+from steps.clients.kube import Kube, Page
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass
 from steps.errors import Garbled, NotUnderstood, Temporary
 from steps.probes.workloads import Conditioned
+from workflows.rehearsal.apiserver import serve_in_thread
 
 FRESH = b"""{"apiVersion": "v1", "kind": "List", "metadata": {"continue": null}, "items": [{
   "metadata": {"name": "queues.scheduling.volcano.sh"},
@@ -28,7 +31,8 @@ def test_a_fresh_definition_is_read() -> None:
     ("answer", "why"),
     [
         (b'{"kind": "Queue", "status": {"conditions": "many"}, "metadata": null}', "this Queue has a form"),
-        (b'{"items": [{"status": {"conditions": null}}, {"status": 3}]}', "Expected `object`, got `int`"),
+        (b'{"kind": "List", "items": [{"status": {"conditions": null}}, {"status": 3}]}', "Expected `object`, got `int`"),
+        (b'{"items": [], "login": "https://sso.example.org"}', "missing required field `kind`"),
         (b"[]", "this answer has a form"),
     ],
 )
@@ -39,6 +43,16 @@ def test_another_form_is_an_error_that_trying_again_does_not_mend(answer: bytes,
     assert why in str(caught.value)
     assert (caught.value.exit_code, caught.value.failure_class) == (ExitCode.GATE_FAILED, FailureClass.DEPENDENCY)
     assert not isinstance(caught.value, Temporary)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/namespaces/default", "/version"])
+def test_what_is_no_list_is_no_empty_list(path: str, tmp_path: Path) -> None:
+    """A Namespace has no `items`, and a gate that counts would find none."""
+    with serve_in_thread() as server:
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig)
+        found = Kube.from_file(tmp_path / "kubeconfig")
+        with pytest.raises(NotUnderstood, match=f"^GET {path}: this (is a Namespace|object has a form)"):
+            found.list(path, Conditioned)
 
 
 @pytest.mark.parametrize("answer", [b"<html>proxy</html>", b"", FRESH[:100], b'{"items": [{"metadata": "\xff"}]}', b'{"items": 3'])

@@ -14,6 +14,7 @@ from workflows.spec import load
 
 TEXT = examples.path("single-node").read_text() + "approvals:\n  - before: rke2\n    approvers: [ada, bob]\n"
 IN_HOME = "    announce: {webhook: {secret: {name: chat, key: url}}}\n"
+KNOWN_BY = "    announce: {webhook: {secret: {name: chat, key: url}}, ca: {secret: {name: chat, key: ca.pem}}}\n"
 COMMAND = "    announce: {command: [notify]}\n"
 SCHEDULE = 'schedule: {cron: "0 2 * * 6"}\n'
 
@@ -55,6 +56,13 @@ def test_a_webhook_is_told_by_a_task_beside_the_wait(where: str) -> None:
     assert not [word for word in (b"chat", b"url", b"CHAT") if word in task]
 
 
+def test_its_ca_is_told_with_its_url_and_to_it_alone() -> None:
+    files_of = secret_files(bundle(KNOWN_BY), "rke2-announce")
+    assert files_of == [("chat", "url", "announce.rke2"), ("chat", "ca.pem", "announce_ca.rke2")]
+    (without, known) = (plan(more).announce_tasks["rke2"].arguments for more in (IN_HOME, KNOWN_BY))
+    assert known == without | {"ca": "announce_ca.rke2"}
+
+
 @pytest.mark.parametrize("more", ["", COMMAND])
 def test_nothing_else_is(more: str) -> None:
     made = bundle(more)
@@ -79,13 +87,14 @@ def test_its_account_has_no_role() -> None:
 
 def test_how_it_is_announced_is_part_of_the_plan_and_when_it_starts_is_not() -> None:
     """A template is named by its plan's digest: what has one digest must render alike."""
-    digests = {plan(more).digest for more in ("", COMMAND, IN_HOME)}
-    assert len(digests) == 3
-    for more in ("", COMMAND, IN_HOME):
+    digests = {plan(more).digest for more in ("", COMMAND, IN_HOME, KNOWN_BY)}
+    assert len(digests) == 4
+    for more in ("", COMMAND, IN_HOME, KNOWN_BY):
         assert plan(more + SCHEDULE).digest == plan(more).digest
         assert files.tasks_folder(plan(more + SCHEDULE)) == files.tasks_folder(plan(more))
     told = diff.differences(plan(COMMAND), plan())
     assert [line for line in told if "announce" in line] == ["approval before rke2: announced: command → webhook"]
+    assert diff.differences(plan(), plan(KNOWN_BY)) == ("task rke2.announce runs again: arguments.ca: (none) → announce_ca.rke2",)
 
 
 def test_its_nodes_are_counted() -> None:

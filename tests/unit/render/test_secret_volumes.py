@@ -21,7 +21,7 @@ TOLD = """approvals:
     announce: {webhook: {secret: {name: chat, key: url}}}
   - before: gpu_operator
     approvers: [registry]
-    announce: {webhook: {env: CHAT}}
+    announce: {webhook: {env: CHAT}, ca: {file: ./chat_ca.pem}}
 secrets: {registry: {env: REGISTRY}}
 target: {kubeconfig: {file: ./kubeconfig}}
 """
@@ -50,14 +50,19 @@ def mounted(made: Bundle) -> dict[str, set[str]]:
     return found
 
 
-def test_who_announces_has_its_url_and_nothing_else() -> None:
+def test_who_announces_has_its_url_and_its_ca_and_nothing_else() -> None:
     found = mounted(rendered(plan("single-node", TOLD), bringup.build))
     assert found["rke2-announce"] == {"announce.rke2"}
-    assert found["gpu-operator-announce"] == {"announce.gpu_operator"}
-    assert [name for name, files in found.items() if files & {"announce.rke2", "announce.gpu_operator"}] == [
-        "rke2-announce",
-        "gpu-operator-announce",
-    ]
+    assert found["gpu-operator-announce"] == {"announce.gpu_operator", "announce_ca.gpu_operator"}
+    who = [name for name, files in found.items() if any(file.startswith("announce") for file in files)]
+    assert who == ["rke2-announce", "gpu-operator-announce"]
+
+
+def test_an_announcement_names_no_secret_in_the_words_of_people() -> None:
+    files = tuple(SecretFile(name=name, path=name) for name in ("ada", "h200", "hook", "ca"))
+    said = {"cluster": "h200", "approvers": ["ada"], "webhook": "hook"}
+    assert needed(Task(stage="s", name="t", verb=Verb.ANNOUNCE, arguments=said), files) == ("hook",)
+    assert needed(Task(stage="s", name="t", verb=Verb.ANNOUNCE, arguments=said | {"ca": "ca"}), files) == ("ca", "hook")
 
 
 def test_who_decides_and_who_reports_has_none() -> None:

@@ -36,6 +36,11 @@ def argo_cd(**fields: Any) -> dict[str, Any]:
     return {"delivery": {"mode": "argo_cd", "argo_cd": {"repo": "https://g.org/a", "revision": "v1", "project": "p"} | fields}}
 
 
+def announced(**fields: Any) -> dict[str, Any]:
+    """The section approvals with one that is announced in this way."""
+    return {"approvals": [{"before": "rke2", "approvers": ["a"], "announce": fields}]}
+
+
 def refused(sentence: str, **sections: Any) -> None:
     with pytest.raises(spec.SpecErrors, match=sentence):
         load(**sections)
@@ -162,7 +167,12 @@ def test_an_approver_is_a_name_or_a_public_key_line() -> None:
         (argo_cd(repo="ssh://git@g.org/a"), "write known_hosts: ./git_known_hosts"),
         (argo_cd(branch="a..b"), "no name that Git takes"),
         (argo_cd(revision="v1.lock"), "no name that Git takes"),
-        ({"approvals": [{"before": "rke2", "approvers": ["a"], "announce": {}}]}, "goes one way"),
+        (announced(), "goes one way"),
+        (announced(ca={"file": "./ca.pem"}), "goes one way"),
+        (announced(command=["notify"], ca={"file": "./ca.pem"}), "ca belongs to a webhook"),
+        (announced(command=["notify"], ca={"file": "./ca.pem"}), "remove ca, or write webhook in place of command"),
+        (announced(webhook={"env": "URL"}, ca="-----BEGIN CERTIFICATE-----"), "by reference only"),
+        (announced(webhook={"env": "URL"}, ca={}), "exactly one place"),
         ({"stages": ["os_prep", "slurm"], "slurm": None, "approvals": None}, "gives the stage no work"),
         ({"slurm": None, "approvals": [{"before": "slurm", "approvers": ["a"]}]}, "does not run"),
         ({"rke2": {"cni": ["multus"], "registration_address": "x"}}, "exactly one CNI besides multus"),

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -166,6 +167,21 @@ def test_a_refused_write_of_an_unknown_kind_says_what_is_missing(context: Contex
     assert found["namespace"] == "it does not exist"
 
 
+class Odd(Kube):
+    """What answers in the API server's place owes nobody a `metadata`."""
+
+    def get(self, path: str, kind: Any) -> Any:
+        return {"kind": "Login", "metadata": ["odd"]} if kind is dict else None
+
+
+def test_an_answer_of_another_form_is_shown_as_it_is(kube: Kube, tmp_path: Path) -> None:
+    context = cast(Context, SimpleNamespace(kube=Odd.from_file(tmp_path / "kubeconfig")))
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "gpu-operator"}}
+    found = {one.what: one.content for one in diagnose_refusal(context, manifest, Refused("403 Forbidden"))}
+    assert found["live object"].splitlines()[0] == "kind: Login"
+    assert "field managers" not in found
+
+
 def test_a_denied_write_shows_the_quota_and_the_webhooks_services(context: Context) -> None:
     quota = {"metadata": {"name": "most", "namespace": "gpu-operator"}, "spec": {"hard": {"pods": "3"}}}
     context.kube.create({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
@@ -197,7 +213,7 @@ def test_an_error_shows_what_can_be_read_of_the_target(context: Context, server:
 def test_an_error_before_there_is_a_cluster_says_so_and_lists_what_was_given(context: Context) -> None:
     (context.environment.secrets / "kubeconfig").rename(context.environment.secrets / "token")
     first, *given = diagnose_error(context, Unreachable("ssh: no route to host"))
-    assert "no kubeconfig so far" in first.content
+    assert "this task has no kubeconfig" in first.content
     assert {one.source: one.content for one in given} == {
         "tasks": "drill.apply.json 2 bytes",
         "fleet": "it is empty",

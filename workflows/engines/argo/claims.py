@@ -5,7 +5,7 @@ import time
 from steps.clients.kube_http import ApiError
 from steps.errors import Temporary
 from workflows.engines.announce import Claim
-from workflows.engines.argo.home import Home, Where
+from workflows.engines.argo.home import Home, NoWorkflow, Where
 from workflows.engines.argo.objects import stamp
 from workflows.render.grammar.gotext import fnv1a
 
@@ -23,7 +23,10 @@ def claim(where: Where, run: str) -> Claim:
     def ours(node: str) -> bool:
         home, key = Home(where), f"{PREFIX}{fnv1a(node):08x}"
         for _ in range(TRIES):
-            meta = home.workflow(run).metadata
+            try:
+                meta = home.workflow(run).metadata
+            except NoWorkflow:  # deleted meanwhile: nobody waits any more
+                return False
             if key in meta.annotations:
                 return False
             patch = {"metadata": {"resourceVersion": meta.resource_version, "annotations": {key: stamp(time.time())}}}

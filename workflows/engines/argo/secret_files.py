@@ -1,5 +1,6 @@
 """The secrets of a run: those of this machine go along, those of home must be there; all that are missing are named at once."""
 
+import base64
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from workflows.engines.inputs import SecretMissing
 from workflows.plan.model import Plan
 from workflows.spec import ClusterSpec
 from workflows.spec.fields import SecretKey
+from workflows.stages.access import SecretFile
 
 
 class ElsewhereInHome(ValueError):
@@ -49,7 +51,8 @@ def _references(value: Any) -> Iterator[SecretKey]:
 def gathered(home: Home, plan: Plan, spec_folder: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
     """The secrets that come from this machine's files and variables, by name, once those of home are known to be there.
 
-    Raises SecretMissing naming all that are missing here or there; what this person may not read in home is left to the pods.
+    Raises SecretMissing naming all that are missing here or there, or unusable; what this person may not read in home is left to
+    the pods.
     """
     missing, hint, contents = list(_missing(home, plan)), "", dict[str, bytes]()
     try:
@@ -63,7 +66,7 @@ def gathered(home: Home, plan: Plan, spec_folder: Path, environ: Mapping[str, st
 
 
 def _missing(home: Home, plan: Plan) -> Iterator[str]:
-    """A sentence for each that home should have and has not."""
+    """A sentence for each that home should have and has not, or not in a form that the run could use."""
     for file in plan.secrets:
         if not file.secret:
             continue
@@ -75,6 +78,16 @@ def _missing(home: Home, plan: Plan) -> Iterator[str]:
             yield f"secret {file.name}: namespace {home.namespace} of the home cluster has no Secret {file.secret}"
         elif file.key not in found.data:
             yield f"secret {file.name}: Secret {file.secret} of the home cluster has no key {file.key}"
+        else:
+            yield from _unusable(file, found.data[file.key])
+
+
+def _unusable(file: SecretFile, data: str) -> Iterator[str]:
+    """A sentence for one whose content, in base64, the run could not use."""
+    try:
+        inputs.usable(file, base64.b64decode(data))
+    except SecretMissing as error:
+        yield f"Secret {file.secret} of the home cluster, key {file.key}: {error}"
 
 
 def _read(home: Home, name: str) -> _Secret | None:

@@ -92,6 +92,11 @@ class Api:
         """The server that a kubeconfig names."""
         return cls(kubeconfig.load(path), connections)
 
+    @property
+    def emulated(self) -> bool:
+        """Whether it is one of ours: real API servers speak TLS only."""
+        return self._server.startswith("http:")
+
     def close(self) -> None:
         """Close the connections."""
         self._connections.close()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from workflows.rehearsal.simulator.api import Api, ApiError, Head, decode
-from workflows.rehearsal.simulator.bulk import Bulk
+from workflows.rehearsal.simulator.bulk import FEW, FEW_REAL, Bulk
 from workflows.rehearsal.simulator.kinds import CRDS, LEASES, PODS, Kind, Obj, Ref, ref
 
 _HEADS = msgspec.json.Decoder(Head)
@@ -30,7 +30,7 @@ class Cluster:
         self._served: set[str] = set()
         self._revision = ""
         self._writes = 0
-        self._bulk = Bulk()
+        self._bulk = Bulk(FEW if api.emulated else FEW_REAL)
         self._ensured: dict[tuple[Kind, Ref], tuple[bytes, str, int]] = {}
 
     # ---- reading -------------------------------------------------------------------------------------------------------------

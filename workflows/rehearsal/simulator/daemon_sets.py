@@ -200,7 +200,7 @@ def _report(world: World, daemon_set: Obj, known: _Set, stale: int) -> None:
         "updatedNumberScheduled": desired - stale or None,
         "observedGeneration": daemon_set["metadata"].get("generation", 1),
     }
-    world.patch(DAEMON_SETS, daemon_set, {"status": status}, status=True)
+    world.patch_soon(DAEMON_SETS, daemon_set, {"status": status}, status=True)
 
 
 ROLES = (DaemonSets,)

@@ -13,7 +13,7 @@ from workflows.engines import announce
 from workflows.engines.argo import claims
 from workflows.engines.argo.home import Where
 from workflows.engines.local.result import NodeNews, NodeStatus
-from workflows.rehearsal.apiserver import kubeconfig
+from workflows.rehearsal.apiserver import kubeconfig, serve_in_thread
 
 WORKFLOW = {"metadata": {"name": "r", "resourceVersion": "1"}, "spec": {}, "status": {}}
 
@@ -65,3 +65,9 @@ def test_an_announcement_that_cannot_be_claimed_is_a_warning(restless: tuple[Whe
     (sentence,) = said
     assert sentence.startswith("warning: the approval before validation could not be announced: Workflow r changed at each of 20")
     assert not heard.exists()
+
+
+def test_nobody_announces_for_a_workflow_that_is_gone(tmp_path: Path) -> None:
+    with serve_in_thread() as server:
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig)
+        assert not claims.claim(Where(kubeconfig=str(tmp_path / "kubeconfig")), "r")("approve-validation")

@@ -142,6 +142,23 @@ def test_all_secrets_that_are_missing_are_named_at_once(cluster: Lab, drill: Dri
         assert words in str(missing.value)
 
 
+def test_a_ca_of_home_that_nobody_can_read_is_refused(cluster: Lab, drill: Drill) -> None:
+    plan, _ = drill(cluster.where.namespace, cluster.target)
+    field, canary = "approvals[0].announce.ca", "canary-5c1e"
+    ca = SecretFile(name="announce_ca.parade", secret="chat", key="ca.pem", certificates=field)
+    plan = dataclasses.replace(plan, secrets=(*plan.secrets, ca))
+    text = f"-----BEGIN PRIVATE KEY-----\n{canary}\n-----END PRIVATE KEY-----\n"
+    meta = {"name": "chat", "namespace": cluster.where.namespace}
+    data = {"ca.pem": base64.b64encode(text.encode()).decode()}
+    cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
+    with pytest.raises(SecretMissing) as refused:
+        secret_files.gathered(cluster.home, plan, Path("/"), {})
+    assert f"Secret chat of the home cluster, key ca.pem: the secret file {ca.name} holds a private key; {field}" in str(
+        refused.value
+    )
+    assert canary not in str(refused.value)
+
+
 def test_a_secret_of_another_namespace_is_refused(cluster: Lab) -> None:
     text = examples.path("three-hosts").read_text()
     said = "secrets: {license: {secret: {name: one, key: k, namespace: vault}}, other: {secret: {name: two, key: k}}}\n"

@@ -1,37 +1,15 @@
 """Sweeps of all faults, one file of tests for each part of the stages, so that two workers share them."""
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from workflows import examples
+from tests.unit.rehearsal.faults.specs import needed, spec_for
 from workflows.rehearsal.faults import registry
 from workflows.rehearsal.rehearse import Options
 from workflows.rehearsal.sweep import Catch, sweep, whole
-from workflows.spec import ClusterSpec, load
 from workflows.stages import ORDER
-
-EXAMPLE = examples.path("h200-16").read_text()
-BESIDE = {
-    "sharing.mode=time_slicing": "sharing: {mode: time_slicing, replicas: 4}\n",
-    "sharing.mode=mig": "sharing: {mode: mig, profile: 1g.18gb}\n",
-    "delivery.mode=argo_cd": """delivery:
-  mode: argo_cd
-  argo_cd: {repo: https://git.example.org/platform/apps.git, revision: v1, project: platform}
-""",
-}
-"""What a spec needs beside the example, by what faults need."""
-
-
-@functools.cache
-def spec_for(needs: str) -> ClusterSpec:
-    return load(EXAMPLE + BESIDE.get(needs, ""))
-
-
-def needed(fault: registry.Fault) -> str:
-    return "" if fault.fits(spec_for("")) else fault.needs
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,61 @@
+"""Secrets are looked at before anything starts: a CA that no client could read is refused where the run is submitted."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from steps.contract import approval, delivery
+from tests.unit.steps import authority
+from workflows import examples
+from workflows.engines import inputs
+from workflows.engines.inputs import SecretMissing
+from workflows.spec import load
+from workflows.stages.access import SecretFile, secret_files
+
+CANARY = "canary-5c1e"
+CA = approval.ca_file("gpu_operator")
+SPEC = """approvals:
+  - {before: rke2, approvers: [ada]}
+  - before: gpu_operator
+    approvers: [ada]
+    announce: {webhook: {env: CHAT}, ca: {file: ./chat_ca.pem}}
+"""
+
+
+def of_announcement() -> list[SecretFile]:
+    """The secret files of the approval that is announced."""
+    every = secret_files(load(examples.path("single-node").read_text() + SPEC))
+    return [one for one in every if one.name.startswith(approval.ANNOUNCE)]
+
+
+def test_the_ca_is_a_file_of_its_own_that_says_which_field_gives_it() -> None:
+    assert of_announcement() == [
+        SecretFile(name="announce.gpu_operator", variable="CHAT"),
+        SecretFile(name=CA, path="./chat_ca.pem", certificates="approvals[1].announce.ca"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{CANARY}\n", "holds no certificate; approvals[1].announce.ca takes certificates in PEM"),
+        (delivery.pem("AAAABBBBCCCC"), "certificate 1 in the secret file announce_ca.gpu_operator is PEM in form only"),
+        (f"-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----\n", "holds a private key; approvals[1].announce.ca"),
+        ("\xff\xfe" + CANARY, "holds no certificate"),
+    ],
+    ids=["words", "form", "key", "binary"],
+)
+def test_a_ca_that_is_none_is_refused_before_the_run(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "chat_ca.pem").write_bytes(text.encode("latin-1"))
+    with pytest.raises(SecretMissing) as caught:
+        inputs.gathered(of_announcement(), tmp_path, {"CHAT": "https://chat.example.org"})
+    assert said in str(caught.value)
+    assert CANARY not in str(caught.value)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: no certificate to read")
+def test_a_good_one_goes_along_as_it_is(tmp_path: Path) -> None:
+    made = authority.root(tmp_path, "chat_ca")
+    found = inputs.gathered(of_announcement(), tmp_path, {"CHAT": "https://chat.example.org"})
+    assert found == {"announce.gpu_operator": b"https://chat.example.org", CA: made.read_bytes()}

@@ -1,0 +1,29 @@
+"""The specs that show all faults: the example, and what a fault needs beside it."""
+
+import functools
+
+from workflows import examples
+from workflows.rehearsal.faults.registry import Fault
+from workflows.spec import ClusterSpec, load
+
+BESIDE = {
+    "sharing.mode=time_slicing": "sharing: {mode: time_slicing, replicas: 4}\n",
+    "sharing.mode=mig": "sharing: {mode: mig, profile: 1g.18gb}\n",
+    "delivery.mode=argo_cd": """delivery:
+  mode: argo_cd
+  argo_cd: {repo: https://git.example.org/platform/apps.git, revision: v1, project: platform}
+""",
+}
+"""By what faults need."""
+
+
+@functools.cache
+def spec_for(needs: str) -> ClusterSpec:
+    """The example with what is needed; an unknown need fails here, where its spec is missing."""
+    text = examples.path("h200-16").read_text()
+    return load(text + BESIDE[needs] if needs else text)
+
+
+def needed(fault: Fault) -> str:
+    """Empty where the example can have this fault."""
+    return "" if fault.fits(spec_for("")) else fault.needs
