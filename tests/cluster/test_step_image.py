@@ -19,9 +19,10 @@ import pytest
 
 from steps.contract import fleet, paths
 from steps.contract.task import Task, Verb, encode, file_name
+from tests.unit.images.containerfile import step_stages
 from workflows.images import cache
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 LIMIT = 150_000_000
 USER = 8737
 ABSENT = ("hera", "typer", "rich", "workflows")
@@ -31,11 +32,7 @@ NOT_LOADED = ("pydantic", "kubernetes", "ansible_runner")
 WITHOUT_LIBRARY = {"usr/lib/python3.11/lib-dynload/_dbm.cpython-311-x86_64-linux-gnu.so"}
 """dbm files: their library is left out by the recipe."""
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.xdist_group("step-image"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start programs in the image's root as another user"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start programs in the image's root as another user")
 
 START = """set -e
 root=$1; folders=$2; shift 2
@@ -289,10 +286,10 @@ _NEEDS_BOOKWORM = pytest.mark.skipif(
 
 @_NEEDS_BOOKWORM
 def test_the_containerfiles_own_commands_give_the_same_root(
-    layers: list[bytes], stages: Any, overlay: Callable[[str], Path], tmp_path: Path
+    layers: list[bytes], overlay: Callable[[str], Path], tmp_path: Path
 ) -> None:
     unpack(layers[0], tmp_path / "ours")
-    theirs = _tree(overlay("\n".join(stages["root"].all("RUN"))))
+    theirs = _tree(overlay("\n".join(step_stages()["root"].all("RUN"))))
     ours = _tree(tmp_path / "ours")
     assert set(theirs) == set(ours)
     assert not {path: (ours[path][:2], theirs[path][:2]) for path in ours if ours[path] != theirs[path]}
@@ -301,7 +298,7 @@ def test_the_containerfiles_own_commands_give_the_same_root(
 @_NEEDS_BOOKWORM
 @pytest.mark.skipif(not Path("/usr/lib/python3/dist-packages/pip").exists(), reason="python3-pip is not on this machine")
 def test_the_containerfiles_own_commands_install_the_same_wheels(
-    layers: list[bytes], stages: Any, overlay: Callable[[str], Path], tmp_path: Path
+    layers: list[bytes], overlay: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """But for pip's own notes, and for programs, whose texts differ between installers."""
     unpack(layers[1], tmp_path / "ours")
@@ -311,6 +308,6 @@ def test_the_containerfiles_own_commands_install_the_same_wheels(
         found = {path: content for path, (mode, _, content) in _tree(root).items() if stat.S_ISREG(mode)}
         return {path: b"" if "/lib/bin/" in path else found[path] for path in found if Path(path).name not in notes}
 
-    theirs, ours = files(overlay(stages["wheels"].all("RUN")[-1])), files(tmp_path / "ours")
+    theirs, ours = files(overlay(step_stages()["wheels"].all("RUN")[-1])), files(tmp_path / "ours")
     assert set(theirs) == set(ours)
     assert not [path for path in ours if ours[path] != theirs[path]]
