@@ -43,7 +43,7 @@ def test_a_cluster_with_nodes_of_its_own_is_refused(cluster: Cluster, tmp_path: 
 
 
 def test_a_node_that_only_has_a_name_of_the_spec_is_foreign_too(bare: ControlPlane, tmp_path: Path) -> None:
-    """So are those of the platform that the same spec built. Its owner may lend it, and simulated nodes are nobody's."""
+    """So are those of the platform that the same spec built. Its owner may lend it; what is simulated is another rehearsal's."""
     before = bare.snapshot()
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu001", "labels": {}}}
     bare.kubectl("create", "-f", "-", stdin=json.dumps(node))
@@ -53,7 +53,8 @@ def test_a_node_that_only_has_a_name_of_the_spec_is_foreign_too(bare: ControlPla
     assert rehearse(tmp_path, bare.kubeconfig, "--until", "os_prep").returncode == 0
     bare.restore(before)
     bare.kubectl("create", "-f", "-", stdin=json.dumps(node | {"metadata": {"name": "gpu001", "annotations": {SIMULATED: "true"}}}))
-    assert rehearse(tmp_path, bare.kubeconfig, "--until", "os_prep").returncode == 0
+    refused = rehearse(tmp_path, bare.kubeconfig, "--until", "os_prep")
+    assert (refused.returncode, "what another rehearsal simulates" in refused.stderr) == (64, True), refused.stderr
     bare.restore(before)
 
 

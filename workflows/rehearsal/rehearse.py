@@ -63,7 +63,10 @@ class Options:
     """The command that starts the same rehearsal once more."""
 
     def check(self, spec: ClusterSpec, plan: Plan) -> None:
-        """Whether each fault can show in this plan. Raises UnknownFault, FaultDoesNotFit."""
+        """Whether each fault can show in this plan, and whether an API server that is named may be played in.
+
+        Raises UnknownFault, FaultDoesNotFit, ForeignCluster, UsedUp, Unreachable, NotAdmitted.
+        """
         stages, hosts = [stage.id for stage in plan.stages], {host.name for host in plan.hosts}
         for name, _, victims in (text.partition(":") for text in self.faults):
             fault = registry.find(name)
@@ -73,6 +76,8 @@ class Options:
                 raise FaultDoesNotFit(f"fault {name} disturbs stage {fault.stage}; this rehearsal has {', '.join(stages)}")
             if strangers := [host for host in victims.split(",") if host and host not in hosts]:
                 raise FaultDoesNotFit(f"fault {name}: the spec has no host {', '.join(strangers)}")
+        if self.existing is not None:
+            foreign.check(self.existing.kubeconfig)
 
     def arguments(self) -> list[str]:
         """Options of the simulator process."""
@@ -89,12 +94,11 @@ def rehearse(
     observers: Sequence[Callable[[News], None]],
     before: Plan | None = None,
 ) -> RunResult:
-    """Run it to its end. The simulated cluster lives as long as this call; the stages of `before` come up in it first, healthy.
+    """Run it to its end, with options that were checked. The simulated cluster lives as long as this call, but for the objects that
+    an existing API server keeps; the stages of `before` come up in it first, healthy.
 
-    Raises ForeignCluster, NoLogs, NotPrepared.
+    Raises NoLogs, NotPrepared.
     """
-    if options.existing is not None:
-        foreign.check(options.existing.kubeconfig)
     inputs.write(folder, plan, bundle, Path("/"), {}, simulated=True)
     handing.secrets(plan, folder.inputs / "secrets")
     fleet = write_fleet(folder.inputs, plan)

@@ -13,11 +13,11 @@ from workflows.stages.stage import Object, Rule
 STAGE: StageName = "gang"
 SPACE = (objects.CHECK_NAMESPACE,)
 RULES: dict[str, tuple[Rule, ...]] = {
-    "volcano": (Rule(groups=("batch.volcano.sh",), resources=("jobs",), verbs=("create", "delete"), namespaces=SPACE),),
+    "volcano": (Rule(groups=("batch.volcano.sh",), resources=("jobs",), verbs=("get", "create", "delete"), namespaces=SPACE),),
     "kai": (),
     "kueue": (
-        Rule(groups=("kueue.x-k8s.io",), resources=("clusterqueues",), verbs=("create", "delete")),
-        Rule(groups=("kueue.x-k8s.io",), resources=("localqueues",), verbs=("create", "delete"), namespaces=SPACE),
+        Rule(groups=("kueue.x-k8s.io",), resources=("clusterqueues",), verbs=("get", "create", "delete")),
+        Rule(groups=("kueue.x-k8s.io",), resources=("localqueues",), verbs=("get", "create", "delete"), namespaces=SPACE),
     ),
 }
 """Rights that the objects of a scheduler need, beside those of every check."""

@@ -228,7 +228,7 @@ def _functional(site: Site) -> Step:
     networks = ["default/fabric"] if fabric.has_network else []
     annotations = {"k8s.v1.cni.cncf.io/networks": ",".join(networks * _attachments(fabric))} if networks else None
     job = objects.per_node_job(STAGE, CHECK, _pod(site), seconds=FUNCTIONAL_SECONDS - 60, annotations=annotations)
-    services = Rule(groups=("",), resources=("services",), verbs=("create", "delete"), namespaces=(objects.CHECK_NAMESPACE,))
+    services = Rule(groups=("",), resources=("services",), verbs=("get", "create", "delete"), namespaces=(objects.CHECK_NAMESPACE,))
     return Step(
         task=task(
             STAGE,

@@ -22,18 +22,20 @@ CLAIM = (
 GPU_CLAIMS = Rule(
     groups=("resource.k8s.io",),
     resources=("resourceclaimtemplates",),
-    verbs=("create", "delete"),
+    verbs=("get", "create", "delete"),
     namespaces=(CHECK_NAMESPACE,),
 )
 """Rights to make a check's template of DRA claims."""
 
 DIAGNOSE = (
-    Rule(groups=("",), resources=("pods", "pods/log", "events", "nodes"), verbs=("get", "list")),
+    Rule(groups=("",), resources=("pods", "pods/log", "events", "nodes", "resourcequotas"), verbs=("get", "list")),
     Rule(groups=("batch",), resources=("jobs",), verbs=("get", "list")),
     Rule(groups=("discovery.k8s.io",), resources=("endpointslices",), verbs=("get", "list")),
     Rule(groups=("cert-manager.io",), resources=("certificates",), verbs=("get", "list")),
+    Rule(groups=("coordination.k8s.io",), resources=("leases",), verbs=("get",), namespaces=("kube-system",)),
 )
-"""Rights to read what a record shows beside a verdict that is no pass."""
+"""Rights to read what a record shows beside a verdict that is no pass, a refused write (a quota refuses as a missing right does) or
+an error (who holds the target)."""
 
 
 def release_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:

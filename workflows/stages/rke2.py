@@ -195,7 +195,7 @@ def _functional() -> Step:
         ),
         after=("nodes",),
         rules=rights.check_rules(
-            Rule(groups=("",), resources=("services",), verbs=("create", "delete"), namespaces=(objects.CHECK_NAMESPACE,))
+            Rule(groups=("",), resources=("services",), verbs=("get", "create", "delete"), namespaces=(objects.CHECK_NAMESPACE,))
         ),
     )
 

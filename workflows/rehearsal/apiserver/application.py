@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from workflows.rehearsal.apiserver import bodies, discovery, emulation, errors, routing
+from workflows.rehearsal.apiserver import asked, bodies, discovery, emulation, errors, routing
 from workflows.rehearsal.apiserver.handlers import Handlers, answer
 from workflows.rehearsal.apiserver.state import State
 
@@ -37,6 +37,7 @@ class Front:
         steps = [unquote(step) for step in request.rel_url.raw_path.split("/") if step]
         if steps[:1] == ["emulation"]:
             return await emulation.handle(request, self._state, steps[1:])
+        self._state.asked.add(asked.kind(request.headers.get("User-Agent", ""), request.method, steps, request.query))
         await self._state.disturbance.before(request.method, request.path)
         if steps[:1] in (["healthz"], ["livez"], ["readyz"]):
             return web.Response(text="ok")

@@ -1,4 +1,5 @@
-"""The endpoints below `/emulation/`, which no real API server has: container logs, snapshots, disturbances."""
+"""The endpoints below `/emulation/`, which no real API server has: container logs, snapshots, disturbances, and who
+asked for what."""
 
 import msgspec
 from aiohttp import web
@@ -26,6 +27,8 @@ async def handle(request: web.Request, state: State, steps: list[str]) -> web.Re
             # Not request.read(): a snapshot is far above the limit on a resource request.
             snapshot.restore(state, b"".join([chunk async for chunk in request.content.iter_any()]))
             return answer(errors.SUCCESS)
+        case "GET", ["asked"]:
+            return answer([row._asdict() for row in sorted(state.asked)])
         case "GET", ["disturbance"]:
             return answer(state.disturbance)
         case "PUT", ["disturbance"]:
@@ -33,7 +36,7 @@ async def handle(request: web.Request, state: State, steps: list[str]) -> web.Re
         case "DELETE", ["disturbance"]:
             state.disturb(Disturbance())
             return answer(errors.SUCCESS)
-        case _, ["logs", _, _, _] | ["snapshot"] | ["disturbance"]:
+        case _, ["logs", _, _, _] | ["snapshot"] | ["asked"] | ["disturbance"]:
             raise errors.method_not_allowed()
         case _:
             raise errors.no_such_path()

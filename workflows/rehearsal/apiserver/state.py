@@ -1,5 +1,6 @@
 """The emulated cluster's state and the parts that work on it, put together."""
 
+from workflows.rehearsal.apiserver.asked import Asked
 from workflows.rehearsal.apiserver.conform import Write
 from workflows.rehearsal.apiserver.definitions import Definitions
 from workflows.rehearsal.apiserver.disturbance import Disturbance
@@ -27,6 +28,7 @@ class State:
         self.logs = PodLogs()
         self.store.listen(self.logs.on_change)
         self.disturbance = Disturbance()
+        self.asked: set[Asked] = set()
         namespaces = self.resources.core("namespaces")
         for name in FIRST_NAMESPACES:
             self.lifecycle.create(namespaces, "", {"metadata": {"name": name}}, Write("apiserver"))

@@ -74,6 +74,7 @@ class Play:
         manifest, templates = _with_backoff(ways.backoff, found, template)
         self._plan = make_plan(manifest, templates, ways.parallelism)
         spec = (template or manifest)["spec"]
+        self._noted: Object = spec.get("workflowMetadata") or {}
         paths = mounts.lay_out(self._home, spec.get("volumes") or (), self._run_dir / "mounts", store)
         self._settings = self._first_settings(manifest, templates, paths)
         self._driver: PodDriver | None = None
@@ -218,7 +219,8 @@ class Play:
             shown = {**shown, "nodes": None, "compressedNodes": packed(msgspec.json.encode(shown["nodes"]))}
         completed = shown["finishedAt"] is not None
         labels = {"workflows.argoproj.io/phase": shown["phase"], "workflows.argoproj.io/completed": str(completed).lower()}
-        meta = {"resourceVersion": self._object["metadata"]["resourceVersion"], "labels": labels}
+        meta = {"resourceVersion": self._object["metadata"]["resourceVersion"]}
+        meta |= {"labels": {**(self._noted.get("labels") or {}), **labels}, "annotations": self._noted.get("annotations") or {}}
         patch = {"metadata": meta, "status": shown}
         try:
             self._object = self._home.ask(lambda kube: kube.merge(self._home.workflows(self.name), patch))

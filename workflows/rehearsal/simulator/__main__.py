@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import secrets
 import signal
@@ -25,7 +26,7 @@ HEARTBEAT = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until ended by SIGTERM or by the end of the parent. A wrong fault or role ends with 64 and one line."""
+    """Serve until ended by SIGTERM or by the end of the parent. A wrong fault, role or speed ends with 64 and one line."""
     options = _parser().parse_args(arguments)
     try:
         simulator = _build(options)
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _build(options: argparse.Namespace) -> Simulator:
+    if not (math.isfinite(options.real_time) and options.real_time >= 0):
+        raise ValueError(f"--real-time {options.real_time:g} is no speed: give a number above 0, or none for time that jumps")
     return build(
         options.kubeconfig,
         options.hosts,

@@ -12,8 +12,7 @@ import msgspec
 import urllib3
 from msgspec import Struct
 
-from steps.clients import kubeconfig
-from steps.clients.kube_http import tls_context
+from steps.clients import kube_tls, kubeconfig
 from workflows.rehearsal.simulator.connection import TIMEOUT, Connections
 from workflows.rehearsal.simulator.kinds import CRDS, Kind, Obj, Ref
 
@@ -78,7 +77,7 @@ class Api:
         headers = {"Accept": "application/json", "User-Agent": AGENT}
         if access.token:
             headers["Authorization"] = f"Bearer {access.token}"
-        context = tls_context(access) if access.server.startswith("https:") else None
+        context = kube_tls.context(access)
         pool = urllib3.PoolManager(
             1, headers=headers, maxsize=connections, block=True, retries=_AGAIN, ssl_context=context, timeout=TIMEOUT
         )

@@ -50,6 +50,7 @@ def _portable(path: Path) -> str:
     given = {
         "certificate-authority-data": base64.b64encode(access.ca.encode()).decode(),
         "insecure-skip-tls-verify": access.insecure,
+        "tls-server-name": access.name,
     }
     user = {
         "token": access.token,

@@ -1,4 +1,4 @@
-"""What only the emulated server has: container logs from a client, snapshots, disturbances."""
+"""What only the emulated server has: container logs from a client, snapshots, disturbances, who asked for what."""
 
 import threading
 import time
@@ -163,6 +163,50 @@ def test_dropped_watch_resumes_and_expired_one_does_not(emulated: Cluster) -> No
     assert [event["object"]["code"] for event in resumed] == [410]
     (error,) = emulated.watch(f"{MAPS}?resourceVersion={revision}", seconds=60)
     assert error["object"]["code"] == 410
+
+
+def test_who_asked_for_what_is_told_as_an_authorizer_would_be_asked(emulated: Cluster) -> None:
+    """Each kind once, also of what is not served or not there, and of requests that are refused."""
+
+    def ask(method: str, path: str) -> None:
+        emulated.call(method, path, **{"User-Agent": "somebody"})
+
+    for method, path in (
+        ("GET", MAPS),
+        ("GET", f"{MAPS}?limit=1"),
+        ("GET", f"{MAPS}/a"),
+        ("POST", MAPS),
+        ("PATCH", "/api/v1/nodes/n/status"),
+        ("DELETE", "/apis/batch/v1/namespaces/x/jobs"),
+        ("DELETE", "/apis/example.org/v1/namespaces/x/things/y"),
+        ("GET", "/api/v1/namespaces"),
+        ("GET", "/api/v1/namespaces/x"),
+        ("PUT", "/api/v1/namespaces/x/status"),
+        ("GET", f"{PODS}/p/log?tailLines=1"),
+        ("GET", "/apis/batch/v1"),
+        ("GET", "/readyz?verbose"),
+    ):
+        ask(method, path)
+    assert list(emulated.watch(MAPS, seconds=1)) == []
+    every = emulated.get("/emulation/asked").body
+    assert any((row["verb"], row["resource"]) == ("watch", "configmaps") for row in every)
+    rows = [tuple(row.values())[1:] for row in every if row["agent"] == "somebody"]
+    assert rows == sorted(
+        [
+            ("list", "", "configmaps", "default", ""),
+            ("get", "", "configmaps", "default", ""),
+            ("create", "", "configmaps", "default", ""),
+            ("patch", "", "nodes/status", "", ""),
+            ("deletecollection", "batch", "jobs", "x", ""),
+            ("delete", "example.org", "things", "x", ""),
+            ("list", "", "namespaces", "", ""),
+            ("get", "", "namespaces", "x", ""),
+            ("update", "", "namespaces/status", "x", ""),
+            ("get", "", "pods/log", "default", ""),
+            ("get", "", "", "", "/apis/batch/v1"),
+            ("get", "", "", "", "/readyz"),
+        ]
+    )
 
 
 def test_unknown_endpoint_and_method(emulated: Cluster) -> None:

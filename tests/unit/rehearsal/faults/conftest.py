@@ -1,33 +1,61 @@
 """Sweeps of all faults, one file of tests for each part of the stages, so that two workers share them."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.unit.rehearsal import asking
 from tests.unit.rehearsal.faults.specs import needed, spec_for
+from workflows import bringup
+from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.faults import registry
 from workflows.rehearsal.rehearse import Options
 from workflows.rehearsal.sweep import Catch, sweep, whole
+from workflows.render.bundle import render
 from workflows.stages import ORDER
 
 
-@pytest.fixture(scope="session")
-def catch_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, tuple[str, ...]], Catch]:
-    """What became of a fault, or of `healthy STAGE`, in the sweep of these stages; each sweep is run once."""
-    done: dict[tuple[str, tuple[str, ...]], dict[str, Catch]] = {}
+@dataclass(frozen=True)
+class Swept:
+    """One sweep: what became of each fault and of `healthy STAGE`, and what its steps asked that their Roles do not let them."""
 
-    def run(needs: str, stages: tuple[str, ...]) -> dict[str, Catch]:
+    catches: dict[str, Catch]
+    refused: list[str]
+
+
+Sweeps = Callable[[str, tuple[str, ...]], Swept]
+
+
+@pytest.fixture(scope="session")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Sweeps:
+    """The sweep of all faults with these needs in these stages; each is run once."""
+    done: dict[tuple[str, tuple[str, ...]], Swept] = {}
+
+    def run(needs: str, stages: tuple[str, ...]) -> Swept:
         if (needs, stages) not in done:
             wanted = [fault for fault in registry.faults() if fault.stage in stages and needed(fault) == needs]
             until = max((fault.stage for fault in wanted), key=ORDER.index)
-            found = sweep(spec_for(needs), tmp_path_factory.mktemp("sweep"), Options(), [fault.name for fault in wanted], until)
-            done[needs, stages] = {catch.fault or f"healthy {catch.stage}": catch for catch in found}
+            spec, folder = spec_for(needs), tmp_path_factory.mktemp("sweep")
+            catches, rows = {}, set()
+            for catch in sweep(spec, folder, Options(), [fault.name for fault in wanted], until):
+                catches[catch.fault or f"healthy {catch.stage}"] = catch
+                rows |= asking.asked(folder / "cluster/kubeconfig")
+            plan = compile_plan(spec)
+            done[needs, stages] = Swept(catches, asking.refused(rows, render(plan, bringup.build).target_rbac))
         return done[needs, stages]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def catch_of(swept: Sweeps) -> Callable[[str, tuple[str, ...]], Catch]:
+    """What became of a fault, or of `healthy STAGE`, in the sweep of these stages."""
 
     def find(name: str, stages: tuple[str, ...]) -> Catch:
         needs = "" if name.startswith("healthy ") else needed(registry.find(name))
-        return run(needs, stages)[name]
+        return swept(needs, stages).catches[name]
 
     return find
 

@@ -1,9 +1,11 @@
 """Every fault of the first stages is caught by the gate it names, from a snapshot before its stage; healthy stages pass."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from tests.unit.rehearsal.faults.specs import needed
 from workflows.rehearsal.faults import registry
 from workflows.rehearsal.sweep import Catch
 from workflows.stages import ORDER
@@ -22,3 +24,9 @@ def test_the_named_gate_catches_it(name: str, catch_of: Callable[[str, tuple[str
 def test_no_false_alarm_between_the_faults(stage: str, catch_of: Callable[[str, tuple[str, ...]], Catch]) -> None:
     catch = catch_of(f"healthy {stage}", STAGES)
     assert not catch.problem, catch.problem
+
+
+@pytest.mark.parametrize("needs", sorted({needed(fault) for fault in registry.faults() if fault.stage in STAGES}))
+def test_failing_gates_and_diagnosis_ask_for_nothing_that_their_roles_deny(needs: str, swept: Callable[..., Any]) -> None:
+    """What a healthy run never reads: the same Roles meet a real authorizer in tests/cluster."""
+    assert not swept(needs, STAGES).refused

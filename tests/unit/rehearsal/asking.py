@@ -1,0 +1,70 @@
+"""What steps asked of an emulated API server, against what rendered Roles let their accounts do."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steps.clients import kubeconfig
+from workflows.rehearsal import control
+from workflows.rehearsal.apiserver.asked import Asked
+
+STEP = "bringup "
+"""Before STAGE.TASK in the User-Agent of a step."""
+ANYBODY = frozenset(
+    {
+        ("get", "", "", "/readyz"),
+        ("get", "", "", "/version"),
+        ("create", "authentication.k8s.io", "selfsubjectreviews", ""),
+    }
+)
+"""What every account may: system:public-info-viewer, system:basic-user. Discovery (`/api/…`, `/apis/…`) is everybody's too."""
+
+Right = tuple[str, str, str, str]
+"""Verb, API group, resource, namespace ("" for all)."""
+
+
+def asked(file: Path) -> set[Asked]:
+    """What was asked so far of the server that a kubeconfig names."""
+    access = kubeconfig.load(file)
+    answer = control.call("GET", access.server + "/emulation/asked", access.token)
+    return {Asked(**row) for row in msgspec.json.decode(answer)}
+
+
+def rights(rendered: Iterable[dict[str, Any]]) -> dict[str, set[Right]]:
+    """Account → its rights, by the roles that are bound to it."""
+    objects = list(rendered)
+    roles = {(row["kind"], _place(row)): row["rules"] for row in objects if row["kind"] in ("Role", "ClusterRole")}
+    found: defaultdict[str, set[Right]] = defaultdict(set)
+    for binding in (row for row in objects if row["kind"].endswith("RoleBinding")):
+        space, reference = binding["metadata"].get("namespace", ""), binding["roleRef"]
+        for rule in roles[reference["kind"], (space, reference["name"])]:
+            pairs = [(group, resource) for group in rule["apiGroups"] for resource in rule["resources"]]
+            held = {(verb, *pair, space) for pair in pairs for verb in rule["verbs"]}
+            for subject in binding["subjects"]:
+                found[subject["name"]] |= held
+    return found
+
+
+def _place(row: dict[str, Any]) -> tuple[str, str]:
+    return row["metadata"].get("namespace", ""), row["metadata"]["name"]
+
+
+def may(held: set[Right], verb: str, group: str, resource: str, namespace: str) -> bool:
+    """Whether rights cover a request."""
+    return bool({(verb, group, resource, ""), (verb, group, resource, namespace)} & held)
+
+
+def refused(rows: Iterable[Asked], rendered: Iterable[dict[str, Any]]) -> list[str]:
+    """The requests of steps that a target with these Roles would have refused."""
+    held, found = rights(rendered), []
+    for row in sorted(rows):
+        if not row.agent.startswith(STEP):
+            continue
+        account = "bringup-" + row.agent.removeprefix(STEP).replace(".", "-").replace("_", "-")
+        public = (row.verb, row.group, row.resource, row.path) in ANYBODY or row.path.startswith(("/api/", "/apis/"))
+        if not public and not may(held.get(account, set()), *row[1:5]):
+            found.append(f"{account}: {row.verb} {row.resource or row.path} ({row.group or 'core'}) in {row.namespace or 'all'}")
+    return found
