@@ -16,7 +16,7 @@ GIT_ROOT = "BRINGUP_GIT_ROOT"
 
 class Environment(Struct, frozen=True, kw_only=True):
     """Where this step may read and write. `simulator` is the URL of a rehearsal's control API, else empty;
-    `git_root` the folder of bare repositories that stand for all Git servers there, else None."""
+    `git_root` the folder of bare repositories that stand for all Git servers there, else None. `namespace` is the run's on Argo."""
 
     tasks: Path
     fleet: Path
@@ -30,6 +30,12 @@ class Environment(Struct, frozen=True, kw_only=True):
     simulator: str = ""
     simulator_token: str = ""
     git_root: Path | None = None
+    namespace: str = ""
+
+    @property
+    def is_on_argo(self) -> bool:
+        """Whether this machine is a pod of a run on Argo."""
+        return self.engine != "local"
 
 
 def read(environ: Mapping[str, str] | None = None) -> Environment:
@@ -51,4 +57,5 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
         simulator=env.get(SIMULATOR, ""),
         simulator_token=env.get(SIMULATOR_TOKEN, ""),
         git_root=Path(env[GIT_ROOT]) if env.get(GIT_ROOT) else None,
+        namespace=env.get(paths.NAMESPACE, ""),
     )

@@ -146,9 +146,10 @@ class Kube:
         return decoded(f"apply to {path}", data, Object)
 
     def create(self, manifest: Object) -> Object:
-        """Create an object; ApiError 409 when it exists."""
+        """Create an object; ApiError 409 when it exists, 400 for a field that the server does not know (it would drop it)."""
         path = self.path(manifest).rsplit("/", 1)[0]
-        return decoded(f"POST {path}", self._http.request("POST", path, body=manifest), Object)
+        query = {"fieldValidation": "Strict"}
+        return decoded(f"POST {path}", self._http.request("POST", path, query=query, body=manifest), Object)
 
     def merge(self, path: str, patch: Object) -> Object:
         """JSON merge patch of one object."""

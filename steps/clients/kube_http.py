@@ -5,7 +5,6 @@ Nothing heavy is imported before the first request, tenacity not before the firs
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients import kubeconfig
+from steps.clients import kube_tls, kubeconfig
 from steps.errors import Refused, StepError, Unreachable
 
 if TYPE_CHECKING:
-    import ssl
-
     import tenacity
     import urllib3
 
@@ -64,8 +61,7 @@ class Http:
         if access.token:
             headers["Authorization"] = f"Bearer {access.token}"
         timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=timeouts.API_READ)
-        tls = tls_context(access) if access.server.startswith("https:") else None
-        self._pool = urllib3.PoolManager(4, headers=headers, timeout=timeout, retries=False, ssl_context=tls)
+        self._pool = urllib3.PoolManager(4, headers=headers, timeout=timeout, retries=False, ssl_context=kube_tls.context(access))
 
     def request(
         self,
@@ -154,23 +150,6 @@ def _wait(state: tenacity.RetryCallState) -> float:
     grown = tenacity.wait_exponential(timeouts.API_BACKOFF_FIRST, max=timeouts.API_BACKOFF_MAX)(state)
     error = state.outcome.exception() if state.outcome else None
     return max(grown, error.wait) if isinstance(error, Busy) else grown
-
-
-def tls_context(access: kubeconfig.Access) -> ssl.SSLContext:
-    """How to trust an API server and be let in by certificate; unverified only where the kubeconfig says so."""
-    import ssl
-
-    context = ssl.create_default_context(cadata=access.ca or None)
-    if access.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if access.certificate:
-        file = kubeconfig.client_certificate_file(access)
-        try:
-            context.load_cert_chain(file)
-        finally:
-            os.unlink(file)
-    return context
 
 
 def _cause(error: BaseException) -> str:

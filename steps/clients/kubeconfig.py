@@ -4,18 +4,21 @@ import base64
 import binascii
 import os
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from steps.clients import kube_tls
+from steps.clients.kubeconfig_entries import Entries, Entry
 from steps.errors import BadTask
 
-MAX_BYTES = 1 << 20
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """One API server and how to be let in. Certificates are PEM texts; `insecure` only where the kubeconfig says so."""
+    """One API server and how to be let in. Certificates are PEM texts; `insecure` only where the kubeconfig says so.
+
+    `name` is that of the server's certificate where it is not the host of `server`.
+    """
 
     server: str
     token: str = ""
@@ -23,31 +26,30 @@ class Access(Struct, frozen=True, kw_only=True):
     certificate: str = ""
     key: str = ""
     insecure: bool = False
+    name: str = ""
 
 
 def load(path: Path, context: str = "") -> Access:
-    """Read a kubeconfig. Raises BadTask naming what is missing.
+    """Read a kubeconfig. Raises BadTask naming what is missing, of the wrong type, not honoured, or no certificate.
 
     Tokens, token files and client certificates are read here in a few milliseconds; exec plug-ins and auth providers
     go through the `kubernetes` package, whose import costs 0.7 s and is therefore the exception.
     """
-    document = _document(path)
-    wanted = context or str(document.get("current-context", ""))
-    chosen = _named(document, "contexts", wanted, path).get("context", {})
-    cluster = _named(document, "clusters", str(chosen.get("cluster", "")), path).get("cluster", {})
-    user = _named(document, "users", str(chosen.get("user", "")), path).get("user", {})
-    if "exec" in user or "auth-provider" in user:
-        return _through_package(path, wanted, cluster)
-    if not cluster.get("server"):
-        raise BadTask(f"kubeconfig {path}: context {wanted!r} names no server")
-    return Access(
-        server=str(cluster["server"]).rstrip("/"),
-        token=_token(user, path),
-        ca=_pem(cluster, "certificate-authority", path),
-        certificate=_pem(user, "client-certificate", path),
-        key=_pem(user, "client-key", path),
-        insecure=bool(cluster.get("insecure-skip-tls-verify", False)),
+    entries = Entries(path)
+    wanted = entries.context(context)
+    chosen = entries.named("contexts", wanted)
+    cluster = entries.named("clusters", entries.text(chosen, "cluster"))
+    user = entries.named("users", entries.text(chosen, "user"))
+    reached = Access(
+        server=entries.server(cluster),
+        ca=_pem(entries, cluster, "certificate-authority"),
+        insecure=entries.flag(cluster, "insecure-skip-tls-verify"),
+        name=entries.text(cluster, "tls-server-name"),
     )
+    admitted = _through_package if user.get("exec") or user.get("auth-provider") else _by_itself
+    access = admitted(entries, user, wanted, reached)
+    _check_certificates(entries, access)
+    return access
 
 
 def in_cluster() -> Access:
@@ -61,94 +63,70 @@ def in_cluster() -> Access:
     return Access(server=f"https://{address}:{port}", token=(_ACCOUNT / "token").read_text(), ca=(_ACCOUNT / "ca.crt").read_text())
 
 
-def _document(path: Path) -> dict[str, Any]:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise BadTask(
-            f"kubeconfig {path}: {error.strerror}", hint="the rke2 stage writes it; or name an existing one in the spec"
-        ) from error
-    if len(raw) > MAX_BYTES:
-        raise BadTask(f"kubeconfig {path} has {len(raw)} bytes, limit {MAX_BYTES}")
-    import yaml  # a verb that does not reach for a cluster does not pay for it
-
-    try:
-        document = yaml.load(raw, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        raise BadTask(f"kubeconfig {path} is no YAML: {error}") from error
-    if not isinstance(document, dict):
-        raise BadTask(f"kubeconfig {path} holds no mapping")
-    return document
+def _by_itself(entries: Entries, user: Entry, _context: str, reached: Access) -> Access:
+    return structs.replace(
+        reached,
+        token=_token(entries, user),
+        certificate=_pem(entries, user, "client-certificate"),
+        key=_pem(entries, user, "client-key"),
+    )
 
 
-def _named(document: dict[str, Any], section: str, name: str, path: Path) -> dict[str, Any]:
-    for entry in document.get(section) or ():
-        if isinstance(entry, dict) and entry.get("name") == name:
-            return entry
-    raise BadTask(f"kubeconfig {path}: no entry {name!r} under {section}")
+def _token(entries: Entries, user: Entry) -> str:
+    if token := entries.text(user, "token"):
+        return token
+    file = entries.text(user, "tokenFile")
+    return _beside(entries, "tokenFile", file).strip() if file else ""
 
 
-def _token(user: dict[str, Any], path: Path) -> str:
-    if user.get("token"):
-        return str(user["token"])
-    if user.get("tokenFile"):
-        return _beside(path, "tokenFile", user["tokenFile"]).strip()
-    return ""
-
-
-def _pem(section: dict[str, Any], field: str, path: Path) -> str:
-    data = section.get(f"{field}-data")
+def _pem(entries: Entries, section: Entry, field: str) -> str:
+    data = entries.text(section, f"{field}-data")
     if data:
         try:
-            return base64.b64decode(str(data), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError) as error:
-            raise BadTask(f"kubeconfig {path}: {field}-data is no base64 text") from error
-    if section.get(field):
-        return _beside(path, field, section[field])
-    return ""
+            return base64.b64decode("".join(data.split()), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError, ValueError) as error:
+            raise entries.wrong(f"{field}-data is no base64 text") from error
+    file = entries.text(section, field)
+    if not file:
+        return ""
+    found = _beside(entries, field, file)
+    if not found.strip():
+        raise entries.wrong(f"{field} {file} is empty")
+    return found
 
 
-def _beside(path: Path, field: str, name: Any) -> str:
+def _beside(entries: Entries, field: str, name: str) -> str:
     """A file that a kubeconfig names, relative to where it lies."""
     try:
-        return (path.parent / str(name)).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadTask(f"kubeconfig {path}: {field} {name}: {getattr(error, 'strerror', None) or 'no text'}") from error
+        return (entries.path.parent / name).read_text()
+    except (OSError, ValueError) as error:
+        raise entries.wrong(f"{field} {name}: {getattr(error, 'strerror', None) or 'no text'}") from error
 
 
-def _through_package(path: Path, context: str, cluster: dict[str, Any]) -> Access:
+def _through_package(entries: Entries, _user: Entry, context: str, reached: Access) -> Access:
     from kubernetes import client, config
 
     loaded = client.Configuration()
     try:
-        config.load_kube_config(str(path), context=context or None, client_configuration=loaded)
-    except config.ConfigException as error:
-        raise BadTask(
-            f"kubeconfig {path}: context {context!r}: {error}", hint="run its plug-in by hand, and log in again"
-        ) from error
+        config.load_kube_config(str(entries.path), context=context, client_configuration=loaded)
+    except (config.ConfigException, ValueError, TypeError, AttributeError) as error:  # the last three where entries are malformed
+        raise entries.wrong(f"context {context!r}: {error}", "run its plug-in by hand, and log in again") from error
     kept = loaded.api_key.get("BearerToken") or loaded.api_key.get("authorization") or ""  # the package renamed it in 2026
     bearer = str(kept).removeprefix("Bearer ")
     if not bearer and not loaded.cert_file:  # the package logs what its plug-in said, and goes on without credentials
-        raise BadTask(f"kubeconfig {path}: the plug-in of context {context!r} gave no credentials", hint="log in again")
-    return Access(
-        server=str(loaded.host).rstrip("/"),
-        token=bearer,
-        ca=_file(loaded.ssl_ca_cert),
-        certificate=_file(loaded.cert_file),
-        key=_file(loaded.key_file),
-        insecure=bool(cluster.get("insecure-skip-tls-verify", False)),
-    )
+        raise entries.wrong(f"the plug-in of context {context!r} gave no credentials", "log in again")
+    return structs.replace(reached, token=bearer, certificate=_file(loaded.cert_file), key=_file(loaded.key_file))
 
 
 def _file(path: str | None) -> str:
     return Path(path).read_text() if path else ""
 
 
-def client_certificate_file(access: Access) -> str:
-    """A private file with certificate and key, as TLS libraries want one; the caller removes it."""
-    import tempfile
-
-    handle, name = tempfile.mkstemp(prefix="bringup-", suffix=".pem")
-    with os.fdopen(handle, "w") as file:
-        file.write(access.certificate.rstrip("\n") + "\n" + access.key)
-    return name
+def _check_certificates(entries: Entries, access: Access) -> None:
+    if bool(access.certificate) != bool(access.key):
+        has, lacks = ("client-certificate", "client-key") if access.certificate else ("client-key", "client-certificate")
+        raise entries.wrong(f"it has a {has} and no {lacks}")
+    try:
+        kube_tls.context(access)
+    except kube_tls.NoCertificate as problem:
+        raise entries.wrong(str(problem), "give certificates and keys as PEM, as the cluster's admin hands them out") from problem

@@ -22,5 +22,8 @@ ENGINE = "BRINGUP_ENGINE"
 REUSE = "BRINGUP_REUSE"
 """Environment variable with the run whose evidence may be reused (`{{workflow.parameters.reuse}}`), or `none`."""
 
+NAMESPACE = "BRINGUP_NAMESPACE"
+"""Environment variable of `announce` with the namespace of a run on Argo (`{{workflow.namespace}}`); means nothing elsewhere."""
+
 SOURCE = "BRINGUP_SOURCE"
 """Environment variable of `open` with `revision.token` (`{{workflow.parameters.source}}`), or `none`."""

@@ -12,6 +12,7 @@ def junit(report: model.Report) -> bytes:
     """The XML document. A gate that did not run is `skipped`; an inconclusive one is a failure, because it is no pass.
 
     An accepted run has no failure: a gate that a quorum passed is a pass that says so, the nodes set aside are `skipped` with why.
+    A run that goes on and has not passed has an error, so that no server takes what is still to come for skipped.
     """
     root = ElementTree.Element("testsuites", name=f"bringup {report.cluster}")
     for stage in report.stages:
@@ -29,6 +30,10 @@ def junit(report: model.Report) -> bytes:
             time=f"{max(0.0, stage.finished - stage.started):.3f}",
         )
         suite.extend(cases)
+    if report.running and report.status != "pass":
+        suite = ElementTree.SubElement(root, "testsuite", name="run", tests="1", failures="0", errors="1", skipped="0")
+        case = ElementTree.SubElement(suite, "testcase", classname="run", name=report.run)
+        ElementTree.SubElement(case, "error", message=_xml_safe(f"not finished: {report.sentence}"), type="unfinished")
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root)
 
 

@@ -29,11 +29,13 @@ class NoWebhook(StepError):
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """What the announcement says, and in which secret file the webhook's URL lies. `ca` is the secret file of the certificates that
-    alone may sign its server's; empty for those that this machine trusts."""
+    """What the announcement says, and in which secret file the webhook's URL lies. `approved` is the stage whose evidence is
+    approved. `ca` is the secret file of the certificates that alone may sign its server's; empty for those that this machine
+    trusts."""
 
     cluster: str
     webhook: str
+    approved: str
     ca: str = ""
     approvers: tuple[str, ...] = ()
 
@@ -45,12 +47,14 @@ def run(context: Context) -> ExitCode:
     gate, before = f"{context.task.stage}/{context.task.name}", _earlier(context)
     verdict = _needless(context, gate, before)
     if verdict is None:
+        digest = context.store.evidence_digest(context.environment.run, wanted.approved)
+        how = _how(context, digest)
         try:
-            plain = _tell(context, wanted, min((one.started for one in before), default=time.time()))
+            plain = _tell(context, wanted, min((one.started for one in before), default=time.time()), digest, how)
             took = "the webhook took it"  # names of people are no part of what reports repeat
             verdict = passed(gate, f"{took}, {_PLAIN}" if plain else took)
         except StepError as error:
-            problem, verdict = error, _told_nobody(context, gate, error)
+            problem, verdict = error, _told_nobody(gate, error, how)
     context.record(verdict)
     context.output("verdict", verdict.status.value)
     return ExitCode.OK if problem is None else problem.exit_code
@@ -72,7 +76,7 @@ def _needless(context: Context, gate: str, before: tuple[Evidence, ...]) -> Verd
     return None
 
 
-def _tell(context: Context, wanted: Arguments, since: float) -> bool:
+def _tell(context: Context, wanted: Arguments, since: float, digest: str, how: str) -> bool:
     """Whether it was told over plain http. Raises NoWebhook, Away, NotTaken."""
     try:
         url = (context.environment.secrets / wanted.webhook).read_text().strip()
@@ -80,10 +84,17 @@ def _tell(context: Context, wanted: Arguments, since: float) -> bool:
         raise NoWebhook(f"the webhook's URL cannot be read from secret {wanted.webhook} ({type(error).__name__})") from None
     ca = _ca(context, wanted)
     run, stage = context.environment.run, context.task.stage
-    body = announcement.body(run=run, cluster=wanted.cluster, stage=stage, since=since, approvers=wanted.approvers)
+    told = {"run": run, "cluster": wanted.cluster, "stage": stage, "evidence": digest, "how": how}
+    body = announcement.body(**told, since=since, approvers=wanted.approvers)
     webhook.post(url, body, ca)
     context.say(f"announced the approval before {stage}")
     return webhook.is_plain(url)
+
+
+def _how(context: Context, digest: str) -> str:
+    """The command that answers: on Argo one that finds the run from any machine."""
+    here = context.environment
+    return announcement.command(here.run, evidence=digest, namespace=here.namespace if here.is_on_argo else None)
 
 
 def _ca(context: Context, wanted: Arguments) -> tuple[str, ...]:
@@ -96,9 +107,9 @@ def _ca(context: Context, wanted: Arguments) -> tuple[str, ...]:
         raise NoWebhook(str(error), hint=error.hint) from None
 
 
-def _told_nobody(context: Context, gate: str, error: StepError) -> Verdict:
-    run, seen, kind = context.environment.run, str(error), error.failure_class
-    by_hand = f"tell the approvers (bringup approve {run} --as NAME), then correct what `announce` in the spec names"
+def _told_nobody(gate: str, error: StepError, how: str) -> Verdict:
+    seen, kind = str(error), error.failure_class
+    by_hand = f"tell the approvers ({how}), then correct what `announce` in the spec names"
     by_hand += f": {error.hint}" if error.hint else ""
     if isinstance(error, Temporary):
         return inconclusive(gate, seen=seen, expected=_EXPECTED, next_step=by_hand, failure_class=kind)

@@ -132,7 +132,10 @@ def undisturbed(place: Place) -> list[str]:
 
 
 def approve(machine: Machine, run: str) -> None:
-    given = machine.call("approve", run, "--as", ADA, "--engine", "argo")
+    """On just the evidence that `status` shows there."""
+    shown = machine.call("status", run, "--engine", "argo", "-o", "json")
+    (waiting,) = json.loads(shown.stdout)["waiting"]
+    given = machine.call("approve", run, "--as", ADA, "--engine", "argo", "--evidence", waiting["evidence"])
     assert given.returncode == 0, given.stderr
     assert f"approved os_prep in {run}" in given.stdout
 

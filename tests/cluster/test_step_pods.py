@@ -205,7 +205,8 @@ def test_a_waiting_approval_is_announced_from_a_pod(told: Told, home: Path) -> N
     assert [one["run"] for one in told.got] == [TELLING, f"{TELLING}-no"]
     heard = told.got[0]
     assert (heard["stage"], heard["approvers"]) == ("base_services", ["ada@example.org", "grace@example.org"])
-    assert heard["text"].endswith(f"bringup approve {TELLING} --as NAME")
+    how = f"bringup approve {TELLING} --as NAME --evidence {heard['evidence']} --engine argo --namespace bringup"
+    assert heard["text"].endswith(how)
     kept = [path for run in (TELLING, f"{TELLING}-no") for path in (home / f"runs/{run}").rglob("*") if path.is_file()]
     assert len(kept) == 2 * len(told.ended)  # a record and a log of each
     shown = [path.read_text() for path in (*kept, *told.rendered.iterdir())]

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 
 from workflows.cli import output
-from workflows.engines import announce
+from workflows.engines import announce, approvals
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import NodeNews, NodeStatus, Observer
 from workflows.spec import ClusterSpec
@@ -27,7 +28,7 @@ def announced(folder: RunFolder, waiting: list[NodeStatus] | None = None) -> Ite
     kept = folder.inputs / FILE
     told = msgspec.json.decode(kept.read_bytes(), type=dict[str, announce.Telling]) if kept.exists() else {}
     claim = announce.local_claim(folder.engine / CLAIMS)
-    announcer = announce.Announcer(folder.name, told, claim, lambda text: output.lines([text]))
+    announcer = announce.Announcer(folder.name, told, claim, partial(approvals.how, folder), lambda text: output.lines([text]))
     try:
         for node in waiting or ():
             announcer.observe(NodeNews(node, ""))

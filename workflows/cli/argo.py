@@ -6,22 +6,24 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
+from typer import BadParameter
 
 from steps import timeouts
 from steps.clients.store import Store
-from steps.contract import approval, seal
+from steps.contract import announcement, seal
+from steps.contract import run as contract
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import Status
 from steps.errors import StepError, Unreachable
-from steps.report import source
+from steps.report import source, verify
 from steps.report.build import build
 from steps.report.timeline import stamp
-from workflows.cli import answering, argo_live, cancelling, kubeconfigs, output
-from workflows.cli.argo_options import Place
+from workflows.cli import argo_live, cancelling, kubeconfigs, naming, output
+from workflows.cli.argo_options import LOCAL, Place
 from workflows.cli.output import Format
 from workflows.engines import announce, approvals
 from workflows.engines.argo import answer, claims, follow, logs, progress, pull, remembered, stop, waits
-from workflows.engines.argo.home import Home, NoWorkflow
+from workflows.engines.argo.home import Home, NoWorkflow, WorkflowGone
 from workflows.engines.argo.objects import PIPELINE, Workflow, node_status
 from workflows.engines.folders import Home as Runs
 from workflows.engines.folders import RunFolder, places
@@ -48,17 +50,26 @@ class Away:
 
 def find(run: str, place: Place) -> Away | None:
     """The run where it is on Argo, else None: it is one of this machine's. Raises NoSuchRun, NoHomeCluster, NoWorkflow."""
+    away = locate(run, place)
+    if away is None or (not place.is_named and remembered.knows_tasks(away.folder)):
+        return away
+    return known(away.home, away.folder)
+
+
+def locate(run: str, place: Place) -> Away | None:
+    """The same, also where its Workflow may be gone: nothing is asked of home but the name of the newest run."""
     runs = Runs.of_environment()
     if not place.is_named:
         folder = runs.find(run)
         memory = remembered.read(folder)
         if memory is None:
             return None
-        home = Home(memory.where)
-        return Away(home, folder) if remembered.knows_tasks(folder) else known(home, folder)
+        if place.engine == LOCAL:
+            raise BadParameter(f"run {folder.name} is on Argo, in namespace {memory.where.namespace}: leave out --engine local")
+        return Away(kubeconfigs.reached(memory.where), folder)
+    naming.require(run)
     home = kubeconfigs.home(place.home_kubeconfig, place.home_context, place.namespace)
-    folder = runs.run(run if run not in ("", "last") else _newest(home))
-    return known(home, folder)
+    return Away(home, runs.run(run if run not in ("", "last") else _newest(home)))
 
 
 def known(home: Home, folder: RunFolder) -> Away:
@@ -71,6 +82,14 @@ def known(home: Home, folder: RunFolder) -> Away:
     elif memory.where != home.where:
         remembered.write(folder, msgspec.structs.replace(memory, where=home.where))
     return away
+
+
+def reached(away: Away) -> Workflow:
+    """The run's Workflow, remembered from now on; where that is gone, what its store can be read with. Raises NoWorkflow."""
+    try:
+        return known(away.home, away.folder).workflow()
+    except WorkflowGone as gone:
+        return pull.without_workflow(away.home, gone, away.name)
 
 
 def _newest(home: Home) -> str:
@@ -94,8 +113,16 @@ def status(away: Away) -> dict[str, Any]:
         "phase": workflow.status.phase or "Pending",
         "message": stop.told(workflow),
         "waiting": [_waiting(away, workflow, one) for one in waiting],
-        "stages": progress.stages(argo_live.stage_ids(away.folder), told),
+        "stages": progress.explained(progress.stages(argo_live.stage_ids(away.folder), told), _verdicts(away.folder), away.name),
     }
+
+
+def _verdicts(folder: RunFolder) -> dict[str, tuple[str, str]]:
+    """Status and reason of each stage whose verdict is on this machine."""
+    store = Store(folder.home.store)
+    if store.read(contract.header_key(folder.name)) is None:
+        return {}
+    return {one.id: (one.status, one.reason) for one in build(source.read(store, folder.name)).stages if one.judged}
 
 
 def _waiting(away: Away, workflow: Workflow, one: waits.Wait) -> dict[str, str]:
@@ -105,13 +132,15 @@ def _waiting(away: Away, workflow: Workflow, one: waits.Wait) -> dict[str, str]:
     try:
         asked = _shown(away, workflow, one)
     except (StepError, NoWorkflow) as error:
-        return {**row, "stage": "", "evidence": "", "approvers": "", "how": f"its evidence cannot be read now: {error}"}
+        unknown = dict.fromkeys(("stage", "about", "evidence", "approvers"), "")
+        return {**row, **unknown, "how": f"its evidence cannot be read now: {error}"}
     return {
         **row,
         "stage": asked.stage,
+        "about": asked.about,
         "evidence": asked.evidence,
         "approvers": ", ".join(sorted(asked.approvers)),
-        "how": f"bringup approve {away.name} --as NAME",
+        "how": asked.how(away.home.namespace),
     }
 
 
@@ -119,7 +148,7 @@ def _shown(away: Away, workflow: Workflow, one: waits.Wait) -> approvals.Open:
     """The approval with its evidence, read from the store just now and remembered as shown."""
     node = one.node.removeprefix(f"{away.name}.")
     (asked,) = answer.waiting(away.home, workflow, away.folder, [node])
-    remembered.shown(away.folder, {node: asked.evidence})
+    approvals.remember(away.folder, [asked])
     return asked
 
 
@@ -132,29 +161,31 @@ def show_status(away: Away, form: Format) -> int:
     output.lines([f"run {view['run']}: {view['phase']} {view['message']}".rstrip()])
     for wait in view["waiting"]:
         output.lines([f"waits for {wait['for']} since {wait['since']}" + (f": {wait['how']}" if wait["how"] else "")])
+        output.lines([f"  it is about {wait['about']}"] if wait.get("about") else [])
     output.table(("stage", "status", "reason"), [(row["stage"], row["status"], row["reason"]) for row in view["stages"]])
     return ExitCode.OK
 
 
 def show_logs(away: Away, task: str) -> list[tuple[str, str]]:
     """`bringup logs`."""
-    return logs.logs(away.home, away.workflow(), away.folder, task)
+    return logs.logs(away.home, reached(away), away.folder, task)
 
 
 # --- follow ---------------------------------------------------------------------------------------------------------------
 
 
 def watch(away: Away) -> int:
-    """Follow to the end with the live view; then evidence and report come to this machine. Ctrl-C leaves the run alone."""
+    """Follow to the end with the live view; then evidence and report come here. Ctrl-C and SIGTERM leave the run alone."""
     console = output.console()
 
     def say(sentence: str) -> None:
         console.print(sentence, markup=False)
 
-    with _announced(away, say) as tell, argo_live.shown(away.folder, console) as view:
+    with _announced(away, say) as tell, argo_live.shown(away.folder, console, away.home.namespace) as view:
         observe = tell(view.observe)
         try:
-            ended = follow.follow(away.home, away.name, observe, say)
+            with argo_live.interruptible():
+                ended = follow.follow(away.home, away.name, observe, say)
         except KeyboardInterrupt:
             output.lines([f"run {away.name} goes on in the home cluster; follow it again: bringup watch {away.name}"])
             raise
@@ -168,7 +199,9 @@ def _announced(away: Away, say: follow.Say) -> Iterator[Callable[[argo_live.Obse
     if memory is None or not memory.telling:
         yield lambda observer: observer
         return
-    announcer = announce.Announcer(away.name, memory.telling, claims.claim(away.home.where, away.name), say)
+    how = "", announcement.command(away.name, namespace=away.home.namespace)  # to read the evidence takes a pod, and a while
+    claim = claims.claim(away.home.where, away.name)
+    announcer = announce.Announcer(away.name, memory.telling, claim, lambda _node: how, say)
     try:
         yield announcer.beside
     finally:
@@ -188,6 +221,9 @@ def conclude(away: Away, ended: Workflow) -> int:
     output.lines(["", report.read_text().rstrip() if report.exists() else f"no report was written: {phase}"])
     if not sealed.exists():
         output.lines(["", f"its exit handler did not finish, so nothing is sealed: bringup sweep {away.name}"])
+        code = code or ExitCode.GATE_FAILED
+    elif broken := verify.problems(away.folder.stored):
+        output.lines(["", f"its evidence is not what was sealed ({'; '.join(broken[:3])}): bringup verify {away.folder.stored}"])
         code = code or ExitCode.GATE_FAILED
     elif code == ExitCode.OK and (proven := _proven(away)) != Status.PASS:
         output.lines(["", f"Argo says {ended.status.phase}, the evidence says {proven}: the evidence decides"])
@@ -224,24 +260,6 @@ def _proven(away: Away) -> str:
 # --- act ------------------------------------------------------------------------------------------------------------------
 
 
-def approve(away: Away, who: str, stage: str, *, reject: bool, key: str, evidence: str) -> int:
-    """`bringup approve`: on the evidence as the store has it now, and only if that is what was shown."""
-    workflow = away.workflow()
-    nodes = [node.display_name for node in follow.gates(workflow)]
-    named = [node for node in nodes if node.startswith(approvals.PREFIX)]
-    answer.waiting(away.home, workflow, away.folder, named)
-    one = approvals.choose(away.folder, nodes, stage)
-    answer.check_shown(one, away.folder, evidence)
-    decision = approval.REJECT if reject else approval.PASS
-    answer.needs_key(one, decision, who, key)
-    given = approvals.parameters(one, decision, who)
-    if decision == approval.PASS and key:
-        answer.keep_signature(away.home, workflow, away.folder, one, who, key)
-    answer.answer(away.home, away.name, one.node, given, f"answered by {who}")
-    output.lines([answering.sentence(one, who, reject=reject)])
-    return ExitCode.OK
-
-
 def cancel(away: Away, *, now: bool) -> int:
     """`bringup cancel`."""
     keep = stop.cancel(away.home, away.name, cancelling.by_me(), now=now)
@@ -263,11 +281,4 @@ def sweep(away: Away) -> int:
         output.lines([f"{away.name} was swept: reported, sealed, its target given back"])
     else:
         output.lines([f"{away.name} was reported and sealed already"])
-    return ExitCode.OK
-
-
-def bring(away: Away) -> int:
-    """`bringup pull`."""
-    count = pull.pull(away.home, away.workflow(), away.folder)
-    output.lines([f"{count} files of {away.name} are in {away.folder.stored}"])
     return ExitCode.OK

@@ -22,18 +22,46 @@ def register(app: typer.Typer) -> None:
 
 def pull(run: Run = "", *, place: Place) -> int:
     """Bring evidence, report and logs of a run on Argo to this machine; its store is read by a short pod."""
-    from workflows.cli import argo
+    from workflows.cli import argo, reading
 
-    away = argo.find(run, place)
-    return argo.bring(away) if away else _lies_here(run)
+    away = argo.locate(run, place)
+    if away is None:
+        return _lies_here(run)
+    count, found = reading.brought(away)
+    output.lines([f"{output.count(count, 'file')} of {away.name} are in {found.folder.stored}"])
+    found.say()
+    return ExitCode.OK
 
 
-def sweep(run: Run = "", *, place: Place) -> int:
+def sweep(
+    run: Run = "",
+    plans: Annotated[bool, typer.Option("--plans", help="No run, but home: remove old plans that nothing refers to.")] = False,
+    *,
+    place: Place,
+) -> int:
     """Do for a run that ended on Argo what its exit handler should have done: report, seal, give the target back."""
+    if plans:
+        return _sweep_plans(run, place)
     from workflows.cli import argo
 
     away = argo.find(run, place)
     return argo.sweep(away) if away else _lies_here(run)
+
+
+def _sweep_plans(run: str, place: Place) -> int:
+    """Each plan leaves a template, ConfigMaps and a Secret in home; whoever may delete those removes the old ones."""
+    from datetime import UTC, datetime
+
+    from workflows.cli import kubeconfigs
+    from workflows.engines.argo import leftovers
+
+    if run:
+        raise typer.BadParameter(f"--plans is about all plans of the home cluster: leave out {run}")
+    home = kubeconfigs.home(place.home_kubeconfig, place.home_context, place.namespace)
+    removed = leftovers.remove(home, datetime.now(UTC))
+    gone = [f"removed from namespace {home.namespace}: {name}, its ConfigMaps and its Secret" for name in removed]
+    output.lines(gone or [f"namespace {home.namespace} of the home cluster has no old plan that nothing refers to"])
+    return ExitCode.OK
 
 
 def diff_runs(

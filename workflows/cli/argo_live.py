@@ -1,6 +1,8 @@
 """The live view of a run on Argo: the same table, fed by what nodes put out, since the store is in the home cluster."""
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -8,14 +10,14 @@ from msgspec import Struct
 from rich.console import Console
 
 from steps.clients.store import Store
-from steps.contract import approval
+from steps.contract import announcement, approval
 from steps.contract import run as contract
 from workflows.cli import live
 from workflows.engines.argo.progress import JUDGE, VERDICT
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import News, NodeStatus
 
-__all__ = ["News", "Observer", "shown", "stage_ids"]
+__all__ = ["News", "Observer", "interruptible", "shown", "stage_ids"]
 
 _BAD = ("Failed", "Error")
 
@@ -69,8 +71,19 @@ class AwayProgress(live.Progress):
         return [f"{stage}: {task} {node.phase}: {node.message}"] if node.phase in _BAD else []
 
 
-def shown(folder: RunFolder, console: Console) -> live.View:
-    """The live view of a run whose tasks are known here."""
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM ends what is in here as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def shown(folder: RunFolder, console: Console, namespace: str) -> live.View:
+    """The live view of a run whose tasks are known here. Its evidence is not: `approve` shows what it is about."""
     stages = _summary(folder).stages
     tasks = {one.id: [task.name for task in one.tasks] for one in stages}
-    return live.View(AwayProgress(tasks, folder.name, Store(folder.home.store)), console)
+    how = announcement.command(folder.name, namespace=namespace)
+    return live.View(AwayProgress(tasks, folder.name, Store(folder.home.store), lambda _node: how), console)

@@ -1,14 +1,16 @@
 """The options by which a command finds a run on Argo, defined once; light, since every such command has them."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
+LOCAL, ARGO = "local", "argo"
 Engine = Annotated[
-    str, typer.Option("--engine", help="argo: the run is on Argo, also where this machine does not know it.", show_default=False)
+    str,
+    typer.Option("--engine", help="argo: on Argo, also where this machine does not know the run; local: here.", show_default=False),
 ]
 HomeKubeconfig = Annotated[
     str, typer.Option("--home-kubeconfig", metavar="FILE", help="Kubeconfig of the home cluster, where Argo runs; or KUBECONFIG.")
@@ -29,7 +31,28 @@ class Place:
     @property
     def is_named(self) -> bool:
         """Whether the command line says that the run is on Argo."""
-        return self.engine == "argo" or bool(self.home_kubeconfig or self.home_context or self.namespace)
+        return self.engine == ARGO or bool(self.home_kubeconfig or self.home_context or self.namespace)
+
+    def check(self) -> None:
+        """Raise BadParameter where it names no engine, or says two things at once."""
+        require_engine(self.engine or LOCAL)
+        if self.engine == LOCAL:
+            told = {"--home-kubeconfig": self.home_kubeconfig, "--home-context": self.home_context}
+            refuse_for_local({**told, "--namespace": self.namespace})
+
+
+def require_engine(engine: str) -> None:
+    """Raise BadParameter for an engine that there is not."""
+    if engine not in (LOCAL, ARGO):
+        raise typer.BadParameter(f"engine {engine!r} is none; use {LOCAL} or {ARGO}")
+
+
+def refuse_for_local(given: Mapping[str, str]) -> None:
+    """Raise BadParameter where an option that means something on Argo alone is given for the local engine."""
+    names = [name for name, value in given.items() if value]
+    if names:
+        said = ", ".join(names)
+        raise typer.BadParameter(f"the local engine takes no {said}: for a run on Argo say --engine {ARGO}, else leave out {said}")
 
 
 def placed(command: Callable[..., int]) -> Callable[..., int]:
@@ -38,8 +61,9 @@ def placed(command: Callable[..., int]) -> Callable[..., int]:
     options = list(inspect.signature(Place).parameters.values())
 
     def placing(**given: Any) -> int:
-        told = {one.name: given.pop(one.name) for one in options}
-        return command(**given, place=Place(**told))
+        place = Place(**{one.name: given.pop(one.name) for one in options})
+        place.check()
+        return command(**given, place=place)
 
     placing.__name__, placing.__doc__ = command.__name__, command.__doc__
     every = [*kept, *options]

@@ -12,10 +12,11 @@ import msgspec
 from steps.contract.exit import ExitCode
 from steps.errors import StepError, Temporary
 from workflows import bringup
-from workflows.cli import argo, compiling, kubeconfigs, output, revisions, sources
+from workflows.cli import argo, compiling, kubeconfigs, naming, output, revisions, sources
+from workflows.cli.running import NotReusable
 from workflows.engines import announce, inputs
-from workflows.engines.argo import install, installation, remembered, secret_files, size, submit
-from workflows.engines.argo.home import Home
+from workflows.engines.argo import install, installation, place, remembered, secret_files, size, submit
+from workflows.engines.argo.home import Home, NoWorkflow
 from workflows.engines.argo.objects import CLUSTER, SUBMISSION
 from workflows.engines.folders import Home as Runs
 from workflows.engines.folders import new_run_name
@@ -58,23 +59,38 @@ def run(spec: str, wish: Wish, begun: Begun) -> tuple[str, int]:
     path, loaded = sources.read(spec)
     folder = path.parent if Path(spec).exists() else Path.cwd()
     home = kubeconfigs.home(wish.kubeconfig, wish.context, wish.namespace)
-    settings = compiling.installation(home.namespace, wish.image)
+    settings = compiling.installation(home.namespace, wish.image, os.environ)
     plan = compile_plan(loaded, only=wish.only, until=wish.until)
+    _check_reuse(home, plan, wish.reuse)
     inputs.require_target(plan)
     bundle = compiling.rendered(plan, bringup.build, settings)
     version = _version(home, wish, plan, folder)
     size.check(plan, bundle)
+    doubts = place.check(home, bundle)
     secret_files.check_namespaces(loaded, home)
     secret = secret_files.gathered(home, plan, folder, os.environ)
-    install.check_place(home, bundle)
     install.install(home, plan, bundle, secret)
     sizes = f"{output.count(len(plan.hosts), 'host')}, {output.count(len(plan.stages), 'stage')}, plan {plan.digest[:19]}"
     source = revisions.of(Path(spec)) if Path(spec).exists() else None
-    output.lines(show.warnings(plan))
+    output.lines([*show.warnings(plan), *(f"warning: {one}" for one in doubts)])
     said = f"{sizes}, Argo Workflows {version}, namespace {home.namespace}"
     manifest = submit.workflow(new_run_name(plan.name), plan, bundle, wish.reuse, source)
     memory = remembered.Memory(where=home.where, version=wish.version, telling=announce.tellings(loaded))
     return _submitted(home, manifest, said, memory, argo.watch if wish.wait else _left, begun)
+
+
+def _check_reuse(home: Home, plan: Plan, earlier: str) -> None:
+    """What can be told of it without its store, which `open` reads. Raises NotAName, NotReusable."""
+    if earlier == "none":
+        return
+    naming.require(earlier)
+    try:
+        cluster = home.workflow(earlier).metadata.labels.get(CLUSTER, plan.name)
+    except NoWorkflow:
+        output.lines([f"no Workflow {earlier} in namespace {home.namespace} (any more): the run itself looks for what it proved"])
+        return
+    if cluster != plan.name:
+        raise NotReusable(f"run {earlier} was about cluster {cluster}, this one is about {plan.name}")
 
 
 def _version(home: Home, wish: Wish, plan: Plan, folder: Path) -> str:
@@ -136,18 +152,18 @@ def resume(away: argo.Away, version: str = "") -> int:
         output.lines([f"run {away.name} has not ended; following it"])
         return argo.watch(away)
     away.home.made_from(before)  # Argo would take the new run, and end it because there is nothing to make it from
-    cluster = before.metadata.labels.get(CLUSTER, "run")
+    known = {**away.home.template(before.template)["metadata"]["labels"], **before.metadata.labels}
     meta = {
-        "name": new_run_name(cluster),
+        "name": new_run_name(known.get(CLUSTER, "run")),
         "namespace": away.home.namespace,
-        "labels": {key: value for key, value in before.metadata.labels.items() if key.startswith("bringup/")},
+        "labels": {key: value for key, value in known.items() if key.startswith("bringup/")},
         "annotations": {**_ours(before.metadata.annotations), SUBMISSION: secrets.token_hex(8)},
     }
     told = submit.arguments(away.name, before.argument("source"))
     spec = {"workflowTemplateRef": {"name": before.template}, "arguments": {"parameters": told}}
     manifest = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta, "spec": msgspec.to_builtins(spec)}
-    known = remembered.read(away.folder) or remembered.Memory(where=away.home.where)
-    memory = msgspec.structs.replace(known, where=away.home.where, version=version or known.version, shown={})
+    earlier = remembered.read(away.folder) or remembered.Memory(where=away.home.where)
+    memory = msgspec.structs.replace(earlier, where=away.home.where, version=version or earlier.version)
     installation.check(away.home, memory.version)
     said = f"goes on where {away.name} ended; what that proved and still holds is not done again"
     return _submitted(away.home, manifest, said, memory, argo.watch)[1]

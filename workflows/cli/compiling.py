@@ -1,8 +1,10 @@
 """Spec → linted manifests: what several commands do before they print, submit or run."""
 
 import re
+from collections.abc import Mapping
 
 from workflows import bringup, factory, image, stack
+from workflows.cli import naming
 from workflows.plan.model import Plan
 from workflows.render import house, starts
 from workflows.render.bundle import Build, Bundle, RenderError, render
@@ -19,7 +21,6 @@ PIPELINES: dict[str, Build] = {
 """The four pipelines by kind."""
 
 
-_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _IMAGE = re.compile(
     r"(?=.{1,255}\Z)([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?"
     r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
@@ -27,21 +28,32 @@ _IMAGE = re.compile(
 """An image reference: registry, path, tag, digest; all but the path may be left out."""
 
 
+_SECRET = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+
+IMAGE, PULL_SECRET = "BRINGUP_IMAGE", "BRINGUP_PULL_SECRET"
+"""What an installation chooses once: the step image where no `--image` names one, and the Secret by which nodes pull it."""
+
+
 class NotAnInstallation(ValueError):
-    """A namespace or an image that Kubernetes would refuse."""
+    """A namespace, an image or a pull secret that Kubernetes would refuse."""
 
 
-def installation(namespace: str, image: str) -> Settings:
-    """What an installation chooses, checked; an empty image means the one of this version. Raises NotAnInstallation."""
-    if not _NAMESPACE.fullmatch(namespace):
+def installation(namespace: str, image: str, environ: Mapping[str, str]) -> Settings:
+    """What an installation chooses, checked; without an image it is the environment's, else this version's, as nodes have it that
+    were given it by hand. Raises NotAnInstallation."""
+    if not naming.is_namespace(namespace):
         raise NotAnInstallation(
             f"{namespace!r} cannot be a namespace: lower-case letters, digits and dashes, at most 63, as in bringup"
         )
-    if image and not _IMAGE.fullmatch(image):
+    chosen, secret = image or environ.get(IMAGE, ""), environ.get(PULL_SECRET, "")
+    if chosen and not _IMAGE.fullmatch(chosen):
+        said = chosen if image else f"{IMAGE}={chosen}"
         raise NotAnInstallation(
-            f"{image!r} is no image reference: REGISTRY/PATH:TAG or REGISTRY/PATH@sha256:DIGEST, path in lower case"
+            f"{said!r} is no image reference: REGISTRY/PATH:TAG or REGISTRY/PATH@sha256:DIGEST, path in lower case"
         )
-    return Settings(namespace=namespace, image=image or Settings().image)
+    if secret and not _SECRET.fullmatch(secret):
+        raise NotAnInstallation(f"{PULL_SECRET}={secret!r} is no name of a Secret in the namespace of the runs")
+    return Settings(namespace=namespace, image=chosen or Settings().image, pull_secret=secret)
 
 
 def rendered(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle:

@@ -9,7 +9,7 @@ from steps.contract import log
 from steps.contract.exit import ExitCode
 from steps.report.model import NOT_RUN, Stage
 from steps.report.timeline import stamp
-from workflows.cli import cancelling, output, reporting
+from workflows.cli import cancelling, output, reading, reporting
 from workflows.engines import approvals
 from workflows.engines.folders import RunFolder
 from workflows.engines.local import inbox
@@ -31,7 +31,7 @@ class NoEngine(ValueError):
 
 
 def status(folder: RunFolder) -> dict[str, Any]:
-    """Phase, stages so far, and what is waited for since when; from the journal and the store."""
+    """Phase, stages so far, and what is waited for since when; from the journal and the store. The evidence counts as shown."""
     engine = read_status(folder.engine)
     return {
         "run": folder.name,
@@ -44,13 +44,14 @@ def status(folder: RunFolder) -> dict[str, Any]:
 
 def _waiting(folder: RunFolder, node: str, since: float) -> dict[str, str]:
     one = approvals.read(folder, node)
-    how = f"bringup approve {folder.name} --as NAME"
+    approvals.remember(folder, [one])
     return {
         "stage": one.stage,
         "since": stamp(since),
+        "about": one.about,
         "evidence": one.evidence,
         "approvers": ", ".join(sorted(one.approvers)),
-        "how": how,
+        "how": one.how(),
     }
 
 
@@ -58,7 +59,7 @@ def _stages(folder: RunFolder, engine: RunStatus) -> list[dict[str, str]]:
     """Stages as the report has them; while an engine drives the run, those without a verdict are still to come."""
     if not (folder.stored / "run.json").exists():
         return []
-    report = reporting.made(folder)
+    report = reporting.made(reading.Found(folder))
     begun = {node.template for node in engine.nodes} if engine.alive and not engine.finished else None
     return [_stage(stage, begun) for stage in report.stages]
 
@@ -133,11 +134,16 @@ def open_nodes(folder: RunFolder) -> list[str]:
     return [node.name for node in read_status(folder.engine).gates]
 
 
-def send(folder: RunFolder, verb: str, node: str, parameters: Mapping[str, str], message: str) -> None:
-    """Ask the run's engine for something and wait for its answer. Raises NoEngine."""
+def require_engine(folder: RunFolder) -> None:
+    """Raise NoEngine where nothing drives the run."""
     engine = read_status(folder.engine)
     if not engine.alive:
         raise _not_driven(folder, finished=engine.finished)
+
+
+def send(folder: RunFolder, verb: str, node: str, parameters: Mapping[str, str], message: str) -> None:
+    """Ask the run's engine for something and wait for its answer. Raises NoEngine."""
+    require_engine(folder)
     ticket = inbox.send(folder.engine, verb, node=node, parameters=parameters, message=message)
     answer = inbox.wait(folder.engine, ticket, ANSWER_SECONDS)
     if answer is None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from steps.clients import kubeconfig
 from steps.errors import BadTask
-from workflows.engines.argo.home import Home, NoHomeCluster, chosen
+from workflows.cli import naming
+from workflows.engines.argo.home import Home, NoHomeCluster, Where, chosen
 
 
 def require(file: Path, option: str) -> None:
@@ -17,11 +18,17 @@ def require(file: Path, option: str) -> None:
 
 
 def home(given: str, context: str, namespace: str) -> Home:
-    """The home cluster of a command line, or of the environment. Raises NoHomeCluster, BadTask."""
+    """The home cluster of a command line, or of the environment. Raises NotAName, NoHomeCluster, BadTask."""
+    naming.require_namespace(namespace)
+    return reached(chosen(given, context, namespace, os.environ), NoHomeCluster.hint)
+
+
+def reached(where: Where, hint: str = "give the home cluster's kubeconfig of now with --home-kubeconfig") -> Home:
+    """A home cluster that is known, as what this machine remembers of a run. Raises BadTask."""
     try:
-        return Home(chosen(given, context, namespace, os.environ))
+        return Home(where)
     except BadTask as problem:
-        raise _named(problem, NoHomeCluster.hint) from problem
+        raise _named(problem, hint) from problem
 
 
 def _named(problem: BadTask, hint: str) -> BadTask:

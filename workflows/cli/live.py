@@ -37,6 +37,8 @@ class Progress:
     """Names of each stage's tasks, the stages in running order."""
     run: str
     store: Store
+    how: Callable[[str], str]
+    """The command that answers the approval of a suspend node."""
     rows: dict[str, _Row] = field(default_factory=dict)
     templates: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -60,7 +62,7 @@ class Progress:
         if node.finished is None:
             row.task = task
             row.status = "waiting" if node.type == "Suspend" else "running"
-            return [f"{stage}: waits for an approval (bringup approve {self.run} --as NAME)"] if node.type == "Suspend" else []
+            return [f"{stage}: waits for an approval ({self.how(node.name)})"] if node.type == "Suspend" else []
         row.finished = node.finished
         return self._ended(row, stage, task, int(node.inputs.get("shard") or 0))
 
@@ -115,8 +117,8 @@ class View:
             self._stopped()
         if isinstance(news, NodeNews):
             for line in self._progress.take(news.node):
-                if not self._live or news.waits:
-                    self._console.print(line, markup=False)
+                if not self._live or news.waits:  # a command that is to be copied stays one line
+                    self._console.print(line, markup=False, soft_wrap=news.waits or None)
 
     def _render(self) -> RenderableType:
         return self._progress.table(time.time())

@@ -76,6 +76,7 @@ def _options(
 
 def main() -> None:
     """The console script."""
+    output.begin()
     code = run(sys.argv[1:])
     output.finish()
     sys.exit(code)

@@ -87,6 +87,13 @@ def lines(rows: Iterable[str]) -> None:
         drop(sys.stdout)
 
 
+def begin() -> None:
+    """Streams that were closed before the command began lead nowhere: it works all the same, and no file takes their place."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115  # open as long as the process
+
+
 def finish() -> None:
     """Print what is still held back; silent once the reader of a pipe is gone."""
     try:
@@ -105,6 +112,11 @@ def drop(stream: IO[str]) -> None:
 def count(number: int, thing: str) -> str:
     """A number of things in words: `1 error`, `2 errors`."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def note(message: str) -> None:
+    """One sentence beside the answer, on stderr: no script takes it for a part of that."""
+    console(stderr=True).print(f"note: {message}", markup=False)
 
 
 def error(message: str, hint: str = "") -> None:

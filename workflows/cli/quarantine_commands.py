@@ -6,6 +6,7 @@ import typer
 
 from steps.contract.exit import ExitCode
 from workflows.cli import output
+from workflows.cli.argo_options import Place, placed
 from workflows.cli.output import Format
 from workflows.engines.folders import Home
 
@@ -13,26 +14,30 @@ from workflows.engines.folders import Home
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(no_args_is_help=True, help="Nodes that a run set aside: list them, release them.")
-    group.command(name="list")(show)
-    group.command()(release)
+    group.command(name="list")(placed(show))
+    group.command()(placed(release))
     app.add_typer(group, name="quarantine")
 
 
 def show(
     run: Annotated[str, typer.Argument(help="Name of a run; the newest where none is given.")] = "",
     form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
+    *,
+    place: Place,
 ) -> int:
     """List the nodes that a run set aside, by which stage and why, and who was released since."""
-    from workflows.cli import quarantining
+    from workflows.cli import quarantining, reading
 
-    folder = Home.of_environment().find(run)
+    found = reading.find(run, place, fresh=True)
+    folder = found.folder
     rows = quarantining.listed(folder.home, folder.name)
+    found.say()
     if form is not Format.TABLE:
         output.data(quarantining.plain(rows), form)
     elif rows:
         output.table(("node", "stage", "reason", "released"), [(one.node, one.stage, one.reason, one.released) for one in rows])
     else:
-        output.lines([f"run {folder.name} set no node aside"])
+        output.lines([f"run {folder.name} {'has set no node aside so far' if found.goes_on else 'set no node aside'}"])
     return ExitCode.OK
 
 
@@ -40,10 +45,16 @@ def release(
     nodes: Annotated[list[str], typer.Argument(help="Names of nodes.", metavar="NODE…")],
     run: Annotated[str, typer.Option("--run", help="Name of a run; the newest where none is given.")] = "",
     who: Annotated[str, typer.Option("--as", metavar="NAME", help="Your name; it becomes evidence.")] = "",
+    *,
+    place: Place,
 ) -> int:
     """Let repaired nodes take part again: takes off the run's cordon, and keeps who released them and when."""
-    from workflows.cli import quarantining
+    from workflows.cli import argo, argo_quarantine, quarantining
 
-    for line in quarantining.release(Home.of_environment().find(run), nodes, who):
+    if away := argo.locate(run, place):
+        lines = argo_quarantine.released(away, nodes, who)
+    else:
+        lines = quarantining.release(Home.of_environment().find(run), nodes, who)
+    for line in lines:
         output.lines([line])
     return ExitCode.OK

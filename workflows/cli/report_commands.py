@@ -7,8 +7,9 @@ import typer
 
 from steps.contract.exit import ExitCode
 from workflows.cli import output
+from workflows.cli.argo_options import Place, placed
 from workflows.cli.output import Format
-from workflows.engines.folders import Home, RunFolder
+from workflows.engines.folders import RunFolder
 
 Run = Annotated[str, typer.Argument(help="Name of a run; the newest where none is given.")]
 Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
@@ -16,9 +17,9 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the outp
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(report)
+    app.command()(placed(report))
     app.command(name="verify")(check)
-    app.command(name="timeline")(incident)
+    app.command(name="timeline")(placed(incident))
     app.command()(faults)
 
 
@@ -30,15 +31,21 @@ def report(
         str,
         typer.Option("--out", metavar="FILE|FOLDER/", help="Write to this file; or copy evidence and reports, no secrets, here."),
     ] = "",
+    *,
+    place: Place,
 ) -> int:
-    """Print the acceptance report of a run from its evidence."""
-    from workflows.cli import reporting
+    """Print the acceptance report of a run from its evidence, which is brought here first from a run on Argo."""
+    from workflows.cli import reading, reporting
 
     if out.endswith("/") or Path(out or "none").is_dir():
         if for_public:
             raise typer.BadParameter("--public is one file, not the evidence: --out FILE")
-        return _hand_out(reporting.here(Home.of_environment().find(run)), Path(out))
-    content = reporting.report(Home.of_environment(), run, form, for_public=for_public)
+        return _hand_out(reading.find(run, place).folder, Path(out))
+    if form not in reporting.FORMS:
+        raise reporting.NoSuchForm(form)
+    found = reading.find(run, place)
+    content = reporting.report(found, form, for_public=for_public)
+    found.say()
     if not out:
         output.lines([content.rstrip("\n")])
     else:
@@ -75,14 +82,16 @@ def check(
     return ExitCode.GATE_FAILED if found else ExitCode.OK
 
 
-def incident(run: Run = "", form: Output = Format.TABLE) -> int:
+def incident(run: Run = "", form: Output = Format.TABLE, *, place: Place) -> int:
     """Print all that happened in a run in its order: a draft of the post-incident note."""
-    from workflows.cli import reporting
+    from workflows.cli import reading, reporting
 
+    found = reading.find(run, place)
+    found.say()
     if form is Format.TABLE:
-        output.lines([reporting.note(Home.of_environment(), run)])
+        output.lines([reporting.note(found)])
     else:
-        output.data(reporting.moments(Home.of_environment(), run), form)
+        output.data(reporting.moments(found), form)
     return ExitCode.OK
 
 

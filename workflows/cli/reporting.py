@@ -1,6 +1,6 @@
 """What the commands about finished runs share: a run's report, in the form that was asked for."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,24 +15,18 @@ from steps.contract.exit import ExitCode
 from steps.errors import StepError
 from steps.report import html, junit, model, public, source, text, timeline
 from steps.report.build import build
-from workflows.cli import output
-from workflows.engines.argo import remembered
-from workflows.engines.folders import Home, RunFolder
+from workflows.cli import output, reading
+from workflows.engines.folders import Home
 from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
-from workflows.engines.local.result import RunStatus, read_status
+from workflows.engines.local.result import NodeStatus, read_status
 from workflows.render import names
 
 
 class NoSuchForm(ValueError):
     """A report has no such form."""
 
-
-class NotPulled(ValueError):
-    """A run's evidence is in the home cluster alone."""
-
-    def __init__(self, run: str) -> None:
-        super().__init__(f"run {run} is on Argo, and its evidence is not on this machine")
-        self.hint = f"bring it here first: bringup pull {run}"
+    def __init__(self, form: str) -> None:
+        super().__init__(f"{form!r} is no form of a report; use {', '.join(FORMS)}")
 
 
 def _json(made: model.Report) -> str:
@@ -55,11 +49,9 @@ FORMS: dict[str, Callable[[model.Report], str]] = {
 """What a report can be printed as."""
 
 
-def report(home: Home, run: str, form: str, *, for_public: bool) -> str:
-    """The report of a run; an empty name means the newest. Raises NoSuchRun, NoSuchForm."""
-    if form not in FORMS:
-        raise NoSuchForm(f"{form!r} is no form of a report; use {', '.join(FORMS)}")
-    report = made(home.find(run))
+def report(found: reading.Found, form: str, *, for_public: bool) -> str:
+    """The report of a run in one of FORMS. Raises BadTask where its first task left nothing."""
+    report = made(found)
     return FORMS[form](public.public(report) if for_public else report)
 
 
@@ -69,8 +61,8 @@ def keep_junit(home: Home, run: str, file: Path, code: int) -> int:
     A run without evidence here (its `open` failed, or the home cluster went away) gets a report of one failed case.
     """
     try:
-        text = report(home, run, "junit", for_public=False)
-    except (NotPulled, StepError) as problem:
+        text = report(reading.kept(home.find(run)), "junit", for_public=False)
+    except (reading.NotPulled, StepError) as problem:
         text = _unreported(run, f"no report can be made of it: {problem}")
         output.error(f"{file} says only that there is no report: {problem}", problem.hint)
         code = code or ExitCode.GATE_FAILED
@@ -140,43 +132,39 @@ def _one_case(run: str, what: str, reason: str, kind: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def note(home: Home, run: str) -> str:
+def note(found: reading.Found) -> str:
     """A draft of the post-incident note."""
-    return timeline.note(made(home.find(run))).rstrip()
+    return timeline.note(made(found)).rstrip()
 
 
-def moments(home: Home, run: str) -> Any:
+def moments(found: reading.Found) -> Any:
     """The timeline as plain data."""
-    return msgspec.to_builtins(timeline.timeline(made(home.find(run))))
+    return msgspec.to_builtins(timeline.timeline(made(found)))
 
 
-def here(folder: RunFolder) -> RunFolder:
-    """The same run, some of whose evidence is on this machine. Raises NotPulled for one on Argo of which nothing is."""
-    if not (folder.stored / "run.json").exists() and remembered.read(folder) is not None:
-        raise NotPulled(folder.name)
-    return folder
-
-
-def made(folder: RunFolder) -> model.Report:
-    """The report as store and journal have it now; of a run whose journal is not here the store alone tells. Raises NotPulled."""
-    here(folder)
+def made(found: reading.Found) -> model.Report:
+    """The report as store and engine have it; of a run whose engine is not known here the store alone tells. Raises BadTask."""
+    folder = found.folder
     stored = source.read(Store(folder.home.store), folder.name)
+    if found.is_away:
+        return build(stored, running=found.goes_on, begun=_begun(stored, found.begun))
     try:
         engine = read_status(folder.engine)
     except (JournalForeignError, RunDirectoryError):
         return build(stored)
-    return build(stored, running=engine.alive and not engine.finished, begun=_begun(stored, engine, folder.engine))
+    begun = [node for node in engine.nodes if node.type == "Suspend" or (folder.engine / node.log).exists()]
+    return build(stored, running=engine.alive and not engine.finished, begun=_begun(stored, begun))
 
 
-def _begun(stored: source.Source, engine: RunStatus, folder: Path) -> Iterator[model.Begun]:
-    """Tasks whose processes the engine began (they have a log then), and approvals that it waited for."""
+def _begun(stored: source.Source, nodes: Iterable[NodeStatus]) -> Iterator[model.Begun]:
+    """Tasks whose processes or pods the engine began, and approvals that it waited for."""
     templates = {
         f"{approval.NODE_PREFIX}{names.dashed(stage['id'])}": (stage["id"], model.APPROVAL)
         for stage in stored.plan.get("stages", ())
     }
     for stage in stored.plan.get("stages", ()):
         templates |= {names.template(stage["id"], task["name"]): (stage["id"], task["name"]) for task in stage["tasks"]}
-    for node in engine.nodes:
-        if node.template in templates and (node.type == "Suspend" or (node.type == "Pod" and (folder / node.log).exists())):
+    for node in nodes:
+        if node.template in templates and node.type in ("Suspend", "Pod"):
             stage_id, task = templates[node.template]
             yield model.Begun(stage=stage_id, task=task, started=node.started, finished=node.finished or 0.0)

@@ -11,7 +11,16 @@ import typer
 from steps.contract import approval
 from steps.contract.exit import ExitCode
 from workflows.cli import output
-from workflows.cli.argo_options import HomeContext, HomeKubeconfig, Namespace, Place, placed
+from workflows.cli.argo_options import (
+    LOCAL,
+    HomeContext,
+    HomeKubeconfig,
+    Namespace,
+    Place,
+    placed,
+    refuse_for_local,
+    require_engine,
+)
 from workflows.cli.output import Format
 from workflows.engines.folders import Home, new_run_name
 
@@ -41,13 +50,16 @@ def rehearse(
     hold: Annotated[bool, typer.Option("--hold", help="Wait for `bringup approve` in another terminal.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the simulated cluster's delays.")] = 1,
     kubeconfig: Annotated[
-        Path | None, typer.Option("--kubeconfig", help="Play in this API server, which nobody else uses, not in an emulated one.")
+        Path | None,
+        typer.Option("--kubeconfig", help="Play in this API server, new and nobody else's; it keeps what is simulated."),
     ] = None,
     roles_off: Annotated[str, typer.Option("--roles-off", metavar="ROLE,…", help="Roles that real programs play there.")] = "",
     speed: Annotated[
-        float,
-        typer.Option("--speed", help="With roles off: simulated seconds a second at most; a fifth of it while real programs act."),
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            "--speed", help="With roles off: simulated seconds a second at most (1); a fifth of it while real programs act."
+        ),
+    ] = None,
     nodes_at: Annotated[
         str, typer.Option("--nodes-at", metavar="ADDRESS", help="This machine, as that API server reaches it for logs of pods.")
     ] = "",
@@ -56,15 +68,12 @@ def rehearse(
 ) -> int:
     """Run the whole pipeline against a simulated cluster on this machine, faults included."""
     from workflows.cli import kubeconfigs, revisions, running, sources
-    from workflows.rehearsal import approver, foreign, loopback, preparing
-    from workflows.rehearsal.processes import Existing
+    from workflows.rehearsal import approver, loopback, preparing
+    from workflows.rehearsal.existing import existing
     from workflows.rehearsal.rehearse import Options
     from workflows.rehearsal.rehearse import rehearse as play
 
-    off = tuple(filter(None, roles_off.split(",")))
-    existing = (
-        Existing(kubeconfig=kubeconfig, roles_off=off, speed=speed if off else 0.0, nodes_at=nodes_at) if kubeconfig else None
-    )
+    there = existing(kubeconfig, roles_off, speed, nodes_at)
     asked: dict[str, Iterable[object]] = {
         "--fault": fault or (),
         "--only": only or (),
@@ -77,18 +86,17 @@ def rehearse(
         "--kubeconfig": [kubeconfig or ""],
         "--roles-off": [roles_off],
     }
-    asked |= {"--nodes-at": [nodes_at], "--speed": [speed] * (speed != 1.0)}
+    asked |= {"--nodes-at": [nodes_at], "--speed": [] if speed is None else [speed]}
     again = ["bringup", "rehearse", spec, *_given(asked), *(["--hold"] if hold else [])]
-    options = Options(faults=tuple(fault or ()), seed=seed, existing=existing, again=shlex.join(again))
+    options = Options(faults=tuple(fault or ()), seed=seed, existing=there, again=shlex.join(again))
     loaded = sources.read(spec)[1]
     plan, bundle = running.prepare(loaded, only or (), until)
-    options.check(loaded, plan)
     approver.check(plan, approve_as, key)
     before = preparing.ground(loaded, plan)
     loopback.require()
     if kubeconfig is not None:
         kubeconfigs.require(kubeconfig, "--kubeconfig")
-        foreign.check(kubeconfig)  # before there is a run that would have to be explained
+    options.check(loaded, plan)  # before there is a run that would have to be explained
     if before is not None:
         output.lines([f"first, healthy and unseen: {', '.join(stage.id for stage in before.stages)}"])
     folder = Home.of_environment().run(new_run_name(plan.name))
@@ -96,7 +104,12 @@ def rehearse(
     with running.shown(plan, folder) as view:
         watchers = [view.observe] if hold else [view.observe, approver.opener(folder, approve_as, key)]
         result = play(folder, plan, bundle, options, watchers, before)
-    return running.conclude(folder, result)
+    code = running.conclude(folder, result)
+    if kubeconfig is not None:
+        output.lines(
+            [f"cluster  {kubeconfig} keeps what was simulated: no other rehearsal can use it until its etcd is empty again"]
+        )
+    return code
 
 
 def _given(asked: Mapping[str, Iterable[object]]) -> list[str]:
@@ -115,14 +128,16 @@ def run(
     kubeconfig: HomeKubeconfig = "",
     context: HomeContext = "",
     namespace: Namespace = "",
-    image: Annotated[str, typer.Option("--image", help="The step image, with argo.")] = "",
+    image: Annotated[str, typer.Option("--image", help="The step image, with argo; or BRINGUP_IMAGE.")] = "",
     version: ArgoVersion = "",
 ) -> int:
     """Run a spec on real hosts: with the embedded engine, or on the Argo Workflows of a home cluster."""
-    if engine not in ("local", "argo"):
-        raise typer.BadParameter(f"engine {engine!r} is none; use local or argo")
-    if engine == "local" and not wait:
-        raise typer.BadParameter("the local engine runs in this command: --no-wait is for --engine argo")
+    require_engine(engine)
+    if engine == LOCAL:
+        told = {"--home-kubeconfig": kubeconfig, "--home-context": context, "--namespace": namespace}
+        refuse_for_local({**told, "--image": image, "--argo-version": version})
+        if not wait:
+            raise typer.BadParameter("the local engine runs in this command: --no-wait is for --engine argo")
     from workflows.cli import argo_running, reporting
 
     kept = reporting.Unfinished(junit)
@@ -168,6 +183,7 @@ def resume(run: Run = "", version: ArgoVersion = "", *, place: Place) -> int:
 
     if away := argo.find(run, place):
         return argo_running.resume(away, version)
+    refuse_for_local({"--argo-version": version})
     folder = Home.of_environment().find(run)
     locks.require_idle(folder)
     refuse_resuming(folder)
@@ -194,7 +210,9 @@ def status(
         output.data(view, form)
         return ExitCode.OK
     output.lines([f"run {view['run']}: {view['phase']} {view['message']}".rstrip()])
-    output.lines(f"waits for an approval before {wait['stage']} since {wait['since']}: {wait['how']}" for wait in view["waiting"])
+    for wait in view["waiting"]:
+        output.lines([f"waits for an approval before {wait['stage']} since {wait['since']}: {wait['how']}"])
+        output.lines([f"  it is about {wait['about']}"])
     output.table(("stage", "status", "reason"), [(row["stage"], row["status"], row["reason"]) for row in view["stages"]])
     return ExitCode.OK
 
@@ -219,7 +237,7 @@ def logs(
     """Print the logs of a run's tasks, also while they run."""
     from workflows.cli import argo
 
-    away = argo.find(run, place)
+    away = argo.locate(run, place)
     folder = away.folder if away else Home.of_environment().find(run)
     if away:
         found = argo.show_logs(away, task)
@@ -244,23 +262,14 @@ def approve(
     *,
     place: Place,
 ) -> int:
-    """Answer an approval that a run waits for, on the evidence as it is now."""
-    from workflows.cli import argo
-    from workflows.engines import approvals
-
+    """Answer an approval that a run waits for, on the evidence that you have seen: named, shown by `status` here, or shown now."""
     if not who:
         raise typer.BadParameter("an approval needs a name: --as NAME")
-    if away := argo.find(run, place):
-        return argo.approve(away, who, stage, reject=reject, key=key, evidence=evidence)
-    from workflows.cli import answering, following
+    from workflows.cli import answering, argo
 
-    folder = Home.of_environment().find(run)
-    one = approvals.choose(folder, following.open_nodes(folder), stage)
-    approvals.check_shown(one, evidence)
-    given = approvals.answer(folder, one, approval.REJECT if reject else approval.PASS, who, key)
-    following.send(folder, "approve", one.node, given, f"answered by {who}")
-    output.lines([answering.sentence(one, who, reject=reject)])
-    return ExitCode.OK
+    if away := argo.find(run, place):
+        return answering.on_argo(away, who, stage, reject=reject, key=key, evidence=evidence)
+    return answering.here(Home.of_environment().find(run), who, stage, reject=reject, key=key, evidence=evidence)
 
 
 def cancel(

@@ -1,6 +1,6 @@
 """What the commands that start or continue a run share: prepare it, show it, conclude it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -11,6 +11,7 @@ from steps.contract import run
 from steps.contract.verdict import Status
 from workflows import bringup
 from workflows.cli import cancelling, compiling, live, output
+from workflows.engines import approvals
 from workflows.engines.folders import Home, RunFolder, places
 from workflows.engines.local.result import RunResult, read_status
 from workflows.plan.compiler import compile_plan
@@ -66,14 +67,18 @@ def shown(plan: Plan, folder: RunFolder) -> live.View:
     size = f"{output.count(len(plan.hosts), 'host')}, {output.count(len(plan.stages), 'stage')}"
     console.print(f"run {folder.name}: {size}, plan {plan.digest[:19]}", markup=False)
     tasks = {stage.id: [step.name for step in stage.steps] for stage in plan.stages}
-    return live.View(live.Progress(tasks, folder.name, Store(folder.home.store)), console, partial(cancelling.by_signal, folder))
+    return live.View(_progress(folder, tasks), console, partial(cancelling.by_signal, folder))
+
+
+def _progress(folder: RunFolder, tasks: Mapping[str, Sequence[str]]) -> live.Progress:
+    return live.Progress(tasks, folder.name, Store(folder.home.store), lambda node: approvals.how(folder, node)[1])
 
 
 def shown_again(folder: RunFolder) -> live.View:
     """The live view of a run that goes on, told what its journal knows: the plan may not be what the spec says by now."""
     data = (folder.inputs / "tasks" / run.PLAN_FILE).read_bytes()
     stages = msgspec.json.decode(data, type=PlanSummary).stages
-    progress = live.Progress({one.id: [task.name for task in one.tasks] for one in stages}, folder.name, Store(folder.home.store))
+    progress = _progress(folder, {one.id: [task.name for task in one.tasks] for one in stages})
     console = output.console()
     told = [(node, progress.take(node)) for node in read_status(folder.engine).nodes]
     done = sum(row.status == Status.PASS.value for row in progress.rows.values())

@@ -1,5 +1,6 @@
 """Commands about a spec before anything runs: init, validate, plan, render, schema, stages."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -85,16 +86,22 @@ def render(
     spec: Spec = "cluster.yaml",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the files; default: all to the terminal.")] = None,
     pipeline: Annotated[str, typer.Option("--pipeline", help="bringup, factory, stack or image.")] = "bringup",
-    image: Annotated[str, typer.Option("--image", help="The step image.")] = "",
+    image: Annotated[str, typer.Option("--image", help="The step image; or BRINGUP_IMAGE.")] = "",
     namespace: Annotated[str, typer.Option("--namespace", help="Namespace of Argo Workflows in home.")] = "bringup",
     only: Only = None,
     until: Until = "",
     gitops: Annotated[Path | None, typer.Option("--gitops", help="Checkout of the repository that Argo CD delivers from.")] = None,
     check: Annotated[bool, typer.Option("--check", help="With --gitops: write nothing, tell what differs (exit code 65).")] = False,
 ) -> int:
-    """Render the workflow, its RBAC and its ConfigMaps as YAML, and lint them; or with --gitops what Argo CD delivers."""
+    """Render the workflow, its RBAC and its ConfigMaps as YAML, and lint them; or with --gitops what Argo CD delivers.
+
+    All but target-rbac.yaml is what a run installs in home. That one is installed nowhere: it says what each task needs on the
+    target, for review, and for a site that makes kubeconfigs of its own; steps act as the user of the kubeconfig they are given.
+    """
     if gitops is not None:
-        return _gitops(spec, gitops, check, narrowed=bool(only or until or out))
+        told = {"--only": bool(only), "--until": bool(until), "--out": out is not None, "--image": bool(image)}
+        told |= {"--pipeline": pipeline != "bringup", "--namespace": namespace != "bringup"}
+        return _gitops(spec, gitops, check, [name for name, is_given in told.items() if is_given])
     if check:
         raise typer.BadParameter("--check compares a folder; name it: --gitops DIR --check")
     from workflows.cli import sources
@@ -103,7 +110,7 @@ def render(
 
     if pipeline not in PIPELINES:
         raise typer.BadParameter(f"{pipeline!r} is no pipeline; use {', '.join(PIPELINES)}")
-    settings = installation(namespace, image)
+    settings = installation(namespace, image, os.environ)
     made = compile_plan(sources.read(spec)[1], only=only or (), until=until)
     files = rendered(made, PIPELINES[pipeline], settings).files()
     if out is None:
@@ -116,11 +123,11 @@ def render(
     return ExitCode.OK
 
 
-def _gitops(spec: str, folder: Path, check: bool, *, narrowed: bool) -> int:
+def _gitops(spec: str, folder: Path, check: bool, others: list[str]) -> int:
     from workflows.cli import gitops
 
-    if narrowed:
-        raise typer.BadParameter("--gitops renders the whole spec into its own folder; leave out --only, --until and --out")
+    if others:
+        raise typer.BadParameter(f"--gitops renders what Argo CD delivers to the target, all of it: leave out {', '.join(others)}")
     return gitops.check(spec, folder) if check else gitops.write(spec, folder)
 
 

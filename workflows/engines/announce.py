@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from workflows.spec import ClusterSpec
 
 Say = Callable[[str], None]
+How = Callable[[str], tuple[str, str]]
+"""The digest of the evidence behind a suspend node (empty where it is not read), and the command that answers."""
 Claim = Callable[[str], bool]
 """Whether the announcement of this node (full name) is ours to make: true exactly once, whoever follows the run."""
 
@@ -46,8 +48,8 @@ def tellings(spec: "ClusterSpec") -> dict[str, Telling]:
 class Announcer:
     """An observer of a run's news. Each announcement has a thread of its own; what goes wrong is a warning through `say`."""
 
-    def __init__(self, run: str, told: Mapping[str, Telling], claim: Claim, say: Say) -> None:
-        self._run, self._told, self._claim, self._say = run, told, claim, say
+    def __init__(self, run: str, told: Mapping[str, Telling], claim: Claim, how: How, say: Say) -> None:
+        self._run, self._told, self._claim, self._how, self._say = run, told, claim, how, say
         self._threads: list[threading.Thread] = []
 
     def observe(self, news: News) -> None:
@@ -74,14 +76,17 @@ class Announcer:
             thread.join(timeouts.ANNOUNCE)
 
     def _announce(self, stage: str, node: NodeStatus) -> None:
-        one = self._told[stage]
-        body = announcement.body(run=self._run, cluster=one.cluster, stage=stage, since=node.started, approvers=one.approvers)
         try:
-            problem = tell(one.command, body) if self._claim(node.path) else ""
+            problem = tell(self._told[stage].command, self._body(stage, node)) if self._claim(node.path) else ""
         except StepError as error:
             problem = str(error)
         if problem:
             self._say(f"warning: the approval before {stage} could not be announced: {problem}")
+
+    def _body(self, stage: str, node: NodeStatus) -> bytes:
+        one, (evidence, how) = self._told[stage], self._how(node.name)
+        told = {"run": self._run, "cluster": one.cluster, "stage": stage, "evidence": evidence, "how": how}
+        return announcement.body(**told, since=node.started, approvers=one.approvers)
 
 
 def tell(command: tuple[str, ...], body: bytes) -> str:

@@ -1,5 +1,7 @@
 """Answers an approval: what is approved, the digest of its evidence, and a signature where the spec lists keys."""
 
+import contextlib
+import re
 from collections.abc import Collection
 from pathlib import Path
 
@@ -8,11 +10,17 @@ from msgspec import Struct
 
 from steps.clients import signature
 from steps.clients.store import Store
-from steps.contract import approval, task
+from steps.contract import announcement, approval, task
+from steps.errors import StepError
 from workflows.engines.folders import RunFolder
 
 PREFIX = approval.NODE_PREFIX
 """Suspend nodes of approvals are called `approve-STAGE`."""
+RUN = "run"
+"""What stands before the first stage: the run's own evidence, which `open` wrote."""
+SHOWN = "shown.json"
+"""What this machine has shown of the approvals of a run: digests of evidence by suspend node."""
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
 class NotWaiting(ValueError):
@@ -32,7 +40,7 @@ class NotSigned(ValueError):
 
 
 class Open(Struct, frozen=True, kw_only=True):
-    """An approval that waits: before which stage, on what evidence, and who may answer (empty: anybody)."""
+    """An approval that waits: before which stage, on what evidence with what verdict, and who may answer (empty: anybody)."""
 
     run: str
     node: str
@@ -40,6 +48,17 @@ class Open(Struct, frozen=True, kw_only=True):
     approved: str
     evidence: str
     approvers: dict[str, tuple[str, ...]]
+    verdict: str = ""
+
+    @property
+    def about(self) -> str:
+        """What is approved, in one line."""
+        what = f"the opening of {self.run}" if self.approved == RUN else f"{self.approved} in {self.run}"
+        return f"{what}: {self.verdict or 'no verdict'}; evidence {self.evidence}"
+
+    def how(self, namespace: str | None = None) -> str:
+        """The command that answers on just this evidence; `namespace` is that of a run on Argo."""
+        return announcement.command(self.run, evidence=self.evidence, namespace=namespace)
 
 
 def read(folder: RunFolder, node: str) -> Open:
@@ -47,15 +66,35 @@ def read(folder: RunFolder, node: str) -> Open:
     stage = node.removeprefix(PREFIX).replace("-", "_")
     name = task.file_name(stage, "confirm")
     told = task.decode((folder.inputs / "tasks" / name).read_bytes()).arguments
-    approved = str(told["approved"])
+    approved, store = str(told["approved"]), Store(folder.home.store)
     return Open(
         run=folder.name,
         node=node,
         stage=stage,
         approved=approved,
-        evidence=Store(folder.home.store).evidence_digest(folder.name, approved),
+        evidence=store.evidence_digest(folder.name, approved),
         approvers=msgspec.convert(told.get("approvers", {}), dict[str, tuple[str, ...]]),
+        verdict=_verdict(store, folder.name, approved),
     )
+
+
+def how(folder: RunFolder, node: str) -> tuple[str, str]:
+    """The digest of the evidence behind a suspend node, and the command that answers; that alone where none can be read now."""
+    try:
+        one = read(folder, node)
+    except (StepError, OSError):
+        return "", announcement.command(folder.name)
+    return one.evidence, one.how()
+
+
+def _verdict(store: Store, run: str, approved: str) -> str:
+    """What came of a stage, as its judge recorded it; of the opening what `open` did."""
+    try:
+        records = store.records(run, approved, "open" if approved == RUN else "judge")
+    except msgspec.DecodeError:
+        return "its verdict cannot be read"
+    found = [record.verdict for record in records if record.verdict is not None]
+    return f"{found[-1].status.value}: {found[-1].reason}" if found else ""
 
 
 def choose(folder: RunFolder, nodes: list[str], stage: str = "") -> Open:
@@ -81,9 +120,37 @@ class EvidenceChanged(ValueError):
     hint = "look at it again: bringup status RUN, bringup report RUN; then approve what they show"
 
 
+class NoDigest(ValueError):
+    """What somebody gave as the digest of evidence is none."""
+
+    hint = "`bringup status RUN` prints the command with the whole digest"
+
+
+def remember(folder: RunFolder, every: Collection[Open]) -> None:
+    """Remember on this machine which evidence was shown. What cannot be remembered counts as not shown."""
+    kept = _shown(folder) | {one.node: one.evidence for one in every}
+    with contextlib.suppress(OSError):
+        folder.engine.mkdir(parents=True, exist_ok=True)
+        (folder.engine / SHOWN).write_bytes(msgspec.json.encode(kept))
+
+
+def was_shown(folder: RunFolder, one: Open) -> str:
+    """The digest of its evidence when this machine last showed it; empty where it did not."""
+    return _shown(folder).get(one.node, "")
+
+
+def _shown(folder: RunFolder) -> dict[str, str]:
+    try:
+        return msgspec.json.decode((folder.engine / SHOWN).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
 def check_shown(one: Open, shown: str) -> None:
-    """Raise EvidenceChanged when the evidence is not what somebody was shown (empty: nothing is known of that)."""
-    if shown and shown != one.evidence:
+    """Raise EvidenceChanged when the evidence is not what somebody was shown, NoDigest when that is no digest at all."""
+    if not _DIGEST.fullmatch(shown):
+        raise NoDigest(f"{shown!r} is no digest of evidence: sha256: and 64 hexadecimal digits")
+    if shown != one.evidence:
         raise EvidenceChanged(f"the evidence of {one.approved} was {shown} when it was shown, it is {one.evidence} now")
 
 
@@ -95,17 +162,12 @@ def check_name(approver: str, approvers: Collection[str]) -> None:
         raise NotAllowed(f"{approver} is not among the approvers ({', '.join(sorted(approvers))})")
 
 
-def answer(folder: RunFolder, one: Open, decision: str, approver: str, key: str = "") -> dict[str, str]:
-    """A person's answer as output parameters, its signature in the store where the spec lists a key for this name.
-
-    Raises NotAllowed, and NotSigned before anything is sent: the run goes on waiting.
-    """
-    given = parameters(one, decision, approver)
-    if decision == approval.PASS and key:
-        sign(folder, one, approver, key)
-    elif decision == approval.PASS and one.approvers.get(approver):
+def check_key(one: Open, decision: str, approver: str, key: str) -> None:
+    """Raise NotSigned before anything is sent, where a key is wanted and none is given, or none is there."""
+    if decision == approval.PASS and not key and one.approvers.get(approver):
         raise NotSigned(f"the spec lists an SSH key for {approver}: this approval must be signed")
-    return given
+    if key and not Path(key).expanduser().is_file():
+        raise NotSigned(f"there is no key file {key}")
 
 
 def sign(folder: RunFolder, one: Open, approver: str, key: str) -> None:

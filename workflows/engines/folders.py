@@ -13,7 +13,10 @@ HOME_VARIABLE = "BRINGUP_HOME"
 class NoSuchRun(ValueError):
     """No run of that name; the message lists some that there are."""
 
-    hint = "start one with `bringup rehearse` or `bringup run`; BRINGUP_HOME says where runs lie"
+    hint = (
+        "a run on Argo that this machine does not know is found with --engine argo [--namespace N]; "
+        "start one with `bringup rehearse` or `bringup run`; BRINGUP_HOME says where runs lie"
+    )
 
 
 class NoHome(ValueError):

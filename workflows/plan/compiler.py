@@ -173,10 +173,10 @@ def _announce_tasks(spec: ClusterSpec, stages: tuple[Stage, ...]) -> dict[str, T
     """One for each approval that a webhook hears of."""
     tasks = {}
     private = {one.before for one in spec.approvals if one.announce is not None and one.announce.ca is not None}
-    for stage in stages:
+    for before, stage in zip((RUN, *(stage.id for stage in stages)), stages, strict=False):
         if stage.approval is not None and stage.approval.announced == WEBHOOK:
             names, file = list(stage.approval.approvers), contract.webhook_file(stage.id)
-            arguments = {"cluster": spec.name, "approvers": names, "webhook": file}
+            arguments = {"cluster": spec.name, "approvers": names, "webhook": file, "approved": before}
             arguments |= {"ca": contract.ca_file(stage.id)} if stage.id in private else {}
             tasks[stage.id] = stage_task(stage.id, contract.ANNOUNCE, Verb.ANNOUNCE, deadline=ANNOUNCE_SECONDS, arguments=arguments)
     return tasks

@@ -17,11 +17,14 @@ FINISH = "finish"
 def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Settings) -> WorkflowTemplate:
     """The WorkflowTemplate of one pipeline over the stages it names. One run at a time for each cluster (mutex)."""
     ordered, secrets = tuple(stages), SecretVolumes(plan)
+    labels = {"bringup/pipeline": kind, "bringup/cluster": plan.name}
+    notes = {"bringup/plan": plan.digest, "bringup/owner": plan.owner, "bringup/revision": plan.revision}
     template = WorkflowTemplate(
         name=f"{kind}-{names.short(plan.digest)}",
         namespace=settings.namespace,
-        labels={"bringup/pipeline": kind, "bringup/cluster": plan.name},
-        annotations={"bringup/plan": plan.digest, "bringup/owner": plan.owner, "bringup/revision": plan.revision},
+        labels=labels,
+        annotations=notes,
+        workflow_metadata=m.WorkflowMetadata(labels=labels, annotations=notes),  # also of runs that `argo submit --from` makes
         entrypoint=kind,
         on_exit=FINISH,
         arguments=[Parameter(name="reuse", value="none"), Parameter(name="source", value="none")],
@@ -31,6 +34,7 @@ def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Set
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"target-{plan.name}")]),
         pod_gc=m.PodGC(strategy="OnPodSuccess", delete_delay_duration=steps.LOG_READABLE),
         security_context=steps.pod_security(),
+        image_pull_secrets=[m.LocalObjectReference(name=settings.pull_secret)] if settings.pull_secret else None,
         affinity=steps.placement(),
         volumes=steps.volumes(plan.digest, settings, secrets),
     )

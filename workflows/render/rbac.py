@@ -45,7 +45,7 @@ SUBMITTER = "bringup-submitter"
 
 _INSTALL = frozenset({"get", "create", "patch"})
 SUBMITTER_RIGHTS: Rights = {
-    ("argoproj.io", "workflowtemplates"): _INSTALL,
+    ("argoproj.io", "workflowtemplates"): _INSTALL | {"list"},
     ("", "configmaps"): _INSTALL,
     (RBAC, "roles"): _INSTALL,
     (RBAC, "rolebindings"): _INSTALL,
@@ -100,8 +100,9 @@ def token(owner: Object) -> Object:
 
 
 def target(plan: Plan) -> list[Object]:
-    """What a target gets: Namespaces, then for each task that has rules there a ServiceAccount and its bound roles; the seal, which
-    gives the target free, has those of a claim.
+    """What a target could get: Namespaces, then for each task that has rules there a ServiceAccount and its bound roles; the seal,
+    which gives the target free, has those of a claim. No run installs or uses them, since steps act as the user of the kubeconfig
+    that they are given: they say what that user needs, for review, and for a site that makes a kubeconfig of its own.
 
     Rules without namespaces become a ClusterRole, the others one Role in each of their namespaces; all are called
     `bringup-STAGE-TASK`. A Role can be applied only where its namespace exists, also where a stage makes that namespace later: the

@@ -42,10 +42,12 @@ OUTPUTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What an installation chooses: namespace of home, the step image, the store's volume claim."""
+    """What an installation chooses: namespace of home, the step image and the Secret by which nodes pull it, the store's volume
+    claim."""
 
     namespace: str = "bringup"
     image: str = f"bringup-steps:{__version__}"
+    pull_secret: str = ""
     store_claim: str = "bringup-store"
 
 
@@ -138,7 +140,8 @@ def _output(name: str, default: str) -> Parameter:
 
 
 def _environment(verb: task.Verb) -> list[Env]:
-    """`open` alone is told where the spec came from: it keeps that for all."""
+    """`open` alone is told where the spec came from: it keeps that for all; `announce` the namespace, for the command it tells."""
+    space = [Env(name=paths.NAMESPACE, value="{{workflow.namespace}}")] if verb is task.Verb.ANNOUNCE else []
     source = [Env(name=paths.SOURCE, value="{{workflow.parameters.source}}")] if verb is task.Verb.OPEN else []
     fixed = [Env(name=name, value=value) for name, value in paths.ENVIRONMENT.items()]
     return [
@@ -146,6 +149,7 @@ def _environment(verb: task.Verb) -> list[Env]:
         Env(name=paths.RUN, value="{{workflow.name}}"),
         Env(name=paths.REUSE, value="{{workflow.parameters.reuse}}"),
         *source,
+        *space,
     ]
 
 

@@ -243,5 +243,6 @@ class Pods:
 
     def _filled(self, text: str, known: Mapping[str, str]) -> str:
         given = self.template["spec"].get("arguments", {}).get("parameters", ())
-        fixed = {"workflow.name": self.run} | {f"workflow.parameters.{row['name']}": row["value"] for row in given}
+        fixed = {"workflow.name": self.run, "workflow.namespace": self.template["metadata"]["namespace"]}
+        fixed |= {f"workflow.parameters.{row['name']}": row["value"] for row in given}
         return _REFERENCE.sub(lambda found: json.dumps({**fixed, **known}[found[1]])[1:-1], text)

@@ -90,3 +90,4 @@ def test_a_resumed_run_announces_what_waits_once(machine: Any, folder: RunFolder
     assert again.end().code == 65
     told = json.loads(heard.read_text())  # one message, though two resumed
     assert (told["run"], told["stage"], told["approvers"]) == ("held", "validation", ["ada"])
+    assert told["how"] == f"bringup approve held --as NAME --evidence {told['evidence']}"

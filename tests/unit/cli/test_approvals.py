@@ -1,6 +1,8 @@
 """Approvals through the command line: who may open one, what a name and a key prove, and what the evidence keeps of it."""
 
 import json
+import os
+import pty
 import re
 import subprocess
 from collections.abc import Callable
@@ -39,9 +41,13 @@ def test_a_held_rehearsal_goes_on_when_the_right_person_says_so(machine: Any, ap
     assert waiting["stage"] == "rke2"
     assert waiting["approvers"] == "ada@example.org, grace@example.org"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", waiting["since"])
-    assert waiting["how"] == f"bringup approve {machine.runs[0].name} --as NAME"
+    assert waiting["how"] == f"bringup approve {machine.runs[0].name} --as NAME --evidence {waiting['evidence']}"
+    assert f"rke2: waits for an approval ({waiting['how']})" in held.out.read_text()
+    assert waiting["about"].startswith(f"os_prep in {machine.runs[0].name}: pass: 19 of 19 nodes")
     assert "waits for an approval" in machine.call("timeline").out
-    assert f"waits for an approval before rke2 since {waiting['since']}" in machine.call("status").out
+    shown = machine.call("status").out
+    assert f"waits for an approval before rke2 since {waiting['since']}: {waiting['how']}\n" in shown
+    assert f"it is about {waiting['about']}\n" in shown
 
     wrong = machine.call("approve", "--as", "mallory@example.org")
     assert wrong.code == 64
@@ -65,6 +71,45 @@ def test_a_held_rehearsal_goes_on_when_the_right_person_says_so(machine: Any, ap
     (answer,) = approvals(machine)
     assert (answer["approver"], answer["decision"], answer["evidence"]) == (ADA, "pass", waiting["evidence"])
     assert ADA in machine.call("report", "-o", "html").out
+
+
+def answered(machine: Any, command: str, answer: str) -> tuple[int, str]:
+    """`approve` in a terminal of a person who answers its question: exit code, and all that it wrote."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(command, [command, "approve", "--as", ADA], machine.environment({"TERM": "dumb"}))
+    written = b""
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # Linux says EIO once the other side is closed
+            break
+        asked, written = b"? [y/N]" in written, written + part
+        if not asked and b"? [y/N]" in written:
+            os.write(terminal, f"{answer}\n".encode())
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), written.decode()
+
+
+def test_nobody_approves_what_they_have_not_seen(machine: Any, approved: Callable[..., str], command: str) -> None:
+    """A script names the digest; a person in a terminal is shown what it is about, and asked."""
+    (machine.folder / "held.yaml").write_text(approved())
+    held = machine.hold("held.yaml")
+    unseen = machine.call("approve", "--as", ADA)
+    assert (unseen.code, f"shown none of it yet: os_prep in {machine.runs[0].name}: pass: " in unseen.err) == (64, True), unseen.err
+    digest = unseen.err.strip().rpartition(" ")[2]
+    assert unseen.err.endswith(f"hint: if that is to be approved: --evidence {digest}\n")
+    cut = machine.call("approve", "--as", ADA, "--evidence", digest[:19])
+    assert (cut.code, "is no digest of evidence" in cut.err) == (64, True)
+    other = machine.call("approve", "--as", ADA, "--evidence", "sha256:" + "0" * 64)
+    assert (other.code, f"it is {digest} now" in other.err) == (64, True)
+
+    code, said = answered(machine, command, "n")
+    assert (code, "nothing was answered" in said, f"evidence {digest}" in said) == (64, True, True), said
+    assert held.process.poll() is None
+    code, said = answered(machine, command, "y")
+    assert (code, "approved os_prep in" in said) == (0, True), said
+    assert held.end().code == 0
 
 
 def test_a_rejection_ends_the_run(machine: Any, approved: Callable[..., str]) -> None:
@@ -92,6 +137,7 @@ def test_an_approver_with_a_key_must_sign_with_it(
     assert machine.call("approve", "--as", ADA, "--key", machine.folder / "nowhere").code == 64
     assert held.process.poll() is None  # nothing of this answered for her
 
+    assert machine.call("status").code == 0
     assert machine.call("approve", "--as", ADA, "--key", other).code == 0  # sent; `confirm` alone decides
     refused = held.end()
     assert refused.code == 65

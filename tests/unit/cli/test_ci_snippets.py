@@ -12,28 +12,35 @@ from typing import Any
 import pytest
 import yaml
 
+from steps import __version__
 from steps.contract.exit import ExitCode
 from workflows import examples
+from workflows.rehearsal.apiserver import serve_in_thread
 
 HERE = Path(examples.__file__).parent / "ci"
 COMMAND = 'uv run bringup run "$SPEC" --engine argo --wait --junit report.xml'
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def gitlab() -> tuple[str, str]:
-    """The script of the job, as one shell text, and its spec."""
+def gitlab() -> tuple[str, dict[str, str]]:
+    """The script of the job, as one shell text, and its variables."""
     job: dict[str, Any] = yaml.safe_load((HERE / "gitlab-ci.yml").read_text())["bringup"]
     assert job["artifacts"]["reports"] == {"junit": "report.xml"}
     assert job["retry"]["exit_codes"] == ExitCode.TEMPORARY
-    return "\n".join(job["script"]), job["variables"]["SPEC"]
+    return "\n".join(job["script"]), _own(job["variables"])
 
 
-def github() -> tuple[str, str]:
-    """All run steps in order, as one shell text, and the spec."""
+def github() -> tuple[str, dict[str, str]]:
+    """All run steps in order, as one shell text, and their environment."""
     job: dict[str, Any] = yaml.safe_load((HERE / "github-actions.yml").read_text())["jobs"]["bringup"]
     runs = [step for step in job["steps"] if "run" in step]
     assert {step["shell"] for step in runs} == {"bash"}
-    return "\n".join(step["run"] for step in runs if "if" not in step), job["env"]["SPEC"]
+    return "\n".join(step["run"] for step in runs if "if" not in step), _own(job["env"])
+
+
+def _own(given: dict[str, str]) -> dict[str, str]:
+    """Those that do not depend on the server."""
+    return {name: text for name, text in given.items() if "$" not in text}
 
 
 SNIPPETS = {"gitlab": gitlab, "github": github}
@@ -55,6 +62,7 @@ def shell(tmp_path: Path) -> Shell:
         "CONTENT": "apiVersion: v1",
         "KUBECONFIG": str(tmp_path / "home-kubeconfig"),
     }
+    environment.pop("BRINGUP_IMAGE", None)
 
     def run(text: str, **more: str) -> subprocess.CompletedProcess[str]:
         line = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", f"{text}\necho went on"]
@@ -65,9 +73,9 @@ def shell(tmp_path: Path) -> Shell:
 
 @pytest.mark.parametrize("server", SNIPPETS)
 def test_the_snippet_is_the_one_command_and_explains_its_codes(server: str) -> None:
-    text, spec = SNIPPETS[server]()
+    text, given = SNIPPETS[server]()
     assert COMMAND in text.splitlines()
-    assert spec == "cluster.yaml"
+    assert given == {"SPEC": "cluster.yaml", "BRINGUP_IMAGE": f"registry.example.org/bringup-steps:{__version__}"}
     (file,) = HERE.glob(f"{server}*.yml")
     explained = {int(code) for code in re.findall(r"^# {1,3}(\d+) ", file.read_text(), re.MULTILINE)}
     assert explained == {*map(int, ExitCode), 130}
@@ -75,8 +83,8 @@ def test_the_snippet_is_the_one_command_and_explains_its_codes(server: str) -> N
 
 @pytest.mark.parametrize("server", SNIPPETS)
 def test_a_missing_spec_ends_the_job_with_64(server: str, shell: Shell) -> None:
-    text, spec = SNIPPETS[server]()
-    done = shell(text, SPEC=spec)
+    text, given = SNIPPETS[server]()
+    done = shell(text, **given)
     assert done.returncode == ExitCode.USAGE, done.stderr
     assert "'cluster.yaml' is neither a file nor an example" in done.stderr
     assert "went on" not in done.stdout
@@ -84,9 +92,23 @@ def test_a_missing_spec_ends_the_job_with_64(server: str, shell: Shell) -> None:
 
 @pytest.mark.parametrize("server", SNIPPETS)
 def test_a_good_spec_gets_as_far_as_the_home_cluster(server: str, shell: Shell, tmp_path: Path) -> None:
-    text, spec = SNIPPETS[server]()
-    shutil.copy(examples.path("three-hosts"), tmp_path / spec)
-    done = shell(text, SPEC=spec)
+    text, given = SNIPPETS[server]()
+    shutil.copy(examples.path("three-hosts"), tmp_path / given["SPEC"])
+    done = shell(text, **given)
     assert done.returncode == ExitCode.USAGE, done.stderr
     assert "home-kubeconfig" in done.stderr
     assert "no run has begun: kubeconfig " in (tmp_path / "report.xml").read_text()
+
+
+@pytest.mark.parametrize("server", SNIPPETS)
+def test_the_image_is_the_one_that_the_snippet_names(server: str, shell: Shell, tmp_path: Path) -> None:
+    text, given = SNIPPETS[server]()
+    shutil.copy(examples.path("three-hosts"), tmp_path / given["SPEC"])
+    with serve_in_thread() as home:
+        (tmp_path / "home-kubeconfig").write_text(home.kubeconfig)
+        here = given | {"CONTENT": home.kubeconfig}
+        good = shell(text, **here)
+        wrong = shell(text, **(here | {"BRINGUP_IMAGE": "registry.example.org/Steps"}))
+    assert "the home cluster does not serve workflows" in good.stderr
+    assert wrong.returncode == ExitCode.USAGE
+    assert "'BRINGUP_IMAGE=registry.example.org/Steps' is no image reference" in wrong.stderr

@@ -151,7 +151,7 @@ def test_a_file_that_two_environments_share_is_no_drift_of_either(call: Call, tm
     [
         ("h200-16", ["."], "h200-16 is not delivered by Argo CD"),
         ("multi-rack-232", ["nowhere", "--check"], "nowhere is no folder"),
-        ("multi-rack-232", [".", "--only", "os_prep"], "--gitops renders the whole spec"),
+        ("multi-rack-232", [".", "--only", "os_prep"], "--gitops renders what Argo CD delivers to the target"),
         ("multi-rack-232", ["file"], "file is no folder"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from steps import __version__
 from workflows import examples
 from workflows.cli.main import run
 
@@ -254,3 +255,20 @@ def test_faults_stages_and_doctor_have_data_for_scripts(call: Call) -> None:
     assert {"name", "gate", "summary", "caught_by"} <= faults[0].keys()
     assert len(json.loads(call("stages", "-o", "json")[1])) == 9
     assert any(row["for"] == "rehearsal" for row in json.loads(call("doctor", "-o", "json")[1]))
+
+
+def test_an_installation_may_be_named_by_the_environment(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def template(*options: str) -> tuple[set[str], object]:
+        assert call("render", "three-hosts", "--out", str(tmp_path), *options)[0] == 0
+        spec = yaml.safe_load((tmp_path / "workflowtemplate.yaml").read_text())["spec"]
+        return {one["container"]["image"] for one in spec["templates"] if "container" in one}, spec.get("imagePullSecrets")
+
+    for name in ("BRINGUP_IMAGE", "BRINGUP_PULL_SECRET"):
+        monkeypatch.delenv(name, raising=False)
+    assert template() == ({f"bringup-steps:{__version__}"}, None)
+    monkeypatch.setenv("BRINGUP_IMAGE", "registry.example.org/bringup-steps:1")
+    monkeypatch.setenv("BRINGUP_PULL_SECRET", "registry-login")
+    assert template() == ({"registry.example.org/bringup-steps:1"}, [{"name": "registry-login"}])
+    assert template("--image", "other:2")[0] == {"other:2"}
+    monkeypatch.setenv("BRINGUP_PULL_SECRET", "No Secret")
+    assert "BRINGUP_PULL_SECRET='No Secret' is no name of a Secret" in call("render", "three-hosts")[2]

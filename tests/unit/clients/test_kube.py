@@ -6,6 +6,7 @@ import pytest
 
 from steps.clients import kube
 from steps.clients.kube import Kube, Page
+from steps.clients.kube_http import ApiError
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass
 from steps.errors import Garbled, NotUnderstood, Temporary
@@ -61,3 +62,14 @@ def test_what_is_no_json_is_temporary(answer: bytes) -> None:
         kube.decoded(ASKED, answer, Page[Conditioned])
     assert str(caught.value).startswith(f"{ASKED}: the answer is no JSON")
     assert caught.value.exit_code == ExitCode.TEMPORARY
+
+
+def test_what_is_created_has_no_field_that_the_server_would_drop(tmp_path: Path) -> None:
+    with serve_in_thread() as server:
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig)
+        found = Kube.from_file(tmp_path / "kubeconfig")
+        named = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "namespace": "default"}}
+        with pytest.raises(ApiError, match='unknown field "datum"') as caught:
+            found.create(named | {"datum": {"x": "y"}})
+        assert caught.value.status == 400
+        assert found.create(named | {"data": {"x": "y"}})["data"] == {"x": "y"}

@@ -18,7 +18,9 @@ def opened(name: str = "approve-validation") -> NodeNews:
 
 def announcer(folder: Path, command: tuple[str, ...], said: list[str]) -> announce.Announcer:
     told = {"validation": announce.Telling(cluster="h200", approvers=("ada",), command=command)}
-    return announce.Announcer("r", told, announce.local_claim(folder / "claims"), said.append)
+    return announce.Announcer(
+        "r", told, announce.local_claim(folder / "claims"), lambda node: (f"of {node}", "do this"), said.append
+    )
 
 
 def test_a_command_hears_of_it_once(tmp_path: Path) -> None:
@@ -29,16 +31,9 @@ def test_a_command_hears_of_it_once(tmp_path: Path) -> None:
         one.observe(opened("approve-unknown"))
         one.close()
     heard = json.loads((tmp_path / "heard").read_text())
-    assert (heard["run"], heard["stage"], heard["approvers"], heard["how"]) == (
-        "r",
-        "validation",
-        ["ada"],
-        "bringup approve r --as NAME",
-    )
-    assert (
-        heard["text"]
-        == "h200: run r waits for an approval before validation since 2027-01-15T08:00:00Z: bringup approve r --as NAME"
-    )
+    assert (heard["run"], heard["stage"], heard["approvers"], heard["how"]) == ("r", "validation", ["ada"], "do this")
+    assert heard["evidence"] == "of approve-validation"
+    assert heard["text"] == "h200: run r waits for an approval before validation since 2027-01-15T08:00:00Z: do this"
     assert said == []
 
 

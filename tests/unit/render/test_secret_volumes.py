@@ -59,8 +59,8 @@ def test_who_announces_has_its_url_and_its_ca_and_nothing_else() -> None:
 
 
 def test_an_announcement_names_no_secret_in_the_words_of_people() -> None:
-    files = tuple(SecretFile(name=name, path=name) for name in ("ada", "h200", "hook", "ca"))
-    said = {"cluster": "h200", "approvers": ["ada"], "webhook": "hook"}
+    files = tuple(SecretFile(name=name, path=name) for name in ("ada", "h200", "slurm", "hook", "ca"))
+    said = {"cluster": "h200", "approvers": ["ada"], "approved": "slurm", "webhook": "hook"}
     assert needed(Task(stage="s", name="t", verb=Verb.ANNOUNCE, arguments=said), files) == ("hook",)
     assert needed(Task(stage="s", name="t", verb=Verb.ANNOUNCE, arguments=said | {"ca": "ca"}), files) == ("ca", "hook")
 

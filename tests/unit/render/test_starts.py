@@ -70,6 +70,7 @@ def test_a_schedule_never_runs_beside_itself_and_leaves_suspension_to_the_cluste
         "concurrencyPolicy": "Forbid",
         "startingDeadlineSeconds": 600,
     }
+    assert [cron["spec"][f"{how}JobsHistoryLimit"] for how in ("successful", "failed")] == [14, 14]
     assert "suspend" not in cron["spec"]
     (kept,) = bundle(SCHEDULE.replace("}", ", suspend: true}")).starts or ()
     assert kept["spec"]["suspend"] is True

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract import approval
+from steps.contract import approval, paths
 from steps.contract.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status
@@ -20,7 +20,7 @@ TASK = Task(
     stage="validation",
     name=approval.ANNOUNCE,
     verb=Verb.ANNOUNCE,
-    arguments={"cluster": "h200", "approvers": ["ada@example.org", "bob"], "webhook": SECRET},
+    arguments={"cluster": "h200", "approvers": ["ada@example.org", "bob"], "webhook": SECRET, "approved": "slurm"},
 )
 
 
@@ -47,21 +47,39 @@ def verdict(record: Evidence) -> tuple[Status, FailureClass | None]:
 
 
 def test_it_is_told_once(desk: Any, webhook: Chat) -> None:
+    digest = desk.store.evidence_digest("r1", "slurm")
+    how = f"bringup approve r1 --as NAME --evidence {digest}"
     assert announce(desk, webhook.url)[0] == 0
     code, record = announce(desk, webhook.url)  # as an engine does that lost the first one's end
     assert (code, record.attempt, verdict(record)) == (0, 2, (Status.PASS, None))
     (told,) = webhook.got
     since = told.pop("since")
     assert told == {
-        "text": f"h200: run r1 waits for an approval before validation since {since}: bringup approve r1 --as NAME",
+        "text": f"h200: run r1 waits for an approval before validation since {since}: {how}",
         "run": "r1",
         "cluster": "h200",
         "stage": "validation",
         "approvers": ["ada@example.org", "bob"],
-        "how": "bringup approve r1 --as NAME",
+        "evidence": digest,
+        "how": how,
         "type": "application/json",
     }
     assert (desk.root / "out/verdict").read_text() == "pass"
+
+
+def test_a_pod_tells_a_command_that_works_from_any_machine(desk: Any, webhook: Chat) -> None:
+    """Its digest is that of the evidence to be approved, and no other stage's."""
+    desk.environment |= {paths.ENGINE: "argo", paths.NAMESPACE: "building-1"}
+    judged = msgspec.structs.replace(announce(desk, webhook.url)[1], stage="slurm", task="judge", attempt=1)
+    empty = webhook.got[0]["evidence"]
+    desk.store.write_evidence(judged, msgspec.json.encode)
+    shutil.rmtree(desk.root / "store/runs/r1/evidence/validation")
+    assert announce(desk, webhook.url)[0] == 0
+    digest = desk.store.evidence_digest("r1", "slurm")
+    told = webhook.got[1]
+    assert (told["evidence"], digest != empty) == (digest, True)
+    assert told["how"] == f"bringup approve r1 --as NAME --evidence {digest} --engine argo --namespace building-1"
+    assert told["text"].endswith(told["how"])
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

@@ -17,7 +17,12 @@ from tests.unit.steps import authority, tunnel
 from tests.unit.steps.chat import CANARY, Chat, serving
 
 URL, CA = approval.webhook_file("validation"), approval.ca_file("validation")
-TASK = Task(stage="validation", name=approval.ANNOUNCE, verb=Verb.ANNOUNCE, arguments={"cluster": "h200", "webhook": URL, "ca": CA})
+TASK = Task(
+    stage="validation",
+    name=approval.ANNOUNCE,
+    verb=Verb.ANNOUNCE,
+    arguments={"cluster": "h200", "approved": "slurm", "webhook": URL, "ca": CA},
+)
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: no CA to trust")
 

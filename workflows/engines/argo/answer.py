@@ -3,7 +3,6 @@
 import base64
 import inspect
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -33,12 +32,6 @@ def waiting(home: Home, workflow: Workflow, folder: RunFolder, nodes: list[str])
     if nodes:
         pull.pull(home, workflow, folder)
     return [approvals.read(folder, node) for node in nodes]
-
-
-def check_shown(one: Open, folder: RunFolder, evidence: str = "") -> None:
-    """Raise EvidenceChanged when the evidence is no longer what was shown here, or than what somebody names."""
-    memory = remembered.read(folder)
-    approvals.check_shown(one, evidence or (memory.shown.get(one.node, "") if memory else ""))
 
 
 def keep_signature(home: Home, workflow: Workflow, folder: RunFolder, one: Open, approver: str, key: str) -> None:
@@ -98,11 +91,3 @@ def patched(workflow: Workflow, raw: dict[str, Any], node: str, given: dict[str,
     every = msgspec.json.decode(unpacked(shown))
     every[found[0]] = {**before, **now}
     return {"metadata": meta, "status": {"compressedNodes": packed(msgspec.json.encode(every))}}
-
-
-def needs_key(one: Open, decision: str, approver: str, key: str) -> None:
-    """Raise NotSigned before anything is sent, where a key is wanted and none is given, or none is there."""
-    if decision == approval.PASS and not key and one.approvers.get(approver):
-        raise approvals.NotSigned(f"the spec lists an SSH key for {approver}: this approval must be signed")
-    if key and not Path(key).expanduser().is_file():
-        raise approvals.NotSigned(f"there is no key file {key}")

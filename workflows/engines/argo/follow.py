@@ -1,6 +1,7 @@
 """Follows a run: watch events become the same news that the embedded engine tells; what is stuck is said in one sentence."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -25,9 +26,11 @@ class Digest:
     run: RunNews = field(default_factory=lambda: RunNews("", "", False, ""))
 
     def take(self, workflow: Workflow) -> Iterator[News]:
-        """The news of one state: nodes in the order in which they started, then the run."""
+        """The news of one state: nodes in the order in which they started, those of one second as one follows on the other, then
+        the run."""
         nodes = workflow.nodes()
-        for node in sorted(nodes.values(), key=lambda node: (node.started_at or "", node.name)):
+        depth = _depths(nodes)
+        for node in sorted(nodes.values(), key=lambda node: (node.started_at or "", depth[node.id], node.name)):
             now, before = node_status(node, nodes), self.shown.get(node.id)
             self.shown[node.id] = now
             if before is None or now != msgspec.structs.replace(before, children=now.children):
@@ -37,6 +40,21 @@ class Digest:
         if run != self.run:
             self.run = run
             yield run
+
+
+def _depths(nodes: Mapping[str, Node]) -> dict[str, int]:
+    """How many nodes come before each, at the most: a node's children are what comes after it."""
+    depth = dict.fromkeys(nodes, 0)
+    before = Counter(child for node in nodes.values() for child in node.children if child in nodes)
+    ready = [name for name in nodes if not before[name]]
+    for name in ready:
+        for child in nodes[name].children:
+            if child in nodes:
+                depth[child] = max(depth[child], depth[name] + 1)
+                before[child] -= 1
+                if not before[child]:
+                    ready.append(child)
+    return depth
 
 
 def follow(

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec import Struct
 
-from steps.clients import kubeconfig
+from steps.clients import kube, kubeconfig
 from steps.clients.kube import Kube
 from steps.clients.kube_http import ApiError, Http
 from steps.errors import Refused
-from workflows.engines.argo.objects import API, PIPELINE, Unreadable, Workflow
+from workflows.engines.argo.objects import API, PIPELINE, Meta, Workflow
 
 T = TypeVar("T")
 DEFAULT_NAMESPACE = "bringup"
@@ -29,7 +28,11 @@ class NoHomeCluster(ValueError):
 class NoWorkflow(ValueError):
     """The home cluster has no Workflow of that name."""
 
-    hint = "a finished Workflow may have been deleted; its evidence stays: bringup report RUN where it was pulled"
+    hint = "a finished Workflow may have been deleted; its evidence stays: bringup pull RUN brings it here"
+
+
+class WorkflowGone(NoWorkflow):
+    """There is none of that name, or not any more."""
 
 
 class NotOurs(NoWorkflow):
@@ -42,6 +45,12 @@ class NoTemplate(NoWorkflow):
     """What a run was made from was deleted from home."""
 
     hint = "what the same spec renders to has the same name: apply what `bringup render SPEC --out FOLDER` writes, then try again"
+
+
+class Named(Struct, frozen=True):
+    """Any object of home, as far as it has a name."""
+
+    metadata: Meta
 
 
 class Where(Struct, frozen=True, kw_only=True):
@@ -60,13 +69,24 @@ class Where(Struct, frozen=True, kw_only=True):
 
 def chosen(given: str, context: str, namespace: str, environ: Mapping[str, str]) -> Where:
     """The home cluster that the command line names, else the environment's. Raises NoHomeCluster."""
-    path = given or environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    path = given or _of_environment(environ.get("KUBECONFIG", ""))
     if not path and environ.get("HOME"):
         usual = Path(environ["HOME"]) / ".kube/config"
         path = str(usual) if usual.exists() else ""
     if not path:
         raise NoHomeCluster("no kubeconfig of the home cluster is given")
     return Where(kubeconfig=str(Path(path).expanduser().absolute()), context=context, namespace=namespace or DEFAULT_NAMESPACE)
+
+
+def _of_environment(listed: str) -> str:
+    """The first file of KUBECONFIG that is there; empty where nothing is set.
+
+    As for kubectl, what the first one says holds; what it lacks is an error here, where kubectl would look into the next.
+    """
+    files = [name for name in listed.split(os.pathsep) if name]
+    if listed and not files:
+        raise NoHomeCluster(f"KUBECONFIG is {listed!r}, which names no file")
+    return next((name for name in files if Path(name).expanduser().exists()), files[0] if files else "")
 
 
 class Home:
@@ -120,16 +140,16 @@ class Home:
         return f"/apis/{API}/namespaces/{self.namespace}/workflows{f'/{name}' if name else ''}"
 
     def workflow(self, name: str) -> Workflow:
-        """One Workflow. Raises NoWorkflow, Unreadable."""
+        """One Workflow. Raises WorkflowGone, Garbled, NotUnderstood."""
         return decoded(self.raw_workflow(name))
 
     def raw_workflow(self, name: str) -> bytes:
-        """One Workflow as the API server sends it. Raises NoWorkflow."""
+        """One Workflow as the API server sends it. Raises WorkflowGone."""
         try:
             return self.fetch(self.workflows(name))
         except ApiError as error:
             if error.status == 404:
-                raise NoWorkflow(f"namespace {self.namespace} of the home cluster has no Workflow {name}") from None
+                raise WorkflowGone(f"namespace {self.namespace} of the home cluster has no Workflow {name}") from None
             raise
 
     def check_ours(self, workflow: Workflow) -> None:
@@ -156,10 +176,13 @@ class Home:
             raise NoTemplate(f"namespace {self.namespace} of the home cluster has no WorkflowTemplate {name} any more")
         return found
 
+    def newest_template(self) -> str:
+        """Name of the WorkflowTemplate of ours that was made last; empty where there is none. Raises Refused."""
+        path = f"/apis/{API}/namespaces/{self.namespace}/workflowtemplates"
+        every = self.ask(lambda kube: kube.list(path, Named, labels=PIPELINE)) or ()
+        return max((one.metadata for one in every), key=lambda meta: (meta.creation_timestamp, meta.name), default=Meta()).name
+
 
 def decoded(data: bytes) -> Workflow:
-    """A Workflow from its JSON. Raises Unreadable."""
-    try:
-        return msgspec.json.decode(data, type=Workflow)
-    except msgspec.MsgspecError as error:
-        raise Unreadable(f"the API server's answer is no Workflow: {error}") from error
+    """A Workflow from its JSON. Raises Garbled for what is no JSON, NotUnderstood for JSON of another form."""
+    return kube.decoded("reading a Workflow", data, Workflow)

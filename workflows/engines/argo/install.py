@@ -4,11 +4,8 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
-
 from steps.clients.kube import Kube
 from steps.clients.kube_http import ApiError
-from steps.errors import Refused
 from workflows.engines.argo import starts
 from workflows.engines.argo.home import Home, Object
 from workflows.plan.model import Plan
@@ -17,34 +14,7 @@ from workflows.render.bundle import Bundle
 
 
 class NotReady(ValueError):
-    """The home cluster lacks something that we do not make ourselves."""
-
-
-class _Named(Struct, frozen=True):
-    """Any object, for its being there."""
-
-    kind: str = ""
-
-
-def check_place(home: Home, bundle: Bundle) -> None:
-    """Whether namespace and volume claim are there. Raises NotReady; what may not be read is left to the pods."""
-    claims = [volume["persistentVolumeClaim"]["claimName"] for volume in _volumes(bundle) if "persistentVolumeClaim" in volume]
-    for claim in claims:
-        if _absent(home, home.core("persistentvolumeclaims", claim)):
-            lacks = f"namespace {home.namespace} of the home cluster has no PersistentVolumeClaim {claim}"
-            raise NotReady(f"{lacks}, in which runs keep their evidence")
-
-
-def _volumes(bundle: Bundle) -> list[Object]:
-    found: list[Object] = bundle.template["spec"]["volumes"]
-    return found
-
-
-def _absent(home: Home, path: str) -> bool:
-    try:
-        return home.ask(lambda kube: kube.get(path, _Named)) is None
-    except Refused:
-        return False
+    """The home cluster does not take what we install."""
 
 
 def install(home: Home, plan: Plan, bundle: Bundle, secrets: Mapping[str, bytes]) -> None:

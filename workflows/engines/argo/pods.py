@@ -81,11 +81,12 @@ def pod(home: Home, workflow: Workflow, errand: Errand) -> Object:
         )
     meta = workflow.metadata
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": meta.name, "uid": meta.uid}
+    owned = {"ownerReferences": [owner]} if meta.uid else {}  # a Workflow that is gone owns nothing
     pod_meta: Object = {
         "name": f"bringup-{errand.purpose}-{secrets.token_hex(4)}",
         "namespace": home.namespace,
         "labels": {ERRAND: errand.purpose, RUN: meta.name},
-        "ownerReferences": [owner],
+        **owned,
     }
     pod_spec: Object = {
         "restartPolicy": "Never",
@@ -95,7 +96,7 @@ def pod(home: Home, workflow: Workflow, errand: Errand) -> Object:
         "securityContext": spec.get("securityContext", {}),
         "containers": [_container(model["container"], errand)],
         "volumes": _volumes(spec["volumes"], model["container"], errand),
-        **{key: spec[key] for key in ("nodeSelector", "tolerations", "affinity", "imagePullSecrets") if key in spec},
+        **{key: spec[key] for key in ("affinity", "imagePullSecrets") if key in spec},
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": pod_meta, "spec": pod_spec}
 

@@ -6,6 +6,8 @@ from workflows.engines.local.result import NodeStatus
 from workflows.render import names
 
 JUDGE, VERDICT = "judge", "verdict"
+NOT_RUN, UNTOLD = "not run", "inconclusive"
+_BAD = ("fail", UNTOLD)
 
 
 def stages(ids: Iterable[str], nodes: Iterable[NodeStatus]) -> list[dict[str, str]]:
@@ -21,11 +23,29 @@ def _stage(stage: str, nodes: Mapping[str, list[NodeStatus]]) -> dict[str, str]:
     whole = nodes.get(names.dashed(stage), [])
     if judged:
         last = max(judged, key=lambda node: (node.started, node.path))
-        return _row(stage, last.outputs.get(VERDICT) or "inconclusive", last.message)
+        return _row(stage, last.outputs.get(VERDICT) or UNTOLD, last.message)
     if any(node.phase == "Running" for node in whole):
         return _row(stage, "running", "")
     ended = [node for node in whole if node.finished is not None]
-    return _row(stage, "not run", ended[-1].message) if ended else _row(stage, "to come", "")
+    return _row(stage, NOT_RUN, ended[-1].message) if ended else _row(stage, "to come", "")
+
+
+def explained(rows: Iterable[dict[str, str]], stored: Mapping[str, tuple[str, str]], run: str) -> list[dict[str, str]]:
+    """The same rows, with why a stage did not pass: by `stored` (stage → status and reason of its verdict), else who tells it.
+
+    What the store says of a stage that goes on, or ended otherwise by now, is of an earlier attempt.
+    """
+    return [_explained(row, stored.get(row["stage"]), run) for row in rows]
+
+
+def _explained(row: dict[str, str], stored: tuple[str, str] | None, run: str) -> dict[str, str]:
+    if row["status"] in ("running", "to come"):
+        return row
+    if stored is not None and (row["status"] == stored[0] or (row["status"] in (NOT_RUN, UNTOLD) and stored[0] in _BAD)):
+        return _row(row["stage"], *stored)
+    if row["status"] in _BAD:
+        return _row(row["stage"], row["status"], f"{row['reason']}; why: bringup report {run}".removeprefix("; "))
+    return row
 
 
 def _row(stage: str, status: str, reason: str) -> dict[str, str]:

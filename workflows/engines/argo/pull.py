@@ -5,16 +5,18 @@ import binascii
 import hashlib
 import inspect
 import io
+import re
 import tarfile
+import time
 
 import msgspec
 from msgspec import Struct
 
 from steps.clients.store import Store
-from steps.errors import Temporary
-from workflows.engines.argo import pods, read_store
-from workflows.engines.argo.home import Home
-from workflows.engines.argo.objects import Workflow
+from steps.errors import Refused, Temporary
+from workflows.engines.argo import pods, read_store, remembered
+from workflows.engines.argo.home import Home, WorkflowGone
+from workflows.engines.argo.objects import Meta, Spec, Status, TemplateRef, Workflow
 from workflows.engines.folders import RunFolder
 
 LIMIT = 4 << 20
@@ -22,6 +24,25 @@ LIMIT = 4 << 20
 
 MOST = 512 << 20
 """Unpacked bytes of one pod's answer: a store is outside data until it is checked."""
+
+
+GONE = "Gone"
+"""Phase that we give a run whose Workflow was deleted: it has ended, nobody knows any more how."""
+
+_NAME = re.compile(r"[a-z0-9][-.a-z0-9]*")
+"""Of a Workflow; anything else would lead a reader elsewhere in the store."""
+
+
+class NoReader(WorkflowGone):
+    """The Workflow is gone, and so is all that its store could be read with."""
+
+    hint = "its store is read with any WorkflowTemplate of bringup there, which this takes the right to list: `bringup render SPEC`"
+
+
+class NeverThere(WorkflowGone):
+    """Neither a Workflow nor anything in the store has that name."""
+
+    hint = "runs of bringup: kubectl get workflows -l bringup/pipeline, in the namespace that --namespace names"
 
 
 class Damaged(Temporary):
@@ -36,14 +57,31 @@ class _Trailer(Struct, frozen=True):
 
 
 def pull(home: Home, workflow: Workflow, folder: RunFolder, limit: int = LIMIT) -> int:
-    """Copy the run into this machine's store; the number of files. Raises ErrandFailed, Damaged."""
-    store, after, count = Store(folder.home.store), "", 0
+    """Copy the run into this machine's store; the number of files. Raises ErrandFailed, Damaged, NeverThere."""
+    store, after, count, began = Store(folder.home.store), "", 0, time.time()
     while True:
         said = pods.run(home, workflow, _errand(workflow.metadata.name, after, limit))
         archive, after = unpacked(said)
-        count += _keep(store, f"runs/{folder.name}", archive)
+        count += _keep(store, folder.name, archive)
         if not after:
+            if not count and workflow.status.phase == GONE:
+                run = workflow.metadata.name
+                raise NeverThere(f"namespace {home.namespace} of the home cluster has no Workflow {run}, its store no such run")
+            remembered.pulled(folder, began, ended=workflow.finished)
             return count
+
+
+def without_workflow(home: Home, gone: WorkflowGone, run: str) -> Workflow:
+    """What a run is read with whose Workflow is gone: any WorkflowTemplate of ours mounts the store. Raises WorkflowGone."""
+    if not _NAME.fullmatch(run):
+        raise gone
+    try:
+        template = home.newest_template()
+    except Refused:
+        template = ""
+    if not template:
+        raise NoReader(str(gone))
+    return Workflow(metadata=Meta(name=run), spec=Spec(workflow_template_ref=TemplateRef(name=template)), status=Status(phase=GONE))
 
 
 def _errand(run: str, after: str, limit: int) -> pods.Errand:
@@ -66,8 +104,8 @@ def unpacked(said: bytes) -> tuple[bytes, str]:
     return data, trailer.next
 
 
-def _keep(store: Store, prefix: str, archive: bytes) -> int:
-    """Files into the store; a key that would leave it is refused by the store itself."""
+def _keep(store: Store, run: str, archive: bytes) -> int:
+    """Files into the store; a key that would leave it is refused by the store itself, one of another run here."""
     count, total = 0, 0
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as members:
         for member in members:
@@ -75,7 +113,9 @@ def _keep(store: Store, prefix: str, archive: bytes) -> int:
             total += member.size
             if stream is None or total > MOST:
                 raise Damaged(f"a reader pod's archive holds {member.name}, which is no file or makes it too large")
-            key, data = f"{prefix}/{member.name}", stream.read()
+            key, data = member.name, stream.read()
+            if not key.startswith((f"runs/{run}/", f"releases/{run}/")):
+                raise Damaged(f"a reader pod's archive holds {key}, which is not of run {run}")
             if store.read(key) != data:
                 store.replace(key, data)
             count += 1

@@ -1,4 +1,4 @@
-"""Runs in a short pod: prints the files of one run as base64 of a gzipped tar, between a header and a trailer with its digest.
+"""Runs in a short pod: prints the files of one run, and of the releases of its nodes, as base64 of a gzipped tar with its digest.
 
 Handed to the pod as text (`python -c`): only the standard library. A log is kept to 10 MiB by a kubelet, so a pod prints files from
 the key AFTER on until LIMIT bytes are full, and its trailer says where the next pod goes on. Secrets never leave the store.
@@ -19,10 +19,11 @@ LINE = 4096
 
 def main() -> int:
     """Read what the environment names: BRINGUP_STORE, BRINGUP_RUN, AFTER, LIMIT."""
-    root = Path(os.environ["BRINGUP_STORE"]) / "runs" / os.environ["BRINGUP_RUN"]
+    root, run = Path(os.environ["BRINGUP_STORE"]), os.environ["BRINGUP_RUN"]
     after, limit = os.environ.get("AFTER", ""), int(os.environ["LIMIT"])
-    keys = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
-    kept = [key for key in keys if key > after and not key.startswith("secrets/") and "/." not in f"/{key}"]
+    files = [path for folder in ("runs", "releases") for path in (root / folder / run).rglob("*") if path.is_file()]
+    keys = sorted(path.relative_to(root).as_posix() for path in files)
+    kept = [key for key in keys if key > after and not key.startswith(f"runs/{run}/secrets/") and "/." not in f"/{key}"]
     packed, following = io.BytesIO(), ""
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=6) as archive:
         for number, key in enumerate(kept):

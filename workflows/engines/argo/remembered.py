@@ -1,4 +1,4 @@
-"""What this machine remembers of a run on Argo: where it runs, what was shown of it, its tasks; so commands need no flags."""
+"""What this machine remembers of a run on Argo: where it runs, its tasks; so commands need no flags."""
 
 import os
 import shutil
@@ -18,14 +18,15 @@ FILE = "argo.json"
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """`shown` maps waiting approvals (node names) to the digest of the evidence that was last shown for them; `version` is what a
-    person vouched for where Argo's version may not be read, empty where nobody had to; `telling` is what is announced by a command
-    of this machine, by the stage that waits."""
+    """`version` is what a person vouched for where Argo's version may not be read, empty where nobody had to; `telling` is what is
+    announced by a command of this machine, by the stage that waits. `pulled` is when the store was last read whole (seconds since
+    the epoch, 0: never), and `ended`: the run had ended by then, so what was read is all that it left."""
 
     where: Where
     version: str = ""
     telling: dict[str, Telling] = {}
-    shown: dict[str, str] = {}
+    pulled: float = 0.0
+    ended: bool = False
 
 
 def read(folder: RunFolder) -> Memory | None:
@@ -44,11 +45,11 @@ def write(folder: RunFolder, memory: Memory) -> None:
     fresh.replace(folder.engine / FILE)
 
 
-def shown(folder: RunFolder, evidence: Mapping[str, str]) -> None:
-    """Remember which evidence was shown."""
+def pulled(folder: RunFolder, when: float, *, ended: bool) -> None:
+    """Remember that the store was read whole, beginning at `when`."""
     memory = read(folder)
-    if memory is not None and any(memory.shown.get(node) != digest for node, digest in evidence.items()):
-        write(folder, msgspec.structs.replace(memory, shown={**memory.shown, **evidence}))
+    if memory is not None:
+        write(folder, msgspec.structs.replace(memory, pulled=when, ended=ended))
 
 
 def knows_tasks(folder: RunFolder) -> bool:

@@ -34,15 +34,39 @@ class _Meta(Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
-class _Cron(Struct, frozen=True):
+class Cron(Struct, frozen=True):
+    """When a schedule starts runs."""
+
     suspend: bool = False
+    schedules: tuple[str, ...] = ()
+    timezone: str = ""
+
+
+class _Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    message: str = ""
+
+
+class Seen(Struct, frozen=True, rename="camel"):
+    """What the controller says of a schedule: when it started a run last, which runs of it go on, what is wrong with it."""
+
+    last_scheduled_time: str | None = None
+    active: tuple[_Meta, ...] = ()
+    conditions: tuple[_Condition, ...] = ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why it cannot start a run."""
+        return tuple(f"{one.type}: {one.message}" for one in self.conditions if one.status == "True" and one.type != "Completed")
 
 
 class Start(Struct, frozen=True):
     """A CronWorkflow or a WorkflowEventBinding, as far as it matters here."""
 
     metadata: _Meta = _Meta()
-    spec: _Cron = field(default_factory=_Cron)
+    spec: Cron = field(default_factory=Cron)
+    status: Seen = field(default_factory=Seen)
 
 
 def _path(home: Home, kind: str, name: str = "") -> str:
@@ -80,15 +104,21 @@ def _delete(home: Home, path: str) -> None:
     home.ask(once)
 
 
+def schedule(home: Home, cluster: str, kind: str) -> Start:
+    """A cluster's schedule as it is now. Raises NoSchedule, Refused."""
+    path = _path(home, "cronworkflows", starts.cron_name(kind, cluster))
+    there = home.ask(lambda kube: kube.get(path, Start))
+    if there is None:
+        raise NoSchedule(f"namespace {home.namespace} of the home cluster has no schedule of {cluster}")
+    return there
+
+
 def suspend(home: Home, cluster: str, kind: str, *, wanted: bool) -> bool:
     """Suspend a cluster's schedule or let it go on; whether that changed anything. Raises NoSchedule, Changed, Refused.
 
     To go on takes the field away, so that it is nobody's and a spec with `suspend: true` can be installed again.
     """
-    path = _path(home, "cronworkflows", starts.cron_name(kind, cluster))
-    there = home.ask(lambda kube: kube.get(path, Start))
-    if there is None:
-        raise NoSchedule(f"namespace {home.namespace} of the home cluster has no schedule of {cluster}")
+    path, there = _path(home, "cronworkflows", starts.cron_name(kind, cluster)), schedule(home, cluster, kind)
     if there.spec.suspend == wanted:
         return False
     patch = {"metadata": {"resourceVersion": there.metadata.resource_version}, "spec": {"suspend": True if wanted else None}}

@@ -88,7 +88,7 @@ def drill() -> Callable[..., tuple[Plan, Bundle]]:
         if webhook:
             file = approval.webhook_file("parade")
             secrets.append(SecretFile(name=file, path=str(webhook)))
-            arguments = {"cluster": "three-hosts", "approvers": ["ada"], "webhook": file}
+            arguments = {"cluster": "three-hosts", "approvers": ["ada"], "webhook": file, "approved": "drill"}
             telling["parade"] = Task(stage="parade", name=approval.ANNOUNCE, verb=Verb.ANNOUNCE, arguments=arguments)
         told = {name: value for name, value in plan.open_task.arguments.items() if name != "ssh"}  # nothing plays on hosts
         opens = msgspec.structs.replace(plan.open_task, arguments=told)

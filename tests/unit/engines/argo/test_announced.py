@@ -81,6 +81,9 @@ def test_a_run_that_nobody_follows_is_announced_once(cluster: Lab, drill: Drill,
     assert ended(cluster, "one") == "Succeeded"
     (told,) = chat.got
     assert (told["run"], told["stage"], told["cluster"], told["approvers"]) == ("one", "parade", "three-hosts", ["ada"])
+    assert told["evidence"] == Store(cluster.store).evidence_digest("one", "drill")
+    where = f"--engine argo --namespace {cluster.where.namespace}"
+    assert told["how"] == f"bringup approve one --as NAME --evidence {told['evidence']} {where}"
     assert verdict(cluster, "one") is Status.PASS
     assert CANARY.encode() not in cluster.home.raw_workflow("one")
     kept = [path for path in cluster.store.rglob("*") if path.is_file() and "secrets" not in path.parts]
@@ -155,5 +158,6 @@ def test_both_engines_announce_alike(cluster: Lab, drill: Drill, chat: Chat) -> 
     thread.join(60)
     assert results[0].phase == "Succeeded"
     assert [told["run"] for told in chat.got] == ["by-argo", "by-itself"]
+    assert ["--engine argo" in told["how"] for told in chat.got] == [True, False]
     shutil.copytree(folder.stored, cluster.store / "runs/by-itself", symlinks=True)
     assert differences(Store(cluster.store), "by-argo", "by-itself") == ()

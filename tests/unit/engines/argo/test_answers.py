@@ -83,12 +83,13 @@ def test_changed_evidence_is_not_approved(cluster: Lab, drill: Drill, runs: Runs
     remembered.write(folder, remembered.Memory(where=cluster.where))
     (shown,) = answer.waiting(cluster.home, cluster.home.workflow("r1"), folder, ["approve-parade"])
     assert (shown.stage, shown.approved, shown.evidence) == ("parade", "drill", evidence(cluster))
-    remembered.shown(folder, {"approve-parade": shown.evidence})
-    answer.check_shown(shown, folder)
+    assert shown.about.startswith("drill in r1: pass: ")
+    approvals.remember(folder, [shown])
+    approvals.check_shown(shown, approvals.was_shown(folder, shown))
     Store(cluster.store).write("runs/r1/evidence/drill/apply/0000/02.json", b"{}")
     (now,) = answer.waiting(cluster.home, cluster.home.workflow("r1"), folder, ["approve-parade"])
     with pytest.raises(approvals.EvidenceChanged, match=f"was {shown.evidence} when it was shown"):
-        answer.check_shown(now, folder)
+        approvals.check_shown(now, approvals.was_shown(folder, now))
     # and whoever answers on the old evidence all the same is refused by the run itself
     given = {"decision": "pass", "approver": "ada", "evidence": shown.evidence}
     answer.answer(cluster.home, "r1", "approve-parade", given, "answered by ada")
@@ -108,7 +109,7 @@ def test_a_signature_reaches_the_store_of_home(cluster: Lab, drill: Drill, runs:
     folder, workflow = runs.run("r1"), cluster.home.workflow("r1")
     (one,) = answer.waiting(cluster.home, workflow, folder, ["approve-parade"])
     with pytest.raises(approvals.NotSigned, match="must be signed"):
-        answer.needs_key(one, approval.PASS, "ada", "")
+        approvals.check_key(one, approval.PASS, "ada", "")
     answer.keep_signature(cluster.home, workflow, folder, one, "ada", str(key))
     answer.answer(cluster.home, "r1", one.node, approvals.parameters(one, approval.PASS, "ada"), "answered by ada")
     assert_whole(cluster, follower.await_end())

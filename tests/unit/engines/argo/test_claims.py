@@ -55,7 +55,7 @@ def test_an_announcement_that_cannot_be_claimed_is_a_warning(restless: tuple[Whe
     said: list[str] = []
     heard = tmp_path / "heard"
     told = {"validation": announce.Telling(cluster="h200", approvers=("ada",), command=("tee", str(heard)))}
-    announcer = announce.Announcer("r", told, claims.claim(where, "r"), said.append)
+    announcer = announce.Announcer("r", told, claims.claim(where, "r"), lambda _node: ("", "how"), said.append)
     node = "approve-validation"
     announcer.observe(
         NodeNews(NodeStatus(f"r.{node}", node, "Suspend", "Running", "", node, "r", {}, {}, None, 1.8e9, None, []), "")

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import Follower, begin, shell
 from workflows import examples
 from workflows.engines import announce
-from workflows.engines.argo import remembered, submit
+from workflows.engines.argo import install, remembered, secret_files, submit
 from workflows.engines.folders import Home as Runs
 
 COMMAND = Path(sys.executable).with_name("bringup")
@@ -49,9 +50,8 @@ def test_cancel_sweep_and_resume(cluster: Lab, drill: Drill, bringup: Callable[.
     assert "waits for an approval before parade since" in bringup("status").stdout  # the newest run, nothing else named
     assert "only a run that has ended is swept" in bringup("sweep", "one").stderr
     shutil.rmtree(cluster.folder / "runs/store")  # as on a machine that has not followed it
-    for words in (("report", "one"), ("timeline", "one"), ("report", "one", "--out", f"{cluster.folder}/out/")):
-        refused = bringup(*words, where=())
-        assert (refused.returncode, "bringup pull one" in refused.stderr) == (64, True), refused.stderr
+    refused = bringup("report", "one", "--out", f"{cluster.folder}/out/", where=())
+    assert (refused.returncode, "has no seal.json" in refused.stderr) == (64, True), refused.stderr
     nobody = bringup("approve", "one", "--as", "ada", "--stage", "drill")
     assert (nobody.returncode, "name one with --stage" in nobody.stderr) == (64, True), nobody.stderr
     assert "one is being cancelled" in bringup("cancel", "one", "--now").stdout
@@ -75,13 +75,41 @@ def test_cancel_sweep_and_resume(cluster: Lab, drill: Drill, bringup: Callable[.
     until(lambda: "waits for an approval" in said.read_text() or again.poll() is not None, "the approval of the new run", 60)
     found = re.search(r"run (three-hosts-\S+): goes on where one ended", said.read_text())
     assert found, said.read_text()
-    given = bringup("approve", found[1], "--as", "ada")
+    unseen = bringup("approve", found[1], "--as", "ada")
+    assert (unseen.returncode, "shown none of it yet: drill in three-hosts-" in unseen.stderr) == (64, True), unseen.stderr
+    digest = re.search("--evidence (sha256:[0-9a-f]{64})$", unseen.stderr.strip())
+    assert digest, unseen.stderr
+    given = bringup("approve", found[1], "--as", "ada", "--evidence", digest[1])
     assert given.returncode == 0, given.stderr
     assert re.search(f"^approved drill in {found[1]} as ada, evidence sha256:[0-9a-f]{{64}}; parade starts$", given.stdout.strip())
     assert again.wait(60) == 0, said.read_text()
     workflow = cluster.home.workflow(found[1])
     assert workflow.metadata.labels["bringup/cluster"] == "three-hosts"
     assert b'"value":"one"' in cluster.home.raw_workflow(found[1]).replace(b": ", b":")
+
+
+def test_a_run_that_argo_itself_submitted_is_one_of_ours(cluster: Lab, drill: Drill, bringup: Callable[..., Any]) -> None:
+    """As `argo submit --from workflowtemplate/NAME` makes it: a reference and nothing else."""
+    cluster.stand_in()
+    plan, bundle = drill(cluster.where.namespace, cluster.target)
+    install.install(cluster.home, plan, bundle, secret_files.gathered(cluster.home, plan, Path("/"), {}))
+    meta = {"name": "by-hand", "namespace": cluster.where.namespace}
+    spec = {"workflowTemplateRef": {"name": bundle.template["metadata"]["name"]}}
+    made = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta, "spec": spec}
+    cluster.home.ask(lambda kube: kube.create(made))
+    Follower(cluster, "by-hand").await_approval()
+    newest = bringup("status")
+    assert newest.stdout.startswith("run by-hand: Running"), newest.stderr
+    seen = cluster.home.workflow("by-hand").metadata
+    assert seen.labels["bringup/cluster"] == plan.name
+    assert seen.annotations["bringup/plan"] == plan.digest
+    assert bringup("cancel", "by-hand", "--now").returncode == 0
+    until(lambda: cluster.home.workflow("by-hand").finished, "the end of the run", 60)
+    environment = {**os.environ, "BRINGUP_HOME": str(cluster.folder / "runs"), "KUBECONFIG": cluster.where.kubeconfig}
+    with subprocess.Popen([str(COMMAND), "resume", "by-hand"], env=environment, stdout=subprocess.PIPE, text=True) as again:
+        assert again.stdout is not None
+        assert again.stdout.readline().startswith(f"run {plan.name}-20")
+        again.kill()
 
 
 def test_refusals_before_anything_is_written(cluster: Lab, bringup: Callable[..., Any]) -> None:
@@ -98,6 +126,49 @@ def test_refusals_before_anything_is_written(cluster: Lab, bringup: Callable[...
     assert "engine 'jenkins' is none" in bringup("run", "single-node", "--engine", "jenkins").stderr
     nobody = bringup("status", "nobody")
     assert (nobody.returncode, "has no Workflow nobody" in nobody.stderr) == (64, True)
+
+
+def test_what_cannot_be_reused_is_not_submitted(cluster: Lab, bringup: Callable[..., Any]) -> None:
+    own_spec(cluster)
+    meta = {"name": "theirs", "labels": {"bringup/cluster": "another"}, "annotations": {"bringup/submission": "x"}}
+    spec = {"entrypoint": "x", "templates": [{"name": "x", "suspend": {}}]}
+    submit.submit(
+        cluster.home,
+        {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Workflow",
+            "metadata": {**meta, "namespace": cluster.where.namespace},
+            "spec": spec,
+        },
+    )
+    words = ("run", "small.yaml", "--engine", "argo", "--namespace", cluster.where.namespace, "--no-wait", "--reuse")
+    wrong = bringup(*words, "no/such run {{x}}")
+    assert (wrong.returncode, "'no/such run {{x}}' cannot be the name of a run" in wrong.stderr) == (64, True), wrong.stderr
+    other = bringup(*words, "theirs")
+    assert (other.returncode, "theirs was about cluster another, this one is about single-node" in other.stderr) == (64, True)
+    assert len(json.loads(cluster.home.fetch(cluster.home.workflows()))["items"]) == 1
+    gone = bringup(*words, "three-hosts-20261121-101500-3f2a")  # a Workflow may be deleted while its evidence stays
+    assert (gone.returncode, "the run itself looks for what it proved" in gone.stdout) == (0, True), gone.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_stops_following_leaves_the_run_alone(
+    cluster: Lab, drill: Drill, bringup: Callable[..., Any], number: signal.Signals
+) -> None:
+    cluster.stand_in()
+    begin(cluster, drill, "one")
+    Follower(cluster, "one").await_approval()
+    assert bringup("status", "one").returncode == 0
+    environment = {**os.environ, "BRINGUP_HOME": str(cluster.folder / "runs"), "KUBECONFIG": cluster.where.kubeconfig}
+    said = cluster.folder / "said"
+    with said.open("w") as out:
+        following = subprocess.Popen([str(COMMAND), "watch", "one"], env=environment, stdout=out, stderr=out)
+    where = f"--engine argo --namespace {cluster.where.namespace}"
+    until(lambda: f"parade: waits for an approval (bringup approve one --as NAME {where})" in said.read_text(), "the approval", 60)
+    following.send_signal(number)
+    assert following.wait(30) == 130
+    assert "run one goes on in the home cluster; follow it again: bringup watch one" in said.read_text()
+    assert not cluster.home.workflow("one").finished
 
 
 def test_a_name_of_somebody_elses_workflow(cluster: Lab, bringup: Callable[..., Any]) -> None:
@@ -278,7 +349,11 @@ def test_who_follows_later_announces(cluster: Lab, drill: Drill, bringup: Callab
     quiet = subprocess.DEVNULL
     both = [subprocess.Popen([str(COMMAND), "watch", "one"], env=environment, stdout=quiet, stderr=quiet) for _ in "ab"]
     until(lambda: heard.exists() and heard.read_text().endswith("}"), "the announcement", 60)
-    assert bringup("approve", "one", "--as", "ada", where=()).returncode == 0
+    shown = bringup("status", "one", where=())
+    told = json.loads(heard.read_text())
+    assert told["how"] == f"bringup approve one --as NAME --engine argo --namespace {cluster.where.namespace}"
+    assert re.search("^  it is about drill in one: pass: .*; evidence sha256:[0-9a-f]{64}$", shown.stdout, re.MULTILINE)
+    assert bringup("approve", "one", "--as", "ada", where=()).returncode == 0  # on what was just shown here
     assert [one.wait(60) for one in both] == [0, 0]
     told = json.loads(heard.read_text())  # one message, though two followed
     assert (told["run"], told["stage"], told["approvers"]) == ("one", "parade", ["ada"])

@@ -6,15 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+import yaml
 
 from steps.clients.kube_http import Http
 from steps.contract import revision
 from steps.errors import Conflict
 from tests.unit.engines.argo.lab import REAL, Lab, full_crd, lab, until
-from workflows import examples
-from workflows.engines.argo import install, installation, secret_files, submit
+from tests.unit.engines.argo.test_streams import serving, write_access
+from workflows import bringup, examples
+from workflows.engines.argo import install, installation, place, pods, secret_files, submit
+from workflows.engines.argo.home import Home, Where
 from workflows.engines.inputs import SecretMissing
+from workflows.render.bundle import render
+from workflows.render.steps import Settings
 from workflows.spec import load
 from workflows.stages.access import SecretFile
 
@@ -76,7 +82,7 @@ def test_everything_is_installed_twice_without_harm(cluster: Lab, drill: Drill) 
     plan, bundle = drill(cluster.where.namespace, cluster.target)
     home = cluster.home
     contents = secret_files.gathered(home, plan, Path("/"), {})
-    install.check_place(home, bundle)
+    assert place.check(home, bundle) == ()
     for _ in range(2):
         install.install(home, plan, bundle, contents)
     projected = [volume["projected"]["sources"] for volume in bundle.template["spec"]["volumes"] if "projected" in volume]
@@ -124,10 +130,92 @@ def test_what_must_be_there_is_named(cluster: Lab, drill: Drill) -> None:
     if REAL:  # where no controller looks whether pods still use it
         cluster.home.ask(lambda kube: kube.merge(claim, {"metadata": {"finalizers": None}}))
     until(lambda: cluster.home.ask(lambda kube: kube.get(claim, dict)) is None, "the claim to go")
-    with pytest.raises(install.NotReady, match="has no PersistentVolumeClaim bringup-store"):
-        install.check_place(cluster.home, bundle)
+    with pytest.raises(place.NoPlace, match=f"namespace {cluster.where.namespace} .* has no PersistentVolumeClaim bringup-store"):
+        place.check(cluster.home, bundle)
+    elsewhere = dataclasses.replace(cluster, where=msgspec.structs.replace(cluster.where, namespace="nowhere"))
+    with pytest.raises(place.NoPlace, match="the home cluster has no namespace nowhere") as absent:
+        place.check(elsewhere.home, bundle)
+    assert "A home cluster" in absent.value.hint
     with pytest.raises(SecretMissing, match="secret kubeconfig"):
         secret_files.gathered(cluster.home, drill(cluster.where.namespace, cluster.folder / "nowhere")[0], Path("/"), {})
+
+
+Claimed = Callable[..., Any]
+
+
+@pytest.fixture
+def claimed(emulated: Lab, drill: Drill) -> Claimed:
+    """Makes a volume claim of these modes, and the bundle whose pods mount it."""
+
+    def make(*modes: str, volume: str = "") -> Any:
+        meta = {"name": "once", "namespace": emulated.where.namespace}
+        spec = {"accessModes": list(modes), "resources": {"requests": {"storage": "1Gi"}}, "volumeName": volume or None}
+        emulated.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
+        plan, _ = drill(emulated.where.namespace, emulated.target)
+        return render(plan, bringup.build, Settings(namespace=emulated.where.namespace, store_claim="once"))
+
+    return make
+
+
+def nodes(cluster: Lab, *names: str) -> None:
+    for name in names:
+        cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+
+
+@pytest.mark.parametrize("mode", ["ReadWriteOncePod", "ReadOnlyMany"])
+def test_a_volume_that_pods_cannot_write_together_is_refused(emulated: Lab, claimed: Claimed, mode: str) -> None:
+    with pytest.raises(place.NoPlace, match=f"PersistentVolumeClaim once in namespace .* is {mode}: all pods") as refused:
+        place.check(emulated.home, claimed(mode))
+    assert "A home cluster" in refused.value.hint
+
+
+def test_a_volume_of_one_node_will_do_where_home_has_one(emulated: Lab, claimed: Claimed) -> None:
+    bundle = claimed("ReadWriteOnce")
+    nodes(emulated, "a")
+    assert place.check(emulated.home, bundle) == ()
+    nodes(emulated, "b")
+    with pytest.raises(place.NoPlace, match="is ReadWriteOnce, and there are 2 nodes: pods on any other node"):
+        place.check(emulated.home, bundle)
+
+
+def test_what_may_not_be_read_is_a_doubt_or_left_to_the_pods(drill: Drill, tmp_path: Path) -> None:
+    _, bundle = drill("runs", tmp_path)
+    with serving() as server:
+        home = Home(Where(kubeconfig=str(write_access(server, tmp_path)), namespace="runs"))
+        server.answers = [(200, b'{"spec":{"accessModes":["ReadWriteOnce"]}}'), (403, b"{}")]
+        (doubt,) = place.check(home, bundle)
+        assert "bringup-store in namespace runs of the home cluster is ReadWriteOnce, and how many nodes" in doubt
+        server.answers = [(403, b"{}")]
+        assert place.check(home, bundle) == ()
+        server.answers = [(404, b"{}"), (403, b"{}")]
+        with pytest.raises(place.NoPlace, match="namespace runs of the home cluster has no PersistentVolumeClaim"):
+            place.check(home, bundle)
+
+
+def test_what_the_readme_says_to_make_will_do(emulated: Lab, drill: Drill) -> None:
+    text = (Path(__file__).parents[4] / "README.md").read_text()
+    written = yaml.safe_load(text.partition("<<END\n")[2].partition("\nEND\n")[0])
+    usual = Settings()
+    assert written["metadata"] == {"name": usual.store_claim, "namespace": usual.namespace}
+    assert f"BRINGUP_IMAGE=registry.example.org/{usual.image}" in text
+    assert f"Argo Workflows ≥ {'.'.join(map(str, installation.OLDEST))} whose controller" in text
+    emulated.home.ask(lambda kube: kube.delete(emulated.home.core("persistentvolumeclaims", usual.store_claim)))
+    emulated.create(written | {"metadata": written["metadata"] | {"namespace": emulated.where.namespace}})
+    nodes(emulated, "a", "b")
+    assert place.check(emulated.home, drill(emulated.where.namespace, emulated.target)[1]) == ()
+
+
+def test_a_volume_that_lies_on_a_node_brings_all_pods_there(emulated: Lab, claimed: Claimed) -> None:
+    here = {"matchExpressions": [{"key": place.HOSTNAME, "operator": "In", "values": ["a"]}]}
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "local": {"path": "/store"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}},
+    }
+    emulated.create({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "local"}, "spec": spec})
+    nodes(emulated, "a", "b")
+    assert place.check(emulated.home, claimed("ReadWriteOnce", volume="local")) == ()
 
 
 def test_all_secrets_that_are_missing_are_named_at_once(cluster: Lab, drill: Drill) -> None:
@@ -181,3 +269,13 @@ def test_a_name_is_taken_once_but_a_lost_answer_is_none(cluster: Lab, drill: Dri
     assert (given["reuse"], revision.from_token(given["source"])) == ("earlier", source)
     assert first.argument("source") == given["source"]
     assert "{" not in given["source"]
+
+
+def test_our_own_pods_are_pulled_and_placed_as_those_of_the_run(cluster: Lab, drill: Drill) -> None:
+    plan, _ = drill(cluster.where.namespace, cluster.target)
+    bundle = render(plan, bringup.build, Settings(namespace=cluster.where.namespace, pull_secret="registry-login"))
+    install.install(cluster.home, plan, bundle, {})
+    run = submit.submit(cluster.home, submit.workflow("one", plan, bundle))
+    made = pods.pod(cluster.home, run, pods.Errand(purpose="look", command=("true",), environment={}))
+    assert made["spec"]["imagePullSecrets"] == [{"name": "registry-login"}]
+    assert made["spec"]["affinity"] == bundle.template["spec"]["affinity"]

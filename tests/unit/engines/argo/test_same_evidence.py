@@ -86,7 +86,9 @@ def test_by_hand_on_argo_and_rehearsed_here(desk: Desk) -> None:
     refused = desk.call("approve", run, "--as", ADA, "--evidence", "sha256:" + "0" * 64)
     assert refused.returncode == 64
     assert f"it is {waiting['evidence']} now" in refused.stderr
-    given = desk.call("approve", run, "--as", ADA, home="elsewhere")
+    # who approves on a third one types what was announced or shown, and nothing else
+    assert waiting["how"] == f"bringup approve {run} --as NAME --evidence {waiting['evidence']} --engine argo {' '.join(where)}"
+    given = desk.call(*waiting["how"].replace("NAME", ADA).split()[1:], home="third")
     assert f"approved os_prep in {run} as {ADA}, evidence {waiting['evidence']}" in given.stdout, given.stderr
 
     assert argo.wait(120) == 0, desk.said()

@@ -1,6 +1,7 @@
 """What starts runs on a home cluster with Argo's published CRDs: installed, suspended, kept so, and taken away with its section."""
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -94,6 +95,15 @@ def test_a_schedule_that_was_suspended_stays_so_until_it_is_resumed(home: Lab, p
     put(SCHEDULE)
     assert command(home, "suspend", "three-hosts").stdout.startswith("the schedule of three-hosts is suspended")
     assert "was already suspended" in command(home, "suspend", "three-hosts").stdout
+    assert json.loads(command(home, "show", "three-hosts", "-o", "json").stdout) == {
+        "cluster": "three-hosts",
+        "namespace": home.where.namespace,
+        "schedule": "0 2 * * 6 Europe/Berlin",
+        "suspended": "yes",
+        "last_started": "never",
+        "going_on": "none",
+        "problems": "none",
+    }
     put(SCHEDULE.replace("Berlin", "Oslo"))
     there = cron(home)
     assert there
@@ -104,6 +114,17 @@ def test_a_schedule_that_was_suspended_stays_so_until_it_is_resumed(home: Lab, p
     assert there
     assert there["spec"]["suspend"] is True
     assert command(home, "resume", "three-hosts").returncode == 0
+    status = {
+        "lastScheduledTime": "2026-11-21T01:00:00Z",
+        "active": [{"name": "bringup-three-hosts-1", "kind": "Workflow"}],
+        "conditions": [{"type": "SubmissionError", "status": "True", "message": "no template"}],
+    }
+    path = f"/apis/argoproj.io/v1alpha1/namespaces/{home.where.namespace}/cronworkflows/bringup-three-hosts"
+    home.home.ask(lambda kube: kube.merge(path, {"status": status}))  # as the controller does
+    shown = command(home, "show", "three-hosts").stdout
+    assert [line.split(maxsplit=1)[0] for line in shown.splitlines()[1:]] == ["schedule", "suspended", "last", "going", "problems"]
+    for said in ("suspended     no", "2026-11-21T01:00:00Z", "bringup-three-hosts-1", "SubmissionError: no template"):
+        assert said in shown
     put(SCHEDULE.replace("}", ", suspend: true}"))  # the spec says it again, and nobody else owns the field
     put(SCHEDULE)
     there = cron(home)
@@ -112,7 +133,8 @@ def test_a_schedule_that_was_suspended_stays_so_until_it_is_resumed(home: Lab, p
 
 
 def test_a_cluster_without_a_schedule_is_refused_with_a_hint(home: Lab) -> None:
-    done = command(home, "suspend", "three-hosts")
-    assert done.returncode == 64
-    assert "has no schedule of three-hosts" in done.stderr
-    assert "bringup run --engine argo" in done.stderr
+    for word in ("suspend", "show"):
+        done = command(home, word, "three-hosts")
+        assert done.returncode == 64
+        assert "has no schedule of three-hosts" in done.stderr
+        assert "bringup run --engine argo" in done.stderr

@@ -4,6 +4,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.errors import Refused
+from steps.errors import Garbled, NotUnderstood, Refused
 from workflows.engines.argo.home import Home, NoHomeCluster, Where, chosen
 from workflows.engines.argo.streams import Gone, Pace, Quiet, State, Stream
 
@@ -44,14 +45,20 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
+@contextmanager
+def serving() -> Iterator[Server]:
     with Server() as running:
         thread = threading.Thread(target=running.serve_forever, args=(0.01,))
         thread.start()
         yield running
         running.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as running:
+        yield running
 
 
 def write_access(server: Server, folder: Path, token: str = "t") -> Path:
@@ -104,6 +111,28 @@ def test_an_expired_revision_is_listed_anew(server: Server, tmp_path: Path) -> N
     assert [one.trouble for one in seen if isinstance(one, Quiet)] == ["", ""]
 
 
+def test_a_page_in_place_of_json_is_trouble_that_passes(server: Server, tmp_path: Path) -> None:
+    page = b"<html>\nlog in again\n</html>\n"
+    server.answers = [(200, page), (200, LIST), (200, page), (200, b"")]
+    states = stream(server, tmp_path)
+    seen = [next(states) for _ in range(4)]
+    assert [type(one) for one in seen] == [Quiet, State, Quiet, Quiet]
+    for place, what in ((0, "GET /things"), (2, "watch of /things")):
+        told = seen[place]
+        assert isinstance(told, Quiet)
+        assert told.trouble.startswith(f"{what}: the answer is no JSON")
+
+
+def test_a_page_in_place_of_a_workflow_may_pass(server: Server, tmp_path: Path) -> None:
+    home = Home(Where(kubeconfig=str(write_access(server, tmp_path))))
+    server.answers = [(200, b"<html>log in</html>")]
+    with pytest.raises(Garbled, match="reading a Workflow: the answer is no JSON"):
+        home.workflow("one")
+    server.answers = [(200, b'{"spec": 3}')]
+    with pytest.raises(NotUnderstood, match="reading a Workflow: this object has a form"):
+        home.workflow("one")
+
+
 def test_credentials_that_stay_refused_end_it(server: Server, tmp_path: Path) -> None:
     server.answers = [(200, LIST), (401, b"{}")]
     states = stream(server, tmp_path)
@@ -150,3 +179,18 @@ def test_no_home_cluster_is_named() -> None:
     with pytest.raises(NoHomeCluster, match="no kubeconfig of the home cluster"):
         chosen("", "", "", {})
     assert chosen("", "", "", {"KUBECONFIG": "/a:/b"}) == Where(kubeconfig="/a", namespace="bringup")
+
+
+def test_of_several_kubeconfigs_the_first_that_is_there(tmp_path: Path) -> None:
+    """Never one that KUBECONFIG does not name, as the usual one."""
+    usual, other = tmp_path / ".kube/config", tmp_path / "other"
+    usual.parent.mkdir()
+    for file in (usual, other):
+        file.write_text("")
+    home = {"HOME": str(tmp_path)}
+    for listed in (f":{other}", f"{other}:", f"{tmp_path}/gone:{other}", f"{other}:{usual}"):
+        assert chosen("", "", "", home | {"KUBECONFIG": listed}).kubeconfig == str(other)
+    assert chosen("", "", "", home | {"KUBECONFIG": f"{tmp_path}/gone"}).kubeconfig == f"{tmp_path}/gone"
+    assert chosen("", "", "", home | {"KUBECONFIG": ""}).kubeconfig == str(usual)
+    with pytest.raises(NoHomeCluster, match="KUBECONFIG is ':', which names no file"):
+        chosen("", "", "", home | {"KUBECONFIG": ":"})

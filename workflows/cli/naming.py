@@ -1,0 +1,30 @@
+"""Names that a command line gives and that become parts of URLs and paths: checked before anything is asked or read."""
+
+import re
+
+_LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_RUN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*")
+_SPACE = re.compile(_LABEL)
+
+
+class NotAName(ValueError):
+    """What a command line gives as a name can be none."""
+
+    hint = "runs, clusters and namespaces have the names that Kubernetes allows, as in h200-16-20261121-101500-3f2a"
+
+
+def is_namespace(text: str) -> bool:
+    """Whether Kubernetes takes it as the name of a namespace."""
+    return bool(_SPACE.fullmatch(text))
+
+
+def require_namespace(text: str) -> None:
+    """Raise NotAName; an empty one stands for the usual namespace."""
+    if text and not is_namespace(text):
+        raise NotAName(f"{text!r} cannot be a namespace: lower-case letters, digits and dashes, at most 63")
+
+
+def require(text: str, what: str = "run") -> None:
+    """Raise NotAName for what no Workflow can be called; an empty name stands for the newest run."""
+    if text and not _RUN.fullmatch(text):
+        raise NotAName(f"{text!r} cannot be the name of a {what}: lower-case letters, digits, dashes and dots")
