@@ -36,7 +36,10 @@ _NAME = re.compile(r"[a-z0-9][-.a-z0-9]*")
 class NoReader(WorkflowGone):
     """The Workflow is gone, and so is all that its store could be read with."""
 
-    hint = "its store is read with any WorkflowTemplate of bringup there, which this takes the right to list: `bringup render SPEC`"
+    hint = (
+        "a finished Workflow may have been deleted; its evidence is read with any WorkflowTemplate of bringup there, but there is"
+        " none, or it may not be listed (Role bringup-submitter)"
+    )
 
 
 class NeverThere(WorkflowGone):
