@@ -16,12 +16,20 @@ FOLDER = Path("tests/unit/engines/argo")
 SHORT = ("test_same_evidence.py", "test_starts.py")
 """The same run on both engines, and what a schedule does."""
 
-REST = ("test_answers.py", "test_cli.py", "test_follow.py", "test_install.py", "test_announced.py", "test_not_ours.py")
+REST = (
+    "test_answers.py",
+    "test_cli.py",
+    "test_follow.py",
+    "test_install.py",
+    "test_announced.py",
+    "test_not_ours.py",
+    "test_reading.py",
+)
 """What a follower, an installation, an approval and a cancellation do: five minutes, of which `test_argo_engine.py` has the
 essence by the command line."""
 
 LEFT_OUT = {
-    "disturbs the emulated API server": 8,
+    "disturbs the emulated API server": 17,
     "takes CRDs from a server that other tests use": 1,
     "a real home cluster has the full CRDs in every test": 1,
 }
@@ -32,7 +40,7 @@ LEFT_OUT = {
     ("names", "least", "left_out"),
     [
         pytest.param(SHORT, 4, {}, id="schedules and evidence"),
-        pytest.param(REST, 36, LEFT_OUT, id="all else", marks=pytest.mark.long),
+        pytest.param(REST, 60, LEFT_OUT, id="all else", marks=pytest.mark.long),
     ],
 )
 def test_the_engine_does_the_same_on_a_real_server(

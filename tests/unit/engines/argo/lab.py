@@ -19,6 +19,7 @@ import yaml
 
 from steps.clients import kubeconfig
 from steps.clients.kube_http import ApiError, Http
+from steps.verbs.target import LEASE
 from workflows.engines.argo.home import Home, Where
 from workflows.engines.argo.objects import API
 from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
@@ -144,7 +145,10 @@ class Lab:
             self.stand_ins.pop().stop()
 
     def close(self) -> None:
+        """A run that was ended without its exit handler holds the target, which is everybody's where it is a real one."""
         self.end_runs()
+        if self.server is None:
+            self.home.ask(lambda kube: kube.delete(LEASE))
         for server in (self.server, self.built):
             if server is not None:
                 server.stop()
