@@ -77,11 +77,6 @@ def login(text: str) -> tuple[str, str]:
     return (user, password) if colon else (_TOKEN_USER, text)
 
 
-def is_private_key(text: str) -> bool:
-    """Whether a credential is an SSH private key."""
-    return secret_file.has_private_key(text)
-
-
 def check(url: str) -> None:
     """Raise BadTask for an address that is none, or that has a password in it."""
     if _SCP.fullmatch(url):

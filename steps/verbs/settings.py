@@ -3,7 +3,7 @@
 import base64
 from typing import Any
 
-from steps.clients import git_access
+from steps.clients import git_access, secret_file
 from steps.contract.delivery import SECRET_TYPE, ConfigMapKeys, RepositorySecret
 from steps.contract.plural import count
 from steps.verbs import config_maps, rendered
@@ -32,7 +32,7 @@ def secret(context: Context, wanted: RepositorySecret) -> Object:
     """The Secret of the repository as Argo CD reads it. Nothing of it is ever told. Raises BadTask for an unusable secret file."""
     text = git_access.read_credentials(context.environment, wanted.credentials)
     data = {"type": "git", "url": wanted.url, **({"project": wanted.project} if wanted.project else {})}
-    if git_access.is_private_key(text):
+    if secret_file.has_private_key(text):
         data["sshPrivateKey"] = f"{text}\n"
     else:
         data["username"], data["password"] = git_access.login(text)

@@ -8,7 +8,7 @@ from steps.contract import approval
 from steps.contract.exit import ExitCode
 from workflows.cli import argo, following, output
 from workflows.engines import approvals
-from workflows.engines.approvals import RUN, Open
+from workflows.engines.approvals import Open
 from workflows.engines.argo import answer, follow
 from workflows.engines.folders import RunFolder
 
@@ -77,6 +77,5 @@ def _require_shown(folder: RunFolder, one: Open, who: str, evidence: str) -> Non
 
 def _sentence(one: Open, who: str, *, reject: bool) -> str:
     """What was approved or rejected, by whom, on what evidence, and what becomes of the stage that waited."""
-    what = f"the opening of {one.run}" if one.approved == RUN else f"{one.approved} in {one.run}"
-    said = f"{'rejected' if reject else 'approved'} {what} as {who}, evidence {one.evidence}"
+    said = f"{'rejected' if reject else 'approved'} {one.what} as {who}, evidence {one.evidence}"
     return f"{said}; {one.stage} {'does not start' if reject else 'starts'}"

@@ -134,14 +134,7 @@ def _waiting(away: Away, workflow: Workflow, one: waits.Wait) -> dict[str, str]:
     except (StepError, NoWorkflow) as error:
         unknown = dict.fromkeys(("stage", "about", "evidence", "approvers"), "")
         return {**row, **unknown, "how": f"its evidence cannot be read now: {error}"}
-    return {
-        **row,
-        "stage": asked.stage,
-        "about": asked.about,
-        "evidence": asked.evidence,
-        "approvers": ", ".join(sorted(asked.approvers)),
-        "how": asked.how(away.home.namespace),
-    }
+    return row | asked.row(away.home.namespace)
 
 
 def _shown(away: Away, workflow: Workflow, one: waits.Wait) -> approvals.Open:

@@ -45,14 +45,7 @@ def status(folder: RunFolder) -> dict[str, Any]:
 def _waiting(folder: RunFolder, node: str, since: float) -> dict[str, str]:
     one = approvals.read(folder, node)
     approvals.remember(folder, [one])
-    return {
-        "stage": one.stage,
-        "since": stamp(since),
-        "about": one.about,
-        "evidence": one.evidence,
-        "approvers": ", ".join(sorted(one.approvers)),
-        "how": one.how(),
-    }
+    return {"stage": one.stage, "since": stamp(since), **one.row()}
 
 
 def _stages(folder: RunFolder, engine: RunStatus) -> list[dict[str, str]]:

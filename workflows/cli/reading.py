@@ -92,13 +92,14 @@ def brought(away: argo.Away) -> tuple[int, Found]:
 def kept(folder: RunFolder, why: str = "") -> Found:
     """A run as this machine has it, home not asked. Raises NotPulled."""
     memory = remembered.read(folder)
-    if memory is None or (not why and sealed(folder)):
+    whole = memory is not None and sealed(folder)
+    if memory is None or (whole and not why):
         return Found(folder, is_away=memory is not None)
     if not _has_header(folder):
         raise NotPulled(folder.name)
     when = f"as of {stamp(memory.pulled)}" if memory.pulled else "as far as its evidence was read here"
     note = f"run {folder.name} {when}{f', since home cannot be read now ({why})' if why else ''}; newer: bringup pull {folder.name}"
-    return Found(folder, is_away=True, goes_on=not memory.ended and not sealed(folder), note=note)
+    return Found(folder, is_away=True, goes_on=not memory.ended and not whole, note=note)
 
 
 def _has_header(folder: RunFolder) -> bool:

@@ -51,14 +51,28 @@ class Open(Struct, frozen=True, kw_only=True):
     verdict: str = ""
 
     @property
+    def what(self) -> str:
+        """What is approved, by name."""
+        return f"the opening of {self.run}" if self.approved == RUN else f"{self.approved} in {self.run}"
+
+    @property
     def about(self) -> str:
-        """What is approved, in one line."""
-        what = f"the opening of {self.run}" if self.approved == RUN else f"{self.approved} in {self.run}"
-        return f"{what}: {self.verdict or 'no verdict'}; evidence {self.evidence}"
+        """What is approved, with its verdict and evidence, in one line."""
+        return f"{self.what}: {self.verdict or 'no verdict'}; evidence {self.evidence}"
 
     def how(self, namespace: str | None = None) -> str:
         """The command that answers on just this evidence; `namespace` is that of a run on Argo."""
         return announcement.command(self.run, evidence=self.evidence, namespace=namespace)
+
+    def row(self, namespace: str | None = None) -> dict[str, str]:
+        """What `status` tells of it; `namespace` as for `how`."""
+        return {
+            "stage": self.stage,
+            "about": self.about,
+            "evidence": self.evidence,
+            "approvers": ", ".join(sorted(self.approvers)),
+            "how": self.how(namespace),
+        }
 
 
 def read(folder: RunFolder, node: str) -> Open:

@@ -1,8 +1,6 @@
 """Approvals through the command line: who may open one, what a name and a key prove, and what the evidence keeps of it."""
 
 import json
-import os
-import pty
 import re
 import subprocess
 from collections.abc import Callable
@@ -10,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.unit.cli.pseudo_terminal import in_a_terminal
 
 ADA = "ada@example.org"
 
@@ -74,21 +74,8 @@ def test_a_held_rehearsal_goes_on_when_the_right_person_says_so(machine: Any, ap
 
 
 def answered(machine: Any, command: str, answer: str) -> tuple[int, str]:
-    """`approve` in a terminal of a person who answers its question: exit code, and all that it wrote."""
-    child, terminal = pty.fork()
-    if child == 0:
-        os.execve(command, [command, "approve", "--as", ADA], machine.environment({"TERM": "dumb"}))
-    written = b""
-    while True:
-        try:
-            part = os.read(terminal, 65536)
-        except OSError:  # Linux says EIO once the other side is closed
-            break
-        asked, written = b"? [y/N]" in written, written + part
-        if not asked and b"? [y/N]" in written:
-            os.write(terminal, f"{answer}\n".encode())
-    os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), written.decode()
+    """`approve` in a terminal of a person who answers its question."""
+    return in_a_terminal(machine.environment({"TERM": "dumb"}), [command, "approve", "--as", ADA], answer=answer)
 
 
 def test_nobody_approves_what_they_have_not_seen(machine: Any, approved: Callable[..., str], command: str) -> None:

@@ -1,36 +1,14 @@
 """A rehearsal in a terminal of 60 columns: the table of stages, a clean end, colours only where they are wanted."""
 
-import fcntl
-import os
-import pty
 import re
-import struct
-import termios
 from typing import Any
 
 import pytest
 
+from tests.unit.cli.pseudo_terminal import in_a_terminal
+
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
 CURSOR_ON = "\x1b[?25h"
-
-
-def in_a_terminal(environment: dict[str, str], command: list[str], columns: int) -> tuple[int, str]:
-    """Run a command under a pseudo-terminal: exit code, and all that it wrote."""
-    child, terminal = pty.fork()
-    if child == 0:
-        os.execve(command[0], command, environment)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    written = b""
-    while True:
-        try:
-            part = os.read(terminal, 65536)
-        except OSError:  # Linux says EIO once the other side is closed
-            break
-        if not part:
-            break
-        written += part
-    os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), written.decode()
 
 
 @pytest.mark.parametrize("colour", [True, False])

@@ -3,7 +3,6 @@
 import base64
 import datetime
 import sys
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,6 +14,7 @@ import yaml
 from steps.clients import kubeconfig
 from steps.clients.kube_http import Http
 from steps.errors import BadTask, Unreachable
+from tests.unit.served import served
 from workflows.rehearsal.apiserver.certificate import self_signed
 
 CREDENTIAL = '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "%s"}}'
@@ -158,11 +158,8 @@ def secured() -> Iterator[int]:
 
     with ThreadingHTTPServer(("127.0.0.2", 0), Handler) as server:
         server.socket = CERTIFICATE.context().wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+        with served(server):
+            yield server.server_address[1]
 
 
 def test_the_server_is_known_by_the_name_that_the_kubeconfig_gives(tmp_path: Path, secured: int) -> None:

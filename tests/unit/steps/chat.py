@@ -2,13 +2,14 @@
 
 import json
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+
+from tests.unit.served import served
 
 CANARY = "canary-5c1e"
 """Stands in the URL and in every answer: both are nobody's business."""
@@ -51,10 +52,5 @@ def serving(host: str = "127.0.0.1", signed: Path | None = None) -> Iterator[Cha
             tls.load_cert_chain(signed)
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         made = Chat(f"{'http' if signed is None else 'https'}://{host}:{server.server_address[1]}/{CANARY}")
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
+        with served(server):
             yield made
-        finally:
-            server.shutdown()
-            thread.join()

@@ -3,12 +3,13 @@
 import select
 import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
+
+from tests.unit.served import served
 
 _IDLE_SECONDS = 20.0
 
@@ -55,13 +56,8 @@ def serving(signed: Path | None = None) -> Iterator[Proxy]:
     with ThreadingTCPServer(("127.0.0.1", 0), Handler) as listening:
         scheme = "http" if signed is None else "https"
         made = Proxy(f"{scheme}://127.0.0.1:{listening.server_address[1]}")
-        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
-        thread.start()
-        try:
+        with served(listening):
             yield made
-        finally:
-            listening.shutdown()
-            thread.join()
 
 
 def _passed_on(client: socket.socket, server: socket.socket) -> None:

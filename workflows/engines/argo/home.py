@@ -176,11 +176,15 @@ class Home:
             raise NoTemplate(f"namespace {self.namespace} of the home cluster has no WorkflowTemplate {name} any more")
         return found
 
-    def newest_template(self) -> str:
-        """Name of the WorkflowTemplate of ours that was made last; empty where there is none. Raises Refused."""
+    def templates(self) -> list[Meta]:
+        """The WorkflowTemplates of ours, in the order in which they were made. Raises Refused."""
         path = f"/apis/{API}/namespaces/{self.namespace}/workflowtemplates"
         every = self.ask(lambda kube: kube.list(path, Named, labels=PIPELINE)) or ()
-        return max((one.metadata for one in every), key=lambda meta: (meta.creation_timestamp, meta.name), default=Meta()).name
+        return sorted((one.metadata for one in every), key=lambda meta: (meta.creation_timestamp, meta.name))
+
+    def newest_template(self) -> str:
+        """Name of the one that was made last; empty where there is none. Raises Refused."""
+        return next((meta.name for meta in reversed(self.templates())), "")
 
 
 def decoded(data: bytes) -> Workflow:

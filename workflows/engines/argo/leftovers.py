@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from workflows.engines.argo.home import Home
-from workflows.engines.argo.objects import API, CLUSTER, PIPELINE, PLAN, Meta
+from workflows.engines.argo.objects import API, CLUSTER, PIPELINE, PLAN, Meta, TemplateRef
 from workflows.render import names
 
 OF_A_PLAN = (("secrets", "bringup-secrets-"), ("configmaps", "bringup-tasks-"), ("configmaps", "bringup-fleet-"))
@@ -15,28 +15,20 @@ YOUNG = timedelta(days=1)
 """A template that is not older may be somebody's who is about to submit a run of it."""
 
 
-class _Ref(Struct, frozen=True):
-    name: str = ""
-
-
 class _Refers(Struct, frozen=True, rename="camel"):
-    workflow_template_ref: _Ref = _Ref()
+    workflow_template_ref: TemplateRef = TemplateRef()
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
     """Of a Workflow, a CronWorkflow or a WorkflowEventBinding: where each names its template."""
 
-    workflow_template_ref: _Ref = _Ref()
+    workflow_template_ref: TemplateRef = TemplateRef()
     workflow_spec: _Refers = _Refers()
     submit: _Refers = _Refers()
 
 
 class _Starter(Struct, frozen=True):
     spec: _Spec = _Spec()
-
-
-class _Template(Struct, frozen=True):
-    metadata: Meta
 
 
 def remove(home: Home, now: datetime) -> list[str]:
@@ -47,8 +39,7 @@ def remove(home: Home, now: datetime) -> list[str]:
     finished is found again.
     """
     path = f"/apis/{API}/namespaces/{home.namespace}"
-    every = home.ask(lambda kube: kube.list(f"{path}/workflowtemplates", _Template, labels=PIPELINE)) or ()
-    found = [one.metadata for one in every if PLAN in one.metadata.annotations]
+    found = [meta for meta in home.templates() if PLAN in meta.annotations]
     kept = {name for kind in STARTERS for name in _named(home, f"{path}/{kind}")} | _newest(found)
     old = [meta for meta in found if meta.name not in kept and now - _made(meta) > YOUNG]
     living = {_digest(meta) for meta in found} - {_digest(meta) for meta in old}
@@ -66,9 +57,8 @@ def _named(home: Home, path: str) -> set[str]:
 
 
 def _newest(found: list[Meta]) -> set[str]:
-    """Of each cluster and pipeline the template that was made last."""
-    ordered = sorted(found, key=lambda meta: (meta.creation_timestamp, meta.name))
-    return set({(meta.labels.get(CLUSTER), meta.labels.get(PIPELINE)): meta.name for meta in ordered}.values())
+    """`found` in the order in which they were made: of each cluster and pipeline the template that was made last."""
+    return set({(meta.labels.get(CLUSTER), meta.labels.get(PIPELINE)): meta.name for meta in found}.values())
 
 
 def _made(meta: Meta) -> datetime:

@@ -1,7 +1,6 @@
 """A claim on a Workflow that changes too fast: nobody announces the approval, and who follows says so."""
 
 import json
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.served import served
 from workflows.engines import announce
 from workflows.engines.argo import claims
 from workflows.engines.argo.home import Where
@@ -41,13 +41,10 @@ def restless(tmp_path: Path) -> Iterator[tuple[Where, list[str]]]:
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
         file = tmp_path / "kubeconfig"
         file.write_text(kubeconfig.text(f"http://127.0.0.1:{server.server_address[1]}", "t"))
-        yield Where(kubeconfig=str(file)), asked
-        server.shutdown()
-        thread.join()
+        with served(server):
+            yield Where(kubeconfig=str(file)), asked
 
 
 def test_an_announcement_that_cannot_be_claimed_is_a_warning(restless: tuple[Where, list[str]], tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The watch loop against servers that answer badly: how often it asks, what it says, and when it gives up."""
 
 import itertools
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from steps.errors import Garbled, NotUnderstood, Refused
+from tests.unit.served import served
 from workflows.engines.argo.home import Home, NoHomeCluster, Where, chosen
 from workflows.engines.argo.streams import Gone, Pace, Quiet, State, Stream
 
@@ -47,12 +47,8 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    with Server() as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
+    with Server() as running, served(running):
         yield running
-        running.shutdown()
-        thread.join()
 
 
 @pytest.fixture
