@@ -13,7 +13,7 @@ sys.path += [str(ROOT), str(ROOT / "tests/cluster")]
 from kubelab import box, lab, needs, parts  # noqa: E402  below the path that it is found by
 from kubelab.control_plane import ControlPlane  # noqa: E402
 
-__all__ = ["ControlPlane", "able", "serving"]
+__all__ = ["ControlPlane", "able", "lab", "parts", "serving"]
 PORT = 6743
 
 

@@ -48,7 +48,7 @@ def traces() -> dict[str, list[str]]:
         "links": ours([line.split(": ")[1] for line in said("ip", "-o", "link")]),
         "rules": [line for line in said("iptables-save", "-t", "nat") if line.startswith("-A")],
         "cgroups": [str(path) for path in box.CGROUPS.rglob(box.CGROUP)],
-        "folders": [str(path) for path in folders if path.exists()],
+        "folders": [str(path) for top in folders for path in (top, *top.rglob("*")) if path.exists()],
         "sysctls": [Path("/proc/sys", name).read_text() for name in SYSCTLS],
     }
 

@@ -5,8 +5,10 @@ mount --make-rprivate /
 mount -t proc proc /proc
 # What node programs keep under fixed paths stays in the box.
 mount -t tmpfs tmpfs /run -o mode=755
-mkdir -p /run/netns /run/lock
+mkdir -p /run/netns /run/lock /run/lib /run/lib-work
 mount -t tmpfs tmpfs /var/log
+# The kubelet's device plugins and CNI's results have no option for another path, and two boxes would take each other's socket.
+mount -t overlay overlay -o lowerdir=/var/lib,upperdir=/run/lib,workdir=/run/lib-work /var/lib
 # Sysctls without a namespace belong to the whole machine: the kubelet finds the values it wants, in plain files.
 while read -r name value; do
     printf '%s\n' "$value" > "$FOLDER/sysctl.${name##*/}"
