@@ -29,25 +29,25 @@ class Access(Struct, frozen=True, kw_only=True):
     name: str = ""
 
 
-def load(path: Path, context: str = "") -> Access:
-    """Read a kubeconfig. Raises BadTask naming what is missing, of the wrong type, not honoured, or no certificate.
+def load(*paths: Path, context: str = "") -> Access:
+    """Read a kubeconfig of one file, or of several as `KUBECONFIG` lists them. Raises BadTask naming what is missing, of the wrong
+    type, not honoured, or no certificate.
 
     Tokens, token files and client certificates are read here in a few milliseconds; exec plug-ins and auth providers
     go through the `kubernetes` package, whose import costs 0.7 s and is therefore the exception.
     """
-    entries = Entries(path)
+    entries = Entries(paths)
     wanted = entries.context(context)
     chosen = entries.named("contexts", wanted)
-    cluster = entries.named("clusters", entries.text(chosen, "cluster"))
-    user = entries.named("users", entries.text(chosen, "user"))
+    cluster, user = (entries.named(f"{kind}s", chosen.text(kind)) for kind in ("cluster", "user"))
     reached = Access(
-        server=entries.server(cluster),
-        ca=_pem(entries, cluster, "certificate-authority"),
-        insecure=entries.flag(cluster, "insecure-skip-tls-verify"),
-        name=entries.text(cluster, "tls-server-name"),
+        server=cluster.server(),
+        ca=_pem(cluster, "certificate-authority"),
+        insecure=cluster.flag("insecure-skip-tls-verify"),
+        name=cluster.text("tls-server-name"),
     )
-    admitted = _through_package if user.get("exec") or user.get("auth-provider") else _by_itself
-    access = admitted(entries, user, wanted, reached)
+    has_plugin = user.fields.get("exec") or user.fields.get("auth-provider")
+    access = _through_package(entries, wanted, reached) if has_plugin else _by_itself(user, reached)
     _check_certificates(entries, access)
     return access
 
@@ -63,52 +63,34 @@ def in_cluster() -> Access:
     return Access(server=f"https://{address}:{port}", token=(_ACCOUNT / "token").read_text(), ca=(_ACCOUNT / "ca.crt").read_text())
 
 
-def _by_itself(entries: Entries, user: Entry, _context: str, reached: Access) -> Access:
+def _by_itself(user: Entry, reached: Access) -> Access:
     return structs.replace(
         reached,
-        token=_token(entries, user),
-        certificate=_pem(entries, user, "client-certificate"),
-        key=_pem(entries, user, "client-key"),
+        token=user.text("token") or user.beside("tokenFile").strip(),
+        certificate=_pem(user, "client-certificate"),
+        key=_pem(user, "client-key"),
     )
 
 
-def _token(entries: Entries, user: Entry) -> str:
-    if token := entries.text(user, "token"):
-        return token
-    file = entries.text(user, "tokenFile")
-    return _beside(entries, "tokenFile", file).strip() if file else ""
-
-
-def _pem(entries: Entries, section: Entry, field: str) -> str:
-    data = entries.text(section, f"{field}-data")
+def _pem(section: Entry, field: str) -> str:
+    data = section.text(f"{field}-data")
     if data:
         try:
             return base64.b64decode("".join(data.split()), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError, ValueError) as error:
-            raise entries.wrong(f"{field}-data is no base64 text") from error
-    file = entries.text(section, field)
-    if not file:
-        return ""
-    found = _beside(entries, field, file)
-    if not found.strip():
-        raise entries.wrong(f"{field} {file} is empty")
+            raise section.wrong(f"{field}-data is no base64 text") from error
+    found = section.beside(field)
+    if section.text(field) and not found.strip():
+        raise section.wrong(f"{field} {section.text(field)} is empty")
     return found
 
 
-def _beside(entries: Entries, field: str, name: str) -> str:
-    """A file that a kubeconfig names, relative to where it lies."""
-    try:
-        return (entries.path.parent / name).read_text()
-    except (OSError, ValueError) as error:
-        raise entries.wrong(f"{field} {name}: {getattr(error, 'strerror', None) or 'no text'}") from error
-
-
-def _through_package(entries: Entries, _user: Entry, context: str, reached: Access) -> Access:
+def _through_package(entries: Entries, context: str, reached: Access) -> Access:
     from kubernetes import client, config
 
     loaded = client.Configuration()
     try:
-        config.load_kube_config(str(entries.path), context=context, client_configuration=loaded)
+        config.load_kube_config(os.pathsep.join(map(str, entries.paths)), context=context, client_configuration=loaded)
     except (config.ConfigException, ValueError, TypeError, AttributeError) as error:  # the last three where entries are malformed
         raise entries.wrong(f"context {context!r}: {error}", "run its plug-in by hand, and log in again") from error
     kept = loaded.api_key.get("BearerToken") or loaded.api_key.get("authorization") or ""  # the package renamed it in 2026

@@ -1,13 +1,16 @@
 """The entries of a kubeconfig as kubectl reads them: of the right type, and none of a meaning that we would ignore in silence."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from steps.errors import BadTask
 
 MAX_BYTES = 1 << 20
-Entry = dict[str, Any]
+Fields = dict[str, Any]
 
 _TUNNEL = "reach the API server directly or by a tunnel; where its certificate has another name then, tls-server-name says it"
 _ITSELF = "give a kubeconfig whose user has by itself the rights that are needed"
@@ -27,82 +30,49 @@ REFUSED = {
 or to reach something else. (`disable-compression` and `extensions` change nothing that we do.)"""
 
 
-class Entries:
-    """One kubeconfig file. Every method raises BadTask with the file's name and the place in it."""
+class Entry(Struct, frozen=True):
+    """What one entry holds, and the file that it was found in: the files that it names lie beside that one.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._document = self._read()
+    Every method raises BadTask with the file's name and the place in it.
+    """
+
+    path: Path
+    fields: Fields
 
     def wrong(self, what: str, hint: str = "") -> BadTask:
-        """The error of this file."""
+        """The error of this entry."""
         return BadTask(f"kubeconfig {self.path}: {what}", hint=hint)
 
-    def _read(self) -> Entry:
-        try:
-            raw = self.path.read_bytes()
-        except OSError as error:
-            hint = "the rke2 stage writes it; or name an existing one in the spec"
-            raise self.wrong(str(error.strerror), hint) from error
-        if len(raw) > MAX_BYTES:
-            raise BadTask(f"kubeconfig {self.path} has {len(raw)} bytes, limit {MAX_BYTES}")
-        import yaml  # a verb that does not reach for a cluster does not pay for it
-
-        try:
-            document = yaml.load(raw, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
-            raise BadTask(f"kubeconfig {self.path} is no YAML: {error}") from error
-        if not isinstance(document, dict):
-            raise BadTask(f"kubeconfig {self.path} holds no mapping")
-        return document
-
-    def context(self, wanted: str) -> str:
-        """The name of the context: the `wanted` one, else the current one."""
-        name = wanted or self.text(self._document, "current-context")
-        if not name:
-            raise self.wrong("it has no current-context", "choose one: kubectl config use-context NAME --kubeconfig FILE")
-        return name
-
-    def named(self, section: str, name: str) -> Entry:
-        """What the entry of that name holds under `context`, `cluster` or `user`."""
-        rows = self._document.get(section) or []
-        if not isinstance(rows, list):
-            raise self.wrong(f"{section} is no list")
-        for row in rows:
-            if isinstance(row, dict) and row.get("name") == name:
-                return self._inside(row, section, name)
-        raise self.wrong(f"no entry {name!r} under {section}")
-
-    def _inside(self, row: Entry, section: str, name: str) -> Entry:
-        inside = row.get(section.removesuffix("s"))
-        if not isinstance(inside, dict):
-            raise self.wrong(f"entry {name!r} under {section} has no mapping {section.removesuffix('s')}")
-        for field, hint in REFUSED.get(section, {}).items():
-            if inside.get(field):
-                raise self.wrong(f"{field} of entry {name!r} under {section} is not honoured here, and so refused", hint)
-        return inside
-
-    def text(self, entry: Mapping[str, Any], field: str) -> str:
+    def text(self, field: str) -> str:
         """A text, empty where it is absent or null."""
-        value = entry.get(field)
+        value = self.fields.get(field)
         if value is None:
             return ""
         if not isinstance(value, str):
             raise self.wrong(f"{field} is no text; put it in quotes")
         return value
 
-    def flag(self, entry: Mapping[str, Any], field: str) -> bool:
+    def flag(self, field: str) -> bool:
         """True or false; "false" in quotes is neither."""
-        value = entry.get(field)
+        value = self.fields.get(field)
         if value is not None and not isinstance(value, bool):
             raise self.wrong(f"{field} is neither true nor false; write it without quotes")
         return bool(value)
 
-    def server(self, cluster: Mapping[str, Any]) -> str:
-        """The URL of the API server without a slash at its end; plain http only on this machine itself, where emulated ones are."""
+    def beside(self, field: str) -> str:
+        """What the file holds that a field names, relative to where the kubeconfig lies; empty where it names none."""
+        name = self.text(field)
+        try:
+            return (self.path.parent / name).read_text() if name else ""
+        except (OSError, ValueError) as error:
+            raise self.wrong(f"{field} {name}: {getattr(error, 'strerror', None) or 'no text'}") from error
+
+    def server(self) -> str:
+        """Of a cluster: the URL of the API server without a slash at its end; plain http only on this machine itself, where
+        emulated ones are."""
         from urllib.parse import urlsplit
 
-        given = self.text(cluster, "server")
+        given = self.text("server")
         if not given:
             raise self.wrong("its cluster names no server")
         try:
@@ -116,6 +86,70 @@ class Entries:
             hint = "write https://; or reach it by a tunnel that begins on this machine"
             raise self.wrong(f"server {given!r} would be told its credentials over plain http", hint)
         return given.rstrip("/")
+
+
+class Entries:
+    """One kubeconfig, of one file or of several as `KUBECONFIG` lists them: of each name the first file's entry holds.
+
+    Every method raises BadTask with the file's name and the place in it.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = paths
+        self._documents = [_read(path) for path in paths]
+
+    def wrong(self, what: str, hint: str = "") -> BadTask:
+        """The error of all files together."""
+        return BadTask(f"kubeconfig {os.pathsep.join(map(str, self.paths))}: {what}", hint=hint)
+
+    def context(self, wanted: str) -> str:
+        """The name of the context: the `wanted` one, else the current one."""
+        name = wanted or next(filter(None, (document.text("current-context") for document in self._documents)), "")
+        if not name:
+            raise self.wrong("it has no current-context", "choose one: kubectl config use-context NAME --kubeconfig FILE")
+        return name
+
+    def named(self, section: str, name: str) -> Entry:
+        """What the first entry of that name holds under `context`, `cluster` or `user`."""
+        for document in self._documents:
+            rows = document.fields.get(section) or []
+            if not isinstance(rows, list):
+                raise document.wrong(f"{section} is no list")
+            for row in rows:
+                if isinstance(row, dict) and row.get("name") == name:
+                    return _inside(document, row, section, name)
+        raise self.wrong(f"no entry {name!r} under {section}")
+
+
+def _read(path: Path) -> Entry:
+    """A whole file."""
+    read = Entry(path, {})
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        hint = "the rke2 stage writes it; or name an existing one in the spec"
+        raise read.wrong(str(error.strerror), hint) from error
+    if len(raw) > MAX_BYTES:
+        raise BadTask(f"kubeconfig {path} has {len(raw)} bytes, limit {MAX_BYTES}")
+    import yaml  # a verb that does not reach for a cluster does not pay for it
+
+    try:
+        document = yaml.load(raw, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
+        raise BadTask(f"kubeconfig {path} is no YAML: {error}") from error
+    if not isinstance(document, dict):
+        raise BadTask(f"kubeconfig {path} holds no mapping")
+    return Entry(path, document)
+
+
+def _inside(document: Entry, row: Fields, section: str, name: str) -> Entry:
+    inside = row.get(section.removesuffix("s"))
+    if not isinstance(inside, dict):
+        raise document.wrong(f"entry {name!r} under {section} has no mapping {section.removesuffix('s')}")
+    for field, hint in REFUSED.get(section, {}).items():
+        if inside.get(field):
+            raise document.wrong(f"{field} of entry {name!r} under {section} is not honoured here, and so refused", hint)
+    return Entry(document.path, inside)
 
 
 def _is_here(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""How long a real single-node Kubernetes takes to start and to go away, as `tests/cluster` makes it, without building its programs."""
+"""How long a real single-node Kubernetes takes to start and to go away, as `tests/cluster` makes it; its programs are built."""
 
 import time
 

@@ -56,6 +56,37 @@ def test_an_exec_plug_in_is_asked_each_time(tmp_path: Path) -> None:
     assert (tmp_path / "asked").read_text() == "xx"
 
 
+def test_several_files_are_one_kubeconfig(tmp_path: Path) -> None:
+    """As kubectl joins them: of each name the first entry holds, whichever file it is in; files lie beside who names them."""
+    other = {"server": "https://192.0.2.2", "certificate-authority": "ca.crt"}
+    first, second = (tmp_path / name for name in ("first", "second"))
+    for folder in (first, second):
+        folder.mkdir()
+        (folder / "token").write_text(folder.name)
+        (folder / "ca.crt").write_text(CERTIFICATE.public)
+    a, b = written(first, {"tokenFile": "token"}), written(second, {"tokenFile": "token"}, other)
+    b.write_text(b.read_text().replace("name: x", "name: lab").replace("name: u", "name: v").replace("user: u", "user: v"))
+    assert kubeconfig.load(a, b) == kubeconfig.load(a)
+    lab = kubeconfig.load(a, b, context="lab")
+    assert (lab.server, lab.token) == ("https://192.0.2.1:6443", "second"), "its cluster's name is that of the first file"
+    assert kubeconfig.load(b, a, context="lab").server == "https://192.0.2.2"
+    with pytest.raises(BadTask, match=f"kubeconfig {a}:{b}: no entry 'gone' under contexts"):
+        kubeconfig.load(a, b, context="gone")
+    b.write_text("current-context: lab\ncontexts: {a: b}")
+    with pytest.raises(BadTask, match=f"kubeconfig {b}: contexts is no list"):
+        kubeconfig.load(b, a)
+
+
+def test_a_plug_in_is_found_in_the_second_file_too(tmp_path: Path) -> None:
+    first, second = (tmp_path / name for name in ("first", "second"))
+    for folder in (first, second):
+        folder.mkdir()
+    a = written(first, {"token": "t"})
+    b = written(second, plug_in(f"print({CREDENTIAL % 'from-the-plug-in'!r})"))
+    b.write_text(b.read_text().replace("name: x", "name: lab").replace("name: u", "name: v").replace("user: u", "user: v"))
+    assert kubeconfig.load(a, b, context="lab").token == "from-the-plug-in"
+
+
 def base64_of(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 

@@ -54,11 +54,17 @@ class Named(Struct, frozen=True):
 
 
 class Where(Struct, frozen=True, kw_only=True):
-    """Which home cluster: a kubeconfig file, a context in it (empty: the current one), and the namespace of the runs."""
+    """Which home cluster: a kubeconfig (a file, or several as `KUBECONFIG` lists them), a context in it (empty: the current one),
+    and the namespace of the runs."""
 
     kubeconfig: str
     context: str = ""
     namespace: str = DEFAULT_NAMESPACE
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of its kubeconfig."""
+        return _files(self.kubeconfig)
 
     @property
     def options(self) -> str:
@@ -69,24 +75,23 @@ class Where(Struct, frozen=True, kw_only=True):
 
 def chosen(given: str, context: str, namespace: str, environ: Mapping[str, str]) -> Where:
     """The home cluster that the command line names, else the environment's. Raises NoHomeCluster."""
-    path = given or _of_environment(environ.get("KUBECONFIG", ""))
-    if not path and environ.get("HOME"):
+    listed = given or environ.get("KUBECONFIG", "")
+    if not listed and environ.get("HOME"):
         usual = Path(environ["HOME"]) / ".kube/config"
-        path = str(usual) if usual.exists() else ""
-    if not path:
+        listed = str(usual) if usual.exists() else ""
+    if not listed:
         raise NoHomeCluster("no kubeconfig of the home cluster is given")
-    return Where(kubeconfig=str(Path(path).expanduser().absolute()), context=context, namespace=namespace or DEFAULT_NAMESPACE)
+    files = _files(listed)
+    if not files:
+        raise NoHomeCluster(f"{'--home-kubeconfig' if given else 'KUBECONFIG'} is {listed!r}, which names no file")
+    there = [file for file in files if file.exists()] or files[:1]
+    return Where(kubeconfig=os.pathsep.join(map(str, there)), context=context, namespace=namespace or DEFAULT_NAMESPACE)
 
 
-def _of_environment(listed: str) -> str:
-    """The first file of KUBECONFIG that is there; empty where nothing is set.
-
-    As for kubectl, what the first one says holds; what it lacks is an error here, where kubectl would look into the next.
-    """
-    files = [name for name in listed.split(os.pathsep) if name]
-    if listed and not files:
-        raise NoHomeCluster(f"KUBECONFIG is {listed!r}, which names no file")
-    return next((name for name in files if Path(name).expanduser().exists()), files[0] if files else "")
+def _files(listed: str) -> tuple[Path, ...]:
+    """One file, or several as `KUBECONFIG` lists them."""
+    names = [listed] if Path(listed).expanduser().exists() else [name for name in listed.split(os.pathsep) if name]
+    return tuple(Path(name).expanduser().absolute() for name in names)
 
 
 class Home:
@@ -95,7 +100,7 @@ class Home:
     def __init__(self, where: Where) -> None:
         self.where = where
         self.namespace = where.namespace
-        self.access = kubeconfig.load(Path(where.kubeconfig), where.context)
+        self.access = kubeconfig.load(*where.files, context=where.context)
         self._connect()
 
     def _connect(self) -> None:
@@ -104,7 +109,7 @@ class Home:
 
     def renew(self) -> bool:
         """Read the kubeconfig again; whether it says something new now."""
-        fresh = kubeconfig.load(Path(self.where.kubeconfig), self.where.context)
+        fresh = kubeconfig.load(*self.where.files, context=self.where.context)
         if fresh == self.access:
             return False
         self.access = fresh

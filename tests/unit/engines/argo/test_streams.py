@@ -177,15 +177,18 @@ def test_no_home_cluster_is_named() -> None:
     assert chosen("", "", "", {"KUBECONFIG": "/a:/b"}) == Where(kubeconfig="/a", namespace="bringup")
 
 
-def test_of_several_kubeconfigs_the_first_that_is_there(tmp_path: Path) -> None:
+def test_of_several_kubeconfigs_those_that_are_there(tmp_path: Path) -> None:
     """Never one that KUBECONFIG does not name, as the usual one."""
     usual, other = tmp_path / ".kube/config", tmp_path / "other"
     usual.parent.mkdir()
     for file in (usual, other):
         file.write_text("")
     home = {"HOME": str(tmp_path)}
-    for listed in (f":{other}", f"{other}:", f"{tmp_path}/gone:{other}", f"{other}:{usual}"):
-        assert chosen("", "", "", home | {"KUBECONFIG": listed}).kubeconfig == str(other)
+    for listed in (f":{other}", f"{other}:", f"{tmp_path}/gone:{other}"):
+        assert chosen("", "", "", home | {"KUBECONFIG": listed}).files == (other,)
+    both = chosen("", "", "", home | {"KUBECONFIG": f"{other}:{tmp_path}/gone:{usual}"})
+    assert both.files == (other, usual)
+    assert chosen(both.kubeconfig, "", "", {}) == both, "what a hint names finds the same"
     assert chosen("", "", "", home | {"KUBECONFIG": f"{tmp_path}/gone"}).kubeconfig == f"{tmp_path}/gone"
     assert chosen("", "", "", home | {"KUBECONFIG": ""}).kubeconfig == str(usual)
     with pytest.raises(NoHomeCluster, match="KUBECONFIG is ':', which names no file"):
