@@ -209,6 +209,7 @@ def _variables(host: PlayHost) -> dict[str, Any]:
     return {
         **host.variables,
         "bringup_address": host.address,
+        "bringup_groups": list(host.groups),
         "ansible_user": host.user,
         "ansible_port": host.port,
         "ansible_python_interpreter": host.python,

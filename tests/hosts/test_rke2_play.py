@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import rke2_stand_in
+import yaml
 from hostlab.lab import Init, Lab
 
 from steps.clients import ansible
@@ -42,13 +43,18 @@ def source(tmp_path: Path, up: Any) -> Iterator[str]:
 
 
 def play(lab: Lab, playbook: str, chosen: slice, token: Path, source: str, **variables: Any) -> PlayResult:
-    hosts = tuple(PlayHost(name=host.name, address=host.address, key_path=str(lab.key)) for host in lab.hosts[chosen])
+    groups = ("gpu", "agent" if playbook == "rke2_agent" else "server")
+    key = str(lab.key)
+    hosts = tuple(PlayHost(name=host.name, address=host.address, key_path=key, groups=groups) for host in lab.hosts[chosen])
     common = {
         "rke2_version": VERSION,
         "rke2_source": source,
         "rke2_registration_address": lab.hosts[0].address,
         "rke2_ready_seconds": 20,
         "rke2_kubelet_args": {"max-pods": "250"},
+        "rke2_node_labels": {"gpu": ["bringup/group=gpu", "site/rack=0"], "cpu": ["bringup/group=cpu"]},
+        "rke2_node_taints": {"gpu": ["nvidia.com/gpu=present:NoSchedule"]},
+        "rke2_host_labels": {lab.hosts[2].name if len(lab.hosts) > 2 else "": ["site/rack=7"]},
     }
     return ansible.play(
         PlayRequest(
@@ -84,7 +90,10 @@ def test_servers_and_agents_join_once_and_upgrade(up: Any, source: str, tmp_path
 
     joined = play(lab, "rke2_agent", agents, token, source)
     assert passes(joined, "agent"), joined
-    assert "- max-pods=250" in lab.hosts[2].run("cat", "/etc/rancher/rke2/config.yaml")
+    config = yaml.safe_load(lab.hosts[2].run("cat", "/etc/rancher/rke2/config.yaml"))
+    assert config["kubelet-arg"] == ["max-pods=250"]
+    assert config["node-label"] == ["bringup/group=gpu", "site/rack=7"], "a host's own label wins"
+    assert config["node-taint"] == ["nvidia.com/gpu=present:NoSchedule"]
 
     again = [play(lab, "rke2_server", servers, token, source), play(lab, "rke2_agent", agents, token, source)]
     assert [outcome.changed for result in again for outcome in result.hosts] == [0, 0, 0]

@@ -24,7 +24,10 @@ ADDRESS = f"10.78.0.{4 * NUMBER + 2}"
 CGROUP = f"bringup-cluster{SUFFIX}"
 CGROUPS = Path("/sys/fs/cgroup")
 SETUP = Path(__file__).with_name("box.sh")
-LOOK_SECONDS = 0.02
+LOOK_SECONDS, LOOK_SECONDS_LATER = 0.01, 0.2
+"""Between two looks at the start of a wait, and at the most: a look at an API server costs 10 ms of CPU, and machines have few."""
+ALIVE_SECONDS = 1.0
+"""Between two looks whether a program that is waited for still runs."""
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 
@@ -122,15 +125,18 @@ def log(name: str) -> Path:
 
 def until(ready: Callable[[], bool], name: str, seconds: float = START_SECONDS, log: Path | None = None) -> None:
     """Wait for a condition of a program. Raises DidNotStart at the deadline, or when the program is gone."""
-    end, looks = time.monotonic() + seconds, 0
+    began = looked = time.monotonic()
+    pause = LOOK_SECONDS
     while not ready():
-        looks += 1
-        gone = looks % 50 == 0 and (folder() / f"{name}.pid").exists() and not alive(name)
-        if gone or time.monotonic() > end:
+        now, gone = time.monotonic(), False
+        if now - looked > ALIVE_SECONDS:
+            looked, gone = now, (folder() / f"{name}.pid").exists() and not alive(name)
+        if gone or now - began > seconds:
             kept = log or folder() / f"{name}.log"
             tail = kept.read_text(errors="replace")[-3000:] if kept.exists() else ""
             raise DidNotStart(f"{name} {'ended' if gone else f'was not ready in {seconds:.0f} s'}:\n{tail}")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(pause)
+        pause = min(pause * 1.2, LOOK_SECONDS_LATER)
 
 
 def _enter() -> list[str]:

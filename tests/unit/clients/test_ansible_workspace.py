@@ -61,6 +61,7 @@ def test_the_inventory_has_hosts_groups_and_variables(secrets: Path) -> None:
 
     assert inventory["hosts"]["n1"]["rack"] == "r1"
     assert inventory["hosts"]["n1"]["bringup_address"] == "192.0.2.1"
+    assert inventory["hosts"]["n1"]["bringup_groups"] == ["gpu-h100", "agent"]
     assert inventory["hosts"]["n1"]["ansible_become"] is True
     assert sorted(inventory["children"]) == ["group_agent", "group_gpu_h100"]
 
