@@ -55,6 +55,9 @@ CREDENTIAL_RENEWAL: Final = 300.0
 RESULT_LATE: Final = 60.0
 """A pod that ended this long ago and still runs for Argo has lost its task result; the controller says nothing for 10 minutes."""
 
+LAST_WORDS: Final = 10.0
+"""What pods said last is one LIST; a live view that waits longer for it goes on without: the report has it all."""
+
 READER_POD: Final = 180.0
 """A short pod that reads or writes the run store: scheduling and an image pull; its work takes seconds."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from steps import __version__
+from steps.clients import last_word
 from steps.clients.clock import Clock
 from steps.clients.clock import of as clock_of
 from steps.clients.environment import Environment
@@ -16,6 +17,7 @@ from steps.clients.fleet import Fleet
 from steps.clients.log import Log
 from steps.clients.redact import Redactor
 from steps.clients.store import AlreadyWritten, Store
+from steps.contract import last_word as last_word_contract
 from steps.contract import log as log_contract
 from steps.contract import quarantine
 from steps.contract.canonical import canonical
@@ -180,6 +182,7 @@ class Context:
             self.noticed(told(stored.verdict))
         for line in _about(stored):
             self.say(line)
+        last_word.leave(self.environment.out, last_word_contract.written(stored, self.log.redactor.text))
         return stored
 
     def record_error(self, error: StepError) -> None:

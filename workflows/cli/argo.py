@@ -113,7 +113,7 @@ def status(away: Away) -> dict[str, Any]:
         "phase": workflow.status.phase or "Pending",
         "message": stop.told(workflow),
         "waiting": [_waiting(away, workflow, one) for one in waiting],
-        "stages": progress.explained(progress.stages(argo_live.stage_ids(away.folder), told), _verdicts(away.folder), away.name),
+        "stages": progress.explained(progress.stages(argo_live.stage_ids(away.folder), told, away.name), _verdicts(away.folder)),
     }
 
 
@@ -174,8 +174,8 @@ def watch(away: Away) -> int:
     def say(sentence: str) -> None:
         console.print(sentence, markup=False)
 
-    with _announced(away, say) as tell, argo_live.shown(away.folder, console, away.home.namespace) as view:
-        observe = tell(view.observe)
+    with _announced(away, say) as tell, argo_live.shown(away.folder, console, away.home.where) as show:
+        observe = tell(show)
         try:
             with argo_live.interruptible():
                 ended = follow.follow(away.home, away.name, observe, say)

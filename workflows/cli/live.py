@@ -9,8 +9,8 @@ from rich.live import Live
 from rich.table import Table
 
 from steps.clients.store import Store
-from steps.contract import approval
-from steps.contract.evidence import Evidence
+from steps.contract import approval, last_word
+from steps.contract.last_word import Said
 from workflows.engines.local.result import News, NodeNews, NodeStatus, RunNews
 from workflows.render import names
 
@@ -67,21 +67,17 @@ class Progress:
         return self._ended(row, stage, task, int(node.inputs.get("shard") or 0))
 
     def _ended(self, row: _Row, stage: str, task: str, shard: int) -> list[str]:
-        records = self.store.records(self.run, stage, task) if task != "approval" else ()
-        verdicts = [record.verdict for record in records if record.verdict]
-        judged = [verdict for verdict in verdicts if verdict.nodes]
-        if judged:
-            row.nodes = f"{sum(verdict.passed_nodes for verdict in judged)}/{sum(len(verdict.nodes) for verdict in judged)}"
-        if task == "judge" and verdicts:
-            row.status, row.reason = verdicts[0].status.value, verdicts[0].reason
+        told = self.told(stage, task) if task != "approval" else {}
+        if any(said.nodes for said in told.values()):
+            row.nodes = f"{sum(said.passed for said in told.values())}/{sum(said.nodes for said in told.values())}"
+        if task == "judge" and shard in told and told[shard] != last_word.RECORDED:
+            row.status, row.reason = told[shard].status, told[shard].reason
             return [f"{stage}: {row.status}: {row.reason} ({row.finished - row.started:.1f} s)"]
-        mine = [record for record in records if record.shard == shard]
-        return [self._line(stage, task, mine[-1])] if mine else []
+        return [f"{stage}: {task} {told[shard].text}"] if shard in told else []
 
-    def _line(self, stage: str, task: str, record: Evidence) -> str:
-        verdict = record.verdict
-        said = f"{verdict.status.value}: {verdict.reason}" if verdict else "recorded"
-        return f"{stage}: {task} {said}"
+    def told(self, stage: str, task: str) -> Mapping[int, Said]:
+        """What is known of a task's records, by shard."""
+        return {record.shard: last_word.of(record.verdict) for record in self.store.records(self.run, stage, task)}
 
     def table(self, now: float) -> RenderableType:
         """The table of all stages."""

@@ -8,12 +8,10 @@ from steps.contract import log
 from steps.errors import Refused, StepError, Temporary
 from workflows.engines.argo import pull, watchdog
 from workflows.engines.argo.home import Home
+from workflows.engines.argo.last_words import MAIN
 from workflows.engines.argo.objects import Workflow, node_status
 from workflows.engines.argo.watchdog import Pod
 from workflows.engines.folders import RunFolder
-
-MAIN = "main"
-"""Argo's name for the container that runs the task."""
 
 
 def logs(home: Home, workflow: Workflow, folder: RunFolder, wanted: str) -> list[tuple[str, str]]:

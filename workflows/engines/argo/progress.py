@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from steps.contract import last_word
 from workflows.engines.local.result import NodeStatus
 from workflows.render import names
 
@@ -10,41 +11,46 @@ NOT_RUN, UNTOLD = "not run", "inconclusive"
 _BAD = ("fail", UNTOLD)
 
 
-def stages(ids: Iterable[str], nodes: Iterable[NodeStatus]) -> list[dict[str, str]]:
-    """One row a stage, in running order: stage, status and reason, as `bringup status` prints them."""
+def stages(ids: Iterable[str], nodes: Iterable[NodeStatus], run: str) -> list[dict[str, str]]:
+    """One row a stage, in running order: stage, status and reason, as `bringup status` prints them, or who tells the reason."""
     by_template: dict[str, list[NodeStatus]] = {}
     for node in nodes:
         by_template.setdefault(node.template, []).append(node)
-    return [_stage(one, by_template) for one in ids]
+    return [_stage(one, by_template, run) for one in ids]
 
 
-def _stage(stage: str, nodes: Mapping[str, list[NodeStatus]]) -> dict[str, str]:
+def _stage(stage: str, nodes: Mapping[str, list[NodeStatus]], run: str) -> dict[str, str]:
     judged = [node for node in nodes.get(names.template(stage, JUDGE), ()) if node.type == "Pod" and node.finished]
     whole = nodes.get(names.dashed(stage), [])
     if judged:
         last = max(judged, key=lambda node: (node.started, node.path))
-        return _row(stage, last.outputs.get(VERDICT) or UNTOLD, last.message)
+        status = last.outputs.get(VERDICT) or UNTOLD
+        return _row(stage, status, _reason(last.message, run) if status in _BAD else "")
     if any(node.phase == "Running" for node in whole):
         return _row(stage, "running", "")
     ended = [node for node in whole if node.finished is not None]
     return _row(stage, NOT_RUN, ended[-1].message) if ended else _row(stage, "to come", "")
 
 
-def explained(rows: Iterable[dict[str, str]], stored: Mapping[str, tuple[str, str]], run: str) -> list[dict[str, str]]:
-    """The same rows, with why a stage did not pass: by `stored` (stage → status and reason of its verdict), else who tells it.
+def _reason(message: str, run: str) -> str:
+    """Why a judge ended with 65: its last word, where its pod could leave one."""
+    said = last_word.of_node(message)
+    return said.reason if said else f"{message}; why: bringup report {run}".removeprefix("; ")
+
+
+def explained(rows: Iterable[dict[str, str]], stored: Mapping[str, tuple[str, str]]) -> list[dict[str, str]]:
+    """The same rows, with the whole reason where `stored` has it (stage → status and reason of its verdict).
 
     What the store says of a stage that goes on, or ended otherwise by now, is of an earlier attempt.
     """
-    return [_explained(row, stored.get(row["stage"]), run) for row in rows]
+    return [_explained(row, stored.get(row["stage"])) for row in rows]
 
 
-def _explained(row: dict[str, str], stored: tuple[str, str] | None, run: str) -> dict[str, str]:
+def _explained(row: dict[str, str], stored: tuple[str, str] | None) -> dict[str, str]:
     if row["status"] in ("running", "to come"):
         return row
     if stored is not None and (row["status"] == stored[0] or (row["status"] in (NOT_RUN, UNTOLD) and stored[0] in _BAD)):
         return _row(row["stage"], *stored)
-    if row["status"] in _BAD:
-        return _row(row["stage"], row["status"], f"{row['reason']}; why: bringup report {run}".removeprefix("; "))
     return row
 
 

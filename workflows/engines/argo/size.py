@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from steps.contract import last_word
 from steps.contract.fleet import Host
 from workflows.plan import fleet
 from workflows.plan.model import Plan
@@ -18,6 +19,10 @@ only what is too large even then is an error (hera_argo §2.2)."""
 
 NODE_BYTES = 80
 """What one node adds to the compressed status: 61 to 70 bytes (`tests/bench/scale.py`), and a margin."""
+
+SAID_VERDICT, SAID_ERROR = last_word.LONGEST // 2, last_word.ERROR // 2
+"""What a failed node's last word adds, compressed: of a stage's verdict, and of an attempt that ended with an error. Text comes to
+less than half (`test_size.py`)."""
 
 TASK_NODES = 1 + 1 + RETRY_LIMIT
 """A task of which every attempt is used up: its Retry node, the first attempt, the retries."""
@@ -51,12 +56,20 @@ def _stage_nodes(stage: Stage, counts: Mapping[str, int], task_nodes: int) -> in
     return 1 + approval + tasks
 
 
+def _said(plan: Plan) -> int:
+    """Last words of failed nodes, if each attempt but the last ends with an error, and each stage with a verdict that is no pass.
+    Of a fanned-out task the first shard alone has such words, hence they do not grow with the fleet."""
+    approvals = sum(0 if stage.approval is None else 1 + (stage.approval.announced == WEBHOOK) for stage in plan.stages)
+    tasks = 3 + approvals + sum(len(stage.steps) for stage in plan.stages)  # open, report and seal
+    return len(plan.stages) * SAID_VERDICT + tasks * (1 + RETRY_LIMIT) * SAID_ERROR
+
+
 def largest(plan: Plan, bundle: Bundle) -> int:
     """Bytes to which the run's Workflow can come, compressed, if every task uses up its attempts. Argo keeps a copy of the template
     in the status, which it does not compress."""
     kept = len(msgspec.json.encode(bundle.template["spec"])) + len(msgspec.json.encode(bundle.workflow)) + _FRAME
     lists = sum(len(msgspec.json.encode(list(range(count)))) for count in shard_counts(plan.hosts).values())
-    return kept + lists + nodes(plan, shard_counts(plan.hosts)) * NODE_BYTES
+    return kept + lists + nodes(plan, shard_counts(plan.hosts)) * NODE_BYTES + _said(plan)
 
 
 def check(plan: Plan, bundle: Bundle) -> int:

@@ -19,6 +19,7 @@ class Terminated(Struct, frozen=True, rename="camel"):
 
     finished_at: str | None = None
     exit_code: int | None = None
+    message: str = ""
 
 
 class Waiting(Struct, frozen=True):
@@ -86,9 +87,9 @@ class Pod(Struct, frozen=True):
         return max(ends, default=seconds(self.metadata.creation_timestamp))
 
 
-def pods(home: Home, run: str) -> dict[str, Pod]:
-    """The pods of a run by the full name of their node."""
-    found = home.ask(lambda kube: kube.list(home.core("pods"), Pod, labels=f"{WORKFLOW_LABEL}={run}")) or ()
+def pods(home: Home, run: str, fields: str = "") -> dict[str, Pod]:
+    """The pods of a run by the full name of their node; those alone that a field selector takes."""
+    found = home.ask(lambda kube: kube.list(home.core("pods"), Pod, labels=f"{WORKFLOW_LABEL}={run}", fields=fields)) or ()
     return {pod.metadata.annotations.get(NODE_NAME, pod.metadata.name): pod for pod in found}
 
 

@@ -168,7 +168,7 @@ class Play:
             return
         self._pods.show(state, driver.ended, driver.began)
         if changed or state is not self._written:
-            if not self._write(status(self._plan, state, driver.began)):
+            if not self._write(status(self._plan, state, driver.began, self._pods.last_word)):
                 self._changed = True  # somebody else wrote: once more over what that was
                 return
             self._written = state

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from steps.clients.kube_http import ApiError
+from steps.contract.last_word import FILE
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.objects import NODE_NAME, WORKFLOW_LABEL, stamp
 from workflows.engines.local.calls import pod_name
@@ -53,6 +54,11 @@ class Pods:
         if self.shown[node.path] != phase:
             self._set(node, phase, ended or (began + node.finished if node.finished is not None else None))
 
+    def last_word(self, path: str) -> str:
+        """What the step left where a kubelet would read it, in the newest folder of its node."""
+        left = sorted((self.run_dir / "out").glob(f"{slug(path)}.*/{FILE}"))
+        return left[-1].read_text() if left else ""
+
     def lost(self, pod: str) -> str:
         """The node whose running pod was deleted, "" when that matters to nobody."""
         path = self.names.get(pod, "")
@@ -85,6 +91,7 @@ class Pods:
             state = {
                 "terminated": {"exitCode": code, "finishedAt": stamp(ended or 0), "reason": "Completed" if not code else "Error"}
             }
+            state["terminated"] |= {"message": said} if (said := self.last_word(node.path)) else {}
         container = {"name": "main", "image": "argo-stand-in", "imageID": "", "ready": False, "restartCount": 0, "state": state}
         patch = {"status": {"phase": phase, "containerStatuses": [container]}}
         with _tolerated(404):

@@ -16,9 +16,9 @@ from steps.clients.store import Store
 from steps.contract import quarantine
 from tests.unit.engines.argo.lab import Lab
 from tests.unit.engines.argo.test_follow import Follower, approve, begin
-from workflows.engines.argo import follow
+from workflows.engines.argo import follow, progress
 from workflows.engines.argo.objects import Meta, Node, Status, Workflow
-from workflows.engines.local.result import NodeNews
+from workflows.engines.local.result import NodeNews, NodeStatus
 
 COMMAND = Path(sys.executable).with_name("bringup")
 Drill = Callable[..., Any]
@@ -126,11 +126,26 @@ def test_status_says_why_a_stage_failed(emulated: Lab, drill: Drill, machine: Ca
     begin(cluster, drill, "one")
     Follower(cluster, "one").await_end()
     other = machine("other")
-    assert "why: bringup report one" in other("status", "one", there=True).stdout
+    unread = json.loads(other("status", "one", "-o", "json", there=True).stdout)["stages"]
     report = other("report", "one", "-o", "json")
     (why,) = [reason for stage, _, reason in rows(report) if stage == "drill"]
     told = json.loads(other("status", "one", "-o", "json").stdout)["stages"]
-    assert told[0] == {"stage": "drill", "status": json.loads(report.stdout)["stages"][0]["status"], "reason": why}
+    assert told[0] == unread[0] == {"stage": "drill", "status": json.loads(report.stdout)["stages"][0]["status"], "reason": why}
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("main: Error (exit code 65): fail 0/2: 0 of 2 nodes pass; n1: slow", "0 of 2 nodes pass; n1: slow"),
+        ("main: Error (exit code 65)", "main: Error (exit code 65); why: bringup report one"),
+        ("", "why: bringup report one"),
+    ],
+)
+def test_the_reason_of_a_stage_as_far_as_its_judge_tells(message: str, reason: str) -> None:
+    """A pod that was evicted, or that is of an older bringup, leaves no last word."""
+    outputs: dict[str, str | None] = {"verdict": "fail"}
+    judge = NodeStatus("one.drill.judge", "judge", "Pod", "Failed", message, "drill-judge", "", {}, outputs, 65, 1.0, 2.0, [])
+    assert progress.stages(["drill"], [judge], "one") == [{"stage": "drill", "status": "fail", "reason": reason}]
 
 
 def test_the_quarantine_of_a_run_on_argo(emulated: Lab, drill: Drill, machine: Callable[[str], Machine]) -> None:
