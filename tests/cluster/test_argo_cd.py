@@ -32,7 +32,7 @@ FAILING = (
         "crashing",
         "pods",
         "0.1.0",
-        {"command": ["false"]},
+        {"command": ["false"], "ready": ["false"]},  # ready for a moment would be progress, and begin its deadline anew
         failure=FailureClass.RUNTIME,
         said="Degraded",
         status=Status.INCONCLUSIVE,

@@ -1,18 +1,16 @@
 """What is rendered is right for a real Argo: every object is taken with strict field validation, by the published CRDs."""
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kubelab import product
+from actors import argo_home
+from kubelab import custom_kinds, product
 from kubelab.control_plane import ControlPlane
 
 from workflows import examples
 
-DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or product.ROOT.parent / "shared")
-CRDS = DATA / "crds/argo-workflows-v4.1.2/crds"
 STARTS = """
 schedule: {cron: ["0 2 * * 6", "30 4 1 * *"], timezone: Europe/Berlin, starting_deadline: 20m, suspend: true}
 events:
@@ -47,8 +45,7 @@ MISSPELT = (
 def argo(bare: ControlPlane) -> Iterator[ControlPlane]:
     """An API server with the full CRDs of Argo Workflows, and home's namespace."""
     before = bare.snapshot()
-    bare.kubectl("apply", "--server-side", "-f", str(CRDS))
-    bare.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    custom_kinds.install(bare, argo_home.CRDS)
     bare.kubectl("create", "namespace", "bringup")
     yield bare
     bare.restore(before)

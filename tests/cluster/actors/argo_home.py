@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from actors import tokens
-from kubelab import box, product
+from kubelab import box, custom_kinds, product
 from kubelab.control_plane import ControlPlane
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or product.ROOT.parent / "shared")
@@ -31,6 +31,8 @@ NODE_ADDRESS = "198.51.100.1"
 """Of the node on which pods are shown: nobody's (RFC 5737); one of the pod network never comes past `kubelet_port`."""
 CONTROLLER = "quay.io/argoproj/workflow-controller:v4.1.2"
 COMMAND = str(Path(sys.executable).with_name("bringup"))
+LOOK_SECONDS = 0.02
+"""Between two looks for a step that is to be stopped at its work, which takes several times as long."""
 PATIENCE = 120.0
 """Seconds for what takes a few on an idle machine."""
 
@@ -46,8 +48,7 @@ def until(holds: Callable[[], Any], what: Callable[[], str], seconds: float = PA
 
 def prepare(plane: ControlPlane) -> None:
     """What an admin of home makes: CRDs, namespace, volume claim; and a controller's Deployment, which nobody deploys."""
-    plane.kubectl("apply", "--server-side", "-f", str(CRDS))
-    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    custom_kinds.install(plane, CRDS)
     labels = {"app": "workflow-controller"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "workflow-controller", "image": CONTROLLER}]}}
     claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -209,7 +210,7 @@ class Controller:
         halted, over = Halted(), threading.Event()
 
         def look() -> None:
-            while not over.is_set() and not halted.pid:
+            while not over.wait(LOOK_SECONDS) and not halted.pid:
                 if pid := _process([str(self.folder), *words]):
                     os.kill(pid, signal.SIGSTOP)
                     halted.pid = pid

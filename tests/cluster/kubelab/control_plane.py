@@ -32,6 +32,10 @@ AUDIT: dict[str, Any] = {
 ADMIN = {"level": "Metadata", "users": ["admin"]}
 """The admin's requests too, where no controller of Kubernetes uses that name."""
 
+NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+DISCOVERY = "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList"
+"""What an API server is asked to answer with: objects without their content; all groups, versions and resources at once."""
+
 
 @dataclass(frozen=True)
 class ControlPlane:
@@ -97,17 +101,31 @@ class ControlPlane:
     def restore(self, snapshot: bytes) -> None:
         """Set the objects back while the API server runs: what differs is written or removed below it, in well under a second."""
         state.restore(self.etcd, snapshot)
-        box.until(lambda: all(self.get(path) is not None for path in self._custom()), self._called("api"))
+        self.until_served()
 
-    def _custom(self) -> list[str]:
-        """The collections of all custom kinds: they are served a moment after their definitions are there."""
-        found = self.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions") or {"items": []}
-        specs = [item["spec"] for item in found["items"]]
-        return [f"/apis/{spec['group']}/{row['name']}/{spec['names']['plural']}?limit=1" for spec in specs for row in _served(spec)]
+    def until_served(self) -> None:
+        """Wait until all custom kinds are served, a moment after their definitions are there."""
+        box.until(self._serves_custom_kinds, self._called("api"))
 
-    def get(self, path: str, token: str = "") -> dict[str, Any] | None:
+    def _serves_custom_kinds(self) -> bool:
+        """Asks for names alone: the definitions themselves may have megabytes."""
+        there = self.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", accept=NAMES)
+        known = self.get("/apis", accept=DISCOVERY)
+        if there is None or known is None:
+            return False
+        served = {
+            f"{row['resource']}.{group['metadata']['name']}": f"{group['metadata']['name']}/{version['version']}/{row['resource']}"
+            for group in known["items"] or ()
+            for version in group["versions"]
+            for row in version.get("resources", ())
+        }
+        names = [item["metadata"]["name"] for item in there["items"] or ()]
+        return all(name in served and self.get(f"/apis/{served[name]}?limit=1") is not None for name in names)
+
+    def get(self, path: str, token: str = "", accept: str = "application/json") -> dict[str, Any] | None:
         """One answer of the API server, to the admin or to who has this token; None when it refuses or does not answer."""
-        request = urllib.request.Request(self.server + path, headers={"Authorization": f"Bearer {token or self.token}"})
+        headers = {"Authorization": f"Bearer {token or self.token}", "Accept": accept}
+        request = urllib.request.Request(self.server + path, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=5, context=ssl._create_unverified_context()) as answer:
                 found: dict[str, Any] = json.load(answer) if path != "/readyz" else {}
@@ -204,7 +222,3 @@ class ControlPlane:
         trust = ["--root-ca-file", str(self.folder / "certs/apiserver.crt"), "--use-service-account-credentials"]
         box.start(self._called("manager"), [str(self.programs["kube-controller-manager"]), *common, *keys, *trust])
         box.start(self._called("scheduler"), [str(self.programs["kube-scheduler"]), *common])
-
-
-def _served(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    return [row for row in spec["versions"] if row["served"]]

@@ -3,14 +3,15 @@
 import base64
 import json
 import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 EVERYTHING = base64.b64encode(b"/registry/").decode()
 AFTER = base64.b64encode(b"/registry0").decode()
 """The first key after all that begin with `/registry/`."""
 
-BATCH = 100
-"""etcd takes 128 operations in one transaction."""
+BATCH, BATCH_BYTES = 100, 1_000_000
+"""etcd takes 128 operations in one transaction, and 1.5 MiB in one request."""
 
 _KEPT = (
     b"/registry/masterleases/",
@@ -35,14 +36,44 @@ def snapshot(server: str) -> bytes:
     return json.dumps(_read(server)).encode()
 
 
+def of(server: str, keys: Iterable[str]) -> dict[str, str]:
+    """The values of some keys that are there, both as in `put`."""
+    named = {base64.b64encode(key.encode()).decode() for key in keys}
+    return {key: value for key, value in _read(server).items() if key in named}
+
+
+def put(server: str, values: Mapping[str, str]) -> None:
+    """Write values by key, both in base64; a watcher sees ordinary changes."""
+    _change(server, [{"requestPut": {"key": key, "value": value}} for key, value in values.items()])
+
+
 def restore(server: str, snapshot: bytes) -> None:
     """Put back what changed or is gone, and delete what is new; a watcher sees ordinary changes."""
     wanted: dict[str, str] = json.loads(snapshot)
     present = _read(server)
     changes: list[dict[str, Any]] = [{"requestDeleteRange": {"key": key}} for key in present if key not in wanted]
     changes += [{"requestPut": {"key": key, "value": value}} for key, value in wanted.items() if present.get(key) != value]
-    for start in range(0, len(changes), BATCH):
-        _call(server, "kv/txn", {"success": changes[start : start + BATCH]})
+    _change(server, changes)
+
+
+def _change(server: str, changes: Iterable[dict[str, Any]]) -> None:
+    for batch in _batches(changes):
+        _call(server, "kv/txn", {"success": batch})
+
+
+def _batches(changes: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """What fits into one transaction each; a change too large for any goes alone."""
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for change in changes:
+        more = len(json.dumps(change)) * 3 // 4  # base64
+        if batch and (len(batch) == BATCH or size + more > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(change)
+        size += more
+    if batch:
+        yield batch
 
 
 def _read(server: str) -> dict[str, str]:
