@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from actors.argo_home import CRDS, Machine
-from actors.step_pods import Pods, load_image, volume
+from actors.pod_home import load_image, volume
+from actors.step_pods import Pods
+from kubelab import custom_kinds
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
 
@@ -63,8 +65,7 @@ def home(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     store = cluster.node.folder / "errands"
     store.mkdir(mode=0o700)
     os.chown(store, USER, USER)
-    plane.kubectl("apply", "--server-side", "-f", str(CRDS))
-    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    custom_kinds.install(plane, CRDS)
     plane.kubectl("create", "namespace", SPACE)
     plane.kubectl("label", "namespace", SPACE, "pod-security.kubernetes.io/enforce=restricted")
     listed = {"apiVersion": "v1", "kind": "List", "items": volume(store)}

@@ -7,6 +7,7 @@ which the simulator plays all controllers. What publishes pushes to a Git server
 import base64
 import json
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,11 +15,11 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
-from actors import sources
+from actors import pod_home, sources
 from actors.cable import cable
+from actors.pod_home import Object, apply_rendered, kept_alive, large_node, load_image, may_take_pods, render, volume
 from actors.sources import Repository
-from actors.step_pods import Ended, Object, Pods, apply_rendered, kept_alive, large_node, load_image, may_take_pods, render, volume
+from actors.step_pods import Ended, Pods
 from kubelab import box
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
@@ -26,11 +27,13 @@ from kubelab.node import NAME
 
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.clients.store import Store
-from steps.contract import approval, delivery
+from steps.contract import approval, delivery, last_word
 from steps.contract.task import Verb
 from steps.contract.verdict import Status
 from tests.unit.steps import chat
 from workflows import examples
+from workflows.engines.local.control import POD_DEADLINE
+from workflows.engines.local.state import State
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.processes import Existing, simulated_cluster, write_fleet
 from workflows.rehearsal.rehearse import Options
@@ -74,6 +77,7 @@ class Played(NamedTuple):
     """Everything that the tests look at."""
 
     pods: Pods
+    run: State
     store: Path
     template: Object
     look: dict[str, Any]
@@ -103,14 +107,22 @@ def home(cluster: Cluster, rendered: Path, tmp_path_factory: pytest.TempPathFact
     plane.kubectl("create", "namespace", "bringup")
     plane.kubectl("label", "namespace", "bringup", "pod-security.kubernetes.io/enforce=restricted")
     apply_rendered(plane, rendered)
-    _apply(plane, *volume(store), *_secrets(_template(rendered)), large_node(UNDER_CHANGE))
+    pod_home.apply(plane, *volume(store), *pod_home.secrets(pod_home.template(rendered), CANARY), large_node(UNDER_CHANGE))
     with kept_alive(plane, UNDER_CHANGE):
         yield store
     plane.kubectl("delete", "namespace/bringup", f"node/{UNDER_CHANGE}", "pv/bringup-store", "--timeout=90s")
 
 
+class Publication(NamedTuple):
+    """A pod that publishes, which need not have ended, and the repository that it pushes to."""
+
+    pods: Pods
+    begun: str
+    repository: Repository
+
+
 @pytest.fixture(scope="module")
-def published(cluster: Cluster, home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ended, Repository]]:
+def publication(cluster: Cluster, home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Publication]:
     """The pod that publishes, of the same cluster delivered by Argo CD; a Git server takes its push."""
     folder, plane, login = tmp_path_factory.mktemp("published"), cluster.plane, f"{sources.USER}:{sources.PASSWORD}\n"
     with sources.serve(tmp_path_factory.mktemp("sources")) as server:
@@ -120,12 +132,12 @@ def published(cluster: Cluster, home: Path, tmp_path_factory: pytest.TempPathFac
         mode = {"mode": "argo_cd", "argo_cd": argo | {"credentials": {"file": "./password"}}}
         made = render(folder, SPEC + f"delivery: {json.dumps(mode)}\n")
         apply_rendered(plane, made)
-        template = _template(made)
-        _apply(plane, *_secrets(template, git_credentials=login))
+        template = pod_home.template(made)
+        pod_home.apply(plane, *pod_home.secrets(template, CANARY, git_credentials=login))
         trusted = home / sources.CERTIFICATE
         trusted.write_bytes(server.certificate.read_bytes())
         pods = Pods(plane, cluster.node, template, PUBLISHING, {"SSL_CERT_FILE": f"/bringup/store/{trusted.name}"})
-        yield pods.start("base-services-publish", {}), repository
+        yield Publication(pods, pods.begin("base-services-publish", {}), repository)
 
 
 class Told(NamedTuple):
@@ -141,9 +153,9 @@ def told(cluster: Cluster, home: Path, tmp_path_factory: pytest.TempPathFactory)
     """No rehearsal: two attempts of one run, then one of a run whose webhook refuses; the URL is a key of a Secret of home."""
     folder = tmp_path_factory.mktemp("told")
     made = render(folder, SPEC.replace("name: chat,", "name: chat-here,"))
-    template = _template(made)
+    template = pod_home.template(made)
     with chat.serving(box.OUTSIDE) as webhook:
-        _apply(cluster.plane, *_secrets(template, **{approval.webhook_file("base_services"): webhook.url}))
+        pod_home.apply(cluster.plane, *pod_home.secrets(template, CANARY, **{approval.webhook_file("base_services"): webhook.url}))
         pods = [Pods(cluster.plane, cluster.node, template, run) for run in (TELLING, TELLING, f"{TELLING}-no")]
         ended = []
         for one in pods:
@@ -155,14 +167,15 @@ def told(cluster: Cluster, home: Path, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture(scope="module")
 def played(
     cluster: Cluster,
-    bare: ControlPlane,
     home: Path,
     rendered: Path,
-    published: tuple[Ended, Repository],
+    publication: Publication,
+    bare: ControlPlane,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Played]:
-    """The whole run, every step a pod, and one more pod that looks around in place of a step."""
-    folder, template = tmp_path_factory.mktemp("target"), _template(rendered)
+    """The whole run, every step a pod, and one more pod that looks around in place of a step. The node first unpacks the image
+    for the pod that publishes: the target starts meanwhile."""
+    folder, template = tmp_path_factory.mktemp("target"), pod_home.template(rendered)
     fleet = write_fleet(folder, compile_plan(load(SPEC)))
     before, existing = bare.snapshot(), Existing(kubeconfig=bare.kubeconfig)
     with ExitStack() as stack:
@@ -172,16 +185,19 @@ def played(
         )  # the simulator is at loopback
         address = f"{box.OUTSIDE}:{laid.port}"
         pods = Pods(cluster.plane, cluster.node, template, RUN, {SIMULATOR: f"http://{address}", SIMULATOR_TOKEN: target.token})
-        pods.play(lambda stage: _answer(home, stage))
-        look = pods.start("run-open", {}, "python3", "-c", LOOK)
-        yield Played(pods, home, template, json.loads(look.log), *published)
+        published = publication.pods.finish(publication.begun)  # pods that start before would each unpack the image
+        looking = pods.begin("run-open", {}, "python3", "-c", LOOK)
+        run = pods.play(lambda stage: _answer(home, stage))
+        look = pods.finish(looking)
+        yield Played(pods, run, home, template, json.loads(look.log), published, publication.repository)
     bare.restore(before)
 
 
 def test_every_verb_ends_well_and_leaves_its_record(played: Played) -> None:
     for ended in played.every:
-        print(f"{ended.verb:8} {ended.template:32} {ended.exit_code} {ended.message}")
+        print(f"{ended.verb:8} {ended.template:32} {ended.exit_code} {dict(ended.outputs)} {ended.message}")
     assert {ended.template: ended.exit_code for ended in played.every if ended.exit_code} == {}, _last_log(played)
+    assert (played.run.phase, played.run.message) == ("Succeeded", "")
     assert {ended.verb for ended in played.every} == VERBS
     store = Store(played.store)
     for ended in played.pods.ended:
@@ -190,9 +206,10 @@ def test_every_verb_ends_well_and_leaves_its_record(played: Played) -> None:
             continue
         (record, *_) = store.records(RUN, stage, task)
         assert record.engine == "argo"
+        assert last_word.read(ended.message) in [last_word.of(one.verdict) for one in store.records(RUN, stage, task)]
         if record.verdict is not None:
             assert record.verdict.status in (Status.PASS, Status.SKIPPED), record.verdict
-            assert ended.message in ("", "pass", "skipped")
+            assert ended.outputs.get("verdict", "pass") in ("pass", "skipped")
     sealed = json.loads((played.store / f"runs/{RUN}/seal.json").read_text())
     assert sealed["status"] == "Succeeded"
     assert len(sealed["files"]) > len(played.pods.ended)
@@ -201,7 +218,7 @@ def test_every_verb_ends_well_and_leaves_its_record(played: Played) -> None:
 
 def test_a_waiting_approval_is_announced_from_a_pod(told: Told, home: Path) -> None:
     """Once for each run, with the webhook's URL in no argument, log or evidence; a refusal is what the pod itself says."""
-    assert [(ended.exit_code, ended.message) for ended in told.ended] == [(0, "pass"), (0, "pass"), (65, "fail")]
+    assert [(ended.exit_code, ended.outputs["verdict"]) for ended in told.ended] == [(0, "pass"), (0, "pass"), (65, "fail")]
     assert [one["run"] for one in told.got] == [TELLING, f"{TELLING}-no"]
     heard = told.got[0]
     assert (heard["stage"], heard["approvers"]) == ("base_services", ["ada@example.org", "grace@example.org"])
@@ -267,8 +284,33 @@ def test_the_store_belongs_to_the_steps_and_keeps_no_secret(played: Played) -> N
 def test_steps_stay_off_the_nodes_under_change(cluster: Cluster, played: Played) -> None:
     """By their affinity alone: without it the scheduler takes the other node, which is larger and could be had all the time."""
     assert {ended.pod["spec"]["nodeName"] for ended in played.every} == {NAME}
-    assert played.pods.placed_without("affinity", "run-report", {"inputs.parameters.status": "Succeeded"}) == UNDER_CHANGE
+    assert played.pods.placed_without("affinity", "run-report", {"status": "Succeeded"}) == UNDER_CHANGE
     assert may_take_pods(cluster.plane, UNDER_CHANGE)
+
+
+def test_the_embedded_engines_machine_says_what_runs_and_when(cluster: Cluster, played: Played) -> None:
+    """Retries, several outputs, a fan-out with `when`, `depends` on a failure, a deadline, and an exit handler."""
+    pods = Pods(cluster.plane, cluster.node, _small(played.template), "by-machine")
+    run = pods.play(lambda stage: {})
+    assert (run.phase, run.message) == ("Succeeded", "")
+    paths = {path.removeprefix("by-machine."): node for path, node in run.nodes.items()}
+    assert {path: node.phase for path, node in paths.items() if node.type in ("Pod", "Skipped")} == {
+        "twice(0)": "Failed",
+        "twice(1)": "Succeeded",
+        "each(0:1)": "Succeeded",
+        "each(1:2)": "Skipped",
+        "each(2:3)": "Succeeded",
+        "never": "Omitted",
+        "slow": "Failed",
+        "after": "Succeeded",
+        "onExit.last": "Succeeded",
+    }
+    assert paths["slow"].message == POD_DEADLINE
+    assert sorted(ended.log.split()[-1] for ended in pods.ended if ended.template == "say") == ["1", "3", "Succeeded", "seven"]
+    codes = {ended.template: ended.exit_code for ended in pods.ended if ended.exit_code}
+    assert codes == {"twice": 75, "slow": 128 + signal.SIGTERM}
+    first, second = (_ran(ended) for ended in pods.ended if ended.template == "say" and ended.log.split()[-1] in "13")
+    assert max(first[0], second[0]) <= min(first[1], second[1]), "one after another"
 
 
 def test_no_step_asked_anything_of_home(cluster: Cluster, played: Played) -> None:
@@ -294,11 +336,6 @@ def test_argos_containers_find_a_token_that_may_report_results_and_no_more(clust
     ]
 
 
-def _template(rendered: Path) -> Object:
-    found: Object = yaml.safe_load((rendered / "workflowtemplate.yaml").read_text())
-    return found
-
-
 def _answer(store: Path, stage: str) -> dict[str, str]:
     """What the rehearsal's approver would answer: the evidence of the stage before, as it is now."""
     before = STAGES[STAGES.index(stage.replace("-", "_")) - 1]
@@ -306,24 +343,69 @@ def _answer(store: Path, stage: str) -> dict[str, str]:
     return {"decision": approval.PASS, "approver": approval.REHEARSAL, "evidence": evidence}
 
 
-def _secret_items(template: Object) -> list[tuple[str, str, str]]:
-    """Secret, key and file of each."""
-    volumes = [row for row in template["spec"]["volumes"] if "projected" in row]
-    sources = [source["secret"] for volume in volumes for source in volume["projected"]["sources"]]
-    return [(source["name"], item["key"], item["path"]) for source in sources for item in source["items"]]
+TWICE = """
+import sys
+with open("/bringup/out/many", "w") as many, open("/bringup/out/word", "w") as word:
+    many.write("[1, 2, 3]"); word.write("seven\\n")
+sys.exit(75 if sys.argv[1] == "0" else 0)
+"""
+
+SAY = """
+import sys, threading
+threading.Event().wait(1 if sys.argv[1].isdigit() else 0)  # long enough to tell side by side from one after another
+print(sys.argv[1])
+"""
 
 
-def _apply(plane: ControlPlane, *objects: Object) -> None:
-    plane.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+def _small(template: Object) -> Object:
+    """A pipeline of a few lines, with pods like those of a template."""
+    (model,) = (one for one in template["spec"]["templates"] if one["name"] == "run-open")
+
+    def pod(name: str, script: str, *arguments: str, **more: Any) -> Object:
+        container = model["container"] | {"command": ["python3", "-u", "-c", script], "args": list(arguments)}
+        return (
+            {key: model[key] for key in ("serviceAccountName", "activeDeadlineSeconds")}
+            | more
+            | {"name": name, "container": container}
+        )
+
+    def outputs(**defaults: str) -> Object:
+        rows = [{"name": name, "valueFrom": {"path": f"/bringup/out/{name}", "default": given}} for name, given in defaults.items()]
+        return {"parameters": rows}
+
+    def task(name: str, of: str, depends: str = "", word: str = "", **more: str) -> Object:
+        given = {"arguments": {"parameters": [{"name": "word", "value": word}]}} if word else {}
+        return {"name": name, "template": of, **({"depends": depends} if depends else {}), **given, **more}
+
+    again = {"limit": 2, "retryPolicy": "Always", "expression": "asInt(lastRetry.exitCode) == 75", "backoff": {"duration": "1"}}
+    many, word = (f"{{{{tasks.twice.outputs.parameters.{name}}}}}" for name in ("many", "word"))
+    tasks = [
+        task("twice", "twice"),
+        task("each", "say", "twice.Succeeded", "{{item}}", withParam=many, when="{{item}} != 2"),
+        task("never", "say", "twice.Failed", "never"),
+        task("slow", "slow"),
+        task("after", "say", "slow.Failed && twice.Succeeded", word),
+    ]
+    templates = [
+        pod("twice", TWICE, "{{retries}}", outputs=outputs(many="[]", word="none"), retryStrategy=again),
+        pod(
+            "say",
+            SAY,
+            "{{inputs.parameters.word}}",
+            inputs={"parameters": [{"name": "word"}]},
+        ),
+        pod("slow", "import signal; signal.pause()", outputs=outputs(word="none"), timeout="6s"),
+        {"name": "main", "dag": {"tasks": tasks}},
+        {"name": "end", "dag": {"tasks": [task("last", "say", word="{{workflow.status}}")]}},
+    ]
+    spec = template["spec"] | {"entrypoint": "main", "onExit": "end", "templates": templates}
+    return template | {"spec": spec}
 
 
-def _secrets(template: Object, **known: str) -> list[Object]:
-    """The Secrets that the pods mount; `known` is what some files hold."""
-    held: dict[str, dict[str, str]] = {}
-    for name, key, path in _secret_items(template):
-        held.setdefault(name, {})[key] = known.get(path, CANARY)
-    meta = {"apiVersion": "v1", "kind": "Secret"}
-    return [{**meta, "metadata": {"name": name, "namespace": "bringup"}, "stringData": content} for name, content in held.items()]
+def _ran(ended: Ended) -> tuple[str, str]:
+    """From when to when."""
+    (status,) = ended.pod["status"]["containerStatuses"]
+    return status["state"]["terminated"]["startedAt"], status["state"]["terminated"]["finishedAt"]
 
 
 def _task(ended: Ended) -> tuple[str, str]:

@@ -1,25 +1,44 @@
 """Rendered steps as real pods: the step image on the real node, and a stand-in for what Argo does between a template and its pod.
 
-The stand-in walks the rendered DAGs in their order, fills in parameters, and makes one plain pod of each container template. It
-leaves out Argo's own containers and their account. In Argo's place, the first output file of a template is the pod's termination
-message, so the kubelet itself hands it out; `BRINGUP_SIMULATOR` is set, so that steps meet a simulated target.
+What runs when is decided by the embedded engine's own machine, from the rendered manifest. Each pod that it starts is a plain one
+here, without Argo's own containers and their account. In Argo's place, a step with outputs is started by `EMISSARY`, and the last
+line of its pod's log tells what the output files hold. `BRINGUP_SIMULATOR` is set, so that steps meet a simulated target.
 """
 
 import json
-import re
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
-from kubelab import box, product
+import msgspec
+from kubelab import box
 from kubelab.control_plane import ControlPlane
 from kubelab.node import Node
 
-from steps.clients.kube import Kube
+from workflows.engines import approvals
+from workflows.engines.argo.home import Home, Where
+from workflows.engines.argo.streams import Pace, State, Stream
+from workflows.engines.local import machine
+from workflows.engines.local.calls import with_arguments
+from workflows.engines.local.model import LOCAL, Argument, Call, Plan, Template
+from workflows.engines.local.parse import plan as make_plan
+from workflows.engines.local.state import (
+    RUNNING,
+    Action,
+    Answer,
+    AnyEvent,
+    EndPod,
+    NodeChanged,
+    Operator,
+    PodEnded,
+    PodStarted,
+    RunBegan,
+    StartPod,
+    TimeCame,
+)
+from workflows.engines.local.state import State as Run
 
 Object = dict[str, Any]
 Approve = Callable[[str], Mapping[str, str]]
@@ -27,97 +46,34 @@ Approve = Callable[[str], Mapping[str, str]]
 
 STEP_SECONDS = 120.0
 """A step of a rehearsal takes seconds; on a busy machine a pod's start takes as long."""
-RENEWAL_SECONDS = 5.0
-"""Between two renewals of a Lease; a kubelet waits 10 s, and after 40 s or more without one its node is tainted."""
-_REFERENCE = re.compile(r"\{\{([^}]+)\}\}")
+SIDE_BY_SIDE = 4
+"""Pods at one time."""
+PACE = Pace(round=1.0)
+"""A look at the clock at least once a second, for what the machine does by time."""
 
-
-def load_image(node: Node, home: Path) -> str:
-    """Build the step image as a user does and give it to a node; its digest. Layers are cached by their content."""
-    out = node.folder / "step.tar"
-    done = product.bringup(home, "image", "step", "build", "--out", str(out), "-o", "json")
-    assert done.returncode == 0, done.stderr
-    node.load(out)
-    return str(json.loads(done.stdout)["digest"])
-
-
-def render(folder: Path, spec: str) -> Path:
-    """What `bringup render` writes for a spec."""
-    (folder / "cluster.yaml").write_text(spec)
-    done = product.bringup(folder / "home", "render", str(folder / "cluster.yaml"), "--out", str(folder / "made"))
-    assert done.returncode == 0, done.stderr
-    return folder / "made"
-
-
-def apply_rendered(plane: ControlPlane, rendered: Path) -> None:
-    """Accounts and ConfigMaps, as `bringup install` lays them down; each spec has the accounts of its own verbs."""
-    for name in ("rbac", "configmaps"):
-        plane.kubectl("apply", "--server-side", "-f", str(rendered / f"{name}.yaml"))
-
-
-def volume(store: Path) -> list[Object]:
-    """The claim that the pods mount as their run store, and the folder of this machine behind it."""
-    size, claim = {"storage": "1Gi"}, {"name": "bringup-store", "namespace": "bringup"}
-    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    backing = {**common, "capacity": size, "hostPath": {"path": str(store), "type": "Directory"}, "claimRef": claim}
-    wanted = {**common, "resources": {"requests": size}, "volumeName": "bringup-store"}
-    return [
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "bringup-store"}, "spec": backing},
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim, "spec": wanted},
-    ]
-
-
-def large_node(name: str) -> Object:
-    """A large, free and Ready node, with the label that every node of a bring-up has."""
-    amounts = {"cpu": "200", "memory": "2Ti", "pods": "200"}
-    ready = {"type": "Ready", "status": "True", "reason": "simulated", "message": "", "lastHeartbeatTime": "2099-01-01T00:00:00Z"}
-    status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
-    meta = {"name": name, "labels": {"bringup/group": "gpu", "kubernetes.io/hostname": name}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": status}
-
-
-@contextmanager
-def kept_alive(plane: ControlPlane, node: str) -> Iterator[None]:
-    """Renew the Lease of a node without a kubelet while the context lasts: it stays Ready, and the scheduler may choose it."""
-    ending, kube = threading.Event(), Kube.from_file(plane.kubeconfig)
-    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}"
-    spec = {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": _now()}
-    meta = {"name": node, "namespace": "kube-node-lease"}
-    kube.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec})
-
-    def renew() -> None:
-        while not ending.wait(RENEWAL_SECONDS):
-            kube.merge(path, {"spec": {"renewTime": _now()}})
-
-    thread = threading.Thread(target=renew, name=f"lease-{node}")
-    thread.start()
-    try:
-        box.until(lambda: may_take_pods(plane, node), f"{plane.name}-manager")
-        yield
-    finally:
-        ending.set()
-        thread.join()
-        kube.delete(path)
-
-
-def may_take_pods(plane: ControlPlane, node: str) -> bool:
-    """Whether a node is Ready and nothing keeps pods away from it. What nobody renewed is never Ready again by itself."""
-    found = plane.get(f"/api/v1/nodes/{node}") or {"spec": {}, "status": {}}
-    ready = [row["status"] for row in found["status"].get("conditions", ()) if row["type"] == "Ready"]
-    return ready == ["True"] and not found["spec"].get("taints") and not found["spec"].get("unschedulable")
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+TOLD = "of this step's outputs: "
+EMISSARY = f"""
+import json, os, signal, sys
+wanted, command = json.loads(sys.argv[1]), sys.argv[2:]
+child = os.spawnvp(os.P_NOWAIT, command[0], command)
+signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+found = {{name: open(path).read().removesuffix("\\n") for name, path in wanted.items() if os.path.exists(path)}}
+print({TOLD!r} + json.dumps(found))
+sys.exit(code if code >= 0 else 128 - code)
+"""
+"""In place of Argo's emissary: runs a command, then prints what each output file holds that it left. A kubelet's own message, of
+which there is one, stays the step's."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How one pod ended. `runtime` is what containerd ran, as an OCI runtime specification."""
+    """How one pod ended. `message` is what the kubelet kept of it, `runtime` what containerd ran, as an OCI specification."""
 
     template: str
     verb: str
     exit_code: int
+    outputs: Mapping[str, str]
     message: str
     log: str
     pod: Object
@@ -125,8 +81,27 @@ class Ended:
 
 
 @dataclass
+class _Begun:
+    """A pod that was made, and as it was seen last; `node` is the machine's, empty for a pod that no run asked for."""
+
+    template: Template
+    node: str
+    since: float = field(default_factory=time.monotonic)
+    latest: Object = field(default_factory=dict)
+
+    @property
+    def over(self) -> Object | None:
+        """How its one container ended, which runs once. The pod's phase tells it a second later, when its network is gone too."""
+        found: Object = self.latest.get("status", {})
+        assert found.get("phase") != "Failed" or "containerStatuses" in found, found
+        return next(
+            (row["state"]["terminated"] for row in found.get("containerStatuses", ()) if "terminated" in row["state"]), None
+        )
+
+
+@dataclass
 class Pods:
-    """Makes pods of one rendered WorkflowTemplate, in the namespace that it names, one after another."""
+    """Makes pods of one rendered WorkflowTemplate, in the namespace that it names."""
 
     plane: ControlPlane
     node: Node
@@ -134,115 +109,139 @@ class Pods:
     run: str
     environment: Mapping[str, str] = field(default_factory=dict)
     ended: list[Ended] = field(default_factory=list)
+    _begun: dict[str, _Begun] = field(default_factory=dict)
 
-    def play(self, approve: Approve) -> None:
-        """Run the pipeline and its exit handler; what fails stops the pipeline, as with Argo."""
-        spec = self.template["spec"]
-        went_well = self._dag(spec["entrypoint"], {}, approve)
-        self._dag(spec["onExit"], {"workflow.status": "Succeeded" if went_well else "Failed"}, approve)
+    def play(self, approve: Approve) -> Run:
+        """Run the pipeline and its exit handler to their end; the run as the machine left it."""
+        zero, seen = time.monotonic(), self._seen()
+        run, events = machine.initial(), list[AnyEvent]([RunBegan(at=0.0)])
+        while True:
+            while events:
+                run, actions = machine.step(self._plan, run, events.pop(0))
+                events += [event for action in actions for event in self._do(action, time.monotonic() - zero, approve)]
+            if run.finished:
+                return run
+            name = next(seen)
+            if name and self._begun[name].node:
+                node, ended = self._begun[name].node, self.finish(name)
+                self.ended.append(ended)
+                events.append(_ended(node, ended, time.monotonic() - zero))
+            if run.wake is not None and run.wake <= time.monotonic() - zero:
+                events.append(TimeCame(at=time.monotonic() - zero))
 
-    def pod(self, name: str, known: Mapping[str, str], *command: str) -> Object:
-        """The pod of a container template, with its parameters filled in; `command` replaces what it runs."""
-        spec, one = self.template["spec"], self._named(name)
-        container = json.loads(self._filled(json.dumps(one["container"]), known)) | {"name": "main"}
-        container["env"] += [{"name": key, "value": value} for key, value in self.environment.items()]
-        if command:
-            container |= {"command": list(command), "args": []}
-        elif "outputs" in one:
-            container["terminationMessagePath"] = one["outputs"]["parameters"][0]["valueFrom"]["path"]
-        mounted = {mount["name"] for mount in container["volumeMounts"]}
-        pod_level = ("securityContext", "automountServiceAccountToken", "affinity", "nodeSelector", "tolerations")
-        body = {key: spec[key] for key in pod_level if key in spec}
-        body["volumes"] = [volume for volume in spec["volumes"] if volume["name"] in mounted]  # as Argo does
-        body |= {"serviceAccountName": one["serviceAccountName"], "activeDeadlineSeconds": one["activeDeadlineSeconds"]}
-        meta = {"generateName": f"{self.run}-{name}-", "namespace": self.template["metadata"]["namespace"]}
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": meta,
-            "spec": body | {"restartPolicy": "Never", "containers": [container]},
-        }
+    def start(self, name: str, given: Mapping[str, str], *command: str) -> Ended:
+        """Run one pod of a container template to its end, with these inputs; `command` replaces what it runs."""
+        return self.finish(self.begin(name, given, *command))
 
-    def start(self, name: str, known: Mapping[str, str], *command: str) -> Ended:
-        """Run one pod to its end."""
-        body = self.pod(name, known, *command)
-        space = body["metadata"]["namespace"]
-        made = self.plane.post(f"/api/v1/namespaces/{space}/pods", body)["metadata"]["name"]
-        found: list[Object] = []
+    def begin(self, name: str, given: Mapping[str, str], *command: str) -> str:
+        """Make that pod; its name."""
+        return self._make(self._called(name, given), command)
 
-        def over() -> bool:
-            found[:] = [self.plane.get(f"/api/v1/namespaces/{space}/pods/{made}") or {"status": {}}]
-            return found[0]["status"].get("phase") in ("Succeeded", "Failed")
+    def finish(self, made: str) -> Ended:
+        """How a pod ended, once it has."""
+        if not self._begun[made].over:
+            next(name for name in self._seen() if name == made)
+        begun = self._begun.pop(made)
+        state, called = begun.over or {}, begun.template
+        log, _, told = self._home.fetch(f"{self._home.core('pods', made)}/log").decode().partition(TOLD)
+        runtime = self.node.runtime(state["containerID"].removeprefix("containerd://"))
+        verb = next(iter(self._rendered(called.name)["container"]["args"]), "")
+        found = json.loads(told or "{}")
+        outputs = {one.name: value for one in called.outputs if (value := found.get(one.name, one.default)) is not None}
+        return Ended(called.name, verb, state["exitCode"], outputs, state.get("message", ""), log, begun.latest, runtime)
 
-        try:
-            box.until(over, "kubelet", STEP_SECONDS)
-        except box.DidNotStart as error:
-            raise AssertionError(f"{made} did not end: {json.dumps(found[0]['status'])}") from error
-        (status,) = found[0]["status"]["containerStatuses"]
-        state = status["state"]["terminated"]
-        log = self.plane.kubectl("-n", space, "logs", made)
-        runtime = self.node.runtime(status["containerID"].removeprefix("containerd://"))
-        verb = self._named(name)["container"]["args"][0]
-        return Ended(name, verb, state["exitCode"], state.get("message", ""), log, found[0], runtime)
-
-    def placed_without(self, part: str, name: str, known: Mapping[str, str]) -> str:
+    def placed_without(self, part: str, name: str, given: Mapping[str, str]) -> str:
         """The node that the scheduler chooses for the same pod without one part of its spec; the pod is gone afterwards."""
-        body = self.pod(name, known, "true")
+        body = self._pod(self._called(name, given), ("true",))
         del body["spec"][part]
-        space = body["metadata"]["namespace"]
-        made = self.plane.post(f"/api/v1/namespaces/{space}/pods", body)["metadata"]["name"]
-        chosen = ""
+        made, chosen = self._post(body), ""
 
         def bound() -> bool:
             nonlocal chosen
-            found = self.plane.get(f"/api/v1/namespaces/{space}/pods/{made}") or {"spec": {}}
+            found = self.plane.get(self._home.core("pods", made)) or {"spec": {}}
             chosen = found["spec"].get("nodeName", "")
             return bool(chosen)
 
         try:
             box.until(bound, f"{self.plane.name}-scheduler")
         finally:
-            self.plane.kubectl("-n", space, "delete", f"pod/{made}", "--grace-period=0", "--force")
+            self.plane.kubectl("-n", self._home.namespace, "delete", f"pod/{made}", "--grace-period=0", "--force")
         return chosen
 
-    def _dag(self, name: str, known: dict[str, str], approve: Approve) -> bool:
-        """Whether all went well; a task whose pod failed is the last one."""
-        scope = dict(known)
-        for task in self._named(name)["dag"]["tasks"]:
-            given = {row["name"]: row["value"] for row in task.get("arguments", {}).get("parameters", ())}
-            for item in self._items(task, scope):
-                inputs = {f"inputs.parameters.{key}": self._filled(value, scope | item) for key, value in given.items()}
-                if not self._task(task, known | inputs, scope, approve):
-                    return False
-        return True
+    @cached_property
+    def _home(self) -> Home:
+        return Home(Where(kubeconfig=str(self.plane.kubeconfig), namespace=self.template["metadata"]["namespace"]))
 
-    def _items(self, task: Object, scope: Mapping[str, str]) -> Iterator[dict[str, str]]:
-        """One for each shard of a task that is fanned out, else one without."""
-        if "withParam" not in task:
-            yield {}
-            return
-        yield from ({"item": str(item)} for item in json.loads(self._filled(task["withParam"], scope)))
+    @cached_property
+    def _plan(self) -> Plan:
+        name, meta = self.template["metadata"]["name"], {"name": self.run, "namespace": self._home.namespace}
+        manifest = {"metadata": meta, "spec": {"workflowTemplateRef": {"name": name}}}
+        return make_plan(manifest, {name: self.template}, SIDE_BY_SIDE)
 
-    def _task(self, task: Object, known: dict[str, str], scope: dict[str, str], approve: Approve) -> bool:
-        one, outputs = self._named(task["template"]), f"tasks.{task['name']}.outputs.parameters."
-        if "dag" in one:
-            return self._dag(one["name"], known, approve)
-        if "suspend" in one:
-            answer = approve(one["name"].removeprefix("approve-"))
-            scope.update({outputs + key: value for key, value in answer.items()})
-            return True
-        ended = self.start(one["name"], known)
-        self.ended.append(ended)
-        # of several outputs the message is the first: all shards are the shards of agents too, and those without skip themselves
-        scope.update({outputs + row["name"]: ended.message for row in one.get("outputs", {}).get("parameters", ())})
-        return ended.exit_code == 0
+    def _do(self, action: Action, at: float, approve: Approve) -> Iterator[AnyEvent]:
+        """What follows at once from what the machine asks for."""
+        if isinstance(action, StartPod):
+            assert not action.capture, "what a pod prints is no output here"
+            self._make(action.template, node=action.node)
+            yield PodStarted(at=at, node=action.node)
+        elif isinstance(action, EndPod):
+            (made,) = (name for name, one in self._begun.items() if one.node == action.node)
+            self._home.ask(lambda kube: kube.merge(self._home.core("pods", made), {"spec": {"activeDeadlineSeconds": 1}}))
+        elif isinstance(action, NodeChanged) and action.node.type == "Suspend" and action.node.phase == RUNNING:
+            answer = approve(action.node.name.removeprefix(approvals.PREFIX))
+            yield Operator(at=at, verb="approve", node=action.node.path, parameters=dict(answer))
+        elif isinstance(action, Answer):
+            assert not action.error, action.error
 
-    def _named(self, name: str) -> Object:
+    def _seen(self) -> Iterator[str]:
+        """The name of a pod of ours each time that it is seen to have ended; an empty one at least once a second."""
+        for seen in Stream(self._home, self._home.core("pods"), pace=PACE).states():
+            pod = msgspec.json.decode(seen.data) if isinstance(seen, State) else {}
+            name = pod.get("metadata", {}).get("name", "")
+            if name in self._begun:
+                self._begun[name].latest = pod
+            for other, one in self._begun.items():
+                late = not one.over and time.monotonic() - one.since > STEP_SECONDS
+                assert not late, f"{other} did not end: {json.dumps(one.latest.get('status'))}"
+            yield name if name in self._begun and self._begun[name].over else ""
+
+    def _called(self, name: str, given: Mapping[str, str]) -> Template:
+        found = self._plan.template(Call(name), LOCAL)
+        assert found is not None, name
+        return with_arguments(found, tuple(Argument(*row) for row in given.items()), dict(self._plan.variables))
+
+    def _make(self, called: Template, command: Sequence[str] = (), node: str = "") -> str:
+        name = self._post(self._pod(called, command))
+        self._begun[name] = _Begun(called, node)
+        return name
+
+    def _post(self, body: Object) -> str:
+        made: str = self.plane.post(self._home.core("pods"), body)["metadata"]["name"]
+        return made
+
+    def _pod(self, called: Template, command: Sequence[str]) -> Object:
+        """The pod of a container template; `command` replaces what it runs."""
+        spec, one, asked = self.template["spec"], self._rendered(called.name), called.container
+        assert asked is not None, called.name
+        wanted = {output.name: output.path for output in called.outputs if output.path}
+        before = ["python3", "-I", "-S", "-c", EMISSARY, json.dumps(wanted)] if wanted else []
+        words = (command, ()) if command else ((*before, *asked.command), asked.args)
+        env = [{"name": name, "value": value} for name, value in (*asked.env, *self.environment.items())]
+        container = one["container"] | {"name": "main", "env": env, "command": list(words[0]), "args": list(words[1])}
+        mounted = {mount["name"] for mount in container["volumeMounts"]}
+        pod_level = ("securityContext", "automountServiceAccountToken", "affinity", "nodeSelector", "tolerations")
+        body = {key: spec[key] for key in pod_level if key in spec}
+        body["volumes"] = [volume for volume in spec["volumes"] if volume["name"] in mounted]  # as Argo does
+        body |= {"serviceAccountName": one["serviceAccountName"], "activeDeadlineSeconds": one["activeDeadlineSeconds"]}
+        meta = {"generateName": f"{self.run}-{called.name}-", "namespace": self._home.namespace}
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+        return made | {"spec": body | {"restartPolicy": "Never", "containers": [container]}}
+
+    def _rendered(self, name: str) -> Object:
         found: Object = next(one for one in self.template["spec"]["templates"] if one["name"] == name)
         return found
 
-    def _filled(self, text: str, known: Mapping[str, str]) -> str:
-        given = self.template["spec"].get("arguments", {}).get("parameters", ())
-        fixed = {"workflow.name": self.run, "workflow.namespace": self.template["metadata"]["namespace"]}
-        fixed |= {f"workflow.parameters.{row['name']}": row["value"] for row in given}
-        return _REFERENCE.sub(lambda found: json.dumps({**fixed, **known}[found[1]])[1:-1], text)
+
+def _ended(node: str, ended: Ended, at: float) -> PodEnded:
+    """What the machine is told."""
+    return PodEnded(at=at, node=node, exit_code=ended.exit_code, parameters=dict(ended.outputs))
