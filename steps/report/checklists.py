@@ -27,7 +27,8 @@ def every() -> dict[FailureClass, Checklist]:
     import yaml
 
     text = resources.files("steps.report").joinpath(FILE).read_text()
-    return convert(yaml.safe_load(text), dict[FailureClass, Checklist])
+    loaded = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return convert(loaded, dict[FailureClass, Checklist])
 
 
 def link(kind: FailureClass) -> Diagnosis:

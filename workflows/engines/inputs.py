@@ -1,8 +1,11 @@
 """Lays out what a run on this machine is told: tasks, fleet and secrets as files, the manifest beside them."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,8 +15,10 @@ from steps.errors import BadTask
 from workflows.engines.folders import RunFolder
 from workflows.plan import files, fleet
 from workflows.plan.model import Plan
-from workflows.render.bundle import Bundle
 from workflows.stages.access import KUBECONFIG, SecretFile
+
+if TYPE_CHECKING:
+    from workflows.render.bundle import Bundle  # with Hera, whose import takes longer than what `status` and `watch` do
 
 MANIFEST = "manifest.json"
 

@@ -3,14 +3,12 @@
 import shutil
 from pathlib import Path
 
-from workflows import bringup
 from workflows.engines import inputs, launch
 from workflows.engines.folders import Home, RunFolder
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.rehearsal import handing
 from workflows.rehearsal.processes import SimulatedCluster
-from workflows.render.bundle import render
 from workflows.spec import ClusterSpec
 from workflows.stages import ORDER
 
@@ -43,6 +41,9 @@ def prepare(folder: RunFolder, before: Plan, cluster: SimulatedCluster) -> None:
 
     They run under the run's name, so that the target's lease is the run's own.
     """
+    from workflows import bringup  # both with Hera: few rehearsals have stages before them
+    from workflows.render.bundle import render
+
     apart = Home(folder.home.root / "clusters" / folder.name / "prepared").run(folder.name)
     inputs.write(apart, before, render(before, bringup.build), Path("/"), {}, simulated=True)
     handing.secrets(before, apart.inputs / "secrets")

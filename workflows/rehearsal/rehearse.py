@@ -1,19 +1,24 @@
 """One rehearsal: the rendered manifest of a plan on the embedded engine, against a simulated cluster made for it."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workflows.engines import inputs, launch
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import News, RunResult
 from workflows.plan.model import Plan
-from workflows.rehearsal import control, foreign, handing, preparing
+from workflows.rehearsal import control, handing, preparing
 from workflows.rehearsal.faults import registry
 from workflows.rehearsal.processes import Existing, SimulatedCluster, simulated_cluster, write_fleet
-from workflows.render.bundle import Bundle
 from workflows.spec import ClusterSpec
+
+if TYPE_CHECKING:
+    from workflows.render.bundle import Bundle  # with Hera, whose import takes longer than what `status` and `watch` do
 
 AGAIN = "again"
 """File beside the inputs of a rehearsal: the command that starts it once more."""
@@ -77,6 +82,8 @@ class Options:
             if strangers := [host for host in victims.split(",") if host and host not in hosts]:
                 raise FaultDoesNotFit(f"fault {name}: the spec has no host {', '.join(strangers)}")
         if self.existing is not None:
+            from workflows.rehearsal import foreign  # with Hera, for the namespaces that are no stranger's
+
             foreign.check(self.existing.kubeconfig)
 
     def arguments(self) -> list[str]:

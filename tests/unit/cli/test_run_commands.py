@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,19 @@ def test_status_and_watch_of_a_finished_run(rehearsed: tuple[Any, Any]) -> None:
     watched = machine.call("watch")
     assert watched.code == 0
     assert watched.out.splitlines()[-1] == f"{machine.runs[0].name}: Succeeded"
+
+
+def test_who_looks_at_a_run_does_not_wait_for_hera(rehearsed: tuple[Any, Any]) -> None:
+    code = """
+import sys
+from workflows.cli.main import run
+for command in ("status", "watch", "logs", "report", "timeline"):
+    assert run([command]) == 0
+    assert "hera" not in sys.modules, command
+"""
+    environment = rehearsed[0].environment({})
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_logs_are_found_by_stage_and_task(rehearsed: tuple[Any, Any]) -> None:

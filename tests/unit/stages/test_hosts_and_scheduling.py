@@ -65,7 +65,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def site(variant: str) -> Site:
-    cluster = spec.load(yaml.safe_dump(yaml.safe_load(EXAMPLE.read_text()) | VARIANTS[variant]))
+    cluster = spec.load(yaml.safe_dump(yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader) | VARIANTS[variant]))
     releases = catalog.resolve(cluster, catalog.load())
     return Site(spec=cluster, machines=cluster.machines, releases={release.id: release for release in releases})
 

@@ -43,7 +43,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def site(**changes: Any) -> Site:
-    written = yaml.safe_load(EXAMPLE.read_text()) | changes
+    written = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader) | changes
     cluster = spec.load(yaml.safe_dump(written))
     releases = catalog.resolve(cluster, catalog.load())
     return Site(spec=cluster, machines=cluster.machines, releases={release.id: release for release in releases})

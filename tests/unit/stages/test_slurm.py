@@ -26,7 +26,7 @@ SUNK = {"kind": "sunk", "repo": "https://charts.example.org/sunk", "version": "7
 
 
 def site(**over: Any) -> Site:
-    spec = ClusterSpec.model_validate(yaml.safe_load(EXAMPLE.read_text()) | over)
+    spec = ClusterSpec.model_validate(yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader) | over)
     machines = expand_groups(spec.hosts, spec.accelerator.per_node if spec.accelerator else 0)
     return Site(spec=spec, machines=machines, releases={release.id: release for release in catalog.resolve(spec, catalog.load())})
 
@@ -76,7 +76,7 @@ def test_shared_gpus_are_not_counted() -> None:
 
 
 def test_partitions_choose_the_machines() -> None:
-    hosts = yaml.safe_load(EXAMPLE.read_text())["hosts"]
+    hosts = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)["hosts"]
     hosts["other"] = {"role": "agent", "ranges": "x[1-2]", "addresses": {"start": "10.10.2.1"}, "gpu": True}
     assert stage.select(site()) == "gpu"
     one = site(hosts=hosts, slurm={"kind": "slinky", "partitions": [{"name": "a", "groups": "gpu"}]})
@@ -88,7 +88,7 @@ def test_partitions_choose_the_machines() -> None:
 # ---- the script ----------------------------------------------------------------------------------------------------------------
 
 TOOLS = {
-    "sackd": "sleep 20",
+    "sackd": 'exec >/dev/null 2>&1\nwhile kill -0 "$PPID"; do sleep 0.1; done',  # ends with the script, as in its pod
     "install": "exit 0",
     "sinfo": """case "$*" in
   *'%T|%G|%N'*) echo 'idle|gpu:h200:8(S:0-1)|gpu[001-002]'; echo 'drained|gpu:h200:8(S:0-1)|gpu003';;

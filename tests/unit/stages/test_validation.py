@@ -33,7 +33,7 @@ SRIOV = {"fabric": {"kind": "infiniband", "mode": "sriov", "ip_pool": {"subnet":
 
 
 def site(**over: Any) -> Site:
-    spec = ClusterSpec.model_validate(yaml.safe_load(EXAMPLE.read_text()) | over)
+    spec = ClusterSpec.model_validate(yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader) | over)
     machines = expand_groups(spec.hosts, spec.accelerator.per_node if spec.accelerator else 0)
     return Site(spec=spec, machines=machines, releases={release.id: release for release in catalog.resolve(spec, catalog.load())})
 
@@ -107,7 +107,7 @@ def test_gpus_are_requested_or_taken() -> None:
 @pytest.mark.skipif(not CRD.is_dir(), reason="published CRDs are not here ($BRINGUP_TEST_DATA)")
 @pytest.mark.parametrize("over", [{}, NO_SLURM, DRA, SRIOV | NO_SLURM])
 def test_mpi_job_fits_the_published_schema(over: dict[str, Any]) -> None:
-    definition = yaml.safe_load(next(CRD.iterdir()).read_text())
+    definition = yaml.load(next(CRD.iterdir()).read_text(), Loader=yaml.CSafeLoader)
     schema = next(version for version in definition["spec"]["versions"] if version["name"] == "v2beta1")["schema"][
         "openAPIV3Schema"
     ]

@@ -83,7 +83,7 @@ def test_fields_of_another_manager_are_not_taken(desk: Any, api: Any) -> None:
     assert found.diagnosis
 
 
-def test_a_large_fleet_is_told_by_its_other_nodes(desk: Any, api: Any, make_host: Any) -> None:
+def test_a_large_fleet_is_told_by_its_other_nodes(desk: Any, api: Any, simulator: Any, make_host: Any) -> None:
     """A thousand nodes under test: their pods say on which nodes they may not run, which are fewer."""
     members = [make_host(f"gpu{number:04d}", gpus=8) for number in range(1000)]
     desk.hosts([make_host("sv1", role="server"), *members])

@@ -29,7 +29,9 @@ NODES = ("gpu000", "gpu001", "gpu002")
 def stage(name: str, **changes: Any) -> Stage:
     """A stage of the example spec on three GPU nodes, every one of which must pass."""
     written = (
-        yaml.safe_load(EXAMPLE.read_text()) | {"hosts": HOSTS, "slurm": {"kind": "none"}, "quorum": {"default": "all"}} | changes
+        yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)
+        | {"hosts": HOSTS, "slurm": {"kind": "none"}, "quorum": {"default": "all"}}
+        | changes
     )
     cluster = spec.load(yaml.safe_dump(written))
     releases = catalog.resolve(cluster, catalog.load())

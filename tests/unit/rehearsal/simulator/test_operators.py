@@ -45,7 +45,9 @@ FAULTS: tuple[Fault, ...] = tuple(
 
 def planned(**changes: Any) -> dict[str, Stage]:
     """The three stages of a small cluster: one server, four nodes with eight GPUs, three of which are enough."""
-    written: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text()) | {"hosts": HOSTS, "quorum": {"default": "3/4"}} | changes
+    written: dict[str, Any] = (
+        yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader) | {"hosts": HOSTS, "quorum": {"default": "3/4"}} | changes
+    )
     written |= {"stages": ["rke2", *STAGES], "approvals": []}
     plan = compile_plan(spec.load(yaml.safe_dump(written)), catalog.load())
     return {stage.id: stage for stage in plan.stages if stage.id in STAGES}
