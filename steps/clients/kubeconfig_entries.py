@@ -111,6 +111,7 @@ class Entries:
 
     def named(self, section: str, name: str) -> Entry:
         """What the first entry of that name holds under `context`, `cluster` or `user`."""
+        names = []
         for document in self._documents:
             rows = document.fields.get(section) or []
             if not isinstance(rows, list):
@@ -118,7 +119,9 @@ class Entries:
             for row in rows:
                 if isinstance(row, dict) and row.get("name") == name:
                     return _inside(document, row, section, name)
-        raise self.wrong(f"no entry {name!r} under {section}")
+                names.append(str(row.get("name")) if isinstance(row, dict) else "")
+        there = ", ".join(sorted(filter(None, names)))
+        raise self.wrong(f"no entry {name!r} under {section}", f"{section} there: {there}" if there else "")
 
 
 def _read(path: Path) -> Entry:
@@ -136,10 +139,10 @@ def _read(path: Path) -> Entry:
     try:
         document = yaml.load(raw, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
-        raise BadTask(f"kubeconfig {path} is no YAML: {error}") from error
-    if not isinstance(document, dict):
+        raise BadTask(f"kubeconfig {path} is no YAML: {' '.join(str(error).split())}") from error
+    if document is not None and not isinstance(document, dict):
         raise BadTask(f"kubeconfig {path} holds no mapping")
-    return Entry(path, document)
+    return Entry(path, document or {})
 
 
 def _inside(document: Entry, row: Fields, section: str, name: str) -> Entry:

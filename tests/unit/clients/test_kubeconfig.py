@@ -70,8 +70,16 @@ def test_several_files_are_one_kubeconfig(tmp_path: Path) -> None:
     lab = kubeconfig.load(a, b, context="lab")
     assert (lab.server, lab.token) == ("https://192.0.2.1:6443", "second"), "its cluster's name is that of the first file"
     assert kubeconfig.load(b, a, context="lab").server == "https://192.0.2.2"
-    with pytest.raises(BadTask, match=f"kubeconfig {a}:{b}: no entry 'gone' under contexts"):
+    with pytest.raises(BadTask, match=f"kubeconfig {a}:{b}: no entry 'gone' under contexts") as refused:
         kubeconfig.load(a, b, context="gone")
+    assert refused.value.hint == "contexts there: lab, x"
+    empty = tmp_path / "empty"
+    empty.touch()
+    assert kubeconfig.load(empty, a) == kubeconfig.load(a), "kubectl takes an empty file as one without entries"
+    empty.write_text("a: [\nb")
+    with pytest.raises(BadTask, match="is no YAML") as broken:
+        kubeconfig.load(empty, a)
+    assert "\n" not in str(broken.value)
     b.write_text("current-context: lab\ncontexts: {a: b}")
     with pytest.raises(BadTask, match=f"kubeconfig {b}: contexts is no list"):
         kubeconfig.load(b, a)
