@@ -1,11 +1,14 @@
-"""What all tests share: the processes that they start keep compiled modules, as processes do unless somebody forbids it.
+"""What all tests share: the processes that they start behave as a person's do, whatever started the tests.
 
-Hundreds of commands, steps and simulated clusters are started; where `PYTHONDONTWRITEBYTECODE` is set, as in many images, each
-would compile all that it imports anew.
+They keep compiled modules: hundreds of commands, steps and simulated clusters are started, and where `PYTHONDONTWRITEBYTECODE` is
+set, as in many images, each would compile all that it imports anew. And Ctrl-C ends them: what a script starts in the background
+ignores SIGINT, and hands that on.
 """
 
 import os
+import signal
 import sys
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 MARK = "BRINGUP_ENGINE_TOKEN"  # in the environment of every child and hence of its children
 _PR_SET_CHILD_SUBREAPER = 36
+_EXECVE_SECONDS = 1.0
+"""A program is loaded in far less; one from a file system that hangs shall not hold up who looks."""
 
 
 def start_time(pid: int) -> int:
@@ -27,13 +29,30 @@ def start_time(pid: int) -> int:
 
 def mark_of(pid: int) -> str:
     """The mark of a process, "" when it has none, is gone, or is not ours to read."""
+    place = Path(f"/proc/{pid}/environ")
     try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        environment = place.read_bytes()
+        if not environment:
+            _wait_for_program(pid)
+            environment = place.read_bytes()
     except OSError:
         return ""
     start = f"{MARK}=".encode()
     found = [entry for entry in environment.split(b"\0") if entry.startswith(start)]
     return found[0][len(start) :].decode(errors="replace") if found else ""
+
+
+def _wait_for_program(pid: int) -> None:
+    end = time.monotonic() + _EXECVE_SECONDS
+    while _is_starting(pid) and time.monotonic() < end:
+        os.sched_yield()
+
+
+def _is_starting(pid: int) -> bool:
+    """Whether a process is amid execve: its environment reads as empty until the new program has one (field env_end)."""
+    fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
+    state, has_memory, env_end = fields[0], fields[20] != "0", fields[48]
+    return has_memory and env_end == "0" and state not in "ZX"
 
 
 def marked(token: str) -> Iterator[int]:
