@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from steps.contract import plain
 from steps.contract.play import FailureKind
 
 MESSAGE_LIMIT = 800
@@ -50,8 +51,15 @@ def message(result: Mapping[str, Any]) -> str:
     # a crashed module's own words come last in what it printed; msg then only says that it failed
     printed = next((text for key in ("stderr", "module_stderr", "module_stdout") if (text := _text(result.get(key)))), "")
     if printed and printed not in said:
-        said = f"{said}: {printed[-MESSAGE_LIMIT:]}" if said else printed
-    return said[:MESSAGE_LIMIT] if len(said) <= MESSAGE_LIMIT else said[: MESSAGE_LIMIT // 2] + " … " + said[-MESSAGE_LIMIT // 2 :]
+        said = f"{said}: {_end(printed, MESSAGE_LIMIT)}" if said else printed
+    if len(said) <= MESSAGE_LIMIT:
+        return said
+    return f"{said[: MESSAGE_LIMIT // 2 + 1].rpartition(' ')[0]} … {_end(said, MESSAGE_LIMIT // 2)}"
+
+
+def _end(said: str, most: int) -> str:
+    """The last whole words: half a secret would not be recognized as one and taken out."""
+    return said if len(said) <= most else said[-most - 1 :].partition(" ")[2]
 
 
 def _first(table: tuple[tuple[FailureKind, str], ...], said: str, default: FailureKind) -> FailureKind:
@@ -59,6 +67,5 @@ def _first(table: tuple[tuple[FailureKind, str], ...], said: str, default: Failu
 
 
 def _text(value: object) -> str:
-    if isinstance(value, list):
-        return "; ".join(str(entry) for entry in value)
-    return "" if value is None else " ".join(str(value).split())
+    text = "; ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
+    return plain.line(" ".join(text.split()))

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from steps.contract import plain as plain_text
 from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.task import Verb
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict
@@ -69,9 +70,16 @@ class Redactor:
         found = {text.strip() for path in files for text in _of_file(path)}
         plain = {text for text in found if len(text) >= SHORTEST and text not in _RECORDS}
         plain |= {base64.b64encode(text.encode()).decode() for text in plain}
+        plain |= {form for text in plain for form in _in_one_line(text) if len(form) >= SHORTEST}
         once = plain | {form for text in plain for form in _escaped(text)}
         twice = once | {form for text in once for form in _escaped(text)}
         self._values = sorted(twice, key=len, reverse=True)
+
+
+def _in_one_line(text: str) -> tuple[str, str]:
+    """As a message holds it that was made one line: its white space collapsed, and also what else is no plain text replaced."""
+    words = " ".join(text.split())
+    return words, plain_text.line(words)
 
 
 def _escaped(text: str) -> tuple[str, str]:

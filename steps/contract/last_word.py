@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from steps.contract import plain
 from steps.contract.evidence import Evidence
 from steps.contract.verdict import Verdict
 
@@ -72,9 +73,9 @@ def _cut(text: str, most: int) -> str:
 
 
 def read(text: str) -> Said | None:
-    """What `written` wrote; None for anything else that a pod may have left."""
+    """What `written` wrote, its reason as one line; None for anything else that a pod may have left."""
     found = _FORM.fullmatch(text)
-    return Said(found[1], found[4] or "", int(found[2] or 0), int(found[3] or 0)) if found else None
+    return Said(found[1], plain.line(found[4] or ""), int(found[2] or 0), int(found[3] or 0)) if found else None
 
 
 def of_node(message: str) -> Said | None:

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
+from steps.contract import plain
 from steps.contract.ranges import fold
 
 
@@ -48,6 +50,9 @@ class NodeVerdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     next_step: str = ""
     failure_class: FailureClass | None = None
 
+    def __post_init__(self) -> None:
+        _in_lines(self, "seen", "expected", "next_step")
+
     @property
     def sentence(self) -> str:
         """`gpu003: seen …; expected …; next: …`."""
@@ -59,7 +64,8 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a gate says. Build it with `passed`, `failed`, `inconclusive` or `of_nodes`, which keep the fields consistent.
 
     `final` is for a verdict that waiting cannot change (a Job that failed for good): a waiting step ends at once.
-    `nodes` holds every node the gate looked at, passes included; empty where the gate does not judge nodes.
+    `nodes` holds every node the gate looked at, passes included; empty where the gate does not judge nodes. What hosts and objects
+    said is in its texts: each is one line, however it was made or read (`plain`).
     """
 
     gate: str
@@ -73,6 +79,11 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[NodeVerdict, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        _in_lines(self, "reason", "seen", "expected", "next_step")
+        if not all(map(str.isprintable, self.notes)):
+            force_setattr(self, "notes", tuple(map(plain.line, self.notes)))
+
     @property
     def is_pass(self) -> bool:
         """Whether the next stage may start because of this verdict."""
@@ -82,6 +93,13 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def passed_nodes(self) -> int:
         """How many of `nodes` passed."""
         return sum(node.status is Status.PASS for node in self.nodes)
+
+
+def _in_lines(verdict: Verdict | NodeVerdict, *fields: str) -> None:
+    for field in fields:
+        text: str = getattr(verdict, field)
+        if not text.isprintable():
+            force_setattr(verdict, field, plain.line(text))
 
 
 def passed(gate: str, reason: str, nodes: Iterable[NodeVerdict] = (), notes: Iterable[str] = ()) -> Verdict:

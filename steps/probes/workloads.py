@@ -7,9 +7,12 @@ from msgspec import Struct
 from steps.contract.charts import Trouble, Workload
 from steps.probes.conditions import Condition
 from steps.probes.containers import ContainerStatus
+from steps.probes.diagnosis_objects import cut
 from steps.probes.reader import KubeReader
 
 RESOURCES = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
+MESSAGE = 300
+"""Characters of one trouble's message."""
 MOST_TROUBLES = 16
 """Troubles kept of one namespace: the first ones tell, hundreds of the same would bury them."""
 
@@ -208,15 +211,15 @@ def trouble(pod: Pod) -> Trouble | None:
     for entry in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         if (problem := entry.problem) is not None:
             said = problem.reason or "Error"
-            return Trouble(pod=name, node=node, container=entry.name, reason=said, message=problem.message[:300])
+            return Trouble(pod=name, node=node, container=entry.name, reason=said, message=cut(problem.message, MESSAGE))
         if (last := entry.restarted_after) is not None:
             said = last.message or f"exit code {last.exit_code} before restart {entry.restart_count}"
-            return Trouble(pod=name, node=node, container=entry.name, reason=last.reason or "Error", message=said[:300])
+            return Trouble(pod=name, node=node, container=entry.name, reason=last.reason or "Error", message=cut(said, MESSAGE))
     if pod.status.phase == "Failed":
-        return Trouble(pod=name, node=node, reason=pod.status.reason or "Failed", message=pod.status.message[:300])
+        return Trouble(pod=name, node=node, reason=pod.status.reason or "Failed", message=cut(pod.status.message, MESSAGE))
     refused = next((entry for entry in pod.status.conditions if entry.type == "PodScheduled" and entry.status == "False"), None)
     if refused is not None:
-        return Trouble(pod=name, reason=refused.reason, message=refused.message[:300])
+        return Trouble(pod=name, reason=refused.reason, message=cut(refused.message, MESSAGE))
     return None
 
 

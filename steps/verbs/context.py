@@ -19,7 +19,7 @@ from steps.clients.redact import Redactor
 from steps.clients.store import AlreadyWritten, Store
 from steps.contract import last_word as last_word_contract
 from steps.contract import log as log_contract
-from steps.contract import quarantine
+from steps.contract import plain, quarantine
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.task import Task, Verb
@@ -172,7 +172,7 @@ class Context:
             observation=observation,
             changes=tuple(self._changes),
             reused=reused,
-            error=error,
+            error=plain.line(error),
             tools=_tools(self.task.verb),
             diagnosis=found,
         )

@@ -1,11 +1,14 @@
 """How commands print: tables for people, JSON or YAML for scripts, errors as one sentence and a hint on stderr."""
 
+import io
 import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import IO, TYPE_CHECKING, Any
+
+from steps.contract import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,20 +27,27 @@ class Format(StrEnum):
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """The console; without colour where NO_COLOR is set or the output is no terminal, and never folded when piped."""
+    """The console; without colour where NO_COLOR is set or the output is no terminal, and never folded when piped. What
+    is printed is what was read: no square bracket is a command, no `:word:` a picture."""
     from workflows.cli.terminal import Quiet
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else int(os.environ.get("COLUMNS", "0") or 0) or 200
     return Quiet(
-        stderr=stderr, no_color="NO_COLOR" in os.environ or None, width=width, highlight=False, soft_wrap=not stream.isatty()
+        stderr=stderr,
+        no_color="NO_COLOR" in os.environ or None,
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=not stream.isatty(),
     )
 
 
 def data(value: Any, form: Format) -> None:
     """Print data for a script."""
     if form is Format.JSON:
-        lines([json.dumps(value, indent=2, ensure_ascii=False)])
+        lines([plain.escaped(json.dumps(value, indent=2, ensure_ascii=False))])
     else:
         import yaml
 
@@ -49,7 +59,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
     from rich.measure import Measurement
     from rich.table import Column, Table
 
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[plain.line(str(cell)) for cell in row] for row in rows]
     named = (Column(name, overflow="fold") for name in columns)
     grid = Table(*named, title=title or None, title_justify="left", show_lines=False, box=None, pad_edge=False, header_style="bold")
     for row in cells:
@@ -79,19 +89,24 @@ def _block(columns: Sequence[str], row: Sequence[str], width: int) -> Iterator[s
 
 
 def lines(rows: Iterable[str]) -> None:
-    """Print plain lines, markup left as it is; silent once the reader of a pipe is gone."""
+    """Print lines, what was read in them as plain text and markup as it is; silent once the reader of a pipe is gone."""
     try:
         for row in rows:
-            print(row)
+            print(plain.block(row))
     except BrokenPipeError:
         drop(sys.stdout)
 
 
 def begin() -> None:
-    """Streams that were closed before the command began lead nowhere: it works all the same, and no file takes their place."""
+    """Streams that were closed before the command began lead nowhere: it works all the same, and no file takes their place.
+
+    What the output's encoding lacks is written as `\\u2026`, as Python does on stderr: no character ends a command.
+    """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115  # open as long as the process
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def finish() -> None:
@@ -116,12 +131,12 @@ def count(number: int, thing: str) -> str:
 
 def note(message: str) -> None:
     """One sentence beside the answer, on stderr: no script takes it for a part of that."""
-    console(stderr=True).print(f"note: {message}", markup=False)
+    console(stderr=True).print(f"note: {plain.line(message)}")
 
 
 def error(message: str, hint: str = "") -> None:
-    """One sentence and what to do, on stderr."""
+    """One sentence and what to do, on stderr; the errors of a spec follow theirs as lines."""
     out = console(stderr=True)
-    out.print(f"error: {message}", markup=False, style="red" if out.is_terminal else None)
+    out.print(f"error: {plain.block(message)}", style="red" if out.is_terminal else None)
     if hint:
-        out.print(f"hint: {hint}", markup=False)
+        out.print(f"hint: {plain.line(hint)}")

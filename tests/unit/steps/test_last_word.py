@@ -77,7 +77,7 @@ def test_what_is_written_is_read_again() -> None:
         said = last_word.read(text)
         assert said is not None
         assert (said.status, said.passed, said.nodes) == (verdict.status, verdict.passed_nodes, len(nodes))
-        assert said.reason == reason or reason.startswith(said.reason.removesuffix("… (bringup report tells all)"))
+        assert said.reason == verdict.reason or verdict.reason.startswith(said.reason.removesuffix("… (bringup report tells all)"))
         assert last_word.of_node(f"main: Error (exit code 65): {text}") == said
     assert last_word.read(last_word.written(record(None), str)) == last_word.RECORDED
 

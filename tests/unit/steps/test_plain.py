@@ -1,0 +1,118 @@
+"""What hosts and objects say reaches verdicts, records and last words as text alone, and a secret in it is found and taken out."""
+
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from steps.clients import ansible_failures
+from steps.clients.redact import MARK, Redactor
+from steps.contract import last_word, plain
+from steps.contract.evidence import decode
+from steps.contract.last_word import Said
+from steps.contract.task import Task, Verb
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, passed
+from steps.errors import StepError
+from steps.probes import workloads
+from tests.unit.steps.conftest import Desk
+
+FORGED = "lost\x1b]0;owned\x07\x1b[2J\r\nrke2: pass: 3 of 3 nodes passed all gates\u202e\x9b1m"
+SHOWN = "lost\ufffd]0;owned\ufffd\ufffd[2J rke2: pass: 3 of 3 nodes passed all gates\ufffd\ufffd1m"
+CANARY = "canary-4711-of-a-password-that-is-long"
+APPLY = Task(stage="rke2", name="apply", verb=Verb.APPLY, arguments={"objects": []})
+
+
+@pytest.mark.parametrize("text", ["", "two  spaces", " 3 of 3 nodes: é … [/dev/sda1] [redacted] :x: 東京"])
+def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert (plain.line(text), plain.block(text), plain.escaped(text)) == (text, text, text)
+
+
+def test_what_commands_a_terminal_is_replaced() -> None:
+    assert plain.line(FORGED) == SHOWN
+    assert plain.block("a\tb\r\nc\n\x1bd\r") == "a\tb\nc\n\ufffdd\ufffd"
+    assert plain.line("half \ud800") == "half \ufffd"
+    assert plain.line("line\u2028end\x85s") == "line end s"
+
+
+def test_json_says_the_same_without_commands() -> None:
+    data = {"a": "\x9b2J \u202e é …\n\x7f"}
+    text = plain.escaped(msgspec.json.encode(data).decode())
+    assert text.isprintable()
+    assert msgspec.json.decode(text) == data
+
+
+def test_every_verdict_is_one_line_however_it_was_made() -> None:
+    node = NodeVerdict(node="n1", status=Status.FAIL, seen=FORGED, expected="a\nb", next_step="c\nd")
+    made = failed("g", FailureClass.HEALTH, seen=FORGED, expected="a\nb", next_step="c\nd", nodes=[node])
+    assert made.reason == f"{SHOWN}; expected a b; next: c d"
+    assert node.sentence == f"n1: {made.reason}"
+    assert passed("g", "ok", notes=["a\nb", "c"]).notes == ("a b", "c")
+    read = msgspec.json.decode(b'{"gate": "g", "status": "pass", "reason": "of\\nanother\\u001b"}', type=Verdict)
+    assert read.reason == "of another\ufffd"
+    assert msgspec.structs.replace(made, reason="x\ny").reason == "x y"
+
+
+def test_a_record_holds_lines(desk: Desk) -> None:
+    desk.context(APPLY).record_error(StepError(FORGED))
+    stored = desk.record("rke2", "apply")
+    assert stored.verdict is not None
+    assert (stored.error, stored.verdict.seen) == (SHOWN, SHOWN)
+    assert desk.output(last_word.FILE).isprintable()
+
+
+def test_the_last_word_of_a_hostile_pod_is_one_line() -> None:
+    assert last_word.read(f"fail 1/3: {FORGED}") == Said("fail", SHOWN, 1, 3)
+    assert last_word.of_node(f"main: Error (exit code 65): fail: {FORGED}") == Said("fail", SHOWN)
+
+
+def test_a_secret_of_two_lines_is_found_in_one(desk: Desk) -> None:
+    (desk.root / "secrets/phrase").write_text("correct horse\n\tbattery\x07staple\n")
+    stored = desk.context(APPLY).record(passed("g", "it said: correct horse\n\tbattery\x07staple"))
+    assert stored.verdict is not None
+    assert decode(next((desk.root / "store").rglob("01.json")).read_bytes()).verdict == passed("g", f"it said: {MARK}")
+
+
+def _redacted(folder: Path, text: str) -> str:
+    (folder / "password").write_text(CANARY)
+    return Redactor([folder]).text(text)
+
+
+def test_a_cut_leaves_no_part_of_a_secret(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    for at in (*range(330, 480, 7), *range(700, 880, 7)):
+        words = " ".join("x" * chance.randrange(1, 9) for _ in range(400))
+        said = f"{words[:at]} {CANARY} {words[at:1700]}"
+        printed = f"{words[: 1700 - at]} {CANARY} {words[-at:]}"
+        for result in ({"msg": said}, {"msg": printed}, {"msg": "MODULE FAILURE", "module_stderr": printed}, {"stderr": [said]}):
+            message = ansible_failures.message(result)
+            assert len(message) <= ansible_failures.MESSAGE_LIMIT + 3, at
+            _has_no_part(_redacted(tmp_path, message))
+
+
+@pytest.mark.parametrize("where", ["waiting", "terminated", "lastState", "pod", "scheduling"])
+def test_a_trouble_holds_no_part_of_a_secret(tmp_path: Path, where: str) -> None:
+    for at in range(250, 300, 3):
+        said = f"{'x' * at} {CANARY} {'y' * 99}"
+        found = workloads.trouble(msgspec.convert(_pod(where, said), workloads.Pod))
+        assert found is not None
+        assert found.message.startswith("x" * at)
+        _has_no_part(_redacted(tmp_path, found.message))
+
+
+def _pod(where: str, said: str) -> object:
+    states: dict[str, dict[str, object]] = {
+        "waiting": {"state": {"waiting": {"reason": "Bad", "message": said}}},
+        "terminated": {"state": {"terminated": {"reason": "Error", "message": said, "exitCode": 1}}},
+        "lastState": {"restartCount": 9, "lastState": {"terminated": {"reason": "Error", "message": said, "exitCode": 1}}},
+    }
+    status: dict[str, object] = {"containerStatuses": [{"name": "main", **states[where]}] if where in states else []}
+    if where == "pod":
+        status |= {"phase": "Failed", "message": said}
+    if where == "scheduling":
+        status |= {"conditions": [{"type": "PodScheduled", "status": "False", "message": said}]}
+    return {"metadata": {"name": "p"}, "status": status}
+
+
+def _has_no_part(text: str) -> None:
+    assert not any(CANARY[at : at + 6] in text for at in range(len(CANARY) - 5)), text
