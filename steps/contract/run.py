@@ -6,6 +6,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+STAGE, OPEN = "run", "open"
+"""Stage and name of the task before all stages; no stage begins where it did not do."""
+
 LEASE_SECONDS: Final = 6 * 3600
 """Least time that the target stays reserved for a run after its last write: covers retries and an engine that was away. The plan
 adds what its tasks and approvals may take between two writes. A run that died frees the target after that, a sealed one at once."""
@@ -71,7 +74,8 @@ def target_uid(run: str, read: Read) -> str:
 
 
 def why_not_reused(earlier: str, read: Read, *, cluster: str, uid: str, simulated: bool) -> str:
-    """Why nothing of an earlier run can be reused by a run about this cluster, empty when it can. `uid` may not be known yet."""
+    """Why a run about this cluster may not reuse an earlier one, empty when it may. `uid` may not be known yet; an earlier run that
+    knows none has nothing to reuse, which is no reason to refuse it (`unreached`)."""
     data = read(header_key(earlier))
     if data is None:
         return f"there is no run {earlier} to reuse"
@@ -81,11 +85,14 @@ def why_not_reused(earlier: str, read: Read, *, cluster: str, uid: str, simulate
     if header.simulated != simulated:
         kinds = ("a rehearsal", "a run on real hosts")
         return f"run {earlier} was {kinds[not header.simulated]}, this is {kinds[not simulated]}: nothing of it can be reused"
-    if not known:
-        return f"run {earlier} never reached its cluster: nothing of it can be reused"
-    if uid and uid != known:
+    if uid and known and uid != known:
         return f"run {earlier} was about the cluster with UID {known}, this one is about {uid}: nothing of it can be reused"
     return ""
+
+
+def unreached(earlier: str, read: Read) -> str:
+    """Says of an earlier run that never reached its cluster that it left nothing to reuse; empty for one that did."""
+    return "" if target_uid(earlier, read) else f"run {earlier} never reached its cluster: nothing of it is reused"
 
 
 PLAN_FILE = "plan.json"

@@ -10,7 +10,7 @@ from steps.contract.verdict import FailureClass, Status
 from steps.report import checklists, model
 from steps.report.approvals import approvals
 from steps.report.source import Record, Source
-from steps.report.stages import JUDGE
+from steps.report.stages import JUDGE, opening
 from steps.report.stages import stages as every_stage
 
 
@@ -18,9 +18,10 @@ def build(source: Source, workflow: str = "", running: bool = False, begun: Iter
     """The report of one run. `workflow` is the engine's word for how it ended, where that is known; `running`: it has not ended;
     `begun`: what its engine knows of tasks and approvals that it began."""
     latest, begun = _latest(source.records), tuple(begun)
-    stages = every_stage(source, latest, running, begun)
+    opened = opening(latest, running)
+    stages = every_stage(source, latest, running, begun, opened.id if opened else "")
     times = [time for record in source.records for time in (record.evidence.started, record.evidence.finished)]
-    status, sentence = _overall(stages, latest)
+    status, sentence = _overall((opened, *stages) if opened else stages, latest)
     return model.Report(
         run=source.header.run,
         engine=source.header.engine,
@@ -49,6 +50,7 @@ def build(source: Source, workflow: str = "", running: bool = False, begun: Iter
         revisions=tuple(_revisions(source.records)),
         source=source.origin,
         cancelled=source.cancelled,
+        opening=opened,
         running=running,
     )
 

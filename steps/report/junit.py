@@ -2,6 +2,7 @@
 
 from xml.etree import ElementTree
 
+from steps.contract import run as contract
 from steps.report import model
 
 _BAD = ("fail", "inconclusive")
@@ -12,9 +13,15 @@ def junit(report: model.Report) -> bytes:
     """The XML document. A gate that did not run is `skipped`; an inconclusive one is a failure, because it is no pass.
 
     An accepted run has no failure: a gate that a quorum passed is a pass that says so, the nodes set aside are `skipped` with why.
+    A run that could not be opened has one failure, since none of its stages began.
     A run that goes on and has not passed has an error, so that no server takes what is still to come for skipped.
     """
     root = ElementTree.Element("testsuites", name=f"bringup {report.cluster}")
+    if report.opening:
+        case = _case(f"{contract.STAGE}/{report.opening.id}", report.opening.status, report.opening.reason)
+        failed = str(int(case.find("failure") is not None))
+        suite = ElementTree.SubElement(root, "testsuite", name=contract.STAGE, tests="1", failures=failed, skipped="0")
+        suite.append(case)
     for stage in report.stages:
         cases = [_of_gate(gate) for gate in stage.gates]
         cases += [_of_node(gate, node) for gate in stage.gates for node in report.nodes if gate.gate in node.gates]

@@ -164,6 +164,7 @@ class Report(Struct, frozen=True, kw_only=True):
     """Everything a report shows. `status` is `pass`, `fail`, `inconclusive` or `not run`: the last stage decides.
 
     `troubles` are of each task's last attempt, `overcome` those of attempts that a later one followed.
+    `opening` is what the task before all stages came to, where that is no pass: no stage began then.
     `revisions` has an entry whenever what Argo CD showed of a release changed. `source` is the Git commit of the spec's file.
     """
 
@@ -192,5 +193,11 @@ class Report(Struct, frozen=True, kw_only=True):
     revisions: tuple[Revision, ...] = ()
     source: Origin | None = None
     cancelled: Cancelled | None = None
+    opening: Stage | None = None
     running: bool = False
     schema: int = 1
+
+    @property
+    def with_opening(self) -> tuple[Stage, ...]:
+        """All stages, behind the task before them where that did not pass."""
+        return (self.opening, *self.stages) if self.opening else self.stages

@@ -37,10 +37,10 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 def read(store: Store, name: str) -> Source:
-    """Everything the store has of a run. Raises BadTask when there is no such run."""
+    """Everything the store has of a run. Raises BadTask when there is no such run, or it could not even be created."""
     header = store.read(run.header_key(name))
     if header is None:
-        raise BadTask(f"the store has no run {name}", hint="the run did not get as far as its first task, or the name is wrong")
+        raise _missing(store, name)
     target = store.read(run.target_key(name))
     prefix = f"runs/{name}/"
     records = []
@@ -59,6 +59,14 @@ def read(store: Store, name: str) -> Source:
         origin=revision.decode(found) if (found := store.read(revision.key(name))) else None,
         cancelled=cancelled.decode(found) if (found := store.read(cancelled.key(name))) else None,
     )
+
+
+def _missing(store: Store, name: str) -> BadTask:
+    """Why there is no run, where its first task left that much."""
+    told = next((record.verdict.reason for record in store.records(name, run.STAGE, run.OPEN) if record.verdict), "")
+    if told:
+        return BadTask(f"run {name} was not created: {told}", hint=f"bringup logs {run.STAGE}.{run.OPEN} --run {name}")
+    return BadTask(f"the store has no run {name}", hint="the run did not get as far as its first task, or the name is wrong")
 
 
 def _json(data: bytes | None) -> dict[str, Any]:

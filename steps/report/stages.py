@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from steps.contract import approval
+from steps.contract import run as contract
 from steps.contract.cancelled import Cancelled
 from steps.contract.evidence import Evidence
 from steps.contract.verdict import Status, Verdict
@@ -15,8 +16,19 @@ JUDGE, CONFIRM = "judge", approval.CONFIRM
 _ORDER = (Status.FAIL, Status.INCONCLUSIVE, Status.SKIPPED, Status.PASS)
 
 
-def stages(source: Source, latest: Sequence[Evidence], running: bool, begun: Iterable[model.Begun]) -> tuple[model.Stage, ...]:
-    """All planned stages. `begun` is what an engine knows of tasks that it started; without it the logs in the store tell some."""
+def opening(latest: Iterable[Evidence], running: bool) -> model.Stage | None:
+    """The task before all stages, where its last verdict is no pass; while the run goes on it may be tried again."""
+    mine = [record for record in latest if (record.stage, record.task) == (contract.STAGE, contract.OPEN)]
+    if running or not any(record.verdict and not record.verdict.is_pass for record in mine):
+        return None
+    return _stage({"id": contract.OPEN, "title": "Opening the run"}, mine, (model.NOT_RUN, ""), {}, judge=contract.OPEN)
+
+
+def stages(
+    source: Source, latest: Sequence[Evidence], running: bool, begun: Iterable[model.Begun], stopped: str = ""
+) -> tuple[model.Stage, ...]:
+    """All planned stages. `begun` is what an engine knows of tasks that it started; without it the logs in the store tell some.
+    `stopped` is what no stage began after, where that is known."""
     every = [*begun, *(model.Begun(stage=stage, task=task) for stage, task in source.logged)]
     rows = [row for row in every if row.task != approval.ANNOUNCE]  # that somebody was told says nothing of the stage
     roles = {host.name: host.role for host in source.hosts}
@@ -24,7 +36,7 @@ def stages(source: Source, latest: Sequence[Evidence], running: bool, begun: Ite
     for planned in source.plan.get("stages", ()):
         mine = [record for record in latest if record.stage == planned["id"] and record.task != approval.ANNOUNCE]
         told = [row for row in rows if row.stage == planned["id"]]
-        stopper = next((stage.id for stage in made if stage.judged and stage.status != Status.PASS.value), "")
+        stopper = next((stage.id for stage in made if stage.judged and stage.status != Status.PASS.value), stopped)
         why = _running(mine, told) if running else _ended(planned, mine, told, source.cancelled, stopper)
         made.append(_stage(planned, mine, why, roles))
     return tuple(made)
@@ -41,7 +53,7 @@ def _running(mine: Sequence[Evidence], begun: Sequence[model.Begun]) -> tuple[st
 def _ended(
     planned: Mapping[str, Any], mine: Sequence[Evidence], begun: Sequence[model.Begun], cancelled: Cancelled | None, stopper: str
 ) -> tuple[str, str]:
-    """The same once it has ended. `stopper` is an earlier stage whose verdict was no pass."""
+    """The same once it has ended. `stopper` is an earlier stage, or `open`, whose verdict was no pass."""
     recorded = {record.task for record in mine}
     lost = [row for row in begun if row.task != model.APPROVAL and (row.is_open or row.task not in recorded)]
     waited = CONFIRM not in recorded and any(row.task == model.APPROVAL for row in begun)
@@ -61,9 +73,13 @@ def _ended(
 
 
 def _stage(
-    planned: Mapping[str, Any], mine: Sequence[Evidence], unjudged: tuple[str, str], roles: Mapping[str, str]
+    planned: Mapping[str, Any],
+    mine: Sequence[Evidence],
+    unjudged: tuple[str, str],
+    roles: Mapping[str, str],
+    judge: str = JUDGE,
 ) -> model.Stage:
-    judged = next((record.verdict for record in mine if record.task == JUDGE and record.verdict), None)
+    judged = next((record.verdict for record in mine if record.task == judge and record.verdict), None)
     refused = next(
         (record.verdict for record in mine if record.task == CONFIRM and record.verdict and not record.verdict.is_pass), None
     )

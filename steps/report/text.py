@@ -26,7 +26,8 @@ def text(report: model.Report) -> str:
 
 def _classes(report: model.Report) -> list[str]:
     """The class of what the headline tells."""
-    return [stage.failure_class for stage in report.stages if stage.failure_class and report.sentence.startswith(f"{stage.id}: ")]
+    told = (stage for stage in report.with_opening if report.sentence.startswith(f"{stage.id}: "))
+    return [stage.failure_class for stage in told if stage.failure_class]
 
 
 def _said(stage: model.Stage) -> str:

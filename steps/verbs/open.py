@@ -50,9 +50,12 @@ def run(context: Context) -> ExitCode:
     if origin is not None:
         _keep(context, revision.key(header.run), canonical(origin))
     identity = identify(context, wanted.ssh) if wanted.ssh is not None else Found()
-    _check_reuse(context, header)
+    unreached = _check_reuse(context, header)
     agents = [number for number, hosts in shards.items() if any(host.role != "server" for host in hosts)]
     seen = {"hosts": counted, "shards": len(shards), "identity": identity, **({"source": origin} if origin else {})}
+    if unreached:
+        seen["reuse"] = unreached
+        context.say(unreached)
     context.record(observation=seen, changes=[f"created run {header.run}"])
     context.output("shards", msgspec.json.encode(list(shards)).decode())
     context.output("agents", msgspec.json.encode(agents).decode())
@@ -88,17 +91,19 @@ def _header(context: Context, wanted: Arguments) -> contract.Header:
     )
 
 
-def _check_reuse(context: Context, header: contract.Header) -> None:
-    """Raise BadTask for an earlier run that cannot be reused; a cluster that is not known yet is compared by each task."""
+def _check_reuse(context: Context, header: contract.Header) -> str:
+    """What is to be said of the earlier run: that it left nothing to reuse. Raises BadTask for one that may not be reused; a
+    cluster that is not known yet is compared by each task."""
     earlier = context.environment.reuse
     if earlier in ("", reuse.NONE):
-        return
+        return ""
     if earlier == header.run:
         raise BadTask(f"run {earlier} cannot reuse itself", hint="resume it, or name an earlier run")
     uid = contract.target_uid(header.run, context.store.read)
     problem = contract.why_not_reused(earlier, context.store.read, cluster=header.cluster, uid=uid, simulated=header.simulated)
     if problem:
         raise BadTask(problem, hint="name an earlier run of this very cluster, or start without reuse")
+    return contract.unreached(earlier, context.store.read)
 
 
 def _keep(context: Context, key: str, data: bytes) -> None:

@@ -38,7 +38,7 @@ def earlier(context: Context) -> Evidence | None:
 def _is_about_the_same(context: Context, run: str) -> bool:
     own, read = context.environment.run, context.store.read
     header, uid = read(contract.header_key(own)), contract.target_uid(own, read)
-    if header is None or not uid or run == own:
+    if header is None or not uid or run == own or contract.unreached(run, read):
         return False
     mine = contract.decode_header(header)
     return not contract.why_not_reused(run, read, cluster=mine.cluster, uid=uid, simulated=mine.simulated)

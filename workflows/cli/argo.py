@@ -1,5 +1,6 @@
 """What the commands do about a run on Argo: find it, start it, follow it, show it, answer it, end it."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from steps.errors import StepError, Unreachable
 from steps.report import source, verify
 from steps.report.build import build
 from steps.report.timeline import stamp
-from workflows.cli import argo_live, cancelling, kubeconfigs, naming, output
+from workflows.cli import argo_listening, argo_live, cancelling, kubeconfigs, naming, output
 from workflows.cli.argo_options import LOCAL, Place
 from workflows.cli.output import Format
 from workflows.engines import announce, approvals
@@ -27,6 +28,7 @@ from workflows.engines.argo.home import Home, NoWorkflow, WorkflowGone
 from workflows.engines.argo.objects import PIPELINE, Workflow, node_status
 from workflows.engines.folders import Home as Runs
 from workflows.engines.folders import RunFolder, places
+from workflows.engines.local.result import NodeStatus
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,8 @@ def _newest(home: Home) -> str:
 def status(away: Away) -> dict[str, Any]:
     """Phase, stages so far, and what is waited for since when, in the form that local runs have."""
     workflow = away.workflow()
-    nodes = workflow.nodes()
-    told = [node_status(node, nodes) for node in nodes.values()]
+    every = workflow.nodes()
+    told = [node_status(node, every) for node in every.values()]
     waiting = waits.waits(away.home, workflow)
     return {
         "run": away.name,
@@ -122,7 +124,8 @@ def _verdicts(folder: RunFolder) -> dict[str, tuple[str, str]]:
     store = Store(folder.home.store)
     if store.read(contract.header_key(folder.name)) is None:
         return {}
-    return {one.id: (one.status, one.reason) for one in build(source.read(store, folder.name)).stages if one.judged}
+    made = build(source.read(store, folder.name))
+    return {one.id: (one.status, one.reason) for one in made.with_opening if one.judged}
 
 
 def _waiting(away: Away, workflow: Workflow, one: waits.Wait) -> dict[str, str]:
@@ -164,6 +167,12 @@ def show_logs(away: Away, task: str) -> list[tuple[str, str]]:
     return logs.logs(away.home, reached(away), away.folder, task)
 
 
+def nodes(away: Away) -> list[NodeStatus]:
+    """What Argo knows of all nodes."""
+    every = reached(away).nodes()
+    return [node_status(node, every) for node in every.values()]
+
+
 # --- follow ---------------------------------------------------------------------------------------------------------------
 
 
@@ -174,19 +183,30 @@ def watch(away: Away) -> int:
     def say(sentence: str) -> None:
         console.print(sentence, markup=False)
 
-    with _announced(away, say) as tell, argo_live.shown(away.folder, console, away.home.where) as show:
-        observe = tell(show)
+    ended: Workflow | None = None
+    with _interruptible(), _announced(away, say) as tell:
         try:
-            with argo_live.interruptible():
-                ended = follow.follow(away.home, away.name, observe, say)
+            with argo_listening.shown(away.folder, console, away.home.where) as show:
+                ended = follow.follow(away.home, away.name, tell(show), say)
         except KeyboardInterrupt:
-            output.lines([f"run {away.name} goes on in the home cluster; follow it again: bringup watch {away.name}"])
+            how = "goes on in the home cluster; follow it again" if ended is None else "has ended; its evidence and report"
+            output.lines([f"run {away.name} {how}: bringup watch {away.name}"])
             raise
     return conclude(away, ended)
 
 
 @contextmanager
-def _announced(away: Away, say: follow.Say) -> Iterator[Callable[[argo_live.Observer], argo_live.Observer]]:
+def _interruptible() -> Iterator[None]:
+    """SIGTERM ends what is in here as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _announced(away: Away, say: follow.Say) -> Iterator[Callable[[argo_listening.Observer], argo_listening.Observer]]:
     """Put an announcer beside an observer, where this machine knows a command that announces approvals of the run."""
     memory = remembered.read(away.folder)
     if memory is None or not memory.telling:

@@ -9,20 +9,21 @@ from typing import Any
 
 import msgspec
 
+from steps.contract import run as contract
 from steps.contract.exit import ExitCode
 from steps.errors import StepError, Temporary
 from workflows import bringup
-from workflows.cli import argo, compiling, kubeconfigs, naming, output, revisions, sources
-from workflows.cli.running import NotReusable
+from workflows.cli import argo, compiling, kubeconfigs, naming, output, revisions, running, sources
 from workflows.engines import announce, inputs
 from workflows.engines.argo import install, installation, place, remembered, secret_files, size, submit
 from workflows.engines.argo.home import Home, NoWorkflow
-from workflows.engines.argo.objects import CLUSTER, SUBMISSION
+from workflows.engines.argo.objects import CLUSTER, SUBMISSION, Unreadable, Workflow
 from workflows.engines.folders import Home as Runs
 from workflows.engines.folders import new_run_name
 from workflows.plan import show
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
+from workflows.render import names
 
 
 class GoesOn(Exception):
@@ -80,7 +81,7 @@ def run(spec: str, wish: Wish, begun: Begun) -> tuple[str, int]:
 
 
 def _check_reuse(home: Home, plan: Plan, earlier: str) -> None:
-    """What can be told of it without its store, which `open` reads. Raises NotAName, NotReusable."""
+    """What can be told of it without its store, which `open` reads. Raises NotAName, running.NotReusable."""
     if earlier == "none":
         return
     naming.require(earlier)
@@ -90,7 +91,7 @@ def _check_reuse(home: Home, plan: Plan, earlier: str) -> None:
         output.lines([f"no Workflow {earlier} in namespace {home.namespace} (any more): the run itself looks for what it proved"])
         return
     if cluster != plan.name:
-        raise NotReusable(f"run {earlier} was about cluster {cluster}, this one is about {plan.name}")
+        raise running.NotReusable(f"run {earlier} was about cluster {cluster}, this one is about {plan.name}")
 
 
 def _version(home: Home, wish: Wish, plan: Plan, folder: Path) -> str:
@@ -159,14 +160,25 @@ def resume(away: argo.Away, version: str = "") -> int:
         "labels": {key: value for key, value in known.items() if key.startswith("bringup/")},
         "annotations": {**_ours(before.metadata.annotations), SUBMISSION: secrets.token_hex(8)},
     }
-    told = submit.arguments(away.name, before.argument("source"))
+    began = _began(before)
+    told = submit.arguments(away.name if began else before.argument("reuse"), before.argument("source"))
     spec = {"workflowTemplateRef": {"name": before.template}, "arguments": {"parameters": told}}
     manifest = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta, "spec": msgspec.to_builtins(spec)}
     earlier = remembered.read(away.folder) or remembered.Memory(where=away.home.where)
     memory = msgspec.structs.replace(earlier, where=away.home.where, version=version or earlier.version)
     installation.check(away.home, memory.version)
-    said = f"goes on where {away.name} ended; what that proved and still holds is not done again"
+    said = running.continues(away.name, proved=began)
     return _submitted(away.home, manifest, said, memory, argo.watch)[1]
+
+
+def _began(run: Workflow) -> bool:
+    """Whether its first task ended well; without that no stage began, and the store need not know the run. A run whose nodes
+    cannot be read is taken for one that began: the new run looks for itself."""
+    first = names.template(contract.STAGE, contract.OPEN)
+    try:
+        return any(node.template_name == first and node.phase == "Succeeded" for node in run.nodes().values())
+    except Unreadable:
+        return True
 
 
 def _ours(annotations: Mapping[str, str]) -> dict[str, str]:

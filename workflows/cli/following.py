@@ -1,19 +1,21 @@
 """What the commands about an existing run share: read its state, follow it, find its logs, send its engine something."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from steps.clients.store import Store
 from steps.contract import log
+from steps.contract import run as contract
 from steps.contract.exit import ExitCode
+from steps.contract.verdict import Verdict
 from steps.report.model import NOT_RUN, Stage
 from steps.report.timeline import stamp
-from workflows.cli import cancelling, output, reading, reporting
+from workflows.cli import argo_live, cancelling, output, reading, reporting
 from workflows.engines import approvals
 from workflows.engines.folders import RunFolder
 from workflows.engines.local import inbox
-from workflows.engines.local.result import RunStatus, read_status
+from workflows.engines.local.result import NodeStatus, RunStatus, read_status
 from workflows.rehearsal.rehearse import again
 from workflows.render import names
 
@@ -28,6 +30,27 @@ class NoEngine(ValueError):
     def __init__(self, sentence: str, hint: str = "see where it stands with `bringup status`") -> None:
         super().__init__(sentence)
         self.hint = hint
+
+
+class NoLog(ValueError):
+    """No task that ran has the name: it is a run's, or the hint lists those that did. `ran` are pods of the run."""
+
+    def __init__(self, wanted: str, folder: RunFolder, ran: Iterable[NodeStatus]) -> None:
+        super().__init__(f"no log of {wanted!r} in run {folder.name}")
+        pods = sorted((node for node in ran if node.type == "Pod" and node.started), key=lambda node: node.started)
+        kept = (".".join(key.split("/")[3:5]) for key in Store(folder.home.store).keys(log.folder(folder.name)))
+        tasks = ", ".join(dict.fromkeys([*(_task(node.template, folder) for node in pods), *kept]))
+        self.hint = f"tasks that ran: {tasks}" if tasks else f"none of its tasks has begun: bringup status {folder.name}"
+        if wanted in folder.home.runs():
+            self.hint = f"{wanted} is a run: bringup logs --run {wanted}"
+
+
+def _task(template: str, folder: RunFolder) -> str:
+    """`os-prep-judge` → `os_prep.judge`, where the plan of the run is here."""
+    plan = folder.inputs / "tasks" / contract.PLAN_FILE
+    stages = [contract.STAGE, *(argo_live.stage_ids(folder) if plan.exists() else ())]
+    stage = max((one for one in stages if template.startswith(f"{names.dashed(one)}-")), key=len, default="")
+    return f"{stage}.{template[len(stage) + 1 :].replace('-', '_')}" if stage else template
 
 
 def status(folder: RunFolder) -> dict[str, Any]:
@@ -51,10 +74,17 @@ def _waiting(folder: RunFolder, node: str, since: float) -> dict[str, str]:
 def _stages(folder: RunFolder, engine: RunStatus) -> list[dict[str, str]]:
     """Stages as the report has them; while an engine drives the run, those without a verdict are still to come."""
     if not (folder.stored / "run.json").exists():
-        return []
+        told = () if engine.alive and not engine.finished else _opening(folder)
+        return [{"stage": contract.OPEN, "status": one.status.value, "reason": one.reason} for one in told]
     report = reporting.made(reading.Found(folder))
     begun = {node.template for node in engine.nodes} if engine.alive and not engine.finished else None
-    return [_stage(stage, begun) for stage in report.stages]
+    return [_stage(stage, begun) for stage in report.with_opening]
+
+
+def _opening(folder: RunFolder) -> list[Verdict]:
+    """Why a run was not even created, where its first task left that much."""
+    every = Store(folder.home.store).records(folder.name, contract.STAGE, contract.OPEN)
+    return [one.verdict for one in every if one.verdict]
 
 
 def _stage(stage: Stage, begun: set[str] | None) -> dict[str, str]:
@@ -120,6 +150,11 @@ def _with_stored(store: Store, said: str, folder: str) -> tuple[str, set[str]]:
         text += live if stored is None or stored in live else stored
         keys.add(key)
     return text + parts[-1], keys
+
+
+def nodes(folder: RunFolder) -> list[NodeStatus]:
+    """What the engine knows of all nodes."""
+    return read_status(folder.engine).nodes
 
 
 def open_nodes(folder: RunFolder) -> list[str]:

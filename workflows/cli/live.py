@@ -9,11 +9,13 @@ from rich.live import Live
 from rich.table import Table
 
 from steps.clients.store import Store
-from steps.contract import approval, last_word
+from steps.contract import approval, last_word, plain
+from steps.contract import run as contract
 from steps.contract.last_word import Said
 from workflows.engines.local.result import News, NodeNews, NodeStatus, RunNews
 from workflows.render import names
 
+_OPEN = names.template(contract.STAGE, contract.OPEN)
 _STYLES = {"pass": "green", "fail": "red", "inconclusive": "yellow", "running": "cyan", "waiting": "magenta"}
 
 
@@ -51,6 +53,10 @@ class Progress:
 
     def take(self, node: NodeStatus) -> list[str]:
         """Take one node's news; returns the plain lines it gives."""
+        if node.template == _OPEN and node.type == "Pod" and node.phase in ("Failed", "Error"):
+            said = self.of_opening(node)
+            why = f"{node.message}; why: bringup logs {contract.STAGE}.{contract.OPEN} --run {self.run}"
+            return [f"{contract.OPEN}: {said.text if said else f'{node.phase}: {why}'}"]
         if node.template not in self.templates or node.type not in ("Pod", "Suspend"):
             return []
         stage, task = self.templates[node.template]
@@ -78,6 +84,10 @@ class Progress:
     def told(self, stage: str, task: str) -> Mapping[int, Said]:
         """What is known of a task's records, by shard."""
         return {record.shard: last_word.of(record.verdict) for record in self.store.records(self.run, stage, task)}
+
+    def of_opening(self, _node: NodeStatus) -> Said | None:
+        """What is known of the task before all stages: where it failed, nothing else tells why none of them begins."""
+        return self.told(contract.STAGE, contract.OPEN).get(0)
 
     def table(self, now: float) -> RenderableType:
         """The table of all stages."""
@@ -113,8 +123,8 @@ class View:
             self._stopped()
         if isinstance(news, NodeNews):
             for line in self._progress.take(news.node):
-                if not self._live or news.waits:  # a command that is to be copied stays one line
-                    self._console.print(line, markup=False, soft_wrap=news.waits or None)
+                if not self._live or news.waits or news.node.template == _OPEN:  # no row tells of open; a command stays one line
+                    self._console.print(plain.line(line), markup=False, emoji=False, soft_wrap=news.waits or None)
 
     def _render(self) -> RenderableType:
         return self._progress.table(time.time())

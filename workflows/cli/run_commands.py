@@ -175,21 +175,16 @@ def _run_here(spec: str, reuse: str, only: list[str] | None, until: str, begun: 
 
 
 def resume(run: Run = "", version: ArgoVersion = "", *, place: Place) -> int:
-    """Go on with a run whose engine was ended; what was done is not done again."""
-    from workflows.cli import announcing, argo, argo_running, running
-    from workflows.engines import launch, locks
-    from workflows.engines.local.result import read_status
-    from workflows.rehearsal.rehearse import refuse_resuming
+    """Go on with a run that was interrupted; of one that has ended, start a new run that reuses what it proved.
+
+    Both are told what the run was told. After a change of spec or secrets: bringup run SPEC --reuse RUN.
+    """
+    from workflows.cli import argo, argo_running, resuming
 
     if away := argo.find(run, place):
         return argo_running.resume(away, version)
     refuse_for_local({"--argo-version": version})
-    folder = Home.of_environment().find(run)
-    locks.require_idle(folder)
-    refuse_resuming(folder)
-    with announcing.announced(folder, read_status(folder.engine).gates) as tell, running.shown_again(folder) as view:
-        result = launch.resume(folder, {}, tell(view.observe))
-    return running.conclude(folder, result)
+    return resuming.resume(Home.of_environment().find(run))
 
 
 def status(
@@ -239,14 +234,11 @@ def logs(
 
     away = argo.locate(run, place)
     folder = away.folder if away else Home.of_environment().find(run)
-    if away:
-        found = argo.show_logs(away, task)
-    else:
-        from workflows.cli import following
+    from workflows.cli import following
 
-        found = following.log_files(folder, task)
+    found = argo.show_logs(away, task) if away else following.log_files(folder, task)
     if not found:
-        raise typer.BadParameter(f"no log of {task!r} in run {folder.name}")
+        raise following.NoLog(task, folder, argo.nodes(away) if away else following.nodes(folder))
     for name, text in found:
         output.lines([f"==> {name} <==", text])
     return ExitCode.OK

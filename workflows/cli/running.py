@@ -59,6 +59,15 @@ def check_reuse(home: Home, plan: Plan, earlier: str) -> None:
     problem = run.why_not_reused(earlier, read, cluster=plan.name, uid=plan.target_uid, simulated=False)
     if problem:
         raise NotReusable(problem)
+    if note := run.unreached(earlier, read):
+        output.lines([note])
+
+
+def continues(earlier: str, *, proved: bool) -> str:
+    """What is said of a new run that was made by resuming one that has ended."""
+    if not proved:
+        return f"goes on where {earlier} ended, which was before it began: nothing of it is reused"
+    return f"goes on where {earlier} ended; what that proved and still holds is not done again"
 
 
 def shown(plan: Plan, folder: RunFolder) -> live.View:
@@ -76,9 +85,8 @@ def _progress(folder: RunFolder, tasks: Mapping[str, Sequence[str]]) -> live.Pro
 
 def shown_again(folder: RunFolder) -> live.View:
     """The live view of a run that goes on, told what its journal knows: the plan may not be what the spec says by now."""
-    data = (folder.inputs / "tasks" / run.PLAN_FILE).read_bytes()
-    stages = msgspec.json.decode(data, type=PlanSummary).stages
-    progress = _progress(folder, {one.id: [task.name for task in one.tasks] for one in stages})
+    stages = _stages(folder)
+    progress = _progress(folder, stages)
     console = output.console()
     told = [(node, progress.take(node)) for node in read_status(folder.engine).nodes]
     done = sum(row.status == Status.PASS.value for row in progress.rows.values())
@@ -86,6 +94,20 @@ def shown_again(folder: RunFolder) -> live.View:
     for waits in (lines for node, lines in told if node.type == "Suspend" and node.finished is None):
         output.lines(waits)
     return live.View(progress, console, partial(cancelling.by_signal, folder))
+
+
+def shown_anew(folder: RunFolder, said: str, note: str) -> live.View:
+    """The live view of a run that is about to start with what an earlier one was told; `said` stands behind its name."""
+    console = output.console()
+    console.print(f"run {folder.name}: {said}", markup=False)
+    output.lines([note] if note else [])
+    return live.View(_progress(folder, _stages(folder)), console, partial(cancelling.by_signal, folder))
+
+
+def _stages(folder: RunFolder) -> dict[str, list[str]]:
+    """The tasks of each stage, from the plan beside the run's tasks."""
+    data = (folder.inputs / "tasks" / run.PLAN_FILE).read_bytes()
+    return {one.id: [task.name for task in one.tasks] for one in msgspec.json.decode(data, type=PlanSummary).stages}
 
 
 def conclude(folder: RunFolder, result: RunResult) -> int:

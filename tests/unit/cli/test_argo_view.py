@@ -1,8 +1,14 @@
 """The view of a run on Argo and what it asks of home: in order, one request at a time, never in the way of who follows."""
 
+import http.server
 import io
+import json
+import select
+import signal
+import sys
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,8 +18,11 @@ from rich.console import Console
 from steps.clients.store import Store
 from steps.contract.last_word import Said
 from steps.errors import Unreachable
-from workflows.cli import live
-from workflows.cli.argo_live import AwayProgress, Listener
+from workflows.cli import argo, live
+from workflows.cli.argo_listening import Listener
+from workflows.cli.argo_live import AwayProgress
+from workflows.engines.argo.home import Home, Where
+from workflows.engines.folders import Home as Runs
 from workflows.engines.local.result import NodeNews, NodeStatus
 
 PATIENCE = 20.0
@@ -35,8 +44,15 @@ def ended(stage: str, task: str, message: str = "") -> NodeNews:
 class Seen:
     """A view that prints here, and home as it answers: it holds its answer back until `go`."""
 
-    def __init__(self, folder: Path, hear: Callable[[], Mapping[str, Said]] | None = None, patience: float = PATIENCE) -> None:
-        self.out, self.asked, self.began, self.go = io.StringIO(), 0, threading.Event(), threading.Event()
+    def __init__(
+        self,
+        folder: Path,
+        hear: Callable[[], Mapping[str, Said]] | None = None,
+        patience: float = PATIENCE,
+        encoding: str = "utf-8",
+    ) -> None:
+        self.asked, self.began, self.go = 0, threading.Event(), threading.Event()
+        self.out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
         tasks = {"rke2": ["play", "judge"], "gang": ["judge"]}
         self.progress = AwayProgress(tasks, "r", Store(folder), str)
         view = live.View(self.progress, Console(file=self.out, width=200))
@@ -50,7 +66,8 @@ class Seen:
 
     @property
     def lines(self) -> list[str]:
-        return self.out.getvalue().splitlines()
+        self.out.seek(0)
+        return self.out.read().splitlines()
 
 
 def test_what_ended_meanwhile_is_asked_at_once_and_shown_in_order(tmp_path: Path) -> None:
@@ -109,12 +126,124 @@ def test_home_that_cannot_be_asked_is_told_of_once(tmp_path: Path, capsys: pytes
     assert note.endswith("bringup report r tells it: GET pods: connection refused")
 
 
-def test_what_keeps_the_view_from_being_shown_ends_who_follows(tmp_path: Path) -> None:
-    seen = Seen(tmp_path)
-    record = tmp_path / "runs/r/evidence/gang/judge/0000/01.json"
+def half_a_record(folder: Path) -> None:
+    record = folder / "runs/r/evidence/gang/judge/0000/01.json"
     record.parent.mkdir(parents=True)
     record.write_text("{")
+
+
+def test_what_keeps_the_last_news_from_being_shown_ends_who_follows(tmp_path: Path) -> None:
+    seen = Seen(tmp_path)
+    half_a_record(tmp_path)
     seen.listener.observe(ended("gang", "judge", "main: Error (exit code 65): fail: why"))
-    seen.listener.finish()
+    with pytest.raises(msgspec.DecodeError):
+        seen.listener.finish()
     with pytest.raises(msgspec.DecodeError):
         seen.listener.observe(ended("gang", "judge"))
+
+
+@pytest.mark.parametrize("kind", [ValueError, UnicodeEncodeError])
+def test_whatever_keeps_news_from_being_shown_ends_who_follows(tmp_path: Path, kind: type[Exception]) -> None:
+    """A thread that dies of it would leave a view that says nothing for hours."""
+    seen = Seen(tmp_path, dict, encoding="ascii" if kind is UnicodeEncodeError else "utf-8")
+    news = ended("gang", "judge", "main: Error (exit code 65): fail: \u2026")
+    strange = msgspec.structs.replace(news.node, inputs={"shard": "two"}) if kind is ValueError else news.node
+    seen.listener.observe(NodeNews(strange, "Running"))
+    with pytest.raises(kind):
+        seen.listener.finish()
+    with pytest.raises(kind):
+        seen.listener.observe(ended("rke2", "judge"))
+
+
+def test_an_answer_of_home_that_makes_no_sense_does_not_end_the_view(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def odd() -> Mapping[str, Said]:
+        raise KeyError("items")
+
+    seen = Seen(tmp_path, odd)
+    seen.listener.observe(ended("rke2", "judge"))
+    seen.listener.finish()
+    assert seen.lines == ["rke2: pass (2.0 s)"]
+    assert capsys.readouterr().err.endswith("bringup report r tells it: KeyError: 'items'\n")
+
+
+# --- who leaves -----------------------------------------------------------------------------------------------------------
+
+POD = {
+    "id": "r-1",
+    "name": "r.gang.judge",
+    "type": "Pod",
+    "phase": "Succeeded",
+    "templateName": "gang-judge",
+    "startedAt": "2026-01-01T00:00:00Z",
+    "finishedAt": "2026-01-01T00:00:02Z",
+    "outputs": {"parameters": [{"name": "verdict", "value": "pass"}]},
+}
+ENDED = {"metadata": {"name": "r"}, "status": {"phase": "Succeeded", "nodes": {"r-1": POD}}}
+
+
+@pytest.fixture
+def slow_home(tmp_path: Path) -> Iterator[Home]:
+    """A home cluster with a run that has ended; it does not tell of its pods before the test is over."""
+    go = threading.Event()
+
+    class Answers(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            pods = "/pods" in self.path
+            if pods:
+                go.wait(PATIENCE)
+            answer = json.dumps({"metadata": {"resourceVersion": "1"}, "items": [] if pods else [ENDED]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        config = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+            "users": [{"name": "u", "user": {"token": "any"}}],
+        }
+        (tmp_path / "kubeconfig").write_text(json.dumps(config))
+        try:
+            yield Home(Where(kubeconfig=str(tmp_path / "kubeconfig"), namespace="n"))
+        finally:
+            go.set()
+            server.shutdown()
+            serving.join()
+
+
+def is_finishing(thread: int) -> bool:
+    """Whether a thread waits for the last lines of a view."""
+    frame = sys._current_frames()[thread]
+    while frame.f_back and frame.f_code is not Listener.finish.__code__:
+        frame = frame.f_back
+    return frame.f_code is Listener.finish.__code__
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_leaves_a_run_that_has_ended_is_told_so(
+    slow_home: Home, tmp_path: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Runs(tmp_path / "runs").run("r")
+    (folder.inputs / "tasks").mkdir(parents=True)
+    (folder.inputs / "tasks/plan.json").write_text(json.dumps({"stages": [{"id": "gang", "tasks": [{"name": "judge"}]}]}))
+    follower = threading.main_thread().ident or 0
+
+    def interrupt() -> None:
+        idle, end = select.poll(), time.monotonic() + PATIENCE
+        while not is_finishing(follower) and time.monotonic() < end:
+            idle.poll(10)
+        signal.pthread_kill(follower, number)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        argo.watch(argo.Away(slow_home, folder))
+    interrupting.join()
+    assert capsys.readouterr().out.splitlines()[-1] == "run r has ended; its evidence and report: bringup watch r"

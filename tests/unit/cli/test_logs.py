@@ -4,6 +4,7 @@ import dataclasses
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -134,5 +135,45 @@ def test_a_resumed_run_shows_its_progress(machine: Any, folder: RunFolder) -> No
     assert done.out.splitlines()[0] == "run drill goes on: 0 of 1 stages have passed"
     assert re.search(r"^drill: inconclusive: task control left no record; .*\[redacted\].* \(\d+\.\d s\)$", done.out, re.MULTILINE)
     assert f"evidence {folder.stored}" in done.out
-    again = machine.call("resume")
-    assert again.out.splitlines()[0] == "run drill goes on: 0 of 1 stages have passed"
+
+
+def test_resuming_a_run_that_has_ended_starts_a_new_one_that_reuses_it(machine: Any, folder: RunFolder) -> None:
+    """What it was told is taken from its folder, secrets as closed as they were; nothing is replayed."""
+    (folder.inputs / "secrets/token").chmod(0o600)
+    assert launch.start(folder, {}, None).exit_code == 65
+    before = everything(folder.engine), everything(folder.stored)
+    done = machine.call("resume", "drill")
+    assert done.code == 65
+    first, note = done.out.splitlines()[:2]
+    said = "goes on where drill ended; what that proved and still holds is not done again"
+    name = re.fullmatch(rf"run (three-hosts-\S+): {said}", first)
+    assert name, done.text
+    assert note == "run drill never reached its cluster: nothing of it is reused"
+    assert re.search(r"^drill: inconclusive: task control left no record; ", done.out, re.MULTILINE)
+    made = folder.home.run(name[1])
+    assert (everything(folder.engine), everything(folder.stored)) == before
+    assert (made.stored / "seal.json").exists()
+    closed = [path.stat().st_mode & 0o777 for path in (made.inputs / "secrets", made.inputs / "secrets/token")]
+    assert closed == [0o700, 0o600]
+    assert machine.call("verify", made.stored).code == 0
+
+
+def test_a_run_that_ended_before_it_began_is_resumed_without_reuse(machine: Any, folder: RunFolder) -> None:
+    index = next((folder.inputs / "fleet").glob("index*"))
+    kept = index.read_bytes()
+    index.unlink()
+    assert launch.start(folder, {}, None).exit_code != 0
+    assert not (folder.stored / "run.json").exists()
+    index.write_bytes(kept)
+    done = machine.call("resume", "drill")
+    assert "goes on where drill ended, which was before it began: nothing of it is reused" in done.out
+    assert "drill: inconclusive: task control left no record; " in done.out
+
+
+def test_an_ended_run_whose_inputs_are_gone_is_refused(machine: Any, folder: RunFolder) -> None:
+    launch.start(folder, {}, None)
+    shutil.rmtree(folder.inputs / "fleet")
+    done = machine.call("resume", "drill")
+    assert done.code == 64
+    assert done.err == "error: run drill has ended and its fleet is gone: start it again with `bringup run SPEC --reuse drill`\n"
+    assert [path.name for path in folder.home.root.joinpath("engine").iterdir()] == ["drill"]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from steps.clients.store import Store
@@ -32,3 +33,12 @@ def test_a_run_about_something_else_is_a_usage_error(machine: Any, fields: dict[
     assert done.code == 64
     assert said in done.err
     assert [path.name for path in machine.runs] == ["old"]
+
+
+def test_a_run_that_never_reached_its_cluster_is_no_obstacle(machine: Any) -> None:
+    """What is missing here is a secret, which is looked for after that."""
+    store = Store(machine.home / "store")
+    store.write(contract.header_key("old"), canonical(msgspec.structs.replace(HEADER, simulated=False, target_uid="")))
+    done = machine.call("run", "three-hosts", "--reuse", "old")
+    assert done.out == "run old never reached its cluster: nothing of it is reused\n"
+    assert "known_hosts" in done.err

@@ -73,6 +73,9 @@ def test_logs_are_found_by_stage_and_task(rehearsed: tuple[Any, Any]) -> None:
     missing = machine.call("logs", "slurm.judge")
     assert missing.code == 64
     assert "no log of 'slurm.judge'" in missing.err
+    assert re.search(r"^hint: tasks that ran: run\.open, os_prep\.\w+, .*\bos_prep\.judge, .*rke2\.judge\b", missing.err, re.M)
+    run = machine.runs[0].name
+    assert machine.call("logs", run).err.splitlines()[1] == f"hint: {run} is a run: bringup logs --run {run}"
 
 
 def test_the_report_in_every_form(rehearsed: tuple[Any, Any], tmp_path: Path) -> None:

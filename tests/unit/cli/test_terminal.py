@@ -1,6 +1,9 @@
 """A rehearsal in a terminal of 60 columns: the table of stages, a clean end, colours only where they are wanted."""
 
+import os
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -24,3 +27,11 @@ def test_a_rehearsal_in_a_narrow_terminal(machine: Any, small: str, command: str
     assert re.search(r"stage +status +task +nodes +elapsed", text)
     assert re.search(r"os_prep +pass +judge +19/19 +\d+\.\d s", text)
     assert "h200-16: pass: all 1 stages passed" in text.replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("printed", ["output.lines(['n1 \u2026 n9'])", "output.console().print('n1 \u2026 n9')"])
+def test_a_character_that_the_output_cannot_take_ends_no_command(printed: str) -> None:
+    program = f"from workflows.cli import output; output.begin(); {printed}"
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout.rstrip(), done.stderr) == (0, rb"n1 \u2026 n9", b"")

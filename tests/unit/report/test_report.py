@@ -316,3 +316,38 @@ def test_every_failure_class_has_a_checklist() -> None:
 def test_a_run_that_is_not_there_is_a_usage_error(store: Store) -> None:
     with pytest.raises(BadTask, match="no run r2"):
         source.read(store, "r2")
+
+
+def test_a_run_that_could_not_be_opened_says_why_everywhere(store: Store, stored: source.Source) -> None:
+    """No stage has a record then; CI servers count one failure."""
+    why = failed("run/open", FailureClass.INPUT, seen="run nope <never> came", expected="an earlier run", next_step="name one")
+    record = msgspec.structs.replace(stored.records[0].evidence, stage="run", task="open", verdict=why, error="run nope never came")
+    kept = msgspec.structs.replace(stored.records[0], evidence=record)
+    unopened = msgspec.structs.replace(stored, records=(kept,))
+    report = build(unopened)
+    said = "open: run nope <never> came; expected an earlier run; next: name one"
+    assert (report.status, report.sentence) == ("fail", said)
+    assert {(stage.status, stage.reason) for stage in report.stages} == {("not run", "open did not pass")}
+    assert text.text(report).splitlines()[:2] == [f"lab: fail: {said}", "class of the failure: input"]
+    assert "open: run nope &lt;never&gt; came" in html.html(report)
+    assert public.public(report).opening is not None
+    suites = {suite.get("name"): suite for suite in ElementTree.fromstring(junit.junit(report))}
+    assert [(name, suite.get("failures")) for name, suite in suites.items()] == [
+        ("run", "1"), ("os_prep", "0"), ("gang", "0"), ("slurm", "0"),
+    ]  # fmt: skip
+    (case,) = suites["run"]
+    (failure,) = case
+    assert (case.get("name"), case.get("classname")) == ("run/open", "run")
+    assert failure.get("message") == said.removeprefix("open: ")
+    again = msgspec.structs.replace(kept, evidence=msgspec.structs.replace(record, attempt=2, verdict=None))
+    for opened in (build(unopened, running=True), build(msgspec.structs.replace(stored, records=(kept, again)))):
+        assert (opened.opening, opened.status) == (None, "not run")
+
+
+def test_a_run_that_was_not_even_created_says_why(store: Store, stored: source.Source) -> None:
+    why = failed("run/open", FailureClass.INPUT, seen="fleet belongs to plan a", expected="plan b", next_step="render again")
+    record = msgspec.structs.replace(stored.records[0].evidence, run="r2", stage="run", task="open", verdict=why)
+    store.write_evidence(record, canonical)
+    with pytest.raises(BadTask, match="run r2 was not created: fleet belongs to plan a; expected plan b") as raised:
+        source.read(store, "r2")
+    assert raised.value.hint == "bringup logs run.open --run r2"

@@ -143,7 +143,6 @@ def test_a_measurement_is_made_again_where_no_gate_of_this_run_looks(desk: Any, 
 STRANGERS: dict[str, dict[str, Any]] = {
     "another cluster": {"cluster": "d"},
     "another target": {"target_uid": "33333333-3333-4333-8333-333333333333"},
-    "no target": {"target_uid": ""},
     "a rehearsal": {"simulated": True},
 }
 
@@ -154,6 +153,13 @@ def test_a_run_about_something_else_is_never_taken(desk: Any, runs: Runs, name: 
     assert not outcome(desk).is_pass
     with pytest.raises(BadTask, match="nothing of it can be reused"):
         open.run(desk.context(opening(runs.uid)))
+
+
+def test_a_run_that_never_reached_its_cluster_leaves_nothing_to_reuse_and_is_no_obstacle(desk: Any, runs: Runs) -> None:
+    runs.header("old", target_uid="")
+    assert not outcome(desk).is_pass
+    assert open.run(desk.context(opening(runs.uid))) == 0
+    assert desk.record("run", "open").observation["reuse"] == "run old never reached its cluster: nothing of it is reused"
 
 
 def test_an_unknown_earlier_run_ends_the_start_with_64(desk: Any, runs: Runs) -> None:

@@ -1,34 +1,58 @@
 """Where the stages of a run stand, as its nodes tell: pure; evidence says more once it has been read."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from steps.contract import last_word
+from steps.contract import run as contract
 from workflows.engines.local.result import NodeStatus
 from workflows.render import names
 
 JUDGE, VERDICT = "judge", "verdict"
 NOT_RUN, UNTOLD = "not run", "inconclusive"
 _BAD = ("fail", UNTOLD)
+_FAILED = ("Failed", "Error")
 
 
 def stages(ids: Iterable[str], nodes: Iterable[NodeStatus], run: str) -> list[dict[str, str]]:
-    """One row a stage, in running order: stage, status and reason, as `bringup status` prints them, or who tells the reason."""
+    """One row a stage, in running order: stage, status and reason, as `bringup status` prints them, or who tells the reason.
+
+    Where the task before all stages failed it has a row before theirs.
+    """
     by_template: dict[str, list[NodeStatus]] = {}
     for node in nodes:
         by_template.setdefault(node.template, []).append(node)
-    return [_stage(one, by_template, run) for one in ids]
+    opening = _opening(by_template.get(names.template(contract.STAGE, contract.OPEN), ()), run)
+    return [*opening, *(_stage(one, by_template, run, opened=not opening) for one in ids)]
 
 
-def _stage(stage: str, nodes: Mapping[str, list[NodeStatus]], run: str) -> dict[str, str]:
+def _opening(nodes: Sequence[NodeStatus], run: str) -> list[dict[str, str]]:
+    """A row where it failed for good: of attempts that are repeated the node above them tells the end."""
+    pods = [node for node in nodes if node.type == "Pod"]
+    whole = [node for node in nodes if node.type == "Retry"] or pods
+    if not any(node.phase in _FAILED for node in whole):
+        return []
+    message = _last(pods or whole).message
+    said = last_word.of_node(message)
+    untold = f"{message}; why: bringup logs {contract.STAGE}.{contract.OPEN} --run {run}".removeprefix("; ")
+    return [_row(contract.OPEN, *((said.status, said.reason) if said else (UNTOLD, untold)))]
+
+
+def _last(nodes: Iterable[NodeStatus]) -> NodeStatus:
+    return max(nodes, key=lambda node: (node.started, node.path))
+
+
+def _stage(stage: str, nodes: Mapping[str, list[NodeStatus]], run: str, *, opened: bool) -> dict[str, str]:
     judged = [node for node in nodes.get(names.template(stage, JUDGE), ()) if node.type == "Pod" and node.finished]
     whole = nodes.get(names.dashed(stage), [])
     if judged:
-        last = max(judged, key=lambda node: (node.started, node.path))
+        last = _last(judged)
         status = last.outputs.get(VERDICT) or UNTOLD
         return _row(stage, status, _reason(last.message, run) if status in _BAD else "")
     if any(node.phase == "Running" for node in whole):
         return _row(stage, "running", "")
     ended = [node for node in whole if node.finished is not None]
+    if ended and not opened:
+        return _row(stage, NOT_RUN, f"{contract.OPEN} did not pass")
     return _row(stage, NOT_RUN, ended[-1].message) if ended else _row(stage, "to come", "")
 
 

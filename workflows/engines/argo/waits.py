@@ -15,7 +15,7 @@ APPROVAL, LOCK, POD, CONTROLLER, RESUME, GATE = "approval", "lock", "pod", "cont
 
 
 class Wait(Struct, frozen=True, kw_only=True):
-    """One thing that is waited for: its kind, a sentence, since when (seconds since the epoch), the node concerned."""
+    """One thing that is waited for: its kind, what follows `waits for`, since when (UTC seconds), the node concerned."""
 
     kind: str
     sentence: str
@@ -31,11 +31,11 @@ def waits(home: Home, workflow: Workflow) -> tuple[Wait, ...]:
 def _waits(home: Home, workflow: Workflow) -> Iterator[Wait]:
     created = seconds(workflow.metadata.creation_timestamp)
     if not workflow.status.phase:
-        yield Wait(kind=CONTROLLER, sentence="the workflow-controller has not taken it yet", since=created)
+        yield Wait(kind=CONTROLLER, sentence="the workflow-controller to take it", since=created)
     elif workflow.status.phase == "Pending":
         yield Wait(kind=LOCK, sentence=_lock(workflow), since=seconds(workflow.status.started_at) or created)
     if workflow.spec.suspend:
-        yield Wait(kind=RESUME, sentence="the whole run is suspended: `argo resume` lets it go on", since=created)
+        yield Wait(kind=RESUME, sentence="somebody to resume the whole run (`argo resume`)", since=created)
     failed = {node.display_name for node in workflow.nodes().values() if node.phase in ("Failed", "Error")}
     for node in sorted(workflow.nodes().values(), key=lambda node: (node.started_at or "", node.name)):
         if node.is_open_gate:
@@ -47,7 +47,7 @@ def _gate(node: Node, failed: set[str]) -> Wait:
     """What a suspend node waits for; `failed` are names of nodes that did, among them an announcement of this approval."""
     name = node.display_name
     if not name.startswith(approval.NODE_PREFIX):
-        return Wait(kind=GATE, sentence=f"{name} waits to be resumed", since=seconds(node.started_at), node=node.name)
+        return Wait(kind=GATE, sentence=f"somebody to resume {name}", since=seconds(node.started_at), node=node.name)
     stage = name.removeprefix(approval.NODE_PREFIX).replace("-", "_")
     untold = " (nobody could be told)" if f"{approval.ANNOUNCE}-{names.dashed(stage)}" in failed else ""
     return Wait(kind=APPROVAL, sentence=f"an approval before {stage}{untold}", since=seconds(node.started_at), node=node.name)
@@ -57,7 +57,8 @@ def _lock(workflow: Workflow) -> str:
     both = workflow.status.synchronization
     waiting = [one for kind in (both.mutex, both.semaphore) if kind for one in kind.waiting] if both else []
     held = [f"{one.mutex or one.semaphore} held by {one.holder or ', '.join(one.holders) or 'another run'}" for one in waiting]
-    return f"lock {'; '.join(held)}" if held else workflow.status.message or "Argo has it queued"
+    told = workflow.status.message
+    return f"lock {'; '.join(held)}" if held else f"its turn with Argo{f' ({told})' if told else ''}"
 
 
 def _pods(home: Home, workflow: Workflow) -> Iterator[Wait]:

@@ -1,5 +1,6 @@
 """One Workflow: the embedded engine runs it in a thread; another shows its state on the API and takes what operators write."""
 
+import contextlib
 import queue
 import secrets
 import threading
@@ -27,27 +28,31 @@ from workflows.rehearsal.argo_stand_in.driver import PodDriver
 from workflows.rehearsal.argo_stand_in.kubelet import Place
 from workflows.rehearsal.argo_stand_in.pods import Pods
 from workflows.rehearsal.argo_stand_in.status import status
+from workflows.render.grammar.gotext import seconds
 
 Object = dict[str, Any]
 TICK = 0.1
 """Seconds between two looks at logs and at a state that changed."""
 AGAIN = 0.5
 """Seconds until the next try when the API server does not answer."""
+DELETE_DELAY = "5s"
+"""Argo's default (`podGCDeleteDelayDuration` of its controller's configuration)."""
 ANSWER = 10.0
 GRACE = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ways:
-    """How the stand-in behaves. `backoff` replaces every wait between attempts; `withhold` maps templates to the seconds by which
-    the first result of one of their pods is late; `compress` puts the nodes into `compressedNodes`; `collect` is podGC; `errands`:
-    whether pods that are not Argo's are run as well (off where a real kubelet does it); `place` is where pods are shown."""
+    """How the stand-in behaves. `backoff` replaces every wait between attempts, `delete_delay` podGC's; `withhold` maps templates
+    to the seconds by which the first result of one of their pods is late; `compress` puts the nodes into `compressedNodes`;
+    `errands`: whether pods that are not Argo's are run as well (off where a real kubelet does it); `place` is where
+    pods are shown."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     backoff: str = ""
+    delete_delay: str = ""
     withhold: Mapping[str, float] = field(default_factory=dict)
     compress: bool = False
-    collect: bool = True
     errands: bool = True
     parallelism: int = 4
     place: Place = field(default_factory=Place)
@@ -59,6 +64,7 @@ class Play:
     def __init__(self, where: Where, found: Object, template: Object | None, folder: Path, store: Path, ways: Ways) -> None:
         self.name: str = found["metadata"]["name"]
         self.done = threading.Event()
+        self._over = threading.Event()
         self._home = Home(where)
         self._ways = ways
         self._run_dir = (folder / "runs" / self.name).absolute()
@@ -79,8 +85,8 @@ class Play:
         self._settings = self._first_settings(manifest, templates, paths)
         self._driver: PodDriver | None = None
         owner = {"apiVersion": found["apiVersion"], "kind": "Workflow", "name": self.name, "uid": found["metadata"]["uid"]}
-        collect = ways.collect and (spec.get("podGC") or {}).get("strategy") == "OnPodSuccess"
-        self._pods = Pods(self._home, self._plan, self._run_dir, owner, collect, ways.place)
+        kept = _kept(spec.get("podGC") or {}, ways.delete_delay)
+        self._pods = Pods(self._home, self._plan, self._run_dir, owner, kept, ways.place)
         self._engine = threading.Thread(target=self._drive, name=f"engine-{self.name}", daemon=True)
         self._keeper = threading.Thread(target=self._keep, name=f"keeper-{self.name}", daemon=True)
 
@@ -109,6 +115,7 @@ class Play:
             inbox.send(self._run_dir, "terminate", message="the stand-in ends")
         self._engine.join(ANSWER + GRACE)
         self.done.set()
+        self._over.set()
         self._news.put(None)
         if self._keeper.is_alive():
             self._keeper.join(ANSWER)
@@ -145,12 +152,21 @@ class Play:
         while not self.done.is_set():
             try:
                 self._turn()
+                self._pods.collect()
             except (Temporary, Refused):
                 self._changed = True
                 self.done.wait(AGAIN)
             except NoWorkflow:
                 self.done.set()  # deleted: Argo ends its pods as well
                 inbox.send(self._run_dir, "terminate", message="the Workflow was deleted")
+        self._collect()
+
+    def _collect(self) -> None:
+        """Pods may outlive their run: stay until the last one that podGC takes is gone."""
+        left = True
+        while left and not self._over.wait(TICK):
+            with contextlib.suppress(Temporary, Refused):
+                left = self._pods.collect()
 
     def _turn(self) -> None:
         try:
@@ -231,6 +247,13 @@ class Play:
                 raise
             self._absorb(msgspec.json.decode(self._home.raw_workflow(self.name)))
             return False
+
+
+def _kept(collection: Object, replaced: str) -> float | None:
+    """For how many seconds pods that ended well stay, by a `podGC`; None: for good."""
+    if collection.get("strategy") != "OnPodSuccess":
+        return None
+    return seconds(replaced or collection.get("deleteDelayDuration") or DELETE_DELAY)
 
 
 def _with_backoff(duration: str, found: Object, template: Object | None) -> tuple[Object, dict[str, Object]]:

@@ -1,6 +1,7 @@
-"""The pods of a run as objects: made when a process starts, with its log as it grows, and how it ended; taken away on success."""
+"""The pods of a run as objects: made when a process starts, with its log as it grows, and how it ended; podGC is played."""
 
 import contextlib
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,18 +23,23 @@ COMPLETED = "workflows.argoproj.io/completed"
 
 @dataclass
 class Pods:
-    """Pod objects of one run. `shown` are nodes by path with the phase that their pod has now."""
+    """Pod objects of one run. `shown` are nodes by path with the phase that their pod has now.
+
+    `kept` is for how many seconds those stay that ended well, as podGC says; None: for good.
+    """
 
     home: Home
     plan: Plan
     run_dir: Path
     owner: Object
-    collect: bool
+    kept: float | None
     place: Place
     shown: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     _sent: dict[str, int] = field(default_factory=dict)
     _logs: bool = True
+    _due: dict[str, float] = field(default_factory=dict)
+    """When pods are to be deleted, by name, in seconds since 1970."""
 
     def show(self, state: State, ended: dict[str, float], began: float) -> None:
         """Bring the objects up to date; `ended` are pods that ended although their node runs on."""
@@ -53,6 +59,17 @@ class Pods:
         self._log(node)
         if self.shown[node.path] != phase:
             self._set(node, phase, ended or (began + node.finished if node.finished is not None else None))
+
+    def collect(self) -> bool:
+        """Delete the pods whose time has come; whether that of others is still to come."""
+        for name in [name for name, due in self._due.items() if due <= time.time()]:
+            self._delete(name)
+            del self._due[name]
+        return bool(self._due)
+
+    def _delete(self, name: str) -> None:
+        with _tolerated(404):
+            self.home.ask(lambda kube: kube.delete(self.home.core("pods", name)))
 
     def last_word(self, path: str) -> str:
         """What the step left where a kubelet would read it, in the newest folder of its node."""
@@ -99,8 +116,8 @@ class Pods:
             self.shown[node.path] = phase
             if node.fulfilled:
                 self._result(node)
-            if node.phase == SUCCEEDED and self.collect:
-                self.home.ask(lambda kube: kube.delete(self.home.core("pods", name)))
+            if node.phase == SUCCEEDED and self.kept is not None:
+                self._due[name] = (ended or 0) + self.kept
 
     def _result(self, node: Node) -> None:
         """The WorkflowTaskResult by which a real executor reports."""

@@ -16,6 +16,8 @@ from xml.etree import ElementTree
 import pytest
 
 from steps.clients.store import Store
+from steps.contract import run as contract
+from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
 from steps.errors import Unreachable
 from tests.unit.engines.argo.lab import Lab, until
@@ -230,6 +232,43 @@ def test_a_vouched_version_lasts_and_nothing_is_temporary_after_a_submission(
     assert memory.version == "4.1.2"
     code, _, said = unread(cluster, "resume", name)
     assert (code, f"goes on where {name} ended" in said) == (ExitCode.GATE_FAILED, True), said
+
+
+OPENED = {
+    "one-1": {"id": "one-1", "name": "one.open", "type": "Pod", "templateName": "run-open", "phase": "Succeeded", "children": []}
+}
+BEFORE = "run one never reached its cluster: nothing of it is reused"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reuse", "said"), [(OPENED, "one", "what that proved"), ({}, "none", "which was before it began")]
+)
+def test_a_run_that_failed_before_it_reached_its_cluster_is_resumed(
+    emulated: Lab, drill: Drill, bringup: Callable[..., Any], nodes: dict[str, Any], reuse: str, said: str
+) -> None:
+    """One that failed in its first stage, and one whose first pod never came up: the first stage of the new run begins."""
+    cluster = emulated
+    begin(cluster, drill, "one")
+    if nodes:
+        header = contract.Header(run="one", engine="argo", plan="sha256:p", cluster="three-hosts", owner="o", revision="1")
+        Store(cluster.store).write(contract.header_key("one"), canonical(header))
+    cluster.home.ask(lambda kube: kube.merge(cluster.home.workflows("one"), {"status": {"nodes": nodes}}))
+    ended(cluster, "one", "Failed")
+    cluster.stand_in()
+    environment = {**os.environ, "BRINGUP_HOME": str(cluster.folder / "runs"), "KUBECONFIG": cluster.where.kubeconfig}
+    told_to = cluster.folder / "said"
+    with told_to.open("w") as out:
+        words = [str(COMMAND), "resume", "one", "--namespace", cluster.where.namespace]
+        again = subprocess.Popen(words, env=environment, stdout=out, stderr=out)
+    until(lambda: "waits for an approval" in told_to.read_text() or again.poll() is not None, "the second stage", 60)
+    name = re.match(rf"run (three-hosts-\S+): goes on where one ended.* {said}", told_to.read_text())
+    assert name, told_to.read_text()
+    assert cluster.home.workflow(name[1]).argument("reuse") == reuse
+    assert re.search(r"^drill: pass", told_to.read_text(), re.MULTILINE), told_to.read_text()
+    (record,) = Store(cluster.store).records(name[1], "run", "open")
+    assert record.observation.get("reuse", "") == (BEFORE if nodes else "")
+    assert bringup("cancel", name[1], "--now").returncode == 0
+    assert again.wait(60) == ExitCode.GATE_FAILED
 
 
 def unread(cluster: Lab, *words: str, phase: str = "Succeeded") -> tuple[int, str, str]:

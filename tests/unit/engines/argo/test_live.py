@@ -16,6 +16,7 @@ import pytest
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import Follower, approve, begin
 from workflows import examples
+from workflows.engines.argo.objects import WORKFLOW_LABEL
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.processes import simulated_cluster, write_fleet
 from workflows.rehearsal.rehearse import Options
@@ -71,6 +72,12 @@ def ada(cluster: Lab) -> Person:
     return Person(cluster)
 
 
+def pods(lab: Lab, run: str) -> list[str]:
+    """Names of the pods of a run."""
+    found = json.loads(lab.home.fetch(lab.home.core("pods"), {"labelSelector": f"{WORKFLOW_LABEL}={run}"}))
+    return [one["metadata"]["name"] for one in found["items"]]
+
+
 def readers(lab: Lab) -> int:
     """How many pods were made to read the store."""
     found = json.loads(lab.home.fetch(lab.home.core("pods"), {"labelSelector": "bringup/errand"}))
@@ -85,7 +92,7 @@ def test_both_engines_print_the_same_lines(cluster: Lab, ada: Person, fault: str
         (ada.folder / name).write_text(f"the content of {name} that nobody needs\n")
     fleet = write_fleet(ada.folder, compile_plan(load(ada.folder / "three.yaml")))
     with simulated_cluster(ada.folder / "cluster", fleet, Options(faults=(fault,)).arguments()) as simulated:
-        cluster.stand_in(environment=simulated.environment, collect=False)
+        cluster.stand_in(environment=simulated.environment)
         code = ada.run("run", "three.yaml", "--engine", "argo", *ada.where)
         cluster.end_runs()
     away, said = ada.lines, ada.err
@@ -117,9 +124,10 @@ def test_a_failed_gate_is_told_by_its_node(emulated: Lab, drill: Drill, ada: Per
 
 def test_a_late_follower_of_a_stage_that_passed(cluster: Lab, drill: Drill, ada: Person) -> None:
     """Its pods are gone by then: that it passed is on the node, why the report tells."""
-    cluster.stand_in()
+    cluster.stand_in(delete_delay="0s")
     begin(cluster, drill, "one")
     Follower(cluster, "one").await_approval()
+    until(lambda: not pods(cluster, "one"), "the end of its pods")
     with ada.watching("one") as watching:
         until(lambda: "waits for an approval" in ada.out, "the approval", 60)
         assert (ada.lines, readers(cluster)) == (["drill: pass (TIME)"], 0)
@@ -131,7 +139,7 @@ def test_a_late_follower_of_a_stage_that_passed(cluster: Lab, drill: Drill, ada:
 
 
 def test_pods_that_cannot_be_read_are_said_once_and_the_view_goes_on(emulated: Lab, drill: Drill, ada: Person) -> None:
-    emulated.stand_in(collect=False)
+    emulated.stand_in()
     begin(emulated, drill, "one")
     Follower(emulated, "one").await_approval()
     away = {"count": 1000, "status": 503, "methods": ["GET"], "path_prefix": emulated.home.core("pods")}

@@ -181,7 +181,7 @@ def test_the_quarantine_of_a_run_on_argo(emulated: Lab, drill: Drill, machine: C
 
 
 def test_a_lost_node_takes_no_other_logs_away(emulated: Lab, drill: Drill, machine: Callable[[str], Machine]) -> None:
-    held(emulated, drill, collect=False)
+    held(emulated, drill)
     names = [one["metadata"]["name"] for one in json.loads(emulated.home.fetch(emulated.home.core("pods")))["items"]]
     (lost,) = [name for name in names if "drill-judge" in name]
     path = f"{emulated.home.core('pods', lost)}/log"

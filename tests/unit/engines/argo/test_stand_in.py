@@ -14,7 +14,7 @@ import pytest
 from tests.unit.engines.argo.lab import DATA, Lab, until
 from tests.unit.engines.argo.test_follow import Follower, shell
 from workflows.engines.argo import submit
-from workflows.engines.argo.objects import seconds
+from workflows.engines.argo.objects import WORKFLOW_LABEL, seconds
 from workflows.engines.local.engine import LocalEngine
 from workflows.engines.local.execute import read_manifests
 from workflows.engines.local.paths import RunPaths
@@ -121,3 +121,21 @@ def test_the_end_is_shown_also_where_somebody_else_writes_at_that_moment(emulate
     cluster.disturb(fail_next=conflict)
     go.touch()
     assert follower.await_end().status.phase == "Succeeded"
+
+
+def pods(lab: Lab, run: str) -> list[str]:
+    """Phases of the pods of a run."""
+    found = json.loads(lab.home.fetch(lab.home.core("pods"), {"labelSelector": f"{WORKFLOW_LABEL}={run}"}))
+    return [one["status"]["phase"] for one in found["items"]]
+
+
+def test_pods_that_ended_well_stay_as_long_as_the_manifest_says(cluster: Lab) -> None:
+    """Also beyond the end of their run: what they said last is read meanwhile."""
+    cluster.stand_in()
+    for name, delay, script in (("kept", "10m", "exit 0"), ("gone", "1s", "exit 0"), ("failed", "0s", "exit 3")):
+        collection = {"strategy": "OnPodSuccess", "deleteDelayDuration": delay}
+        submit.submit(cluster.home, shell(cluster, name, script, podGC=collection))
+    for name in ("kept", "gone", "failed"):
+        Follower(cluster, name).await_end()
+    until(lambda: not pods(cluster, "gone"), "the end of a pod whose time has come")
+    assert (pods(cluster, "kept"), set(pods(cluster, "failed"))) == (["Succeeded"], {"Failed"})
