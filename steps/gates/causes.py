@@ -32,7 +32,8 @@ class Cause(Struct, frozen=True):
 
 
 _NETWORK = (
-    r"no such host|connection refused|i/o timeout|context deadline exceeded|TLS handshake timeout|x509:"
+    r"no such host|connection refused|connection reset by peer|unexpected EOF|i/o timeout|context deadline exceeded"
+    r"|TLS handshake timeout|x509:"
     r"|knownhosts:|no route to host|server misbehaving|network is unreachable|status code:? (429|5\d\d)"
     r"|(chart|repo\S*) .*not found|could not (download|find protocol)|failed to (download|fetch)"
 )

@@ -107,7 +107,7 @@ def serve(folder: Path) -> Iterator[Sources]:
     class Handler(_Handler):
         root = folder
 
-    server = ThreadingHTTPServer((box.OUTSIDE, 0), Handler)
+    server = _Server((box.OUTSIDE, 0), Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, name="sources")
     thread.start()
@@ -134,6 +134,12 @@ def _sign(key: Path, certificate: Path, ca: Path) -> None:
 def _openssl(*options: str) -> None:
     new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     subprocess.run([*new, *options], check=True, capture_output=True)
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
+    """Argo CD asks for all Applications at once. Of more connections than fit in here some are reset, and it asks again minutes
+    later."""
 
 
 class _Handler(BaseHTTPRequestHandler):
