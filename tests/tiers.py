@@ -66,7 +66,7 @@ TIERS = (
         ("tests/unit", "tests/contract", "tests/golden", "tests/gates", "tests/conformance"),
         480,
         _nothing,
-        ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"),
+        ("-n", "2", "--dist", "loadfile"),
     ),
     Tier("hosts", ("tests/hosts",), 1020, _hosts),
     Tier("cluster", ("tests/cluster",), 720, _cluster, ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")),
