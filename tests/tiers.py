@@ -68,8 +68,8 @@ TIERS = (
         _nothing,
         ("-n", "2", "--dist", "loadfile"),
     ),
-    Tier("hosts", ("tests/hosts",), 1020, _hosts),
     Tier("cluster", ("tests/cluster",), 720, _cluster, ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")),
+    Tier("hosts", ("tests/hosts",), 1020, _hosts),  # last: its servers run programs that the tier before has built
 )
 
 

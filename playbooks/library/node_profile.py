@@ -3,141 +3,140 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
-from typing import Optional
+import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.nodeprofile import facts, files, kernel, packages, services
-from ansible.module_utils.nodeprofile.item import Node, measured
+from ansible.module_utils.nodeprofile import facts, settling
+from ansible.module_utils.nodeprofile.item import Node
 
 DOCUMENTATION = r"""
 module: node_profile
 short_description: Checks and changes a whole node profile in one round trip
 description:
-  - Reads every item of the profile, changes those that differ, and reads them again.
+  - Reads every item of the profile, changes those that differ, and reads the whole profile again.
   - An item that cannot be changed fails alone; the others go on. The host never fails because of an item.
   - In check mode nothing changes and the items say what differs.
 options:
   profile:
-    description: The profile.
+    description: What every machine must be; `workflows/catalog/profile` holds it as data.
     type: dict
     required: true
-    suboptions:
-      packages: {description: Packages that must be there beside those of the family., type: list, elements: str}
-      families: {description: 'What differs between distributions, by ID or ID_LIKE of os-release.', type: dict}
-      files: {description: 'Whole files: path, content, mode, needs, reload, family.', type: list, elements: dict}
-      directories: {description: 'Directories: path, mode.', type: list, elements: dict}
-      modules: {description: 'Kernel modules: name, evidence.', type: list, elements: dict}
+    suboptions: &part
+      packages: {description: Packages that must be there., type: list, elements: str}
+      files: {description: 'Whole files: path, content, mode, needs, reload.', type: list, elements: dict}
+      directories: {description: Directories by path with their mode., type: dict}
+      modules: {description: Kernel modules by name with the path that shows one that is built in., type: dict}
       blacklist: {description: Kernel modules that must not be loaded., type: list, elements: str}
-      sysctls: {description: Values of the running kernel., type: dict}
+      sysctls: {description: Values of the running kernel and of its next boots., type: dict}
+      kernel_parameters: {description: Words of the kernel's command line., type: list, elements: str}
+      hugepages: {description: Huge pages by size (2M or 1G)., type: dict}
+      memlock: {description: 'Limit of locked memory, `unlimited` or KiB.', type: str}
       swap_off: {description: Whether swap must be off now and after a boot., type: bool}
-      hostname: {description: Name of the machine., type: str}
-      hosts: {description: 'Our lines in /etc/hosts: address, names.', type: list, elements: dict}
-      services: {description: 'Units: name, state started, stopped or masked.', type: list, elements: dict}
+      services: {description: 'Units by name: started, stopped or masked.', type: dict}
       time_service: {description: Whether a time service must run., type: bool}
-      disks: {description: 'Free space: path, free_mib.', type: list, elements: dict}
+      time_servers: {description: NTP servers for chrony., type: list, elements: str}
+      disks: {description: Free space by path in MiB., type: dict}
+      ports: {description: Ports on which nobody may listen before RKE2 is set up., type: list, elements: str}
+      mounts: {description: File systems of their own by path with their types., type: dict}
+      dns: {description: 'DNS: servers, search.', type: dict}
+      links: {description: 'Interfaces of the fabric: names, devices, mtu.', type: dict}
+      routes: {description: 'Routes: to, via, device.', type: list, elements: dict}
+      selinux: {description: Mode of SELinux., type: str, choices: ['', enforcing, permissive]}
+      system_users: {description: Users of services by name with their comment., type: dict}
+      users: {description: 'People: name, groups, keys, sudo.', type: list, elements: dict}
+      pcie_acs: {description: What PCIe ACS must be., type: str, choices: ['', 'off']}
+      system: {description: 'What differs between distributions: ids, package_manager, boot_loader, …', type: dict}
+      gpu_groups: {description: Inventory groups whose machines must be what C(gpu) says., type: list, elements: str}
+      gpu: {description: The same keys for machines with GPUs alone., type: dict}
+  groups: {description: Inventory groups of this machine., type: list, elements: str}
+  hostname: {description: Name of the machine; empty leaves it alone., type: str}
+  address: {description: Its IP address for /etc/hosts; empty for no line there., type: str}
+  rebooted_from: {description: Id of the boot before the one that the play has just asked for., type: str}
 author: [bringup]
 """
 
 RETURN = r"""
 failing: {description: A sentence for each item that failed., type: dict, returned: always}
 unsettled: {description: Names of the items that are not as wanted., type: list, returned: always}
-reboot: {description: Why the machine asks for a reboot., type: list, returned: always}
-reloads: {description: What must learn of a changed file., type: list, returned: always}
-family: {description: The family of this machine among the given ones., type: str, returned: always}
-observation: {description: 'Items (name, status, want, before, after, why) and facts.', type: dict, returned: always}
+reboot: {description: Why the machine asks for a reboot; empty while RKE2 runs on it., type: list, returned: always}
+boot_id: {description: Id of this boot., type: str, returned: always}
+observation: {description: 'Items (name, status, want, before, after, why) and facts, as JSON.', type: str, returned: always}
 """
 
-ENTRY = {"type": "list", "elements": "dict", "default": []}
-PROFILE = {
-    "packages": {"type": "list", "elements": "str", "default": []},
-    "families": {"type": "dict", "default": {}},
-    "files": dict(
-        ENTRY,
-        options={
-            "path": {"type": "path", "required": True},
-            "content": {"type": "str", "required": True},
-            "mode": {"type": "str", "default": "0644"},
-            "needs": {"type": "path", "default": ""},
-            "reload": {"type": "str", "default": ""},
-            "family": {"type": "str", "default": ""},
-        },
+KINDS = {
+    "list": ("packages", "ports", "blacklist", "kernel_parameters", "time_servers"),
+    "rows": ("files", "routes", "users"),
+    "dict": (
+        *("directories", "modules", "sysctls", "hugepages", "services", "disks"),
+        *("mounts", "dns", "links", "system_users", "system"),
     ),
-    "directories": dict(ENTRY, options={"path": {"type": "path", "required": True}, "mode": {"type": "str", "default": "0755"}}),
-    "modules": dict(ENTRY, options={"name": {"type": "str", "required": True}, "evidence": {"type": "path", "default": ""}}),
-    "blacklist": {"type": "list", "elements": "str", "default": []},
-    "sysctls": {"type": "dict", "default": {}},
-    "swap_off": {"type": "bool", "default": False},
-    "hostname": {"type": "str", "default": ""},
-    "hosts": dict(
-        ENTRY,
-        options={"address": {"type": "str", "required": True}, "names": {"type": "list", "elements": "str", "required": True}},
-    ),
-    "services": dict(
-        ENTRY,
-        options={
-            "name": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["started", "stopped", "masked"], "default": "started"},
-        },
-    ),
-    "time_service": {"type": "bool", "default": False},
-    "disks": dict(ENTRY, options={"path": {"type": "path", "required": True}, "free_mib": {"type": "int", "required": True}}),
+    "bool": ("swap_off", "time_service"),
+    "str": ("memlock",),
 }
-SPEC = {"profile": {"type": "dict", "required": True, "options": PROFILE}}
+PART = {
+    **{name: {"type": "list", "elements": "str", "default": []} for name in KINDS["list"]},
+    **{name: {"type": "list", "elements": "dict", "default": []} for name in KINDS["rows"]},
+    **{name: {"type": "dict", "default": {}} for name in KINDS["dict"]},
+    **{name: {"type": "bool", "default": False} for name in KINDS["bool"]},
+    **{name: {"type": "str", "default": ""} for name in KINDS["str"]},
+    "selinux": {"type": "str", "choices": ["", "enforcing", "permissive"], "default": ""},
+    "pcie_acs": {"type": "str", "choices": ["", "off"], "default": ""},
+}
+PROFILE = dict(
+    PART,
+    gpu_groups={"type": "list", "elements": "str", "default": []},
+    gpu={"type": "dict", "options": PART, "apply_defaults": True},
+)
+SPEC = {
+    "profile": {"type": "dict", "required": True, "options": PROFILE},
+    "groups": {"type": "list", "elements": "str", "default": []},
+    "hostname": {"type": "str", "default": ""},
+    "address": {"type": "str", "default": ""},
+    "rebooted_from": {"type": "str", "default": ""},
+}
 
 
-def family_name(families: dict) -> str:
-    """The family of this machine: its own ID, else the first of ID_LIKE that is known; empty if none is."""
-    release = facts.os_release()
-    names = [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
-    return next((name for name in names if name in families), "")
+LOCK = "/run/bringup-node-profile.lock"
 
 
-def reboot_reasons(blacklist: list) -> list:
-    """What only a reboot changes: modules that are in use, and what packages ask for."""
-    asked = ["a package asks for it"] if os.path.exists("/run/reboot-required") else []
-    return asked + ["%s is loaded" % name for name in blacklist if kernel.is_loaded(name)]
-
-
-def settle_all(node: Node, want: dict, family: Optional[dict]) -> list:
-    """Every item of the profile: packages before the services that they bring, modules before their sysctls."""
-    return [
-        measured("root", os.geteuid() == 0, "uid 0", "uid %d" % os.geteuid(), "the SSH user needs sudo without a password"),
-        *files.disks(want["disks"]),
-        *files.hostname(node, want["hostname"]),
-        *files.hosts(node, want["hosts"]),
-        *packages.packages(node, [*(family or {}).get("packages", []), *want["packages"]], family),
-        *files.files(node, [entry for entry in want["files"] if entry["family"] in ("", family_name(want["families"]))]),
-        *files.directories(node, want["directories"]),
-        *files.swap(node, want["swap_off"]),
-        *kernel.modules(node, want["modules"]),
-        *kernel.blacklist(node, want["blacklist"]),
-        *kernel.sysctls(node, want["sysctls"]),
-        *services.services(node, want["services"]),
-        *services.time_service(node, (family or {}).get("time_services", []) if want["time_service"] else []),
-    ]
+def wait_until_alone() -> None:
+    """Lock the node for as long as this process lives: what a killed run started here may still be at work."""
+    try:
+        handle = os.open(LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return  # not root, which is an item of its own
+    fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def main() -> None:
-    """Read the profile, settle it, and return every item."""
+    """Read the profile, settle it, read it again where something changed, and return every item."""
+    began = time.monotonic()
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    wait_until_alone()
     node = Node(module)
-    want = module.params["profile"]
-    name = family_name(want["families"])
-    items = settle_all(node, want, want["families"].get(name))
-    result = {
-        "changed": any(entry["status"] in ("changed", "differs") for entry in items),
-        "failing": {
-            entry["name"]: "%s: %s" % (entry["name"], entry.get("why", "")) for entry in items if entry["status"] == "failed"
-        },
-        "unsettled": [entry["name"] for entry in items if entry["status"] in ("failed", "differs")],
-        "reboot": reboot_reasons(want["blacklist"]),
-        "reloads": node.reloads,
-        "family": name,
-        "diff": node.diffs,
-        "observation": {"items": items, "facts": facts.gather(node, [entry["path"] for entry in want["disks"]])},
-    }
-    module.exit_json(**result)
+    want = settling.of_machine(module.params)
+    items = settling.settle_all(node, want)
+    changed = any(entry["status"] == "changed" or (module.check_mode and entry["status"] == "differs") for entry in items)
+    if changed and not module.check_mode:
+        items = settling.confirmed(items, settling.settle_all(node.reader(), want))
+    waiting = settling.reboot_reasons(node, want)
+    seen = facts.gather(node, sorted(want["disks"]), began)
+    runs = bool(waiting) and settling.runs_rke2(node)
+    seen.update(rke2_running=runs, gpu_machine=want["gpu_machine"], rebooted_from=want["rebooted_from"], reboot_reasons=waiting)
+    module.exit_json(
+        changed=changed,
+        failing={entry["name"]: "%s: %s" % (entry["name"], entry.get("why", "")) for entry in items if entry["status"] == "failed"},
+        unsettled=[entry["name"] for entry in items if entry["status"] in ("failed", "differs")],
+        reboot=[] if runs else waiting,
+        boot_id=seen["boot_id"],
+        diff=node.diffs if module._diff else [],
+        # text, and no echo of the arguments: the controller marks and copies every leaf of a result several times
+        observation=json.dumps({"items": items, "facts": seen}),
+        invocation={},
+    )
 
 
 if __name__ == "__main__":

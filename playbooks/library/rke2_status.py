@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
+import socket
 import time
-from typing import Any
+from typing import Any, Optional
 
+from ansible.module_utils import rke2metrics
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rke2 import kube, release, supervisor, versions
 from ansible.module_utils.urls import open_url
 
 DOCUMENTATION = r"""
@@ -17,46 +21,74 @@ module: rke2_status
 short_description: Reads the state of an RKE2 server or agent on its host
 description:
   - Returns the version of the installed binary and the state of the unit, and whether the host itself calls the service ready.
-  - With C(ready_seconds) it polls in place, so that waiting costs one round trip. It changes nothing.
+  - With C(ready_seconds) it polls in place, so that waiting costs one round trip. It changes nothing but our own mark of a
+    restart to do, which goes once the service is ready.
 options:
   service: {description: 'The unit, rke2-server or rke2-agent.', type: str, required: true}
+  wanted: {description: 'A release: C(refusal) then says why it cannot take the place of what is installed.', type: str}
+  servers: {description: Version of every server by name; an agent may not be newer., type: dict}
   ready_seconds: {description: How long to wait until it is ready; 0 reads once and never fails., type: int}
-  kubeconfig_address: {description: 'Address to put into a returned kubeconfig; empty: return none.', type: str}
+  not_before: {description: Invocation of the unit that must be over before it counts as ready., type: str}
+  kubeconfig_address: {description: 'Address to put into a returned kubeconfig; empty: return none, and no token.', type: str}
+  ping: {description: 'Addresses of supervisors; C(pings) then says which one answers.', type: list, elements: str}
+  rolled_back: {description: The release that was put back., type: str}
 author: [bringup]
 """
 
 RETURN = r"""
-observation: {description: The fields of HostFacts; kubeconfig where asked for., type: dict, returned: always}
+observation: {description: The fields of HostFacts; kubeconfig and token where asked for., type: dict, returned: always}
 architecture: {description: Machine architecture., type: str, returned: always}
+adopted: {description: Whether somebody else set RKE2 up here., type: bool, returned: always}
+refusal: {description: Why the wanted release is refused., type: str, returned: always}
+start: {description: Which start of the unit this is., type: str, returned: always}
+pending: {description: Whether a change waits for a restart., type: bool, returned: always}
+server: {description: The server that the configuration joins., type: str, returned: always}
+pings: {description: 'The first asked address where a supervisor answers; empty: none.', type: str, returned: always}
 """
 
 BINARIES = ("/usr/local/bin/rke2", "/usr/bin/rke2", "/opt/rke2/bin/rke2")
-KUBECONFIG = "/etc/rancher/rke2/rke2.yaml"
-KUBECTL = "/var/lib/rancher/rke2/bin/kubectl"
+KUBECONFIG = kube.KUBECONFIG
 CONFIG = "/etc/rancher/rke2/config.yaml"
+TOKEN = "/var/lib/rancher/rke2/server/token"
+ETCD = "/var/lib/rancher/rke2/server/db/etcd"
+JOINED = {"rke2-server": ETCD, "rke2-agent": "/var/lib/rancher/rke2/agent/kubelet.kubeconfig"}
+"""What is there once the host has been part of a cluster."""
 KUBELET = "http://127.0.0.1:10248/healthz"
+LOCAL = "127.0.0.1"
 POLL_FIRST, POLL_MAX = 0.5, 5.0
 LOG_LINES = "15"
 
 
-def observe(module: AnsibleModule, service: str) -> dict:
-    """The observation without a kubeconfig."""
+def observe(module: AnsibleModule, service: str) -> tuple:
+    """The observation without secrets, and the unit's invocation."""
     seen = unit(module, service)
-    return {
+    active = seen.get("ActiveState") == "active"
+    joined = os.path.exists(JOINED[service])
+    facts = {
         "service": service,
         "version": version(module),
         "state": seen.get("ActiveState", ""),
         "enabled": seen.get("UnitFileState") == "enabled",
-        "ready": seen.get("ActiveState") == "active" and ready(module, service),
-        "node_ip": node_ip(),
+        "joined": joined,
+        "node_ip": configured("node-ip"),
         "restarts": int(seen.get("NRestarts") or 0),
         "started": started(int(seen.get("ActiveEnterTimestampMonotonic") or 0)),
     }
+    if service == "rke2-server":
+        facts["supervisor"] = active and supervised()
+        facts["etcd_healthy"] = active and etcd_health() if joined else None
+    lacks = [] if active else ["unit %s" % (facts["state"] or "unknown")]
+    lacks += [name for name in ("supervisor", "etcd_healthy") if active and facts.get(name) is False]
+    lacks += [] if not active or answers(module, service) else ["API server" if service == "rke2-server" else "kubelet"]
+    if service == "rke2-server" and not lacks and module.params["ready_seconds"]:
+        lacks = member(configured("node-name") or socket.gethostname())
+    facts["ready"], facts["waiting_for"] = not lacks, ", ".join(lacks)
+    return facts, seen.get("InvocationID", "")
 
 
 def unit(module: AnsibleModule, service: str) -> dict:
     """What systemd says of the unit; empty where it does not run."""
-    wanted = "ActiveState,UnitFileState,NRestarts,ActiveEnterTimestampMonotonic"
+    wanted = "ActiveState,UnitFileState,NRestarts,ActiveEnterTimestampMonotonic,InvocationID"
     code, output, _ = module.run_command(["systemctl", "show", "--property=" + wanted, service])
     return dict(line.partition("=")[::2] for line in output.splitlines()) if code == 0 else {}
 
@@ -68,67 +100,163 @@ def started(microseconds: int) -> float:
 
 def version(module: AnsibleModule) -> str:
     """`rke2 version v1.35.7+rke2r1 (hash)` → `v1.35.7+rke2r1`; empty where nothing is installed."""
-    for binary in BINARIES:
-        if os.path.exists(binary):
-            found = re.search(r"rke2 version (v\S+)", module.run_command([binary, "--version"])[1])
-            return found.group(1) if found else ""
-    return ""
+    binary = installed()
+    if not binary:
+        return ""
+    found = re.search(r"rke2 version (v\S+)", module.run_command([binary, "--version"], handle_exceptions=True)[1])
+    return found.group(1) if found else ""
 
 
-def ready(module: AnsibleModule, service: str) -> bool:
+def installed() -> str:
+    """The binary that is there; empty where there is none."""
+    return next((binary for binary in BINARIES if os.path.exists(binary)), "")
+
+
+def supervised() -> bool:
+    """Whether the host's own supervisor answers and calls itself ready. One that refuses its own token file was given another
+    by hand, and answers nevertheless."""
+    return supervisor.state(LOCAL, read(TOKEN))[0] in (supervisor.PONG, supervisor.REFUSED, supervisor.STRANGER)
+
+
+def etcd_health() -> bool:
+    """Whether the host's etcd member says that it is healthy."""
+    try:
+        return str(json.loads(rke2metrics.answer("/health")).get("health")) == "true"
+    except ValueError:
+        return False
+
+
+def answers(module: AnsibleModule, service: str) -> bool:
     """A server's API server says so with all its checks; an agent's kubelet does."""
     if service == "rke2-server":
-        if not os.path.exists(KUBECTL):
+        if not os.path.exists(kube.KUBECTL):
             return False
-        command = [KUBECTL, "--kubeconfig", KUBECONFIG, "--request-timeout=5s", "get", "--raw", "/readyz"]
-        return module.run_command(command)[1].strip() == "ok"
+        command = [kube.KUBECTL, "--kubeconfig", KUBECONFIG, "--request-timeout=5s", "get", "--raw", "/readyz"]
+        return module.run_command(command, handle_exceptions=True)[1].strip() == "ok"
     try:
         return open_url(KUBELET, timeout=5, use_proxy=False).read().strip() == b"ok"
     except OSError:
         return False
 
 
-def node_ip() -> str:
-    """The address that the configuration gives the node."""
-    try:
-        with open(CONFIG) as source:
-            found = re.search(r"^node-ip:\s*(\S+)", source.read(), re.MULTILINE)
-    except OSError:
-        return ""
+def encryption(module: AnsibleModule) -> str:
+    """`Enabled` or `Disabled`, as RKE2 says of its Secrets; empty where it does not say."""
+    said = module.run_command([installed(), "secrets-encrypt", "status"], handle_exceptions=True)[1] if installed() else ""
+    found = re.search(r"^Encryption Status:\s*(\w+)", said, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def configured(key: str) -> str:
+    """A plain value of the configuration; empty where it has none."""
+    found = re.search(r"^%s:\s*(\S+)" % re.escape(key), read(CONFIG), re.MULTILINE)
     return found.group(1).strip("'\"") if found else ""
 
 
-def kubeconfig(address: str) -> str:
-    """The admin kubeconfig with an address that others can reach."""
-    with open(KUBECONFIG) as source:
-        host = "[%s]" % address if ":" in address else address
-        return source.read().replace("https://127.0.0.1:6443", "https://%s:6443" % host)
+def read(path: str) -> str:
+    """A file without its last newline; empty where it is not there."""
+    try:
+        with open(path) as source:
+            return source.read().rstrip("\n")
+    except OSError:
+        return ""
+
+
+def secrets(address: str) -> dict:
+    """The admin kubeconfig with an address that others can reach, and the token in its secure form."""
+    shown = read(KUBECONFIG).replace("https://127.0.0.1:6443", "https://%s:6443" % supervisor.host(address))
+    return {name: text for name, text in (("kubeconfig", shown + "\n"), ("token", read(TOKEN))) if text.strip()}
+
+
+def refusal(seen: dict, wanted: str, servers: dict) -> str:
+    """Why the wanted release is refused here; empty where it is not, or none is named."""
+    if not wanted:
+        return ""
+    if seen["joined"] and not is_ours() and seen["version"] != wanted:
+        said = "RKE2 %s was set up here by other means: write rke2.version: %s to take it as it is, or reset the host"
+        return said % (seen["version"], seen["version"])
+    if seen["joined"] and not is_ours() and not seen["ready"]:
+        return "RKE2 was set up here by other means and is not ready (%s): bring it up, or reset the host" % seen["waiting_for"]
+    return versions.refusal(seen["version"], wanted) or versions.agent_refusal(wanted, servers)
+
+
+def is_ours() -> bool:
+    """Whether we wrote the configuration; what somebody else did is taken as it is, or not at all."""
+    return not os.path.exists(CONFIG) or read(CONFIG).startswith("# Made by bringup.")
+
+
+def member(name: str) -> list:
+    """What a server that is ready by itself still lacks to be a full member of its cluster: etcd takes one learner at a time."""
+    try:
+        node = kube.Kube().nodes([name]).get(name)
+    except kube.Refused:
+        return ["API server"]
+    return ["its Node"] if node is None else ["etcd vote"] if node["voter"] is False else []
+
+
+def wait(module: AnsibleModule, service: str, seconds: int, not_before: str) -> tuple:
+    """The last observation: ready, or what it was when time was up."""
+    until = time.monotonic() + seconds
+    seen, invocation = observe(module, service)
+    pause = POLL_FIRST
+    while not (seen["ready"] and invocation != not_before) and time.monotonic() < until and not module.check_mode:
+        time.sleep(pause)
+        pause = min(pause * 1.5, POLL_MAX)
+        seen, invocation = observe(module, service)
+    if seconds and seen["ready"] and invocation == not_before:
+        seen["ready"], seen["waiting_for"] = False, "restart"
+    return seen, invocation
+
+
+def settle(module: AnsibleModule, seen: dict) -> Optional[str]:
+    """What a wait that was asked for ends with: None, or why the service is not ready."""
+    if seen["ready"]:
+        if os.path.exists(release.PENDING):
+            os.unlink(release.PENDING)
+        return None
+    seconds, service = module.params["ready_seconds"], module.params["service"]
+    _, log, _ = module.run_command(["journalctl", "--unit", service, "--lines", LOG_LINES, "--no-pager", "--output", "cat"])
+    said = "%s is %s and not ready after %d s (%s): %s"
+    return said % (service, seen["state"], seconds, seen["waiting_for"], log.strip()[-600:])
+
+
+SPEC: dict = {
+    "service": {"type": "str", "required": True, "choices": ["rke2-server", "rke2-agent"]},
+    "wanted": {"type": "str", "default": ""},
+    "servers": {"type": "dict", "default": {}},
+    "ready_seconds": {"type": "int", "default": 0},
+    "not_before": {"type": "str", "default": ""},
+    "kubeconfig_address": {"type": "str", "default": ""},
+    "ping": {"type": "list", "elements": "str", "default": []},
+    "rolled_back": {"type": "str", "default": ""},
+}
 
 
 def main() -> None:
     """Read, and wait if asked to."""
-    spec: dict[str, Any] = {
-        "service": {"type": "str", "required": True, "choices": ["rke2-server", "rke2-agent"]},
-        "ready_seconds": {"type": "int", "default": 0},
-        "kubeconfig_address": {"type": "str", "default": ""},
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    asked: dict[str, Any] = module.params
+    seen, invocation = wait(module, asked["service"], asked["ready_seconds"], asked["not_before"])
+    if asked["service"] == "rke2-server" and seen["ready"]:
+        seen["secrets_encryption"] = encryption(module)
+        seen["etcd_seen"] = rke2metrics.etcd()
+    if seen["ready"] and asked["kubeconfig_address"]:
+        seen.update(secrets(asked["kubeconfig_address"]))
+    if asked["rolled_back"]:
+        seen["rolled_back"] = asked["rolled_back"]
+    result = {
+        "changed": False,
+        "observation": seen,
+        "architecture": platform.machine(),
+        "refusal": refusal(seen, asked["wanted"], asked["servers"]),
+        "adopted": seen["joined"] and not is_ours(),
+        "start": invocation,
+        "pending": os.path.exists(release.PENDING),
+        "server": configured("server"),
+        "pings": "" if seen["joined"] else supervisor.answering(asked["ping"]),
     }
-    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    service, seconds = module.params["service"], module.params["ready_seconds"]
-    until = time.monotonic() + seconds
-    seen = observe(module, service)
-    pause = POLL_FIRST
-    while not seen["ready"] and time.monotonic() < until and not module.check_mode:
-        time.sleep(pause)
-        pause = min(pause * 1.5, POLL_MAX)
-        seen = observe(module, service)
-    if seen["ready"] and module.params["kubeconfig_address"]:
-        seen["kubeconfig"] = kubeconfig(module.params["kubeconfig_address"])
-    result = {"changed": False, "observation": seen, "architecture": platform.machine()}
-    if seconds and not seen["ready"] and not module.check_mode:
-        _, log, _ = module.run_command(["journalctl", "--unit", service, "--lines", LOG_LINES, "--no-pager", "--output", "cat"])
-        module.fail_json(
-            msg="%s is %s and not ready after %d s: %s" % (service, seen["state"], seconds, log.strip()[-600:]), **result
-        )
+    lack = settle(module, seen) if asked["ready_seconds"] and not module.check_mode else None
+    if lack:
+        module.fail_json(msg=lack, **result)
     module.exit_json(**result)
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from steps.clients import ansible_retry
 from steps.clients.ansible_events import Ledger
 from steps.clients.ansible_simulated import SimulatedTransport
 from steps.clients.ansible_ssh import SshTransport
@@ -38,27 +39,34 @@ def play(
     events_file: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> PlayResult:
-    """Run a playbook on its hosts.
+    """Run a playbook on its hosts; those with a temporary failure are played once more, and no others.
 
     Every event goes to `on_event` and, as a line of JSON, to `events_file`, as it comes. A host that fails is an outcome, no
     error. SIGTERM and SIGINT end the play with all its children; the result then says `cancelled`. Raises BadTask for a request
     that cannot be played (no such playbook, unusable host name, missing key), Unreachable where a simulator does not answer.
     """
     transport = _transport(os.environ if environ is None else environ)
-    ledger = Ledger(host.name for host in request.hosts)
-    started = time.time()
     with ExitStack() as stack:
         stop = stack.enter_context(Stop())
         lines = stack.enter_context(events_file.open("ab", buffering=0)) if events_file is not None else None
 
-        def feed(raw: object) -> None:
-            event = ledger.feed(raw)
+        def hand_on(event: PlayEvent) -> None:
             if lines is not None:
                 lines.write(msgspec.json.encode(event) + b"\n")
             if on_event is not None:
                 on_event(event)
 
-        ended, said = transport.stream(request, feed, stop)
+        result = _once(transport, request, hand_on, stop)
+        again = ansible_retry.rest(request, result)
+        if again is None or stop.requested:
+            return result
+        return ansible_retry.joined(result, _once(transport, again, hand_on, stop))
+
+
+def _once(transport: Transport, request: PlayRequest, hand_on: Callable[[PlayEvent], None], stop: Stop) -> PlayResult:
+    ledger = Ledger(host.name for host in request.hosts)
+    started = time.time()
+    ended, said = transport.stream(request, lambda raw: hand_on(ledger.feed(raw)), stop)
     if ended is PlayStatus.FAILED and not ledger.seen:
         raise BadTask(f"playbook {request.playbook} did not start: {said}")
     outcomes = ledger.outcomes(ended)

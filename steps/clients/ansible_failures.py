@@ -24,8 +24,14 @@ _FAILED = (
     (FailureKind.SUDO, r"is not allowed to (execute|run sudo)|needs sudo without a password|waiting for become success"),
     (FailureKind.READ_ONLY, r"Read-only file system"),
     (FailureKind.DISK_FULL, r"No space left|not enough free space|don't have enough free space|Disk quota exceeded"),
-    (FailureKind.PACKAGE_LOCK, r"[Cc]ould not get lock|[Uu]nable to (acquire|lock)|management is locked|transaction lock"),
+    (
+        FailureKind.PACKAGE_LOCK,
+        r"[Cc]ould not get lock|[Uu]nable to (acquire|lock)|management is locked|transaction lock|holds the lock",
+    ),
     (FailureKind.CLOCK, r"not valid yet|not yet valid|[Cc]lock skew"),
+    (FailureKind.PACKAGE_MANAGER, r"packages are half installed|database is damaged|repositories cannot be reached|is not trusted"),
+    (FailureKind.PACKAGE_MANAGER, r"dpkg was interrupted|dpkg --configure -a|[Uu]nmet dependencies|--fix-broken|[Rr]pmdb"),
+    (FailureKind.REBOOT, r"Timed out waiting for (last boot time check|post-reboot test command)|boot id .* same"),
     (FailureKind.TIMEOUT, r"Timed out after \d+ second|Timeout exceeded"),
 )
 """Checked in this order where a task failed (ssh_ansible.md: a missing Python is a failed task, not an unreachable host)."""

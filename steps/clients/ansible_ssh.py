@@ -77,6 +77,7 @@ def _environment(space: Workspace, mark: str) -> dict[str, str]:
     """What Ansible is to know beside our own environment."""
     return {
         "ANSIBLE_CONFIG": str(space.playbook.parent / "ansible.cfg"),
+        **_role_paths(space),
         "ANSIBLE_HOST_KEY_CHECKING": "True",  # ansible-runner turns it off where it is not set
         "ANSIBLE_HOME": str(space.folder / "home"),
         "ANSIBLE_LOCAL_TEMP": str(space.folder / "tmp"),
@@ -85,6 +86,13 @@ def _environment(space: Workspace, mark: str) -> dict[str, str]:
         "LC_ALL": "C.UTF-8",
         ansible_children.MARK: mark,
     }
+
+
+def _role_paths(space: Workspace) -> dict[str, str]:
+    """With a role of the site: where it lies, and facts as variables of their own, which most roles out there expect."""
+    if not space.roles.exists():
+        return {}
+    return {"ANSIBLE_ROLES_PATH": f"{space.roles}:{space.playbook.parent / 'roles'}", "ANSIBLE_INJECT_FACT_VARS": "True"}
 
 
 def _tail(folder: Path) -> str:

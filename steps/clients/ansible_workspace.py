@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +10,8 @@ from typing import Any
 from msgspec import Struct
 
 import steps
+from steps.clients import role_archives, ssh_configuration
+from steps.clients.ansible_private import private_folder
 from steps.contract.play import HostKeys, Jump, PlayHost, PlayRequest
 from steps.errors import BadTask
 
@@ -24,20 +24,8 @@ _PLAYBOOK = re.compile(r"[a-z][a-z0-9_]{0,60}")
 _CONTROL = re.compile(r"ansible_")
 _TEMPLATE = re.compile(r"\{[{%#]")
 
-LONGEST_SOCKET_FOLDER = 60
-"""A UNIX socket's path has 107 bytes; SSH adds up to 41 to ours while a master connection comes up."""
-
-COMMON = """Host *
-  UserKnownHostsFile {known}
-  GlobalKnownHostsFile /dev/null
-  StrictHostKeyChecking {check}
-  LogLevel ERROR
-  BatchMode yes
-  ConnectTimeout 10
-  ServerAliveInterval 5
-  ServerAliveCountMax 3
-"""
-"""Holds for jump hosts too. ServerAlive ends a dead connection after 15 s, also one that a master holds (ssh_ansible.md)."""
+PLAYED, HELPERS = "played", "helpers"
+"""Groups of every inventory."""
 
 
 class Workspace(Struct, frozen=True):
@@ -49,6 +37,8 @@ class Workspace(Struct, frozen=True):
     inventory: Path
     variables: Path
     sockets: Path
+    roles: Path
+    """Where the role of the site lies, if the play has one; else nothing is there."""
 
 
 def playbook_path(name: str) -> Path:
@@ -66,27 +56,21 @@ def workspace(request: PlayRequest) -> Iterator[Workspace]:
     """Make the folder (0700) and remove it. Raises BadTask for values that Ansible or SSH would read as more than a value."""
     playbook = playbook_path(request.playbook)
     check(request)
-    folder = Path(tempfile.mkdtemp(prefix="bringup-"))
-    if len(str(folder)) > LONGEST_SOCKET_FOLDER:
-        folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix="bringup-", dir="/tmp"))
-    try:
+    with private_folder() as folder:
         yield _fill(folder, playbook, request)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def check(request: PlayRequest) -> None:
     """Refuse what is no plain value: it would become an SSH option, a template, or a second inventory line."""
-    names = [host.name for host in request.hosts]
-    if not names or len(set(names)) != len(names):
+    names = [host.name for host in request.reached]
+    if not request.hosts or len(set(names)) != len(names):
         raise BadTask("a play needs hosts, each with a name of its own")
-    for host in request.hosts:
+    for host in request.reached:
         _match(_NAME, host.name, "host name")
         _match(_PATH, host.python, f"python of {host.name}")
         _check_access(host.name, host)
-        if host.jump is not None:
-            _check_access(f"{host.name}'s jump host", host.jump)
+        for jump in ssh_configuration.chain(host):
+            _check_access(f"{host.name}'s jump host", jump)
         _check_variables(host.variables)
     for name in request.secret_variables:
         _match(_VARIABLE, name, "variable")
@@ -127,12 +111,21 @@ def _match(pattern: re.Pattern[str], value: str, what: str) -> None:
 def _fill(folder: Path, playbook: Path, request: PlayRequest) -> Workspace:
     keys = {path: _copy_key(folder, number, path) for number, path in enumerate(sorted(_key_paths(request)))}
     space = Workspace(
-        folder, playbook, folder / "ssh_config", folder / "inventory" / "hosts.json", folder / "variables.json", folder / "ssh"
+        folder,
+        playbook,
+        folder / "ssh_config",
+        folder / "inventory" / "hosts.json",
+        folder / "variables.json",
+        folder / "ssh",
+        folder / "roles",
     )
     space.sockets.mkdir()
     space.inventory.parent.mkdir()
     space.configuration.write_text(_configuration(request, keys, folder))
     space.inventory.write_text(json.dumps(_inventory(request, space.configuration)))
+    if request.role is not None:
+        _match(_PLAYBOOK, request.role.name, "role")
+        role_archives.unpack(request.role, space.roles / request.role.name)
     secrets = {name: _read(path).decode().strip() for name, path in request.secret_variables.items()}
     if any(_TEMPLATE.search(secret) for secret in secrets.values()):
         raise BadTask("a secret holds {{, {% or {#, which Ansible would read as a template", hint="choose another value")
@@ -141,8 +134,8 @@ def _fill(folder: Path, playbook: Path, request: PlayRequest) -> Workspace:
 
 
 def _key_paths(request: PlayRequest) -> set[str]:
-    jumps = {host.jump.key_path for host in request.hosts if host.jump is not None}
-    return ({host.key_path for host in request.hosts} | jumps) - {""}
+    jumps = ssh_configuration.jumps(request.reached)
+    return {*(host.key_path for host in request.reached), *(jump.key_path for jump in jumps)} - {""}
 
 
 def _copy_key(folder: Path, number: int, path: str) -> Path:
@@ -165,37 +158,26 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _configuration(request: PlayRequest, keys: dict[str, Path], folder: Path) -> str:
-    """An SSH configuration of our own: jump hosts get the same options and key checks as the hosts behind them."""
+    """Whose keys are believed: those of the file that the spec names, or, on a first contact that it allows, those that come."""
     known = request.known_hosts if request.host_keys is HostKeys.STRICT else str(folder / "known_hosts")
     check = {HostKeys.STRICT: "yes", HostKeys.ACCEPT_NEW: "accept-new", HostKeys.OFF: "no"}[request.host_keys]
     if request.host_keys is HostKeys.ACCEPT_NEW and request.known_hosts and Path(request.known_hosts).is_file():
         known = f"{folder / 'known_hosts'} {request.known_hosts}"
-    jumps = sorted(
-        {host.jump for host in request.hosts if host.jump is not None}, key=lambda jump: (jump.address, jump.port, jump.user)
-    )
-    aliases = {jump: f"bringup-jump-{number}" for number, jump in enumerate(jumps)}
-    sections = [_section(aliases[jump], jump, keys) for jump in jumps]
-    for host in request.hosts:
-        through = [f"  ProxyJump {aliases[host.jump]}"] if host.jump is not None else []
-        sections.append("\n".join([_section(host.name, host, keys), *through]))
-    sections.append(COMMON.format(known=known, check=check))
-    return "\n".join(sections)
-
-
-def _section(alias: str, access: PlayHost | Jump, keys: dict[str, Path]) -> str:
-    lines = [f"Host {alias}", f"  HostName {access.address}", f"  Port {access.port}", f"  User {access.user}"]
-    if access.key_path:
-        lines += [f"  IdentityFile {keys[access.key_path]}", "  IdentitiesOnly yes"]
-    return "\n".join(lines)
+    return ssh_configuration.configuration(request.reached, keys, known=known, check=check)
 
 
 def _inventory(request: PlayRequest, configuration: Path) -> dict[str, Any]:
+    """Plays name the group `played`: the helpers are there to be asked, and nothing is done to them."""
     groups = sorted({group for host in request.hosts for group in host.groups if group})
     return {
         "all": {
-            "hosts": {host.name: _variables(host) for host in request.hosts},
+            "hosts": {host.name: _variables(host) for host in request.reached},
             "vars": {"ansible_ssh_common_args": f"-F {configuration}", "ansible_connection": "ssh"},
             "children": {
+                PLAYED: {"hosts": {host.name: None for host in request.hosts}},
+                HELPERS: {"hosts": {host.name: None for host in request.helpers}},
+            }
+            | {
                 f"group_{re.sub(r'[^A-Za-z0-9_]', '_', group)}": {
                     "hosts": {host.name: None for host in request.hosts if group in host.groups}
                 }

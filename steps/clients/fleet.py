@@ -38,11 +38,19 @@ class Fleet:
 
 
 def selected(host: fleet.Host, select: str) -> bool:
-    """Whether a selector takes a host: `all`, `gpu`, or a role. Raises BadTask for another word."""
+    """Whether a selector takes a host: `all`, `gpu`, a role or a group (`group-NAME`), each also of the touched hosts alone
+    (`touched-agent`).
+
+    Raises BadTask for another word.
+    """
+    if select.startswith(fleet.TOUCHED):
+        return not host.untouched and selected(host, select.removeprefix(fleet.TOUCHED))
     if select == "all":
         return True
+    if select.startswith(fleet.GROUP):
+        return host.group == select.removeprefix(fleet.GROUP)
     if select == "gpu":
         return host.gpus > 0
     if select in ("server", "agent"):
         return host.role == select
-    raise BadTask(f"{select!r} selects no hosts: use all, gpu, server or agent")
+    raise BadTask(f"{select!r} selects no hosts: use all, gpu, server, agent or group-NAME")

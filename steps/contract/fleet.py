@@ -8,9 +8,15 @@ SHARD_SIZE = 50
 
 INDEX = "index.json"
 
+TOUCHED = "touched-"
+"""Before a selector (`touched-agent`): of those hosts the ones that the run's plays may change."""
+GROUP = "group-"
+"""Before the name of a host group: a selector of its hosts."""
+
 
 class Host(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One expected host. `name` is also its Kubernetes node name; `address` is what SSH connects to."""
+    """One expected host. `name` is also its Kubernetes node name; `address` is what SSH connects to. `untouched`: the run is about
+    other hosts, and changes nothing on this one over SSH."""
 
     name: str
     address: str
@@ -19,6 +25,7 @@ class Host(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpus: int = 0
     rack: str = ""
     variables: dict[str, str] = {}
+    untouched: bool = False
 
 
 class Index(Struct, frozen=True, kw_only=True):

@@ -19,12 +19,22 @@ class HostKeys(StrEnum):
 
 
 class Jump(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The SSH host through which another is reached; its host key is checked like any other."""
+    """The SSH host through which another is reached; its host key is checked like any other. `jump` is the one before it."""
 
     address: str
     port: int = 22
     user: str = "root"
     key_path: str = ""
+    jump: "Jump | None" = None
+
+    @classmethod
+    def of(cls, text: str, key_path: str = "") -> "Jump":
+        """Jump hosts as a spec has them, `user@host:port` with commas between, the nearest first: the last, those before inside."""
+        before, _, last = text.rpartition(",")
+        user, _, place = last.rpartition("@")
+        address, _, port = place.partition(":")
+        jump = cls.of(before, key_path) if before else None
+        return cls(address=address, port=int(port or 22), user=user or "root", key_path=key_path, jump=jump)
 
 
 class PlayHost(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -41,23 +51,40 @@ class PlayHost(Struct, frozen=True, kw_only=True, omit_defaults=True):
     variables: dict[str, Any] = {}
 
 
+class RoleArchive(Struct, frozen=True, kw_only=True):
+    """A role of the site: its name, the file that holds it (in a task: its name in the tasks folder), the digest of its content."""
+
+    name: str
+    file: str
+    digest: str
+
+
 class PlayRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run of one playbook.
 
     `playbook` is a name below `playbooks/` without `.yml`. `secret_variables` maps a variable to the file that holds its value:
     only the path is in the request. Times are seconds: the whole play, and the longest silence between two events.
+    `role` is one of the site, which the playbook finds beside ours. `helpers` are reached as `hosts` are, but not played: tasks may
+    be delegated to them, and what becomes of them is no outcome.
     """
 
     playbook: str
     hosts: tuple[PlayHost, ...]
+    helpers: tuple[PlayHost, ...] = ()
     variables: dict[str, Any] = {}
     secret_variables: dict[str, str] = {}
     known_hosts: str = ""
     host_keys: HostKeys = HostKeys.STRICT
     forks: int = 50
     timeout_seconds: int = 1800
-    idle_timeout_seconds: int = 600
+    idle_timeout_seconds: int = 1500
     check: bool = False
+    role: RoleArchive | None = None
+
+    @property
+    def reached(self) -> tuple[PlayHost, ...]:
+        """Every host that SSH may dial: those that are played, then the helpers."""
+        return self.hosts + self.helpers
 
 
 class HostStatus(StrEnum):
@@ -80,7 +107,9 @@ class FailureKind(StrEnum):
     DISK_FULL = "disk_full"
     READ_ONLY = "read_only"
     PACKAGE_LOCK = "package_lock"
+    PACKAGE_MANAGER = "package_manager"
     CLOCK = "clock"
+    REBOOT = "reboot"
     TIMEOUT = "timeout"
     TASK_FAILED = "task_failed"
 
@@ -99,6 +128,7 @@ class HostOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `task` and `message` are those of its first failure; `changed` and `done` count its tasks; `facts` is the last `observation`
     that a module of ours returned, read between `facts_from` and `facts_to` (controller clock, UTC seconds; 0 where not known).
+    `tries` is how often it was played: a temporary failure gets a second try.
     """
 
     host: str
@@ -108,6 +138,7 @@ class HostOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str = ""
     done: int = 0
     changed: int = 0
+    tries: int = 1
     facts: dict[str, Any] = {}
     facts_from: float = 0.0
     facts_to: float = 0.0

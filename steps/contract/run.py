@@ -16,7 +16,8 @@ adds what its tasks and approvals may take between two writes. A run that died f
 
 class Header(Struct, frozen=True, kw_only=True):
     """`run.json`: what this run is about. `target_uid` is empty where the spec does not know the cluster; `simulated` is a
-    rehearsal. `left_out` are stages of the spec that this run does not have, though a later one of the spec runs in it."""
+    rehearsal. `left_out` are stages of the spec that this run does not have, though a later one of the spec runs in it.
+    `operation` is what the run was for, with its hosts, where that was not the whole bring-up."""
 
     run: str
     engine: str
@@ -28,6 +29,7 @@ class Header(Struct, frozen=True, kw_only=True):
     simulated: bool = False
     lease_seconds: int = LEASE_SECONDS
     left_out: tuple[str, ...] = ()
+    operation: str = ""
     schema: int = 1
 
 

@@ -8,13 +8,21 @@ from steps.contract.judging import Check, Expectation, Observation
 from steps.contract.ranges import fold
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, inconclusive, passed, sentence
 
+MOST_NOTES = 50
+"""Remarks that a stage's verdict carries: shards of a large fleet may all remark on something else."""
 _GOOD = (Status.PASS, Status.SKIPPED)
 _ASIDE = "set aside in"
 """How a node is told that an earlier stage set aside; the stage follows."""
 
 
 def judge(seen: Observation, want: Expectation) -> Verdict:
-    """The first check that does not hold gives the reason; nodes that failed within the quorum are set aside by name."""
+    """The first check that does not hold gives the reason; nodes that failed within the quorum are set aside by name. What the
+    checks remark on beside their verdicts is remarked here once."""
+    notes = dict.fromkeys(note for result in seen.results for verdict in result.verdicts for note in verdict.notes)
+    return msgspec.structs.replace(_judged(seen, want), notes=tuple(notes)[:MOST_NOTES])
+
+
+def _judged(seen: Observation, want: Expectation) -> Verdict:
     by_task = {result.task: result.verdicts for result in seen.results}
     nodes: dict[str, NodeVerdict] = {}
     for check in want.checks:

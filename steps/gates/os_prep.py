@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from steps.contract.play import HostStatus
+from steps.contract.play import FailureKind, HostStatus
 from steps.contract.stages.os_prep import Expectation, Facts, FleetObservation, Item, ItemStatus, NodeObservation, Observation
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
 from steps.gates import os_prep_facts, os_prep_fleet, plays
 from steps.gates.finding import Finding, fail, unknown
 
 GATE, FLEET = "os_prep/nodes", "os_prep/fleet"
-NOTED = ("os_id", "os_version", "kernel", "architecture", "product", "cpus", "gpus")
-"""Facts that are usually equal within a fleet; odd ones out are worth a remark."""
 
 
 def nodes(seen: Observation, want: Expectation) -> Verdict:
@@ -26,7 +24,7 @@ def fleet(seen: FleetObservation, want: Expectation) -> Verdict:
     facts = {node.node: node.facts for node in seen.nodes if node.facts is not None}
     odd = os_prep_fleet.findings(facts, want.same)
     rows = [_verdict(name, _compared(name, facts, odd), "compared with the others") for name in want.nodes]
-    return of_nodes(FLEET, rows, what="alike where they must be, and no clones")
+    return of_nodes(FLEET, rows, what="alike where they must be, and no clones", notes=os_prep_fleet.remarks(facts))
 
 
 def _compared(name: str, facts: Mapping[str, Facts], odd: Mapping[str, list[Finding]]) -> Iterator[Finding]:
@@ -73,8 +71,10 @@ def _findings(name: str, node: NodeObservation | None, want: Expectation) -> Ite
 
 
 def _play(node: NodeObservation) -> Iterator[Finding]:
+    """How the play ended; where it ended because items failed, these say it better themselves."""
+    failed = any(item.status is ItemStatus.FAILED for item in node.items)
     problem = plays.problem(node)
-    if problem is not None:
+    if problem is not None and not (failed and node.kind is FailureKind.TASK_FAILED):
         yield problem
 
 
@@ -83,7 +83,18 @@ def _items(node: NodeObservation, want: Expectation) -> Iterator[Finding]:
         yield unknown(
             FailureClass.RUNTIME, "an observation without items", "the items of the profile", f"play os_prep on {node.node} again"
         )
-    for pattern in want.items:
+    yield from _lacking(node, want)
+    for item in node.items:
+        yield from _item(node, item, want)
+
+
+def _lacking(node: NodeObservation, want: Expectation) -> Iterator[Finding]:
+    """Items that the profile must have shown; those of GPU machines where this is one, or where nobody knows."""
+    told = node.facts.gpu_machine if node.facts is not None else None
+    if want.gpu_items and told is None:
+        said = "nothing says whether it is a machine with GPUs"
+        yield unknown(FailureClass.RUNTIME, said, "the fact gpu_machine", f"play os_prep on {node.node} again")
+    for pattern in (*want.items, *(want.gpu_items if told else ())):
         if not any(fnmatchcase(item.name, pattern) for item in node.items):
             yield unknown(
                 FailureClass.RUNTIME,
@@ -91,19 +102,22 @@ def _items(node: NodeObservation, want: Expectation) -> Iterator[Finding]:
                 f"an item '{pattern}'",
                 "let the profile of the play hold what the gate expects",
             )
-    for item in node.items:
-        yield from _item(node.node, item, want)
 
 
-def _item(name: str, item: Item, want: Expectation) -> Iterator[Finding]:
+def _item(node: NodeObservation, item: Item, want: Expectation) -> Iterator[Finding]:
+    name = node.node
     now = item.after or item.before or "nothing"
     if item.status is ItemStatus.FAILED:
         yield fail(
-            FailureClass.DEPENDENCY if item.name.startswith(("disk ", "package ")) else FailureClass.RUNTIME,
+            _class(item.name),
             f"{item.name} is {now}: {item.why}",
             item.want,
             f"repair it on {name}, and play again",
         )
+    elif item.status is ItemStatus.DIFFERS and item.why:
+        busy = node.facts is not None and node.facts.rke2_running
+        step = f"drain and reboot {name}" if busy else f"reboot {name}, or allow it with os.reboot"
+        yield fail(FailureClass.RUNTIME, f"{item.name} is {now}: {item.why}", item.want, f"{step}, and play again")
     elif item.status is ItemStatus.DIFFERS:
         yield fail(
             FailureClass.COMPARISON, f"{item.name} is {now}", item.want, f"find what changes it back on {name}, and play again"
@@ -112,16 +126,19 @@ def _item(name: str, item: Item, want: Expectation) -> Iterator[Finding]:
         yield unknown(FailureClass.DEPENDENCY, f"{item.name}: {item.why}", item.want, "make it available, or tolerate it by name")
 
 
+def _class(item: str) -> FailureClass:
+    """What kind of failure an item's is: of something that the site gives, of its hardware, or of what runs on the node."""
+    if item.startswith(("disk ", "mount ", "package ", "link", "route ", "DNS")):
+        return FailureClass.DEPENDENCY
+    return FailureClass.HARDWARE if item == "PCIe ACS" else FailureClass.RUNTIME
+
+
 def _notes(observed: tuple[NodeObservation, ...], want: Expectation) -> Iterator[str]:
     facts = {node.node: node.facts for node in observed if node.facts is not None}
-    for fact in NOTED:
-        common, _, odd = os_prep_fleet.odd(fact, facts)
-        if odd:
-            rows = ", ".join(f"{name} {value}" for name, value in odd[:5])
-            yield f"{fact} is {common} on most nodes, but not on {len(odd)}: {rows}"
-    waiting = [node.node for node in observed if node.facts is not None and node.facts.reboot_required]
+    waiting = [name for name, one in facts.items() if one.reboot_required or one.reboot_reasons]
     if waiting:
-        yield f"{len(waiting)} nodes ask for a reboot, first {waiting[0]}"
+        why = "; ".join(facts[waiting[0]].reboot_reasons) or "a package asks for it"
+        yield f"{len(waiting)} nodes ask for a reboot, first {waiting[0]}: {why}"
     strangers = sorted({node.node for node in observed} - set(want.nodes))
     if strangers:
         yield f"records of {len(strangers)} nodes that nobody expects, first {strangers[0]}"

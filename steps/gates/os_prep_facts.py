@@ -11,6 +11,7 @@ from steps.gates.finding import Finding, fail, unknown
 def findings(facts: Facts, skew: float | None, want: Expectation) -> Iterator[Finding]:
     """Everything about one machine that is not as expected."""
     yield from _system(facts, want)
+    yield from _reboot(facts)
     yield from _driver(facts, want)
     yield from _clock(facts.clock, skew, want)
     yield from _disks(facts, want)
@@ -32,6 +33,23 @@ def _system(facts: Facts, want: Expectation) -> Iterator[Finding]:
             f"Python {facts.python}",
             f"Python {want.python_min} or newer",
             "install a newer python3 and name its path",
+        )
+
+
+def _reboot(facts: Facts) -> Iterator[Finding]:
+    """A reboot that the play asked for shows as another boot id: nothing else proves that the machine went down."""
+    if not facts.rebooted_from:
+        return
+    if not facts.boot_id:
+        yield unknown(
+            FailureClass.RUNTIME, "no boot id after the reboot", "another boot id", "see what node_profile reads on the node"
+        )
+    elif facts.boot_id == facts.rebooted_from:
+        yield fail(
+            FailureClass.RUNTIME,
+            f"boot id {facts.boot_id}, as before the reboot",
+            "another boot id",
+            "read the node's console: it said that it rebooted, and did not",
         )
 
 

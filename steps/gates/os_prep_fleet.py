@@ -1,4 +1,4 @@
-"""What shows only beside the other machines: one that differs from most, and two that are clones of one."""
+"""What shows only beside the other machines: one that differs from most of its kind, and two that are clones of one."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,6 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from steps.contract.stages.os_prep import Facts
 from steps.contract.verdict import FailureClass
 from steps.gates.finding import Finding, fail, unknown
+
+COMPARED = (
+    *("os_id", "os_version", "kernel", "architecture", "product", "bios", "cpu_model", "cpus", "memory_gib", "gpus"),
+    *("nvidia_driver", "nic_firmware", "selinux", "apparmor"),
+)
+"""Facts that are usually equal on machines of one kind; odd ones out are worth a remark."""
+NAMED = 5
+"""Odd ones that a remark names."""
 
 
 def findings(facts: Mapping[str, Facts], same: Sequence[str]) -> dict[str, list[Finding]]:
@@ -39,11 +47,34 @@ def findings(facts: Mapping[str, Facts], same: Sequence[str]) -> dict[str, list[
 
 def odd(fact: str, facts: Mapping[str, Facts]) -> tuple[str, int, list[tuple[str, str]]]:
     """The most common value of a fact, on how many nodes it is, and the nodes with another."""
-    values = [(name, str(getattr(one, fact))) for name, one in facts.items()]
+    values = [(name, _shown(one, fact)) for name, one in facts.items()]
     if not values:
         return "", 0, []
     common, count = Counter(value for _, value in values).most_common(1)[0]
     return common, count, [(name, value) for name, value in values if value != common]
+
+
+def remarks(facts: Mapping[str, Facts]) -> Iterator[str]:
+    """One sentence for each fact in which machines differ from most of their kind: those with GPUs, and the others."""
+    for what, kind in (("GPU machines", True), ("machines without GPUs", False)):
+        alike = {name: one for name, one in facts.items() if bool(one.gpu_machine or one.gpus) is kind}
+        for fact in COMPARED:
+            common, count, others = odd(fact, alike)
+            if others:
+                rows = ", ".join(f"{name} {value or 'nothing'}" for name, value in others[:NAMED])
+                more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
+                said = fact.replace("_", " ")
+                yield f"{said} is {common or 'nothing'} on {count} of {len(alike)} {what}, but not on {rows}{more}"
+
+
+def _shown(one: Facts, fact: str) -> str:
+    """A fact as people compare it: memory in whole GiB, since firmware keeps some MiB of it; lists counted."""
+    if fact == "memory_gib":
+        return str(round(one.memory_mib / 1024))
+    value = getattr(one, fact)
+    if isinstance(value, tuple):
+        return ", ".join(f"{count} x {what}" for what, count in sorted(Counter(value).items()))
+    return str(value)
 
 
 def _twins(facts: Mapping[str, Facts]) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,12 @@ PLAY_FAILED = {
     FailureKind.DISK_FULL: (FailureClass.DEPENDENCY, "make space on {node}"),
     FailureKind.READ_ONLY: (FailureClass.HARDWARE, "read {node}'s kernel log for disk errors; its root is mounted read-only"),
     FailureKind.PACKAGE_LOCK: (FailureClass.RUNTIME, "wait until the other package manager on {node} is done, or turn it off"),
+    FailureKind.PACKAGE_MANAGER: (
+        FailureClass.DEPENDENCY,
+        "repair {node}'s package manager, or the way to its repositories, as the message says; then play again",
+    ),
     FailureKind.CLOCK: (FailureClass.DEPENDENCY, "set {node}'s clock, and give it a time server"),
+    FailureKind.REBOOT: (FailureClass.HARDWARE, "look at {node}'s console: it did not come back from its reboot in time"),
     FailureKind.TIMEOUT: (FailureClass.RUNTIME, "look on {node} for what hangs"),
     FailureKind.TASK_FAILED: (FailureClass.RUNTIME, "read the message, repair {node}, and play again"),
 }
@@ -34,7 +39,9 @@ EXPECTED = {
     FailureKind.DISK_FULL: "space for what the play writes",
     FailureKind.READ_ONLY: "a file system that can be written",
     FailureKind.PACKAGE_LOCK: "a package manager that nobody else holds",
+    FailureKind.PACKAGE_MANAGER: "a package manager that works",
     FailureKind.CLOCK: "a clock that certificates and packages can be checked by",
+    FailureKind.REBOOT: "a node that is back after its reboot",
     FailureKind.TIMEOUT: "an end within its time",
 }
 """What was expected instead, where the kind of failure says it; else that the task succeeds."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from steps.contract.charts import Workload
 from steps.contract.stages.rke2 import ControlExpectation, ControlObservation, Server
 from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
+from steps.gates.rke2_settled import unsettled
 
 GATE = "rke2/control"
 
@@ -17,6 +18,7 @@ def judge(seen: ControlObservation, want: ControlExpectation) -> Verdict:
         _etcd,
         _jobs,
         _workloads,
+        _settled,
     )
     first = next((verdict for check in checks for verdict in check(seen, want)), None)
     if first is not None:
@@ -44,7 +46,7 @@ def _servers(seen: ControlObservation, want: ControlExpectation) -> Iterator[Ver
             yield _open(f"server {name} is not registered with the role control-plane", "all servers", step)
         elif not server.ready:
             yield _open(f"server {name} is not Ready", "every server Ready", f"read the kubelet's log on {name}")
-        elif not server.apiserver:
+        elif server.apiserver is None or not server.apiserver.ready:
             said = "has no pod" if server.apiserver is None else "is not ready"
             step = f"read /var/log/pods/kube-system_kube-apiserver-{name}* on {name}"
             yield _open(f"kube-apiserver-{name} {said}", "an API server on every server", step)
@@ -61,11 +63,25 @@ def _etcd(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdic
             expected=f"etcd members {', '.join(want.nodes)} alone",
             next_step="remove the member (delete its Node), then run rke2-uninstall.sh on that host",
         )
+    yield from _odd(want)
+
+
+def _odd(want: ControlExpectation) -> Iterator[Verdict]:
+    """Every server votes, and nobody else: so many members etcd has."""
+    count = len(want.nodes)
+    if count % 2 == 0:
+        yield failed(
+            GATE,
+            FailureClass.INPUT,
+            seen=f"etcd has {count} members, which survive the loss of no more of them than {count - 1} would",
+            expected="an odd number of servers",
+            next_step="bring back the server that was set aside (`bringup quarantine list`), replace it, or take one away",
+        )
 
 
 def _member(server: Server) -> Iterator[Verdict]:
     name = server.name
-    if not server.etcd:
+    if server.etcd is None or not server.etcd.ready:
         said = "has no pod" if server.etcd is None else "is not ready"
         step = f"read /var/log/pods/kube-system_etcd-{name}* on {name}; too slow a disk is the usual cause"
         yield _open(f"etcd-{name} {said}", "a healthy etcd member on every server", step)
@@ -106,6 +122,16 @@ def _workloads(seen: ControlObservation, want: ControlExpectation) -> Iterator[V
             yield _open(f"there is no {name}", name, step, FailureClass.DEPENDENCY)
         elif not workload.settled(want.spare):
             yield _short(workload, want.spare)
+
+
+def _settled(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+    """Last, because all else tells more: what has just started may be about to end again."""
+    for server in seen.servers:
+        for name, pod in (("kube-apiserver", server.apiserver), ("etcd", server.etcd)):
+            said = unsettled(pod, seen.now, want.settled_seconds, want.storm, want.calm_seconds) if pod else ""
+            if said:
+                step = f"wait; where it goes on, read /var/log/pods/kube-system_{name}-{server.name}* on {server.name}"
+                yield _open(f"{name}-{server.name} {said}", "no fresh restart", step)
 
 
 def _short(workload: Workload, spare: int) -> Verdict:

@@ -31,8 +31,9 @@ def _node(outcome: HostOutcome) -> NodeObservation:
 
 
 def _skew(facts: Facts, outcome: HostOutcome) -> float | None:
-    """The node read its clock between two readings of ours: only what lies outside of them is certainly a difference."""
+    """The node read its clock between two readings of ours, and so long after it had begun as it says: only what lies outside of
+    that is certainly a difference."""
     if not outcome.facts_from or not outcome.facts_to:
         return None
-    now = facts.clock.epoch
-    return max(0.0, now - outcome.facts_to) - max(0.0, outcome.facts_from - now)
+    now, earliest = facts.clock.epoch, min(outcome.facts_from + facts.clock.after_seconds, outcome.facts_to)
+    return max(0.0, now - outcome.facts_to) - max(0.0, earliest - now)

@@ -1,7 +1,7 @@
 """Reads RKE2: hosts after a play, the control plane's static pods and workloads, registered nodes, and the pods of check `dns`."""
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -18,11 +18,13 @@ from steps.contract.stages.rke2 import (
     NodesObservation,
     PlayObservation,
     Server,
+    StaticPod,
 )
-from steps.probes import checks, played, workloads
+from steps.probes import checks, played, rke2_metrics, workloads
 from steps.probes.conditions import Condition, seconds
+from steps.probes.containers import ContainerStatus
 from steps.probes.reader import KubeReader, Scope
-from steps.probes.workloads import Conditioned, Conditions, Meta
+from steps.probes.workloads import Conditioned, Conditions, Meta, Pod
 
 SYSTEM = "kube-system"
 NAMESPACES = (SYSTEM, "calico-system")
@@ -95,12 +97,12 @@ def from_play(outcomes: Iterable[HostOutcome]) -> PlayObservation:
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """The control plane. A server that is expected and not registered is left out."""
     nodes = kube.list("/api/v1/nodes", RawNode, labels="node-role.kubernetes.io/control-plane") or ()
-    static = kube.list(f"/api/v1/namespaces/{SYSTEM}/pods", Conditioned, labels="tier=control-plane") or ()
-    ready = {pod.metadata.name: pod.status.status("Ready") == "True" for pod in static}
+    static = {pod.metadata.name: _shown(pod) for pod in workloads.pods(kube, SYSTEM, "tier=control-plane")}
     return ControlObservation(
+        now=scope.now,
         readyz=read_readyz(kube.text("/readyz?verbose")),
-        servers=tuple(_server(node, ready) for node in nodes if node.metadata.name in scope.nodes),
-        stray_etcd=tuple(sorted(name for name in ready if _member(name) and _member(name) not in scope.nodes)),
+        servers=tuple(_server(node, static) for node in nodes if node.metadata.name in scope.nodes),
+        stray_etcd=tuple(sorted(name for name in static if _member(name) and _member(name) not in scope.nodes)),
         workloads=tuple(
             found
             for namespace in NAMESPACES
@@ -111,18 +113,30 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
-    """Every registered node, expected or not."""
+    """Every registered node, expected or not. The task's arguments name the labels to read (`labels`), and how the network plugin's
+    pods are found: `network_pods` (a label) in `network_namespace`."""
     renewed = {
         lease.metadata.name: seconds(lease.spec.renew_time)
         for lease in kube.list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", Lease) or ()
     }
+    networks = _network_pods(kube, scope)
+    keys = frozenset(map(str, scope.arguments.get("labels", ())))
     found = kube.list("/api/v1/nodes", RawNode) or ()
-    return NodesObservation(now=scope.now, nodes=tuple(_node(node, renewed.get(node.metadata.name, 0.0)) for node in found))
+    return NodesObservation(
+        now=scope.now,
+        nodes=tuple(_node(node, renewed.get(node.metadata.name, 0.0), keys, networks.get(node.metadata.name)) for node in found),
+    )
 
 
 def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
-    """The pods of check `dns`."""
-    return FunctionalObservation(pods=checks.read(kube, "dns", str(scope.arguments.get("namespace", CHECK_NAMESPACE))))
+    """The pods of check `dns`. Where the task's arguments say how the ingress controller's pods are found (`ingress_pods`, a label
+    in kube-system), also the nodes that they are on."""
+    label = str(scope.arguments.get("ingress_pods", ""))
+    places = {pod.spec.node_name for pod in workloads.pods(kube, SYSTEM, label) if pod.spec.node_name} if label else None
+    return FunctionalObservation(
+        pods=checks.read(kube, "dns", str(scope.arguments.get("namespace", CHECK_NAMESPACE))),
+        ingress=None if places is None else tuple(sorted(places)),
+    )
 
 
 def read_readyz(text: str | None) -> tuple[str, ...] | None:
@@ -138,7 +152,35 @@ def read_readyz(text: str | None) -> tuple[str, ...] | None:
 def _host(outcome: HostOutcome) -> HostObservation:
     seen = played.bare(outcome, HostObservation)
     facts, why = played.shown(outcome.facts, HostFacts)
+    told, _ = played.shown(outcome.facts.get("etcd_seen") or {}, rke2_metrics.Seen)
+    if facts is not None and told is not None:
+        facts = msgspec.structs.replace(facts, member=rke2_metrics.etcd(told))
     return msgspec.structs.replace(seen, facts=facts, message=seen.message or why)
+
+
+def _shown(pod: Pod) -> StaticPod:
+    """The youngest start and all restarts of a pod's containers."""
+    containers = pod.status.container_statuses
+    return StaticPod(
+        ready=pod.ready,
+        restarts=sum(entry.restart_count for entry in containers),
+        started=max(map(_running_since, containers), default=0.0),
+    )
+
+
+def _running_since(entry: ContainerStatus) -> float:
+    """When a container last started; 0 where it does not run, or nobody tells."""
+    text = (entry.state.running or {}).get("startedAt")
+    return seconds(msgspec.json.decode(text, type=datetime.datetime | None)) if text else 0.0
+
+
+def _network_pods(kube: KubeReader, scope: Scope) -> Mapping[str, StaticPod]:
+    """The network plugin's pod of each node; the one that is ready where an old one is still on its way out."""
+    label = str(scope.arguments.get("network_pods", ""))
+    if not label:
+        return {}
+    found = workloads.pods(kube, str(scope.arguments.get("network_namespace", SYSTEM)), label)
+    return {pod.spec.node_name: _shown(pod) for pod in sorted(found, key=lambda pod: pod.ready) if pod.spec.node_name}
 
 
 def _member(pod: str) -> str:
@@ -146,15 +188,15 @@ def _member(pod: str) -> str:
     return pod.removeprefix("etcd-") if pod.startswith("etcd-") else ""
 
 
-def _server(node: RawNode, ready: dict[str, bool]) -> Server:
+def _server(node: RawNode, static: Mapping[str, StaticPod]) -> Server:
     name = node.metadata.name
     voter = node.status.status("EtcdIsVoter")
     return Server(
         name=name,
         ready=node.status.status("Ready") == "True",
         voter=voter == "True" if voter else None,
-        etcd=ready.get(f"etcd-{name}"),
-        apiserver=ready.get(f"kube-apiserver-{name}"),
+        etcd=static.get(f"etcd-{name}"),
+        apiserver=static.get(f"kube-apiserver-{name}"),
     )
 
 
@@ -172,7 +214,7 @@ def _failed(job: Conditioned) -> str:
     return f"{failed.reason}: {failed.message}" if failed else ""
 
 
-def _node(node: RawNode, renewed: float) -> Node:
+def _node(node: RawNode, renewed: float, keys: frozenset[str], network: StaticPod | None) -> Node:
     conditions = node.status.conditions
     ready = next((entry for entry in conditions if entry.type == "Ready"), Condition())
     return Node(
@@ -187,6 +229,8 @@ def _node(node: RawNode, renewed: float) -> Node:
         cordoned=node.spec.unschedulable,
         taints=tuple(_taint(taint) for taint in node.spec.taints),
         pressure=tuple(entry.type for entry in conditions if entry.type in PRESSURES and entry.status == "True"),
+        labels={key: value for key, value in node.metadata.labels.items() if key in keys},
+        network=network,
     )
 
 

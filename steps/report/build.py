@@ -29,6 +29,7 @@ def build(source: Source, workflow: str = "", running: bool = False, begun: Iter
         cluster=source.header.cluster,
         owner=source.header.owner,
         revision=source.header.revision,
+        operation=source.header.operation,
         target_uid=source.target_uid or source.header.target_uid,
         status=status,
         workflow=workflow,

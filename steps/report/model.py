@@ -69,7 +69,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 class Stage(Struct, frozen=True, kw_only=True):
     """One planned stage. `failure_class` and `next_step` are set where it did not pass. Without a `judged` verdict the reason says
-    why there is none: interrupted, cancelled, not reached, or still to come."""
+    why there is none: interrupted, cancelled, not reached, or still to come. `notes` are remarks that decided nothing."""
 
     id: str
     title: str
@@ -83,6 +83,7 @@ class Stage(Struct, frozen=True, kw_only=True):
     rollback: str = ""
     changes: int = 0
     judged: bool = True
+    notes: tuple[str, ...] = ()
 
 
 class Node(Struct, frozen=True, kw_only=True):
@@ -165,6 +166,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     `troubles` are of each task's last attempt, `overcome` those of attempts that a later one followed.
     `opening` is what the task before all stages came to, where that is no pass: no stage began then.
+    `operation` is what the run was for where that was not the whole bring-up: `add-node gpu[017-018]`.
     `revisions` has an entry whenever what Argo CD showed of a release changed. `source` is the Git commit of the spec's file.
     """
 
@@ -193,6 +195,7 @@ class Report(Struct, frozen=True, kw_only=True):
     revisions: tuple[Revision, ...] = ()
     source: Origin | None = None
     cancelled: Cancelled | None = None
+    operation: str = ""
     opening: Stage | None = None
     running: bool = False
     schema: int = 1

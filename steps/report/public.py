@@ -28,11 +28,13 @@ def public(report: model.Report) -> model.Report:
     """The same report for outsiders.
 
     Hosts become `node 1`… in fleet order, approvers `approver 1`…, cluster and runs `cluster` and `run`; racks, leaves and groups
-    their kind. Diagnoses, attempts, release sources and Git revisions are dropped.
+    their kind. Remarks, hosts of an operation, diagnoses, attempts, release sources and Git revisions are dropped.
     """
     bare = msgspec.structs.replace(
         report,
         nodes=tuple(msgspec.structs.replace(node, rack="", group="", places=()) for node in report.nodes),
+        stages=tuple(msgspec.structs.replace(stage, notes=()) for stage in report.stages),
+        operation=report.operation.partition(" ")[0],
         troubles=tuple(msgspec.structs.replace(trouble, found=()) for trouble in report.troubles),
         releases=tuple(msgspec.structs.replace(release, source="", namespace="") for release in report.releases),
         owner="",

@@ -98,6 +98,7 @@ def _stage(
         rollback=planned.get("rollback", ""),
         changes=sum(not change.startswith("unchanged") for record in mine for change in record.changes),
         judged=verdict is not None,
+        notes=verdict.notes if verdict else (),
     )
 
 

@@ -10,6 +10,7 @@ def text(report: model.Report) -> str:
     lines = [f"{report.cluster}: {report.status}: {report.sentence}"]
     lines += [f"class of the failure: {kind}" for kind in _classes(report)]
     lines.append(f"run {report.run}, plan {report.plan[:19]}, took {span(report.finished - report.started)}")
+    lines += [f"operation {report.operation}"] if report.operation else []
     lines += [f"spec {report.source.sentence}"] if report.source else []
     if report.simulated:
         lines.append("rehearsal: hosts, cluster and figures are simulated")
@@ -17,6 +18,7 @@ def text(report: model.Report) -> str:
     for stage in report.stages:
         took = span(stage.finished - stage.started) if stage.started else "-"
         lines.append(f"{stage.id:<{width}}  {stage.status:<12}  {took:>8}  {_said(stage)}")
+    lines += [f"note on {stage.id}: {note}" for stage in report.stages for note in stage.notes]
     lines += [f"quarantined {entry.node} in {entry.stage}: {entry.reason}" for entry in report.quarantine]
     for stage in report.stages:
         if stage.status in ("fail", "inconclusive"):

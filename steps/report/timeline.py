@@ -51,7 +51,8 @@ def stamp(seconds: float) -> str:
 
 
 def _entries(report: model.Report) -> Iterator[Entry]:
-    identity = f"started: spec revision {report.revision} of {report.cluster}, owner {report.owner}, plan {report.plan}"
+    what = f" for {report.operation}" if report.operation else ""
+    identity = f"started{what}: spec revision {report.revision} of {report.cluster}, owner {report.owner}, plan {report.plan}"
     origin = f", {report.source.sentence}" if report.source else ""
     yield Entry(time=report.started, kind="run", where=report.run, text=identity + origin)
     if report.cancelled:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract import judging, quarantine, task
+from steps.contract import fleet, judging, quarantine, task
 from steps.contract.evidence import Evidence
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import NodeVerdict, Verdict
@@ -62,7 +62,7 @@ def run(context: Context) -> ExitCode:
         needed=wanted.needed,
         required=tuple(name for name in everyone.get(wanted.required, ()) if name not in everyone[wanted.members]),
         about=everyone,
-        kind=_KINDS.get(wanted.members, "nodes"),
+        kind=_KINDS.get(wanted.members.removeprefix(fleet.TOUCHED), "nodes"),
     )
     seen = judging.Observation(results=tuple(_result(context, check) for check in wanted.checks), aside=aside)
     verdict = gate.judge(seen, want)
@@ -87,11 +87,11 @@ def _compared(context: Context, check: judging.Check, records: Iterable[Evidence
     judged = tuple(dict.fromkeys(row.node for record in records if record.verdict for row in record.verdict.nodes))
     if check.gate not in judging.FLEET or not judged:
         return ()
-    fleet = gating.find(judging.FLEET[check.gate])
+    compared = gating.find(judging.FLEET[check.gate])
     name = task.file_name(context.task.stage, check.task)
     told = task.decode((context.environment.tasks / name).read_bytes())
-    seen: Any = msgspec.convert(_joined(record.observation for record in records), fleet.observation)
-    return (fleet.decide(seen, fleet.expect(told.expectations, judged)),)
+    seen: Any = msgspec.convert(_joined(record.observation for record in records), compared.observation)
+    return (compared.decide(seen, compared.expect(told.expectations, judged)),)
 
 
 def _joined(observations: Iterable[Any]) -> dict[str, list[Any]]:

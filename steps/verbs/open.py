@@ -8,7 +8,7 @@ from steps.contract import revision
 from steps.contract import run as contract
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
-from steps.errors import BadTask
+from steps.errors import BadTask, Refused
 from steps.verbs import reach, reuse
 from steps.verbs.context import Context
 from steps.verbs.identify import Found, identify
@@ -16,6 +16,7 @@ from steps.verbs.identify import Found, identify
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`plan` is the plan's digest. `ssh` is there where the plan changes hosts: the servers are asked then whose they are.
+    `standing`: the operation is about a cluster that runs already, and one that does not is refused.
     The rest says what the run is about and is kept in `run.json` (`steps.contract.run.Header`)."""
 
     plan: str
@@ -25,6 +26,8 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     target_uid: str = ""
     lease_seconds: int = contract.LEASE_SECONDS
     left_out: tuple[str, ...] = ()
+    operation: str = ""
+    standing: bool = False
     ssh: reach.Ssh | None = None
 
 
@@ -50,14 +53,20 @@ def run(context: Context) -> ExitCode:
     if origin is not None:
         _keep(context, revision.key(header.run), canonical(origin))
     identity = identify(context, wanted.ssh) if wanted.ssh is not None else Found()
+    if wanted.standing and not identity.uid and not context.kubeconfig().exists():
+        raise Refused(
+            f"{wanted.operation} is for a cluster that runs, and no server of {wanted.cluster} shows one",
+            hint="nothing was changed; `bringup run` makes the cluster",
+        )
     unreached = _check_reuse(context, header)
-    agents = [number for number, hosts in shards.items() if any(host.role != "server" for host in hosts)]
+    touched = [number for number, hosts in shards.items() if not all(host.untouched for host in hosts)]
+    agents = [number for number in touched if any(host.role != "server" for host in shards[number])]
     seen = {"hosts": counted, "shards": len(shards), "identity": identity, **({"source": origin} if origin else {})}
     if unreached:
         seen["reuse"] = unreached
         context.say(unreached)
     context.record(observation=seen, changes=[f"created run {header.run}"])
-    context.output("shards", msgspec.json.encode(list(shards)).decode())
+    context.output("shards", msgspec.json.encode(touched).decode())
     context.output("agents", msgspec.json.encode(agents).decode())
     return ExitCode.OK
 
@@ -88,6 +97,7 @@ def _header(context: Context, wanted: Arguments) -> contract.Header:
         simulated=simulated,
         lease_seconds=wanted.lease_seconds,
         left_out=wanted.left_out,
+        operation=wanted.operation,
     )
 
 

@@ -1,5 +1,6 @@
 """Verb play: runs a playbook on one shard's hosts (or on a selection), judges what each host showed, and stores it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -7,9 +8,10 @@ from msgspec import Struct
 
 from steps.clients import ansible
 from steps.clients.fleet import selected
+from steps.contract import site_roles
 from steps.contract.exit import ExitCode
 from steps.contract.fleet import Host
-from steps.contract.play import HostStatus, PlayResult
+from steps.contract.play import HostStatus, PlayResult, RoleArchive
 from steps.contract.plural import count
 from steps.contract.verdict import Status, Verdict
 from steps.verbs import gating, reach, target
@@ -21,6 +23,10 @@ class Arguments(Struct, frozen=True, kw_only=True):
     """`fanned`: the hosts are those of this shard; else all that `select` takes. `gate` judges the observations that the hosts
     returned; without one the outcome itself is the verdict's data. `kubeconfig_from` names the fact that carries the new
     cluster's kubeconfig, which goes to the run's secrets and nowhere else, like every fact in `keep` (fact → secret file).
+    `helpers` selects hosts that the play does not change and may ask: a server drains and removes nodes for the others.
+    `everyone`: also hosts that the run leaves untouched otherwise, where the playbook only reads them.
+    `role` is the site's own that the playbook runs, a file of the tasks folder. `passed` are tasks of this stage: a host that did
+    not pass one of them is left out, and the judge names it by that.
     `secret_variables` are variables of the play whose values lie in secret files: the run's own win over the secrets folder."""
 
     playbook: str
@@ -28,11 +34,15 @@ class Arguments(Struct, frozen=True, kw_only=True):
     gate: str
     select: str = "all"
     fanned: bool = False
+    everyone: bool = False
+    helpers: str = ""
     variables: dict[str, Any] = {}
     forks: int = reach.FORKS
     kubeconfig_from: str = ""
     keep: dict[str, str] = {}
     secret_variables: dict[str, str] = {}
+    role: RoleArchive | None = None
+    passed: tuple[str, ...] = ()
 
 
 def run(context: Context) -> ExitCode:
@@ -42,7 +52,7 @@ def run(context: Context) -> ExitCode:
     names = tuple(host.name for host in hosts)
     gate = gating.find(wanted.gate)
     if not hosts:
-        reason = "no host of this shard takes part: all are set aside, or another task's"
+        reason = "no host of this shard takes part: all are set aside, failed before, left untouched, or another task's"
         context.record(Verdict(gate=wanted.gate, status=Status.SKIPPED, reason=reason))
         return ExitCode.OK
     if context.kubeconfig().exists():
@@ -53,14 +63,18 @@ def run(context: Context) -> ExitCode:
             wanted.playbook,
             wanted.ssh,
             hosts,
+            helpers=_helpers(context, wanted, names),
             variables=wanted.variables,
             secret_variables=wanted.secret_variables,
             forks=wanted.forks,
+            role=wanted.role,
         )
     )
     result = _keep_secrets(context, wanted, result)
     seen = _observe(gate, result.hosts)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, names))
+    if wanted.role is not None:  # a stage may have several roles of the site: in its records each gate has its role's name
+        verdict = msgspec.structs.replace(verdict, gate=site_roles.gate(wanted.role.name))
     changed = [f"{outcome.host}: {count(outcome.changed, 'change')}" for outcome in result.hosts if outcome.changed]
     found = () if verdict.is_pass else diagnose_play(result.hosts, verdict)
     context.record(verdict, observation=seen, changes=changed, error=result.message, diagnosis=found)
@@ -69,9 +83,23 @@ def run(context: Context) -> ExitCode:
 
 
 def _hosts(context: Context, wanted: Arguments) -> tuple[Host, ...]:
-    aside = context.quarantined()
+    aside = {*context.quarantined(), *_failed(context, wanted.passed)}
     hosts = context.fleet.shard(context.shard) if wanted.fanned else context.fleet.hosts(wanted.select)
-    return tuple(host for host in hosts if host.name not in aside and selected(host, wanted.select))
+    taken = (host for host in hosts if host.name not in aside and selected(host, wanted.select))
+    return tuple(host for host in taken if wanted.everyone or not host.untouched)
+
+
+def _failed(context: Context, tasks: Iterable[str]) -> set[str]:
+    """Hosts that did not pass one of these tasks of the stage."""
+    run, stage = context.environment.run, context.task.stage
+    verdicts = (record.verdict for name in tasks for record in context.store.records(run, stage, name))
+    return {row.node for verdict in verdicts if verdict for row in verdict.nodes if row.status is not Status.PASS}
+
+
+def _helpers(context: Context, wanted: Arguments, played: tuple[str, ...]) -> tuple[Host, ...]:
+    aside = context.quarantined()
+    chosen = context.fleet.hosts(wanted.helpers) if wanted.helpers else ()
+    return tuple(host for host in chosen if host.name not in aside and host.name not in played)
 
 
 def _observe(gate: gating.Gate, outcomes: Any) -> Any:

@@ -8,14 +8,17 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.fleet import Host
-from steps.contract.play import HostKeys, Jump, PlayHost, PlayRequest
+from steps.contract.play import HostKeys, Jump, PlayHost, PlayRequest, RoleArchive
 from steps.verbs.context import Context
 
 FORKS = 50
+PROXY = "bringup_proxy"
+"""Variable of every play: the environment by which hosts reach others, where the spec names a proxy."""
 
 
 class Ssh(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How hosts are reached: paths are names below the secrets folder."""
+    """How hosts are reached: paths are names below the secrets folder. `proxy` is the environment by which they reach others:
+    every play has it as the variable `bringup_proxy`."""
 
     user: str = "root"
     port: int = 22
@@ -24,6 +27,7 @@ class Ssh(Struct, frozen=True, kw_only=True, omit_defaults=True):
     host_keys: HostKeys = HostKeys.STRICT
     jump: Jump | None = None
     sudo_password: str = ""
+    proxy: dict[str, str] = {}
 
 
 def request(
@@ -32,23 +36,28 @@ def request(
     ssh: Ssh,
     hosts: Iterable[Host],
     *,
+    helpers: Iterable[Host] = (),
     variables: Mapping[str, Any] | None = None,
     secret_variables: Mapping[str, str] | None = None,
     forks: int = FORKS,
+    role: RoleArchive | None = None,
 ) -> PlayRequest:
-    """The play of a playbook on these hosts. `secret_variables` are variables whose values lie in secret files: the run's own
-    win over the secrets folder, and those that do not exist are left out."""
+    """The play of a playbook on these hosts; tasks may be delegated to `helpers`. `secret_variables` are variables whose values lie
+    in secret files: the run's own win over the secrets folder, and those that do not exist are left out."""
     secrets = context.environment.secrets
     path = {name: str(secrets / name) if name else "" for name in (ssh.key, ssh.known_hosts)}
     named = dict(secret_variables or {}) | ({"ansible_become_password": ssh.sudo_password} if ssh.sudo_password else {})
+    through = _Through(ssh, secrets)
     return PlayRequest(
         playbook=playbook,
-        hosts=tuple(_host(host, ssh, path[ssh.key], _jump(ssh, secrets)) for host in hosts),
-        variables=dict(variables or {}),
+        hosts=tuple(_host(host, ssh, path[ssh.key], through(host)) for host in hosts),
+        helpers=tuple(_host(host, ssh, path[ssh.key], through(host)) for host in helpers),
+        variables={**(variables or {}), **({PROXY: ssh.proxy} if ssh.proxy else {})},
         secret_variables=_existing(context, named),
         known_hosts=path[ssh.known_hosts],
         host_keys=ssh.host_keys,
         forks=forks,
+        role=_role(role, context),
         timeout_seconds=context.task.deadline_seconds,
     )
 
@@ -66,10 +75,29 @@ def _host(host: Host, ssh: Ssh, key_path: str, jump: Jump | None) -> PlayHost:
     )
 
 
-def _jump(ssh: Ssh, secrets: Path) -> Jump | None:
-    if ssh.jump is None or not ssh.jump.key_path:
-        return ssh.jump
-    return msgspec.structs.replace(ssh.jump, key_path=str(secrets / ssh.jump.key_path))
+def _role(role: RoleArchive | None, context: Context) -> RoleArchive | None:
+    """A role of the site with the path of its file, which lies beside the tasks."""
+    return role and msgspec.structs.replace(role, file=str(context.environment.tasks / role.file))
+
+
+class _Through:
+    """What each host is reached through: its group's jump hosts, else those of all."""
+
+    def __init__(self, ssh: Ssh, secrets: Path) -> None:
+        self._key = str(secrets / ssh.key) if ssh.key else ""
+        self._all = _jump(ssh.jump, secrets)
+
+    def __call__(self, host: Host) -> Jump | None:
+        own = host.variables.get("ssh_jump", "")
+        return Jump.of(own, self._key) if own else self._all
+
+
+def _jump(jump: Jump | None, secrets: Path) -> Jump | None:
+    """A jump host, and those before it, with the paths of their keys."""
+    if jump is None:
+        return None
+    path = str(secrets / jump.key_path) if jump.key_path else ""
+    return msgspec.structs.replace(jump, key_path=path, jump=_jump(jump.jump, secrets))
 
 
 def _existing(context: Context, named: Mapping[str, str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ def facts(spec: ClusterSpec) -> Facts:
         "gpu_driver": gpu.driver if gpu else "none",
         "driver_version": "given" if gpu and gpu.driver_version else "chart",
         "operator_mode": gpu.operator_mode if gpu else "none",
+        "peer_to_peer": "yes" if wants_peer_to_peer(spec) else "no",
         "fabric": fabric.kind,
         "fabric_mode": fabric.mode if fabric.kind != "none" else "none",
         "fabric_driver": fabric.driver if fabric.kind != "none" else "none",
@@ -50,6 +51,7 @@ DIMENSIONS = (
     "gpu_driver",
     "driver_version",
     "operator_mode",
+    "peer_to_peer",
     "fabric",
     "fabric_mode",
     "fabric_driver",
@@ -88,6 +90,14 @@ def argo_cd_owner(spec: ClusterSpec) -> str:
     """Return whose Argo CD delivers: `bringup` (installed by this run), `site` (verified only) or `none`."""
     argo_cd = spec.delivery.argo_cd
     return "none" if argo_cd is None else "bringup" if argo_cd.install else "site"
+
+
+def wants_peer_to_peer(spec: ClusterSpec) -> bool:
+    """Whether GPUs and NICs must reach each other directly. GB200 reaches its NICs by ways that need ACS as its maker sets it."""
+    if spec.accelerator is None:
+        return False
+    by_default = spec.fabric.kind != "none" and spec.accelerator.product != "GB200"
+    return by_default if spec.os.peer_to_peer is None else spec.os.peer_to_peer
 
 
 def matches(criteria: Mapping[str, tuple[str, ...]], known: Facts) -> bool:

@@ -19,7 +19,7 @@ from steps.errors import StepError, Unreachable
 from steps.report import source, verify
 from steps.report.build import build
 from steps.report.timeline import stamp
-from workflows.cli import argo_listening, argo_live, cancelling, kubeconfigs, naming, output
+from workflows.cli import argo_listening, cancelling, kubeconfigs, naming, output, planned
 from workflows.cli.argo_options import LOCAL, Place
 from workflows.cli.output import Format
 from workflows.engines import announce, approvals
@@ -115,7 +115,7 @@ def status(away: Away) -> dict[str, Any]:
         "phase": workflow.status.phase or "Pending",
         "message": stop.told(workflow),
         "waiting": [_waiting(away, workflow, one) for one in waiting],
-        "stages": progress.explained(progress.stages(argo_live.stage_ids(away.folder), told, away.name), _verdicts(away.folder)),
+        "stages": progress.explained(progress.stages(list(planned.tasks(away.folder)), told, away.name), _verdicts(away.folder)),
     }
 
 
@@ -181,7 +181,7 @@ def watch(away: Away) -> int:
     console = output.console()
 
     def say(sentence: str) -> None:
-        console.print(sentence, markup=False)
+        console.print(sentence)
 
     ended: Workflow | None = None
     with _interruptible(), _announced(away, say) as tell:

@@ -3,14 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import msgspec
-from msgspec import Struct
-
 from steps.clients.store import Store
 from steps.contract import announcement, approval
-from steps.contract import run as contract
 from steps.contract.last_word import Said
-from workflows.cli import live
+from workflows.cli import live, planned
 from workflows.engines.argo import last_words
 from workflows.engines.argo.home import Where
 from workflows.engines.argo.progress import JUDGE, VERDICT
@@ -18,34 +14,6 @@ from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import NodeStatus
 
 _BAD = ("Failed", "Error")
-
-
-class TaskSummary(Struct, frozen=True):
-    """A task as `plan.json` names it."""
-
-    name: str
-
-
-class StageSummary(Struct, frozen=True):
-    """A stage as `plan.json` names it."""
-
-    id: str
-    tasks: tuple[TaskSummary, ...] = ()
-
-
-class PlanSummary(Struct, frozen=True):
-    """What a view needs of `plan.json`; read here as well as in `running`, which brings Hera along."""
-
-    stages: tuple[StageSummary, ...]
-
-
-def _summary(folder: RunFolder) -> PlanSummary:
-    return msgspec.json.decode((folder.inputs / "tasks" / contract.PLAN_FILE).read_bytes(), type=PlanSummary)
-
-
-def stage_ids(folder: RunFolder) -> list[str]:
-    """The planned stages in running order."""
-    return [stage.id for stage in _summary(folder).stages]
 
 
 @dataclass
@@ -90,6 +58,5 @@ class AwayProgress(live.Progress):
 
 def progress(folder: RunFolder, where: Where) -> AwayProgress:
     """Of a run whose tasks are known here; nothing is known here of an approval's evidence, which `approve` shows."""
-    tasks = {one.id: [task.name for task in one.tasks] for one in _summary(folder).stages}
     how = announcement.command(folder.name, namespace=where.namespace)
-    return AwayProgress(tasks, folder.name, Store(folder.home.store), lambda _node: how)
+    return AwayProgress(planned.tasks(folder), folder.name, Store(folder.home.store), lambda _node: how)

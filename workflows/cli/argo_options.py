@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 
@@ -16,6 +16,7 @@ HomeKubeconfig = Annotated[
     str, typer.Option("--home-kubeconfig", metavar="FILE", help="Kubeconfig of the home cluster, where Argo runs; or KUBECONFIG.")
 ]
 HomeContext = Annotated[str, typer.Option("--home-context", metavar="NAME", help="Context in it; default: its current one.")]
+ArgoVersion = Annotated[str, typer.Option("--argo-version", help="Vouch for Argo's version where it may not be read.")]
 Namespace = Annotated[str, typer.Option("--namespace", help="Namespace of the runs in home; default: bringup.")]
 
 
@@ -55,13 +56,20 @@ def refuse_for_local(given: Mapping[str, str]) -> None:
         raise typer.BadParameter(f"the local engine takes no {said}: for a run on Argo say --engine {ARGO}, else leave out {said}")
 
 
-def placed(command: Callable[..., int]) -> Callable[..., int]:
-    """A command whose last parameter is `place`: on its command line stand the options of a Place instead."""
+class Checked(Protocol):
+    """Options that are checked together."""
+
+    def check(self) -> None:
+        """Raise BadParameter where they do not fit each other."""
+
+
+def placed(command: Callable[..., int], kind: type[Checked] = Place) -> Callable[..., int]:
+    """A command whose parameter `place` is a dataclass of options: these stand on its command line instead, and are checked."""
     kept = [one for one in inspect.signature(command).parameters.values() if one.name != "place"]
-    options = list(inspect.signature(Place).parameters.values())
+    options = list(inspect.signature(kind).parameters.values())
 
     def placing(**given: Any) -> int:
-        place = Place(**{one.name: given.pop(one.name) for one in options})
+        place = kind(**{one.name: given.pop(one.name) for one in options})
         place.check()
         return command(**given, place=place)
 

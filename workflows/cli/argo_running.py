@@ -3,7 +3,6 @@
 import os
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from steps.contract.exit import ExitCode
 from steps.errors import StepError, Temporary
 from workflows import bringup
 from workflows.cli import argo, compiling, kubeconfigs, naming, output, revisions, running, sources
+from workflows.cli.starting import Place, Wish
 from workflows.engines import announce, inputs
 from workflows.engines.argo import install, installation, place, remembered, secret_files, size, submit
 from workflows.engines.argo.home import Home, NoWorkflow
@@ -36,36 +36,21 @@ class GoesOn(Exception):
         self.exit_code = ExitCode.GATE_FAILED if code == ExitCode.TEMPORARY else code
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wish:
-    """What `bringup run --engine argo` was told beside the spec."""
-
-    kubeconfig: str = ""
-    context: str = ""
-    namespace: str = ""
-    image: str = ""
-    version: str = ""
-    reuse: str = "none"
-    only: tuple[str, ...] = ()
-    until: str = ""
-    wait: bool = True
-
-
 Begun = Callable[[str, str], object]
 """Told the name of a run, and what follows it, as soon as it is submitted or may have been."""
 
 
-def run(spec: str, wish: Wish, begun: Begun) -> tuple[str, int]:
+def run(spec: str, at: Place, wish: Wish, begun: Begun) -> tuple[str, int]:
     """Install, submit and follow; the run's name and its exit code. Raises before anything is written where it could not run."""
     path, loaded = sources.read(spec)
     folder = path.parent if Path(spec).exists() else Path.cwd()
-    home = kubeconfigs.home(wish.kubeconfig, wish.context, wish.namespace)
-    settings = compiling.installation(home.namespace, wish.image, os.environ)
-    plan = compile_plan(loaded, only=wish.only, until=wish.until)
+    home = kubeconfigs.home(at.kubeconfig, at.context, at.namespace)
+    settings = compiling.installation(home.namespace, at.image, os.environ)
+    plan = compile_plan(loaded, only=wish.only, until=wish.until, operation=wish.operation)
     _check_reuse(home, plan, wish.reuse)
     inputs.require_target(plan)
     bundle = compiling.rendered(plan, bringup.build, settings)
-    version = _version(home, wish, plan, folder)
+    version = _version(home, at.version, plan, folder)
     size.check(plan, bundle)
     doubts = place.check(home, bundle)
     secret_files.check_namespaces(loaded, home)
@@ -76,8 +61,8 @@ def run(spec: str, wish: Wish, begun: Begun) -> tuple[str, int]:
     output.lines([*show.warnings(plan), *(f"warning: {one}" for one in doubts)])
     said = f"{sizes}, Argo Workflows {version}, namespace {home.namespace}"
     manifest = submit.workflow(new_run_name(plan.name), plan, bundle, wish.reuse, source)
-    memory = remembered.Memory(where=home.where, version=wish.version, telling=announce.tellings(loaded))
-    return _submitted(home, manifest, said, memory, argo.watch if wish.wait else _left, begun)
+    memory = remembered.Memory(where=home.where, version=at.version, telling=announce.tellings(loaded))
+    return _submitted(home, manifest, said, memory, argo.watch if at.wait else _left, begun)
 
 
 def _check_reuse(home: Home, plan: Plan, earlier: str) -> None:
@@ -94,10 +79,10 @@ def _check_reuse(home: Home, plan: Plan, earlier: str) -> None:
         raise running.NotReusable(f"run {earlier} was about cluster {cluster}, this one is about {plan.name}")
 
 
-def _version(home: Home, wish: Wish, plan: Plan, folder: Path) -> str:
+def _version(home: Home, vouched: str, plan: Plan, folder: Path) -> str:
     """Argo's version. A cluster that is away does not hide that a secret is missing here, which trying again would not mend."""
     try:
-        return installation.check(home, wish.version)
+        return installation.check(home, vouched)
     except Temporary:
         inputs.gathered([file for file in plan.secrets if not file.secret], folder, os.environ)
         raise

@@ -11,7 +11,7 @@ from steps.contract.exit import ExitCode
 from steps.contract.verdict import Verdict
 from steps.report.model import NOT_RUN, Stage
 from steps.report.timeline import stamp
-from workflows.cli import argo_live, cancelling, output, reading, reporting
+from workflows.cli import cancelling, output, planned, reading, reporting
 from workflows.engines import approvals
 from workflows.engines.folders import RunFolder
 from workflows.engines.local import inbox
@@ -47,8 +47,7 @@ class NoLog(ValueError):
 
 def _task(template: str, folder: RunFolder) -> str:
     """`os-prep-judge` → `os_prep.judge`, where the plan of the run is here."""
-    plan = folder.inputs / "tasks" / contract.PLAN_FILE
-    stages = [contract.STAGE, *(argo_live.stage_ids(folder) if plan.exists() else ())]
+    stages = [contract.STAGE, *planned.tasks(folder)]
     stage = max((one for one in stages if template.startswith(f"{names.dashed(one)}-")), key=len, default="")
     return f"{stage}.{template[len(stage) + 1 :].replace('-', '_')}" if stage else template
 

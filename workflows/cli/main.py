@@ -13,7 +13,10 @@ from steps import __version__
 from steps.contract.exit import ExitCode
 from workflows.cli import output
 from workflows.cli.argo_commands import register as register_argo
+from workflows.cli.host_key_commands import register as register_host_keys
 from workflows.cli.image_commands import register as register_images
+from workflows.cli.inventory_commands import register as register_inventory
+from workflows.cli.operation_commands import register as register_operations
 from workflows.cli.quarantine_commands import register as register_quarantine
 from workflows.cli.report_commands import register as register_report
 from workflows.cli.run_commands import register as register_run
@@ -47,7 +50,10 @@ def application() -> typer.Typer:
     app.callback()(_options)
     for register in (
         register_spec,
+        register_inventory,
+        register_host_keys,
         register_run,
+        register_operations,
         register_report,
         register_quarantine,
         register_tools,

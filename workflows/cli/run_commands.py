@@ -1,8 +1,7 @@
 """Commands about runs: run, rehearse, status, watch, logs, approve, cancel, resume."""
 
-import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -10,16 +9,13 @@ import typer
 
 from steps.contract import approval
 from steps.contract.exit import ExitCode
-from workflows.cli import output
+from steps.contract.operation import Kind
+from workflows.cli import output, starting
 from workflows.cli.argo_options import (
-    LOCAL,
-    HomeContext,
-    HomeKubeconfig,
-    Namespace,
+    ArgoVersion,
     Place,
     placed,
     refuse_for_local,
-    require_engine,
 )
 from workflows.cli.output import Format
 from workflows.engines.folders import Home, new_run_name
@@ -29,13 +25,12 @@ Run = Annotated[str, typer.Argument(help="Name of a run; the newest where none i
 Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
 Only = Annotated[list[str] | None, typer.Option("--only", help="Only this stage; repeat for more.")]
 Until = Annotated[str, typer.Option("--until", help="Up to and with this stage.")]
-ArgoVersion = Annotated[str, typer.Option("--argo-version", help="Vouch for Argo's version where it may not be read.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for starting in (rehearse, run):
-        app.command()(starting)
+    app.command()(rehearse)
+    app.command()(placed(run, starting.Place))
     for command in (status, watch, logs, approve, cancel, resume):
         app.command()(placed(command))
 
@@ -65,10 +60,15 @@ def rehearse(
     ] = "",
     only: Only = None,
     until: Until = "",
+    operation: Annotated[
+        str, typer.Option("--operation", metavar="NAME", help="Rehearse add-node, replace-node, upgrade or reset.")
+    ] = "",
+    hosts: Annotated[list[str] | None, typer.Option("--hosts", metavar="RANGE", help="With --operation: which hosts.")] = None,
+    older: Annotated[str, typer.Option("--from", metavar="VERSION", help="With --operation upgrade: the release before.")] = "",
 ) -> int:
-    """Run the whole pipeline against a simulated cluster on this machine, faults included."""
-    from workflows.cli import kubeconfigs, revisions, running, sources
-    from workflows.rehearsal import approver, loopback, preparing
+    """Run the whole pipeline against a simulated cluster on this machine, faults included; or an operation on such a cluster."""
+    from workflows.cli import kubeconfigs, operations, revisions, running, sources
+    from workflows.rehearsal import approver, loopback, preparing, standing
     from workflows.rehearsal.existing import existing
     from workflows.rehearsal.rehearse import Options
     from workflows.rehearsal.rehearse import rehearse as play
@@ -87,12 +87,15 @@ def rehearse(
         "--roles-off": [roles_off],
     }
     asked |= {"--nodes-at": [nodes_at], "--speed": [] if speed is None else [speed]}
+    asked |= {"--operation": [operation], "--hosts": hosts or (), "--from": [older]}
+    work = operations.named(operation, hosts or (), older)
     again = ["bringup", "rehearse", spec, *_given(asked), *(["--hold"] if hold else [])]
-    options = Options(faults=tuple(fault or ()), seed=seed, existing=there, again=shlex.join(again))
+    options = Options(faults=tuple(fault or ()), seed=seed, existing=there, bare=standing.bare(work), again=shlex.join(again))
     loaded = sources.read(spec)[1]
-    plan, bundle = running.prepare(loaded, only or (), until)
+    plan, bundle = running.prepare(loaded, operations.only(work) or only or (), until, work)
     approver.check(plan, approve_as, key)
-    before = preparing.ground(loaded, plan)
+    is_whole = work.kind is Kind.BRINGUP
+    before = preparing.ground(loaded, plan) if is_whole else standing.ground(loaded, plan, work, older)
     loopback.require()
     if kubeconfig is not None:
         kubeconfigs.require(kubeconfig, "--kubeconfig")
@@ -119,59 +122,14 @@ def _given(asked: Mapping[str, Iterable[object]]) -> list[str]:
 
 def run(
     spec: Spec = "cluster.yaml",
-    engine: Annotated[str, typer.Option("--engine", help="local, or argo: in the home cluster.")] = "local",
     reuse: Annotated[str, typer.Option("--reuse", help="Reuse stages that this earlier run proved.")] = "none",
     only: Only = None,
     until: Until = "",
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow to the end; only argo can do without.")] = True,
-    junit: Annotated[Path | None, typer.Option("--junit", help="Write the report for CI servers to this file.")] = None,
-    kubeconfig: HomeKubeconfig = "",
-    context: HomeContext = "",
-    namespace: Namespace = "",
-    image: Annotated[str, typer.Option("--image", help="The step image, with argo; or BRINGUP_IMAGE.")] = "",
-    version: ArgoVersion = "",
+    *,
+    place: starting.Place,
 ) -> int:
     """Run a spec on real hosts: with the embedded engine, or on the Argo Workflows of a home cluster."""
-    require_engine(engine)
-    if engine == LOCAL:
-        told = {"--home-kubeconfig": kubeconfig, "--home-context": context, "--namespace": namespace}
-        refuse_for_local({**told, "--image": image, "--argo-version": version})
-        if not wait:
-            raise typer.BadParameter("the local engine runs in this command: --no-wait is for --engine argo")
-    from workflows.cli import argo_running, reporting
-
-    kept = reporting.Unfinished(junit)
-    with kept.explained(spec):
-        if engine == "argo":
-            told = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace, "image": image, "version": version}
-            wish = argo_running.Wish(**told, reuse=reuse, only=tuple(only or ()), until=until, wait=wait)
-            name, code = argo_running.run(spec, wish, kept.begun)
-            if not wait:
-                return code or kept.code
-        else:
-            name, code = _run_here(spec, reuse, only, until, kept.begun_here)
-    return code if junit is None else reporting.keep_junit(Home.of_environment(), name, junit, code)
-
-
-def _run_here(spec: str, reuse: str, only: list[str] | None, until: str, begun: Callable[[str], object]) -> tuple[str, int]:
-    from workflows.cli import announcing, revisions, running, sources
-    from workflows.engines import inputs, launch
-
-    path, loaded = sources.read(spec)
-    plan, bundle = running.prepare(loaded, only or (), until)
-    home = Home.of_environment()
-    running.check_reuse(home, plan, reuse)
-    folder = home.run(new_run_name(plan.name))
-    beside = path.parent if Path(spec).exists() else Path.cwd()
-    if loaded.schedule or loaded.events:
-        output.lines(["the local engine has no scheduler: schedule and events of this spec act with --engine argo alone"])
-    inputs.write(folder, plan, bundle, beside, os.environ)
-    revisions.keep(folder, spec)
-    announcing.keep(folder, loaded)
-    begun(folder.name)
-    with announcing.announced(folder) as tell, running.shown(plan, folder) as view:
-        result = launch.start(folder, {}, tell(view.observe), reuse)
-    return folder.name, running.conclude(folder, result)
+    return starting.start(spec, place, starting.Wish(reuse=reuse, only=tuple(only or ()), until=until))
 
 
 def resume(run: Run = "", version: ArgoVersion = "", *, place: Place) -> int:

@@ -3,14 +3,12 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import msgspec
-from msgspec import Struct
-
 from steps.clients.store import Store
 from steps.contract import run
+from steps.contract.operation import BRINGUP, Operation
 from steps.contract.verdict import Status
 from workflows import bringup
-from workflows.cli import cancelling, compiling, live, output
+from workflows.cli import cancelling, compiling, live, output, planned
 from workflows.engines import approvals
 from workflows.engines.folders import Home, RunFolder, places
 from workflows.engines.local.result import RunResult, read_status
@@ -20,28 +18,9 @@ from workflows.render.bundle import Bundle
 from workflows.spec import ClusterSpec
 
 
-class TaskSummary(Struct, frozen=True):
-    """A task as `plan.json` names it."""
-
-    name: str
-
-
-class StageSummary(Struct, frozen=True):
-    """A stage as `plan.json` names it."""
-
-    id: str
-    tasks: tuple[TaskSummary, ...] = ()
-
-
-class PlanSummary(Struct, frozen=True):
-    """What a view needs of `plan.json`, which lies beside the run's tasks."""
-
-    stages: tuple[StageSummary, ...]
-
-
-def prepare(spec: ClusterSpec, only: Sequence[str], until: str) -> tuple[Plan, Bundle]:
-    """Plan, render and lint a bring-up."""
-    plan = compile_plan(spec, only=only, until=until)
+def prepare(spec: ClusterSpec, only: Sequence[str], until: str, operation: Operation = BRINGUP) -> tuple[Plan, Bundle]:
+    """Plan, render and lint a bring-up, or a narrower operation."""
+    plan = compile_plan(spec, only=only, until=until, operation=operation)
     return plan, compiling.rendered(plan, bringup.build)
 
 
@@ -74,7 +53,7 @@ def shown(plan: Plan, folder: RunFolder) -> live.View:
     """The live view of a run that is about to start."""
     console = output.console()
     size = f"{output.count(len(plan.hosts), 'host')}, {output.count(len(plan.stages), 'stage')}"
-    console.print(f"run {folder.name}: {size}, plan {plan.digest[:19]}", markup=False)
+    console.print(f"run {folder.name}: {size}, plan {plan.digest[:19]}")
     tasks = {stage.id: [step.name for step in stage.steps] for stage in plan.stages}
     return live.View(_progress(folder, tasks), console, partial(cancelling.by_signal, folder))
 
@@ -85,12 +64,12 @@ def _progress(folder: RunFolder, tasks: Mapping[str, Sequence[str]]) -> live.Pro
 
 def shown_again(folder: RunFolder) -> live.View:
     """The live view of a run that goes on, told what its journal knows: the plan may not be what the spec says by now."""
-    stages = _stages(folder)
+    stages = planned.tasks(folder)
     progress = _progress(folder, stages)
     console = output.console()
     told = [(node, progress.take(node)) for node in read_status(folder.engine).nodes]
     done = sum(row.status == Status.PASS.value for row in progress.rows.values())
-    console.print(f"run {folder.name} goes on: {done} of {len(stages)} stages have passed", markup=False)
+    console.print(f"run {folder.name} goes on: {done} of {len(stages)} stages have passed")
     for waits in (lines for node, lines in told if node.type == "Suspend" and node.finished is None):
         output.lines(waits)
     return live.View(progress, console, partial(cancelling.by_signal, folder))
@@ -99,15 +78,9 @@ def shown_again(folder: RunFolder) -> live.View:
 def shown_anew(folder: RunFolder, said: str, note: str) -> live.View:
     """The live view of a run that is about to start with what an earlier one was told; `said` stands behind its name."""
     console = output.console()
-    console.print(f"run {folder.name}: {said}", markup=False)
+    console.print(f"run {folder.name}: {said}")
     output.lines([note] if note else [])
-    return live.View(_progress(folder, _stages(folder)), console, partial(cancelling.by_signal, folder))
-
-
-def _stages(folder: RunFolder) -> dict[str, list[str]]:
-    """The tasks of each stage, from the plan beside the run's tasks."""
-    data = (folder.inputs / "tasks" / run.PLAN_FILE).read_bytes()
-    return {one.id: [task.name for task in one.tasks] for one in msgspec.json.decode(data, type=PlanSummary).stages}
+    return live.View(_progress(folder, planned.tasks(folder)), console, partial(cancelling.by_signal, folder))
 
 
 def conclude(folder: RunFolder, result: RunResult) -> int:

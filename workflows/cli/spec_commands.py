@@ -26,12 +26,29 @@ def register(app: typer.Typer) -> None:
 def init(
     path: Annotated[Path, typer.Argument(help="File to write.")] = Path("cluster.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    source: Annotated[
+        Path | None, typer.Option("--from-inventory", metavar="PATH", help="An Ansible inventory: its hosts.")
+    ] = None,
+    servers: Annotated[str, typer.Option("--servers", metavar="GROUP", help="The inventory's group of RKE2 servers.")] = "",
+    group: Annotated[list[str] | None, typer.Option("--group", help="A group to take over; repeat for more.")] = None,
+    vault: Annotated[Path | None, typer.Option("--vault-password-file", help="For an inventory with encrypted variables.")] = None,
 ) -> int:
-    """Write a commented starter spec."""
+    """Write a commented starter spec, or one with the hosts of an Ansible inventory.
+
+    An inventory is INI, YAML, a folder of them, or the JSON of a dynamic one; an executable that you name is run with --list.
+    Templates in it are not evaluated. What has no place in a spec is said, one line each.
+    """
     from workflows.spec.starter import starter
 
     if path.exists() and not force:
         raise typer.BadParameter(f"{path} exists; {EXISTS_HINT}")
+    if source is not None:
+        from workflows.cli import inventories
+
+        inventories.begin(source, path, servers, group or (), vault)
+        return ExitCode.OK
+    if servers or group or vault:
+        raise typer.BadParameter("--servers, --group and --vault-password-file are about an inventory: --from-inventory PATH")
     path.write_text(starter())
     output.lines([f"wrote {path}; edit the host names, then: bringup validate {path}"])
     return ExitCode.OK

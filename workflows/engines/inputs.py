@@ -15,7 +15,7 @@ from steps.errors import BadTask
 from workflows.engines.folders import RunFolder
 from workflows.plan import files, fleet
 from workflows.plan.model import Plan
-from workflows.stages.access import KUBECONFIG, SecretFile
+from workflows.stages.access import KNOWN_HOSTS, KUBECONFIG, SecretFile
 
 if TYPE_CHECKING:
     from workflows.render.bundle import Bundle  # with Hera, whose import takes longer than what `status` and `watch` do
@@ -105,7 +105,8 @@ def secret(file: SecretFile, spec_folder: Path, environ: Mapping[str, str]) -> b
         try:
             return path.read_bytes()
         except OSError as error:
-            raise SecretMissing(f"secret {file.name}: {path}: {error.strerror}") from error
+            made = "; `bringup host-keys` makes it" if file.name == KNOWN_HOSTS else ""
+            raise SecretMissing(f"secret {file.name}: {path}: {error.strerror}{made}") from error
     raise SecretMissing(f"secret {file.name} is a key of the Kubernetes Secret {file.secret}, which only the argo engine can read")
 
 

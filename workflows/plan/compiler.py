@@ -11,14 +11,15 @@ import msgspec
 
 from steps.contract import approval as contract
 from steps.contract.canonical import digest
+from steps.contract.operation import BRINGUP, STANDING, Kind, Operation
 from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
-from workflows.plan import fleet, judging, lease
-from workflows.plan.model import Plan, Starts
+from workflows.plan import fleet, judging, lease, operations
+from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import unattended
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.machines import expand_groups
-from workflows.stages import ORDER
+from workflows.stages import OPERATIONS, ORDER, site_roles
 from workflows.stages.access import secret_files, ssh_arguments
 from workflows.stages.site import Site
 from workflows.stages.stage import COMMAND, WEBHOOK, Approval, Stage
@@ -35,23 +36,27 @@ ANNOUNCE_SECONDS = 60
 """One POST, which is given up after `timeouts.ANNOUNCE`; tries again are the engine's."""
 
 
-class PlanError(ValueError):
-    """The spec cannot be planned; the message says why and what to do."""
+def compile_plan(
+    spec: ClusterSpec,
+    catalog: catalogs.Catalog | None = None,
+    only: Sequence[str] = (),
+    until: str = "",
+    operation: Operation = BRINGUP,
+) -> Plan:
+    """The plan of a spec; pure. `only` and `until` narrow the stages, `operation` what is done and the hosts that are touched.
 
-
-def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, only: Sequence[str] = (), until: str = "") -> Plan:
-    """The plan of a spec; pure. `only` and `until` narrow the stages.
-
-    Raises PlanError for a stage that the spec leaves out, SpecErrors for a breach of a compatibility rule.
+    Raises PlanError for a stage that the spec leaves out and for a host that it does not have, SpecErrors for a breach of a
+    compatibility rule.
     """
     known = catalog or catalogs.load()
     issues = catalogs.require(spec, known)
     releases = catalogs.resolve(spec, known)
     machines = expand_groups(spec.hosts, spec.accelerator.per_node if spec.accelerator else 0)
-    site = Site(spec=spec, machines=machines, releases={release.id: release for release in releases})
+    site = Site(spec=spec, machines=machines, releases={release.id: release for release in releases}, operation=operation)
+    operations.check(site)
     every = _stages(site)
     stages = _with_approvals(_narrowed(every, only, until), spec)
-    hosts = fleet.hosts(machines)
+    hosts = fleet.hosts(machines, operation)
     used = {name for stage in stages for name in stage.releases}
     planned = tuple(release for release in releases if release.id in used)
     parts = {
@@ -59,7 +64,7 @@ def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, onl
         "stages": [_plain(stage) for stage in stages],
         "hosts": msgspec.to_builtins(hosts),
         "releases": [_plain(release) for release in planned],
-    }
+    } | operations.said(site)
     told = _announce_tasks(spec, stages)
     whole = digest(parts | _private(told))
     return Plan(
@@ -75,12 +80,13 @@ def compile_plan(spec: ClusterSpec, catalog: catalogs.Catalog | None = None, onl
         issues=issues,
         secrets=secret_files(spec),
         digest=whole,
-        open_task=_open_task(spec, whole, stages, _left_out(every, stages)),
+        open_task=_open_task(spec, whole, stages, _left_out(every, stages), site),
         confirm_tasks=_confirm_tasks(stages),
         announce_tasks=told,
         end_tasks=_END_TASKS,
         tree=site.tree if _publishes(stages) else {},
-        starts=None if only or until else _starts(spec),
+        archives=site_roles.archives(spec.roles, stages),
+        starts=None if only or until or operation != BRINGUP else _starts(spec),
     )
 
 
@@ -96,8 +102,10 @@ def _private(told: dict[str, Task]) -> dict[str, Any]:
 
 def _stages(site: Site) -> tuple[Stage, ...]:
     wanted = site.spec.stages
-    built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in ORDER if wanted is None or name in wanted)
-    return tuple(judging.complete(stage) for stage in built if stage is not None)
+    order = OPERATIONS if site.operation.kind is Kind.RESET else ORDER
+    named = (name for name in order if wanted is None or name in wanted or name in OPERATIONS)
+    built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in named)
+    return tuple(judging.complete(site_roles.added(stage, site), site) for stage in built if stage is not None)
 
 
 def _publishes(stages: tuple[Stage, ...]) -> bool:
@@ -140,7 +148,7 @@ def _left_out(every: tuple[Stage, ...], stages: tuple[Stage, ...]) -> list[str]:
     return [stage.id for stage in before if stage.id not in kept]
 
 
-def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], left_out: list[str]) -> Task:
+def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], left_out: list[str], site: Site) -> Task:
     """The task that starts the run. Where the plan changes hosts it asks the servers first which cluster they belong to."""
     header: dict[str, Any] = {
         "plan": plan,
@@ -150,7 +158,8 @@ def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], left_out
         "target_uid": spec.target.uid or "",
         "lease_seconds": lease.seconds(stages),
     }
-    header |= {"left_out": left_out} if left_out else {}
+    header |= ({"left_out": left_out} if left_out else {}) | operations.said(site)
+    header |= {"standing": True} if site.operation.kind in STANDING else {}
     plays = any(step.task.verb is Verb.PLAY for stage in stages for step in stage.steps)
     header |= {"ssh": ssh_arguments(spec)} if plays else {}
     return Task(stage=RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS)

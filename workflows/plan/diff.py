@@ -13,8 +13,7 @@ from steps.contract.delivery import Publication
 from steps.contract.task import Verb
 from workflows.catalog import Release, upgrades
 from workflows.plan import leaves, show
-from workflows.plan.compiler import PlanError
-from workflows.plan.model import Plan
+from workflows.plan.model import Plan, PlanError
 from workflows.spec.ranges import compress
 from workflows.stages.stage import Approval, Stage
 

@@ -13,7 +13,7 @@ MAX_BYTES = 900_000
 
 def tasks_folder(plan: Plan) -> dict[str, bytes]:
     """File name → bytes. Raises TaskError for a task above 8 kB, or where all files together are too large for a ConfigMap."""
-    files = {**plan.task_files, run.PLAN_FILE: canonical(show.to_data(plan))}
+    files = {**plan.task_files, **plan.archives, run.PLAN_FILE: canonical(show.to_data(plan))}
     if plan.tree:
         files[TREE_FILE] = canonical(dict(plan.tree))
     size = sum(map(len, files.values()))
@@ -21,6 +21,6 @@ def tasks_folder(plan: Plan) -> dict[str, bytes]:
         largest = max(files, key=lambda name: len(files[name]))
         raise TaskError(
             f"the tasks of {plan.name} have {size} bytes, the largest {largest} {len(files[largest])}, limit {MAX_BYTES}: "
-            "make Helm values shorter (long texts belong into ConfigMaps of their own)"
+            "make Helm values shorter (long texts belong into ConfigMaps of their own), or your own roles smaller"
         )
     return files

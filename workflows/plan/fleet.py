@@ -6,12 +6,13 @@ from itertools import groupby
 
 from steps.contract import fleet
 from steps.contract.canonical import canonical
+from steps.contract.operation import BRINGUP, Operation
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.derived import max_pods
 from workflows.spec.machines import Machine
 
 
-def hosts(machines: Iterable[Machine]) -> tuple[fleet.Host, ...]:
+def hosts(machines: Iterable[Machine], operation: Operation = BRINGUP) -> tuple[fleet.Host, ...]:
     """Expected hosts, servers first, else in the order of the spec."""
     ordered = sorted(machines, key=lambda machine: machine.role != "server")
     return tuple(
@@ -23,6 +24,7 @@ def hosts(machines: Iterable[Machine]) -> tuple[fleet.Host, ...]:
             gpus=machine.gpus,
             rack=machine.rack,
             variables=_variables(machine),
+            untouched=not operation.touches(machine.name),
         )
         for machine in ordered
     )
@@ -53,6 +55,7 @@ def _variables(machine: Machine) -> dict[str, str]:
         "scalable_unit": machine.scalable_unit,
         "ssh_user": machine.ssh_user,
         "ssh_port": str(machine.ssh_port or ""),
+        "ssh_jump": machine.ssh_jump,
     }
     return {key: value for key, value in named.items() if value}
 

@@ -12,6 +12,10 @@ from workflows.stages.access import SecretFile
 from workflows.stages.stage import Stage
 
 
+class PlanError(ValueError):
+    """The spec cannot be planned; the message says why and what to do."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Starts:
     """What starts runs of a plan without a person. No part of its digest: when a run starts changes nothing of what it does."""
@@ -48,6 +52,8 @@ class Plan:
     """Of approvals that a webhook hears of, by the stage that waits."""
     tree: Mapping[str, str] = field(default_factory=dict)
     """What verb `publish` commits to Git, path → text; empty where Argo CD does not deliver, or this plan does not publish."""
+    archives: Mapping[str, bytes] = field(default_factory=dict)
+    """The site's own roles, file name in the tasks folder → archive; tasks name their digests."""
     starts: Starts | None = None
     """None for a plan that `only` or `until` narrowed: what starts the whole one stays as it is."""
 

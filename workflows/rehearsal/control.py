@@ -1,6 +1,6 @@
 """Calls to the two processes of a simulated cluster: its API server's emulation paths, and its simulator's control API."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 import urllib3
@@ -18,6 +18,13 @@ def call(method: str, url: str, token: str, body: bytes | None = None) -> bytes:
     if answer.status >= 300:
         raise RuntimeError(f"{method} {url}: {answer.status}: {answer.data[:300].decode(errors='replace')}")
     return answer.data
+
+
+def exchange(cluster: SimulatedCluster, hosts: Collection[str]) -> None:
+    """Put new, bare machines in the place of these hosts."""
+    state = msgspec.json.decode(call("GET", cluster.url + "/state", cluster.token))
+    kept = {name: shown for name, shown in state["hosts"].items() if name not in hosts}
+    call("PUT", cluster.url + "/state", cluster.token, msgspec.json.encode({**state, "hosts": kept}))
 
 
 def disturb(cluster: SimulatedCluster, faults: Sequence[str]) -> None:

@@ -50,8 +50,14 @@ def prepare(folder: RunFolder, before: Plan, cluster: SimulatedCluster) -> None:
     result = launch.start(apart, cluster.environment, None)
     if result.exit_code:
         stages = ", ".join(stage.id for stage in before.stages)
-        raise NotPrepared(f"the stages before ({stages}) did not come up: {result.phase} {result.message}".rstrip())
+        raise NotPrepared(f"the stages before ({stages}) did not come up: {_headline(apart) or result.message or result.phase}")
     made = apart.stored / "secrets"
     if made.exists():
         shutil.copytree(made, folder.inputs / "secrets", dirs_exist_ok=True)
     handing.delivered(apart.stored, folder.stored)
+
+
+def _headline(folder: RunFolder) -> str:
+    """What the report of a run says first; empty where none was written."""
+    report = folder.stored / "report" / "report.txt"
+    return report.read_text().partition("\n")[0] if report.exists() else ""

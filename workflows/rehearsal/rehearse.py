@@ -64,6 +64,8 @@ class Options:
     delay_scale: float = 1.0
     existing: Existing | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+    bare: frozenset[str] = frozenset()
+    """Hosts that are new, bare machines by the time the rehearsal itself begins."""
     again: str = "bringup rehearse SPEC"
     """The command that starts the same rehearsal once more."""
 
@@ -121,6 +123,8 @@ def rehearse(
         _require_logs(plan, cluster)
         if before is not None:
             preparing.prepare(folder, before, cluster)
+            if options.bare:
+                control.exchange(cluster, options.bare)
             control.disturb(cluster, options.faults)
         return launch.start(folder, {**cluster.environment, **options.extra}, observe)
 

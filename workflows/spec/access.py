@@ -1,12 +1,14 @@
 """How machines and the target cluster are reached, and what runs on them below Kubernetes workloads: SSH, OS, RKE2."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
-from workflows.spec.fields import AbsolutePath, Argument, Listed, OneOrMore, SecretRef, Section
-from workflows.spec.hosts import Address, Cidr, SshPort, SshUser
+from workflows.spec.fields import AbsolutePath, Argument, Listed, OneOrMore, SecretRef, Section, Url, problem
+from workflows.spec.hosts import Address, Cidr, JumpHosts, SshPort, SshUser
+from workflows.spec.node import Dns, Hugepages, KernelParameter, Mount, Route, User
+from workflows.spec.rke2_parts import EtcdSnapshots, RegistryAccess, RegistryName, VirtualAddress
 
 Registry = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]+)?$", max_length=300)]
 """A registry host with port and path, without scheme."""
@@ -31,8 +33,10 @@ class Ssh(Section):
     user: SshUser = Field(default="root", description="User that logs in; any but root needs sudo.", examples=["bringup"])
     key: SecretRef | None = Field(default=None, description="Private key; default: the running SSH agent's keys.")
     port: SshPort = Field(default=22, description="Port.", examples=[22])
-    jump_host: Annotated[str, StringConstraints(pattern=r"^([a-z_][a-z0-9_-]*@)?[A-Za-z0-9.-]+(:[0-9]{1,5})?$")] | None = Field(
-        default=None, description="Host to jump through, as user@host:port.", examples=["ops@bastion.example.org:22"]
+    jump_host: JumpHosts | None = Field(
+        default=None,
+        description="Host to jump through, as user@host:port; several with commas between, the nearest first.",
+        examples=["ops@bastion.example.org:22"],
     )
     host_key_policy: Literal["strict", "accept_new"] = Field(
         default="strict",
@@ -73,6 +77,36 @@ class Os(Section):
         default=(), description="NTP servers; default: the distribution's.", examples=[["ntp.example.org"]]
     )
     reboot: bool = Field(default=True, description="Whether OS prep may reboot a machine that needs it.", examples=[True])
+    kernel_parameters: Annotated[tuple[KernelParameter, ...], Listed, Field(max_length=30)] = Field(
+        default=(),
+        description="Further words of the kernel's command line, on GPU machines (on all where none has GPUs).",
+        examples=[["intel_iommu=on"]],
+    )
+    hugepages: Hugepages | None = Field(default=None, description="Huge pages; default: as they are.")
+    peer_to_peer: bool | None = Field(
+        default=None,
+        description="Whether GPUs and NICs must reach each other directly: PCIe ACS off, and iommu=pt on the kernel's command line "
+        "(default: where GPU machines have a fabric, but not on GB200, which needs its maker's own settings).",
+        examples=[True],
+    )
+    dns: Dns | None = Field(default=None, description="DNS; default: as it is.")
+    users: Annotated[tuple[User, ...], Listed, Field(max_length=10)] = Field(default=(), description="Accounts on every machine.")
+    routes: Annotated[tuple[Route, ...], Listed, Field(max_length=20)] = Field(
+        default=(), description="Routes of the fabric, on GPU machines (on all where none has GPUs)."
+    )
+    mounts: Mapping[AbsolutePath, Mount] = Field(
+        default={}, description="Folders that must be file systems of their own.", examples=[{"/var/lib/rancher": {}}]
+    )
+    selinux: Literal["enforcing", "permissive"] | None = Field(
+        default=None, description="Mode of SELinux (RHEL family); default: as it is.", examples=["enforcing"]
+    )
+
+    @model_validator(mode="after")
+    def _users_are_named_once(self) -> "Os":
+        names = [user.name for user in self.users]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise problem(f"users has {twice[0]} twice", "give each user once, with all keys")
+        return self
 
 
 class Rke2(Section):
@@ -97,16 +131,64 @@ class Rke2(Section):
     registry_mirror: Registry | None = Field(
         default=None, description="Registry that mirrors docker.io and the others.", examples=["registry.example.org:5000"]
     )
+    registries: Mapping[RegistryName, RegistryAccess] = Field(
+        default={},
+        description="Mirrors, names and certificates by registry; * is every registry that is not named.",
+        examples=[{"docker.io": {"endpoints": ["https://mirror.example.org:5000"]}}],
+    )
     profile: Literal["none", "cis"] = Field(default="none", description="Hardening profile.", examples=["none"])
+    audit: Literal["none", "metadata", "request_response"] = Field(
+        default="none",
+        description="What the API server's audit log holds of each request; never bodies of Secrets.",
+        examples=["metadata"],
+    )
+    etcd_snapshots: EtcdSnapshots = Field(default=EtcdSnapshots(), description="When servers save etcd.")
+    virtual_address: VirtualAddress | None = Field(
+        default=None,
+        description="Have the servers hold registration_address themselves (kube-vip); default: a load balancer of yours does.",
+    )
     cluster_cidr: Cidr = Field(default="10.42.0.0/16", description="Pod network; /24 of it per node.", examples=["10.32.0.0/11"])
     service_cidr: Cidr = Field(default="10.43.0.0/16", description="Service network.", examples=["10.43.0.0/16"])
+    ingress_controller: Literal["none", "ingress-nginx", "traefik"] | None = Field(
+        default=None,
+        description="Ingress controller; default: what the release gives new clusters (traefik from v1.36, ingress-nginx before).",
+        examples=["traefik"],
+    )
+    etcd_fsync_ms: Annotated[float, Field(gt=0, le=1000)] = Field(
+        default=10.0,
+        description="Longest that 99 of 100 writes of etcd's log may take on a server's disk, in ms; etcd's FAQ advises 10.",
+        examples=[10.0],
+    )
     kubelet_args: Mapping[
         Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,60}$")],
         Annotated[str, StringConstraints(pattern=r"^[^\n\x00]{1,300}$")],
     ] = Field(default={}, description="Kubelet flags without the dashes.", examples=[{"topology-manager-policy": "best-effort"}])
+    kubelet_config: Mapping[Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z]{1,60}$")], Any] = Field(
+        default={},
+        description="Fields of KubeletConfiguration, for a drop-in; kubelet_args win.",
+        examples=[{"reservedSystemCPUs": "0-3"}],
+    )
     join_token: SecretRef | None = Field(default=None, description="Cluster token; default: made at run time and kept in home.")
     join_batch: Annotated[int, Field(ge=1, le=50)] = Field(
         default=25, description="Agents that join at once; RKE2 advises at most 50 (peers §2).", examples=[25]
+    )
+    upgrade_batch: Annotated[int, Field(ge=1, le=50)] = Field(
+        default=10, description="Agents that are drained and upgraded at once.", examples=[10]
+    )
+    drain_seconds: Annotated[int, Field(ge=10, le=7200)] = Field(
+        default=600,
+        description="Longest time until the pods of a node are gone before its upgrade; then it keeps its release.",
+        examples=[600],
+    )
+    source: Url | None = Field(
+        default=None,
+        description="Where machines download release files: SOURCE/VERSION/FILE; default: RKE2's own releases.",
+        examples=["https://files.example.org/rke2"],
+    )
+    images: Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,30}$")], ...], Listed] = Field(
+        default=(),
+        description="Image archives to have on each machine before its first start; all is the one that holds all.",
+        examples=[["core", "canal"]],
     )
     artifacts: AbsolutePath | None = Field(
         default=None,

@@ -13,6 +13,8 @@ from workflows.spec.governance import Airgap, Approval, Override, Quorum
 from workflows.spec.hosts import Hosts
 from workflows.spec.machines import Machine, expand_groups
 from workflows.spec.platform import Accelerator, Fabric, Scheduler, Sharing
+from workflows.spec.proxy import Proxy
+from workflows.spec.roles import Role
 from workflows.spec.schedule import Events, Schedule
 from workflows.spec.services import BaseServices, Slurm, Validation
 
@@ -31,6 +33,7 @@ class ClusterSpec(Section):
     target: Target = Field(default=Target(), description="The cluster that is built.")
     hosts: Hosts = Field(description="Groups of machines.")
     ssh: Ssh = Field(default=Ssh(), description="SSH to the machines.")
+    proxy: Proxy | None = Field(default=None, description="HTTP proxies of the machines; default: none.")
     os: Os = Field(default=Os(), description="The operating system that the machines run.")
     rke2: Rke2 = Field(default=Rke2(), description="RKE2.")
     accelerator: Accelerator | None = Field(default=None, description="The GPUs; none for a cluster without.")
@@ -42,6 +45,9 @@ class ClusterSpec(Section):
     validation: Validation = Field(default=Validation(), description="What the platform must show.")
     delivery: Delivery = Field(default=Delivery(), description="Who installs charts.")
     quorum: Quorum = Field(default=Quorum(), description="How many nodes must pass.")
+    roles: Annotated[tuple[Role, ...], Listed] = Field(
+        default=(), description="Ansible roles of your own before or after a stage; they run as root on the machines."
+    )
     approvals: Annotated[tuple[Approval, ...], Listed] = Field(default=(), description="Points where a person decides.")
     schedule: Schedule | None = Field(default=None, description="When Argo runs it by itself; default: only when asked.")
     events: Events = Field(default=(), description="Events on which Argo runs it; default: none.")

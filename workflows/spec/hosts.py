@@ -55,6 +55,9 @@ IpAddress = Annotated[str, AfterValidator(_check_address)]
 Cidr = Annotated[str, AfterValidator(_check_cidr)]
 Address = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?$")]
 """A host name or IP address."""
+JUMP_HOSTS = r"^([a-z_][a-z0-9_-]*@)?[A-Za-z0-9.-]+(:[0-9]{1,5})?(,([a-z_][a-z0-9_-]*@)?[A-Za-z0-9.-]+(:[0-9]{1,5})?){0,4}$"
+JumpHosts = Annotated[str, StringConstraints(pattern=JUMP_HOSTS)]
+"""Up to five SSH hosts to jump through, in order, as `user@host:port` with commas between."""
 SshUser = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
 SshPort = Annotated[int, Field(ge=1, le=65535)]
 
@@ -118,6 +121,11 @@ class HostGroup(Section):
         examples=["gpu[001-016]"],
     )
     gpu: bool = Field(default=False, description="Whether these machines have the accelerator.", examples=[True])
+    jump_host: JumpHosts | None = Field(
+        default=None,
+        description="Host to jump through to these machines, as user@host:port; default: ssh.jump_host.",
+        examples=["ops@bastion.example.org:22"],
+    )
     addresses: Addresses = Field(default=Addresses(), description="How addresses follow from names; default: DNS.")
     topology: Topology = Field(default=Topology(), description="Rack, leaf and scalable unit of each host.")
     labels: Mapping[LabelKey, LabelValue] = Field(

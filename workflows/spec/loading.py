@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from workflows.spec import secrecy, structure
+from workflows.spec import roles, secrecy, structure
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.document import LARGEST_BYTES, BadDocument, Document, parse
 from workflows.spec.errors import SpecError, SpecErrors
@@ -45,6 +45,7 @@ def load(source: Path | str) -> ClusterSpec:
     sound = spec if spec is not None else _sound_sections(document, errors)
     if sound is not None:
         found = structure.check(sound, _broken(errors))
+        found += roles.attach(sound.roles, _folder(source))
         errors.extend(replace(error, line=line_of(error.path, document)) for error in found)
     if errors or spec is None:
         raise SpecErrors(name, _cut(errors))
@@ -70,6 +71,11 @@ def read(source: Path | str) -> tuple[str, Document]:
     if not isinstance(document.data, dict):
         raise SpecErrors(name, [SpecError("", "the file holds no keys", "start it with apiVersion: bringup/v1")])
     return name, document
+
+
+def _folder(source: Path | str) -> Path:
+    """Where relative paths of a spec begin; for text that lies nowhere, here."""
+    return Path() if isinstance(source, str) and "\n" in source else Path(source).parent
 
 
 def _text(source: Path | str) -> tuple[str, str]:

@@ -18,7 +18,7 @@ _PLAIN = HostOverride()
 class Machine:
     """One machine: `address` is what SSH dials; rack, leaf and scalable_unit are empty where the spec says nothing.
 
-    `ssh_user` and `ssh_port` are its own, empty and 0 where those of all machines hold.
+    `ssh_user`, `ssh_port` and `ssh_jump` are its own, empty and 0 where those of all machines hold.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Machine:
     taints: tuple[str, ...]
     ssh_user: str = ""
     ssh_port: int = 0
+    ssh_jump: str = ""
 
 
 def expand_groups(hosts: Mapping[str, HostGroup], gpus_per_node: int) -> tuple[Machine, ...]:
@@ -62,6 +63,7 @@ def _members(group_name: str, group: HostGroup, gpus_per_node: int) -> Iterator[
             taints=group.taints,
             ssh_user=override.ssh_user or "",
             ssh_port=override.ssh_port or 0,
+            ssh_jump=group.jump_host or "",
         )
 
 

@@ -15,6 +15,7 @@ from workflows.spec.errors import SpecError
 REDACTED = "(redacted)"
 FIX = "put it elsewhere and write {file: PATH}, {secret: {name: NAME, key: KEY}} or {env: NAME}"
 
+URL = "a URL with a password"
 _FORMS = (
     ("a private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")),
     ("a GitHub token", re.compile(r"\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_[A-Za-z0-9_]{30,}")),
@@ -24,7 +25,7 @@ _FORMS = (
     ("a JSON web token", re.compile(r"\beyJ[A-Za-z0-9_-]{10,500}\.eyJ[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{5}")),
     ("an RKE2 join token", re.compile(r"\bK10[0-9a-f]{64}::")),
     ("a password hash", re.compile(r"\$(?:1|5|6|2[aby]|y)\$[A-Za-z0-9./$]{20,}")),
-    ("a URL with a password", re.compile(r"://[^/\s:@]+:[^/\s@]+@")),
+    (URL, re.compile(r"://[^/\s:@]+:[^/\s@]+@")),
     ("a Slack webhook", re.compile(r"hooks\.slack\.com/services/")),
 )
 _SECRET_KEY = re.compile(

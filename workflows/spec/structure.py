@@ -100,6 +100,17 @@ def _high_availability_has_one_address(spec: ClusterSpec) -> Findings:
     if len(spec.servers) > 1 and spec.rke2.registration_address is None:
         problem = "several servers need one address in front of them"
         yield SpecError("rke2.registration_address", problem, "add registration_address: the virtual IP or DNS name of the servers")
+    address = spec.rke2.registration_address or ""
+    if spec.rke2.virtual_address and (not _is_address(address) or address in {machine.address for machine in spec.machines}):
+        problem = f"servers cannot hold {address or 'an address that is not given'}: it must be an IP address that no machine has"
+        yield SpecError("rke2.virtual_address", problem, "write a free IP address of their network in rke2.registration_address")
+
+
+@_rule("rke2")
+def _every_registry_is_mirrored_once(spec: ClusterSpec) -> Findings:
+    if spec.rke2.registry_mirror and "*" in spec.rke2.registries:
+        problem = "registry_mirror and registries name a mirror for every registry"
+        yield SpecError("rke2.registries", problem, "keep one: registry_mirror, or the entry * of registries")
 
 
 @_rule("rke2")
@@ -204,6 +215,27 @@ def _quorum_can_be_met(spec: ClusterSpec) -> Findings:
     largest = len(spec.machines)
     if spec.quorum.default.text.isdigit() and int(spec.quorum.default.text) > largest:
         yield SpecError("quorum.default", f"the spec has only {largest} nodes", "lower the count", spec.quorum.default.text)
+
+
+@_rule("hosts", "accelerator", "fabric", "sharing", "scheduler", "slurm", "stages", "roles", "secrets")
+def _roles_have_their_place(spec: ClusterSpec) -> Findings:
+    enabled, seen = spec.enabled_stages(), set()
+    for index, role in enumerate(spec.roles):
+        path = f"roles[{index}]"
+        if role.stage not in enabled:
+            place = f"{path}.{'before' if role.before else 'after'}"
+            yield SpecError(place, "this stage does not run", f"choose from {', '.join(enabled)}", role.stage)
+        if role.hosts != "all" and role.hosts not in spec.hosts:
+            yield SpecError(
+                f"{path}.hosts", "no host group of this name", f"choose all or from {', '.join(spec.hosts)}", role.hosts
+            )
+        for variable, name in role.secrets.items():
+            if name not in spec.secrets:
+                known = ", ".join(spec.secrets) or "none yet"
+                yield SpecError(f"{path}.secrets.{variable}", "no secret of this name", f"name it under secrets: {known}", name)
+        if role.name in seen:
+            yield SpecError(f"{path}.name", "two roles have this name", "give each a name of its own", role.name)
+        seen.add(role.name)
 
 
 def expected(spec: ClusterSpec, stage: StageName) -> int:

@@ -3,9 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from steps.contract import approval
+from steps.contract.play import Jump
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.fields import SecretRef
+from workflows.spec.proxy import environment
+from workflows.spec.rke2_parts import registry_secrets
 
 SSH_KEY = "ssh_key"
 KNOWN_HOSTS = "known_hosts"
@@ -16,6 +21,9 @@ GIT_KNOWN_HOSTS = "git_known_hosts"
 GIT_CA = "git_ca"
 JOIN_TOKEN = "join_token"
 """Names of files below the secrets folder; a spec's own secrets keep their names."""
+
+
+USERS_KNOWN_HOSTS = "~/.ssh/known_hosts"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +46,25 @@ def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
     ssh = spec.ssh
     arguments: dict[str, Any] = {"user": ssh.user, "port": ssh.port, "host_keys": ssh.host_key_policy.replace("_", "-")}
     arguments |= {"key": SSH_KEY} if ssh.key else {}
-    arguments |= {"known_hosts": KNOWN_HOSTS} if ssh.known_hosts else {}
+    arguments |= {"known_hosts": KNOWN_HOSTS} if _known_hosts(spec) else {}
     arguments |= {"sudo_password": SUDO_PASSWORD} if ssh.sudo_password else {}
+    if proxy := _proxy(spec):
+        arguments["proxy"] = proxy
     if ssh.jump_host:
-        arguments["jump"] = _jump(ssh.jump_host, key=SSH_KEY if ssh.key else "")
+        arguments["jump"] = msgspec.to_builtins(Jump.of(ssh.jump_host, SSH_KEY if ssh.key else ""))
     return arguments
+
+
+def _known_hosts(spec: ClusterSpec) -> str:
+    """The file that the spec names, else the user's own; a first contact that the spec allows needs none."""
+    return spec.ssh.known_hosts or (USERS_KNOWN_HOSTS if spec.ssh.host_key_policy == "strict" else "")
+
+
+def _proxy(spec: ClusterSpec) -> dict[str, str]:
+    if spec.proxy is None:
+        return {}
+    addresses = [spec.registration_address, *(machine.address for machine in spec.machines)]
+    return environment(spec.proxy, (spec.rke2.cluster_cidr, spec.rke2.service_cidr), addresses)
 
 
 def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
@@ -55,9 +77,11 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
         JOIN_TOKEN: spec.rke2.join_token if spec.rke2 else None,
         GIT_CREDENTIALS: argo.credentials if argo else None,
         GIT_CA: argo.ca if argo else None,
+        **{file: reference for file, _, _, reference in registry_secrets(spec.rke2.registries)},
         **spec.secrets,
     }
     certificates = {GIT_CA: "delivery.argo_cd.ca"}
+    certificates |= {f: f"rke2.registries.{name}.ca" for f, name, part, _ in registry_secrets(spec.rke2.registries) if part == "ca"}
     for index, one in enumerate(spec.approvals):
         if one.announce:
             webhook, ca = approval.webhook_file(one.before), approval.ca_file(one.before)
@@ -65,8 +89,8 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
             certificates[ca] = f"approvals[{index}].announce.ca"
     given = {name: reference for name, reference in references.items() if reference is not None}
     found = [_file(name, reference, certificates.get(name, "")) for name, reference in given.items()]
-    if spec.ssh.known_hosts:
-        found.append(SecretFile(name=KNOWN_HOSTS, path=spec.ssh.known_hosts))
+    if known := _known_hosts(spec):
+        found.append(SecretFile(name=KNOWN_HOSTS, path=known))
     if argo and argo.known_hosts:
         found.append(SecretFile(name=GIT_KNOWN_HOSTS, path=argo.known_hosts))
     return tuple(sorted(found, key=lambda file: file.name))
@@ -76,9 +100,3 @@ def _file(name: str, reference: SecretRef, certificates: str) -> SecretFile:
     if reference.secret is not None:
         return SecretFile(name=name, secret=reference.secret.name, key=reference.secret.key, certificates=certificates)
     return SecretFile(name=name, path=reference.file or "", variable=reference.env or "", certificates=certificates)
-
-
-def _jump(text: str, *, key: str) -> dict[str, Any]:
-    user, _, place = text.rpartition("@")
-    address, _, port = place.partition(":")
-    return {"address": address, "user": user or "root", "port": int(port or 22), "key_path": key}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from steps.contract.task import Verb
+from workflows.catalog import criteria, profile
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.ranges import compress
 from workflows.stages import rights
@@ -19,6 +20,8 @@ PLAY_SECONDS = 4200
 
 MIB = 1024
 """MiB in a GiB."""
+MELLANOX = "15b3"
+"""PCI vendor of the NICs whose device ids a spec names."""
 
 ITEMS = (
     "root",
@@ -36,7 +39,7 @@ ITEMS = (
 def build(site: Site) -> Stage | None:
     """Every machine is prepared: servers must all pass, agents by quorum."""
     members = "agent" if site.count("agent") else "server"
-    names = compress(machine.name for machine in site.machines)
+    names = compress(site.touched("all"))
     return Stage(
         id=ID,
         title="Operating system",
@@ -44,13 +47,22 @@ def build(site: Site) -> Stage | None:
         gates=tuple(GATES.values()),
         changes=(
             Change(
-                what="kernel modules, sysctls, limits, swap off, time service, packages, services",
+                what="kernel modules, sysctls, limits, swap off, time service, packages, services" + _more(site.spec),
                 where=names,
                 reboots=site.spec.os.reboot,
             ),
         ),
-        rollback="remove the files named 90-bringup* below /etc, turn swap on again, and reboot; packages stay",
+        rollback="remove the files named 90-bringup* and bringup-* below /etc and /usr/local/sbin, turn swap on again, and reboot; "
+        "packages and users stay",
     )
+
+
+def _more(spec: ClusterSpec) -> str:
+    """What the spec or its criteria add, in words."""
+    profile_of = node_profile(spec)
+    said = profile_of | profile_of.get("gpu", {})
+    words = {"kernel_parameters": "kernel command line", "pcie_acs": "PCIe ACS off", "dns": "DNS", "users": "users", "links": "MTU"}
+    return "".join(f", {word}" for key, word in words.items() if said.get(key))
 
 
 def _play(spec: ClusterSpec) -> Step:
@@ -70,20 +82,67 @@ def _play(spec: ClusterSpec) -> Step:
 
 
 def _variables(spec: ClusterSpec) -> Object:
-    """Variables of the role that the spec decides (`playbooks/roles/os_prep/meta/argument_specs.yml`)."""
-    return {
-        "os_prep_disks": [{"path": path, "free_mib": gib * MIB} for path, gib in sorted(spec.os.free_disk_gib.items())],
-        "os_prep_time_servers": list(spec.os.time_servers),
-        "os_prep_reboot": spec.os.reboot,
+    """Variables of the role (`playbooks/roles/os_prep/meta/argument_specs.yml`)."""
+    return {"os_prep_profile": node_profile(spec), "os_prep_reboot": spec.os.reboot}
+
+
+def node_profile(spec: ClusterSpec) -> Object:
+    """The catalog's layers for this spec, and over them what the spec says itself. Kernel, huge pages, links and routes are for
+    the machines with GPUs, which the fabric connects; for all where none has GPUs."""
+    general, special = profile.resolve(criteria.facts(spec))
+    general = profile.over(general, _of_all(spec))
+    special = profile.over(special, _of_fast(spec))
+    groups = [name for name, group in spec.hosts.items() if group.gpu]
+    if not groups:
+        return profile.over(general, special)
+    return general | {"gpu_groups": groups, "gpu": special}
+
+
+def _of_all(spec: ClusterSpec) -> Object:
+    os = spec.os
+    said: Object = {
+        "disks": {path: gib * MIB for path, gib in sorted(os.free_disk_gib.items())},
+        "mounts": {path: list(mount.filesystem) for path, mount in sorted(os.mounts.items())},
+        "time_servers": list(os.time_servers),
+        "dns": {"servers": list(os.dns.servers), "search": list(os.dns.search)} if os.dns else {},
+        "users": [user.model_dump(mode="json", exclude_defaults=True) for user in os.users],
+        "selinux": os.selinux or "",
     }
+    return {key: value for key, value in said.items() if value}
+
+
+def _of_fast(spec: ClusterSpec) -> Object:
+    os, fabric = spec.os, spec.fabric
+    parameters, sysctls = list(os.kernel_parameters), {}
+    if os.hugepages and os.hugepages.size == "1G":
+        parameters.append(f"hugepagesz=1G hugepages={os.hugepages.count}")
+    elif os.hugepages:
+        sysctls = {"vm.nr_hugepages": str(os.hugepages.count)}
+    # a driver that the operator brings has no interfaces yet
+    linked = fabric.kind != "none" and fabric.driver == "host" and (fabric.mtu or fabric.interfaces)
+    said: Object = {
+        "kernel_parameters": parameters,
+        "sysctls": sysctls,
+        "hugepages": {os.hugepages.size: os.hugepages.count} if os.hugepages else {},
+        "links": _links(spec) if linked else {},
+        "routes": [route.model_dump(mode="json", exclude_none=True) for route in os.routes],
+    }
+    return {key: value for key, value in said.items() if value}
+
+
+def _links(spec: ClusterSpec) -> Object:
+    names: Object = {"names": list(spec.fabric.interfaces)}
+    devices: Object = {"devices": [f"{MELLANOX}:{device}" for device in spec.fabric.device_ids]}
+    return (names if spec.fabric.interfaces else devices) | ({"mtu": spec.fabric.mtu} if spec.fabric.mtu else {})
 
 
 def _expectations(spec: ClusterSpec) -> Object:
-    """What the gate wants of each machine; the profile itself is the role's (`playbooks/roles/os_prep/defaults`)."""
+    """What the gate wants of each machine: the items that the profile must have shown, and what machines must be beside it."""
     system = f"{spec.os.distribution} {spec.os.version}"
     wanted: Object = {
         "systems": [system] if "." in spec.os.version else [system, f"{system}.*"],
-        "items": list(ITEMS),
+        "items": [*ITEMS, *proven(node_profile(spec))],
+        "gpu_items": proven(node_profile(spec).get("gpu", {})),
         "disk_free_mib": {path: gib * MIB for path, gib in sorted(spec.os.free_disk_gib.items())},
         "tolerate": list(spec.os.tolerate),
     }
@@ -91,7 +150,21 @@ def _expectations(spec: ClusterSpec) -> Object:
         wanted["kernel"] = spec.os.kernel
     if spec.accelerator is not None:
         wanted["driver_on_host"] = spec.accelerator.driver == "host"
-    return wanted
+    return {key: value for key, value in wanted.items() if value not in ([], {})}
+
+
+def proven(part: Object) -> list[str]:
+    """Names of the items by which a node shows that it got this part of a profile: a play that left one out proves nothing."""
+    links = part.get("links", {})
+    names = [f"kernel parameter {one}" for one in part.get("kernel_parameters", ())]
+    names += [f"hugepages {size}" for size in part.get("hugepages", {})]
+    names += [f"mount {path}" for path in part.get("mounts", {})]
+    names += [f"system user {name}" for name in part.get("system_users", {})]
+    names += [f"user {user['name']}" for user in part.get("users", ())]
+    names += [f"route {route['to']}" for route in part.get("routes", ())]
+    names += [f"link {name}" for name in links.get("names", ())] + (["MTU of *"] if links.get("mtu") else [])
+    said = {"dns": "DNS", "selinux": "SELinux", "pcie_acs": "PCIe ACS"}
+    return names + [name for key, name in said.items() if part.get(key)]
 
 
 def _judge(site: Site, members: str) -> Step:

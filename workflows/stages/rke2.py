@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from steps.contract.operation import Kind
 from steps.contract.task import Verb
 from workflows.spec.access import Rke2
 from workflows.spec.cluster import ClusterSpec
-from workflows.spec.derived import MAX_PODS, max_pods, node_labels
+from workflows.spec.derived import GROUP_LABEL, MAX_PODS, max_pods, node_labels
 from workflows.spec.ranges import compress
-from workflows.stages import objects, rights
+from workflows.stages import rights, rke2_check, rke2_options
 from workflows.stages.access import JOIN_TOKEN, ssh_arguments
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, When, task
@@ -22,9 +23,8 @@ AGENTS_SECONDS = 3600
 """A shard of 50 agents in batches of `join_batch`, each within about ten minutes."""
 CONTROL_SECONDS = 900
 NODES_SECONDS = 900
-DNS_SECONDS = 600
-DNS_POD_SECONDS = 240
-"""How long a pod of the ring waits for its neighbours: the slowest image pull among them."""
+MOST_NAMES = 1500
+"""Characters of host ranges that a task says; where they are more, the label of a node's group says which one it is of."""
 
 NETWORK = {
     "canal": "DaemonSet rke2-canal",
@@ -34,15 +34,21 @@ NETWORK = {
     "multus": "DaemonSet rke2-multus",
 }
 """Workload of each network plugin that RKE2 installs. Not verified: the names for calico, cilium and flannel."""
+NETWORK_PODS = {
+    "canal": ("kube-system", "k8s-app=canal"),
+    "cilium": ("kube-system", "k8s-app=cilium"),
+    "calico": ("calico-system", "k8s-app=calico-node"),
+}
+"""Namespace and label of each network plugin's pods, where known; the others are judged by their workload alone."""
 DNS = "Deployment rke2-coredns-rke2-coredns"
 
 
 def build(site: Site) -> Stage | None:
     """RKE2 on every machine; a cluster without agents has no task for them."""
     spec, has_agents = site.spec, site.count("agent") > 0
-    plays = (_servers(spec), *((_agents(spec),) if has_agents else ()))
+    plays = (_servers(site), *((_agents(site),) if site.touched("agent") else ()))
     after = plays[-1].name
-    steps = (*plays, _control(site, after), _nodes(site), _functional())
+    steps = (*plays, _control(site, after), _nodes(site), _functional(site))
     members = "agent" if has_agents else "server"
     gates = tuple(f"{ID}/{step.name}" for step in steps)
     return Stage(
@@ -65,17 +71,23 @@ def _changes(site: Site, rke2: Rke2) -> tuple[Change, ...]:
     return tuple(Change(what=f"RKE2 {rke2.version} as {role}", where=names) for role, names in by_role.items())
 
 
-def _servers(spec: ClusterSpec) -> Step:
-    arguments = _play(spec, "rke2_server", "server") | {"kubeconfig_from": "kubeconfig", "keep": {"token": JOIN_TOKEN}}
-    expectations = {"version": spec.rke2.version, "service": "rke2-server"}
+def _servers(site: Site) -> Step:
+    spec, told = site.spec, {"everyone": True} if site.operation.is_partial else {}
+    arguments = _play(site, "rke2_server", "server") | told | {"kubeconfig_from": "kubeconfig", "keep": {"token": JOIN_TOKEN}}
+    expectations = {
+        "version": spec.rke2.version,
+        "service": "rke2-server",
+        "etcd": {"fsync_p99": spec.rke2.etcd_fsync_ms / 1000},
+    }
     return Step(
         task=task(ID, "servers", Verb.PLAY, deadline=SERVERS_SECONDS, arguments=arguments, expectations=expectations),
         rules=rights.CLAIM,
     )
 
 
-def _agents(spec: ClusterSpec) -> Step:
-    arguments = _play(spec, "rke2_agent", "agent") | {"fanned": True}
+def _agents(site: Site) -> Step:
+    spec = site.spec
+    arguments = _play(site, "rke2_agent", "agent") | {"fanned": True}
     expectations = {"version": spec.rke2.version, "service": "rke2-agent"}
     return Step(
         task=task(ID, "agents", Verb.PLAY, deadline=AGENTS_SECONDS, arguments=arguments, expectations=expectations),
@@ -85,21 +97,27 @@ def _agents(spec: ClusterSpec) -> Step:
     )
 
 
-def _play(spec: ClusterSpec, playbook: str, role: str) -> Object:
+def _play(site: Site, playbook: str, role: str) -> Object:
+    spec = site.spec
     return {
         "playbook": playbook,
         "ssh": ssh_arguments(spec),
         "gate": f"{ID}/{role}s",
         "select": role,
-        "variables": _variables(spec),
-        "secret_variables": {"rke2_token": JOIN_TOKEN},
+        "variables": _variables(spec) | _of_operation(site, role),
+        "secret_variables": {"rke2_token": JOIN_TOKEN, **rke2_options.secret_variables(spec.rke2)},
+        "helpers": "server",
     }
 
 
 def _variables(spec: ClusterSpec) -> Object:
     """Variables of the role rke2; what the spec leaves open is left out, so that the role's default holds."""
     rke2, servers = spec.rke2, spec.servers
-    optional = {"rke2_registry_mirror": rke2.registry_mirror, "rke2_artifacts": rke2.artifacts}
+    optional = {
+        "rke2_registry_mirror": rke2.registry_mirror,
+        "rke2_artifacts": rke2.artifacts,
+        "rke2_ingress_controller": rke2.ingress_controller,
+    }
     return {
         "rke2_version": rke2.version,
         "rke2_cni": list(rke2.cni),
@@ -116,7 +134,19 @@ def _variables(spec: ClusterSpec) -> Object:
         "rke2_node_taints": {name: list(group.taints) for name, group in spec.hosts.items() if group.taints},
         "rke2_host_labels": _host_labels(spec),
         **{key: value for key, value in optional.items() if value is not None},
+        **rke2_options.variables(rke2),
     }
+
+
+def _of_operation(site: Site, role: str) -> Object:
+    """What an operation on a cluster that stands adds: servers that are only read, and hosts whose old Node is to be forgotten."""
+    operation, every = site.operation, [machine.name for machine in site.machines if machine.role == role]
+    told: Object = {}
+    if role == "server" and operation.is_partial:
+        told["rke2_untouched"] = [name for name in every if not operation.touches(name)]
+    if operation.kind is Kind.REPLACE_NODE and (replaced := operation.touched(every)):
+        told["rke2_replaced"] = replaced
+    return told
 
 
 def _host_labels(spec: ClusterSpec) -> Object:
@@ -130,7 +160,8 @@ def _pairs(labels: Mapping[str, str]) -> list[str]:
 
 
 def _control(site: Site, after: str) -> Step:
-    workloads = [DNS, *(NETWORK[plugin] for plugin in site.spec.rke2.cni)]
+    found = rke2_check.controller(site)
+    workloads = [DNS, *(NETWORK[plugin] for plugin in site.spec.rke2.cni), *([found.workload] if found else [])]
     spare = site.count("agent") - site.needed(ID, "agent")
     return Step(
         task=task(
@@ -157,16 +188,22 @@ def _control(site: Site, after: str) -> Step:
 
 
 def _nodes(site: Site) -> Step:
-    taints = sorted({taint for group in site.spec.hosts.values() for taint in group.taints})
+    spec, groups, hosts = site.spec, _groups(site.spec), _host_labels(site.spec)
+    plugin = next((name for name in spec.rke2.cni if name in NETWORK_PODS), "")
+    own = (pair for pairs in hosts.values() for pair in pairs)
+    labels = {key for group in groups.values() for key in group["labels"]} | {pair.partition("=")[0] for pair in own}
+    arguments: Object = {"gate": f"{ID}/nodes", "select": "all", "decides": False, "namespaces": ["kube-system"]}
+    arguments["labels"] = sorted(labels)
+    expectations: Object = {
+        "version": spec.rke2.version,
+        "groups": groups,
+        "host_labels": {host: dict(pair.split("=", 1) for pair in pairs) for host, pairs in hosts.items()},
+    }
+    if plugin:
+        arguments |= dict(zip(("network_namespace", "network_pods"), NETWORK_PODS[plugin], strict=True))
+        expectations["network"] = plugin
     return Step(
-        task=task(
-            ID,
-            "nodes",
-            Verb.WAIT,
-            deadline=NODES_SECONDS,
-            arguments={"gate": f"{ID}/nodes", "select": "all", "decides": False, "namespaces": ["kube-system"]},
-            expectations={"version": site.spec.rke2.version, "taints": taints},
-        ),
+        task=task(ID, "nodes", Verb.WAIT, deadline=NODES_SECONDS, arguments=arguments, expectations=expectations),
         after=("control",),
         rules=(
             Rule(groups=("",), resources=("nodes",), verbs=("list",)),
@@ -176,57 +213,41 @@ def _nodes(site: Site) -> Step:
     )
 
 
-def _functional() -> Step:
-    check = "dns"
+def _groups(spec: ClusterSpec) -> Object:
+    """What the nodes of each group are given at registration, by the value of the group's own label."""
+    few = sum(len(text) for group in spec.hosts.values() for text in group.ranges) <= MOST_NAMES
+    return {
+        node_labels(spec, name)[GROUP_LABEL]: {
+            "hosts": ",".join(group.ranges) if few else "",
+            "labels": node_labels(spec, name),
+            "taints": list(group.taints),
+        }
+        for name, group in spec.hosts.items()
+    }
+
+
+def _functional(site: Site) -> Step:
+    found = rke2_check.controller(site)
+    arguments: Object = {
+        "gate": f"{ID}/functional",
+        "objects": rke2_check.made(site),
+        "checks": [rke2_check.CHECK],
+        "select": "all",
+        "after": ["nodes"],
+        "namespaces": ["kube-system"],
+    }
     return Step(
         task=task(
             ID,
             "functional",
             Verb.JOB,
-            deadline=DNS_SECONDS,
-            arguments={
-                "gate": f"{ID}/functional",
-                "objects": [objects.check_namespace(), _service(check), _ring(check)],
-                "checks": [check],
-                "select": "all",
-                "after": ["nodes"],
-                "namespaces": ["kube-system"],
-            },
+            deadline=rke2_check.JOB_SECONDS,
+            arguments=arguments | ({"ingress_pods": found.pods} if found else {}),
+            expectations={"ingress": True} if found else {},
         ),
         after=("nodes",),
-        rules=rights.check_rules(
-            Rule(groups=("",), resources=("services",), verbs=("get", "create", "delete"), namespaces=(objects.CHECK_NAMESPACE,))
-        ),
+        rules=rights.check_rules(*rke2_check.rules(site)),
     )
-
-
-def _service(check: str) -> Object:
-    """A headless Service gives each pod of the ring its name, before it is ready too."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": objects.check_metadata(ID, check),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {objects.CHECK_LABEL: check},
-            "ports": [{"name": "http", "port": 8080}],
-        },
-    }
-
-
-def _ring(check: str) -> Object:
-    """One pod on each node: it resolves the API's name, asks the next pod which node it is on, and answers the one before it."""
-    environment = [
-        objects.node_name(),
-        {"name": "COUNT", "value": "@count_text"},
-        {"name": "SECONDS_TO_WAIT", "value": str(DNS_POD_SECONDS)},
-    ]
-    pod = {
-        "subdomain": check,
-        "containers": [objects.container(objects.TINY_IMAGE, objects.script("dns_ring.sh"), env=environment)],
-    }
-    return objects.per_node_job(ID, check, pod, seconds=DNS_SECONDS)
 
 
 def _judge(site: Site, members: str, names: list[str]) -> Step:

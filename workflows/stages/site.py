@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from steps.contract.delivery import tree_digest
+from steps.contract.operation import BRINGUP, Operation
 from workflows.catalog import Release
 from workflows.gitops import tree
 from workflows.spec.cluster import ClusterSpec
@@ -19,14 +20,15 @@ class Site:
     spec: ClusterSpec
     machines: tuple[Machine, ...]
     releases: Mapping[str, Release]
+    operation: Operation = BRINGUP
 
     def count(self, select: str) -> int:
         """How many machines a selector takes: `all`, `gpu`, `server` or `agent`."""
-        if select == "all":
-            return len(self.machines)
-        if select == "gpu":
-            return sum(machine.gpu for machine in self.machines)
-        return sum(machine.role == select for machine in self.machines)
+        return sum(_takes(machine, select) for machine in self.machines)
+
+    def touched(self, select: str) -> tuple[str, ...]:
+        """Names of the machines of a selector that this operation's plays may change."""
+        return tuple(self.operation.touched(machine.name for machine in self.machines if _takes(machine, select)))
 
     @cached_property
     def tree(self) -> Mapping[str, str]:
@@ -43,3 +45,7 @@ class Site:
     def needed(self, stage: StageName, select: str) -> int:
         """The quorum of a stage over the machines that a selector takes."""
         return self.spec.quorum.share(stage).needed(self.count(select))
+
+
+def _takes(machine: Machine, select: str) -> bool:
+    return select == "all" or (machine.gpu if select == "gpu" else machine.role == select)

@@ -12,11 +12,12 @@ import socket
 import time
 from typing import Optional
 
-from ansible.module_utils.nodeprofile import services
-from ansible.module_utils.nodeprofile.files import MIB, existing
+from ansible.module_utils.nodeprofile import confinement, services
 from ansible.module_utils.nodeprofile.item import Node, read_text
 from ansible.module_utils.nodeprofile.kernel import is_loaded
+from ansible.module_utils.nodeprofile.storage import MIB, existing
 
+DMI = "/sys/class/dmi/id/"
 NVIDIA = "0x10de"
 GPU_CLASSES = ("0x0300", "0x0302")
 BRIDGE_CLASS = "0x0680"
@@ -28,8 +29,8 @@ def os_release() -> dict:
     return {key: value.strip("\"'") for key, _, value in pairs}
 
 
-def gather(node: Node, paths: list) -> dict:
-    """The facts of `steps/contract/stages/os_prep.py`."""
+def gather(node: Node, paths: list, began: float) -> dict:
+    """The facts of `steps/contract/stages/os_prep.py`; `began` is when the module did, by the monotonic clock."""
     release = os_release()
     memory = _fields("/proc/meminfo")
     gpus, switches = _nvidia_devices()
@@ -37,22 +38,28 @@ def gather(node: Node, paths: list) -> dict:
         "os_id": release.get("ID", ""),
         "os_version": release.get("VERSION_ID", ""),
         "kernel": platform.release(),
+        "cmdline": read_text("/proc/cmdline").strip(),
         "architecture": platform.machine(),
         "python": platform.python_version(),
         "init": "systemd" if services.has_systemd() else "none",
         "hostname": socket.gethostname(),
         "machine_id": read_text("/etc/machine-id").strip(),
         "boot_id": read_text("/proc/sys/kernel/random/boot_id").strip(),
-        "product": read_text("/sys/class/dmi/id/product_name").strip(),
+        "product": read_text(DMI + "product_name").strip(),
+        "bios": " ".join(read_text(DMI + part).strip() for part in ("bios_vendor", "bios_version")).strip(),
+        "cpu_model": _cpu_model(),
         "cpus": os.cpu_count() or 0,
         "memory_mib": memory.get("MemTotal", 0) // 1024,
         "swap_mib": _swap_mib(),
         "memlock": _memlock(),
         "gpus": gpus,
         "nvswitches": switches,
+        "nic_firmware": _nic_firmware(),
+        "selinux": confinement.selinux_mode(),
+        "apparmor": confinement.apparmor_mode(),
         "nouveau_loaded": is_loaded("nouveau"),
         "reboot_required": os.path.exists("/run/reboot-required"),
-        "clock": _clock(node),
+        "clock": _clock(node, began),
         "disks": [_disk(path) for path in paths],
         **_driver(node),
     }
@@ -61,6 +68,22 @@ def gather(node: Node, paths: list) -> dict:
 def _fields(path: str) -> dict:
     rows = [line.split() for line in read_text(path).splitlines()]
     return {row[0].rstrip(":"): int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
+
+
+def _cpu_model() -> str:
+    """The CPU by name; ARM's kernel says implementer and part only."""
+    text = read_text("/proc/cpuinfo")
+    named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    if named:
+        return named.group(1).strip()
+    parts = [re.search(r"^CPU %s\s*:\s*(\S+)" % part, text, re.MULTILINE) for part in ("implementer", "part")]
+    return " ".join(part.group(1) for part in parts if part)
+
+
+def _nic_firmware() -> list:
+    """Board and firmware of every RDMA device, without its name and in order: alike on machines of one kind."""
+    folders = glob.glob("/sys/class/infiniband/*")
+    return sorted("%s %s" % (read_text(path + "/board_id").strip(), read_text(path + "/fw_ver").strip()) for path in folders)
 
 
 def _swap_mib() -> int:
@@ -104,8 +127,8 @@ def _driver(node: Node) -> dict:
     }
 
 
-def _clock(node: Node) -> dict:
-    clock = {"epoch": time.time(), "service": services.running_time_service()}
+def _clock(node: Node, began: float) -> dict:
+    clock = {"epoch": time.time(), "after_seconds": time.monotonic() - began, "service": services.running_time_service()}
     clock.update(_chrony(node) or _timedatectl(node) or {})
     return clock
 

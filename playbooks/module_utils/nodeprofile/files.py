@@ -1,37 +1,70 @@
-"""Files, directories, and the lines that we own in files of others."""
+"""Files, directories, and the lines that we own in files of others; the files in which the profile outlives a boot."""
 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import os
 import re
-import shutil
 import socket
 
-from ansible.module_utils.nodeprofile.item import Item, Node, measured, read_text, settle
+from ansible.module_utils.nodeprofile.item import Item, Node, read_text, settle
 
 BEGIN = "# begin of bringup's lines\n"
 END = "# end of bringup's lines\n"
-MIB = 1024 * 1024
+
+
+def kept(want: dict) -> list:
+    """The files that bring modules, sysctls and limits again with the next boot."""
+    memlock = want["memlock"]
+    rows = ["%s %s memlock %s" % (user, kind, memlock) for user in ("*", "root") for kind in ("soft", "hard")]
+    return [
+        _ours("/etc/modules-load.d/90-bringup.conf", sorted(want["modules"])),
+        _ours("/etc/modprobe.d/90-bringup.conf", _blacklisted(want["blacklist"]), reload="initramfs"),
+        _ours("/etc/sysctl.d/90-bringup.conf", ["%s = %s" % pair for pair in sorted(want["sysctls"].items())]),
+        # root is not among the users that * stands for
+        _ours("/etc/security/limits.d/90-bringup.conf", rows if memlock else []),
+        # services do not pass pam_limits
+        _ours("/etc/systemd/system.conf.d/90-bringup.conf", _manager(memlock), needs="/etc/systemd", reload="systemd"),
+        *want["files"],
+    ]
+
+
+def _ours(path: str, lines: list, needs: str = "", reload: str = "") -> dict:
+    content = "".join(line + "\n" for line in ["# Made by bringup.", *lines]) if lines else ""
+    return {"path": path, "content": content, "needs": needs, "reload": reload}
+
+
+def _blacklisted(names: list) -> list:
+    return [line for name in names for line in ("blacklist " + name, "options %s modeset=0" % name)]
+
+
+def _manager(memlock: str) -> list:
+    return ["[Manager]", "DefaultLimitMEMLOCK=" + ("infinity" if memlock == "unlimited" else memlock)] if memlock else []
 
 
 def files(node: Node, wanted: list) -> list:
     """Whole files: `path`, `content`, `mode`; only where `needs` exists; `reload` names what must learn of a change."""
-    return [_file(node, entry) for entry in wanted if not entry["needs"] or os.path.exists(entry["needs"])]
+    there = [entry for entry in wanted if not entry.get("needs") or os.path.exists(entry["needs"])]
+    return [_file(node, entry) for entry in there if entry["content"]]
 
 
 def _file(node: Node, entry: dict) -> Item:
-    path, content, mode = entry["path"], entry["content"], int(entry["mode"], 8)
+    return whole(node, "file " + entry["path"], entry["path"], entry["content"], entry.get("mode", "0644"), entry.get("reload", ""))
+
+
+def whole(node: Node, name: str, path: str, content: str, octal: str = "0644", reload: str = "") -> Item:
+    """One file as a whole, as an item of a name."""
+    mode = int(octal, 8)
 
     def read() -> str:
         return _signature(read_text(path), os.stat(path).st_mode & 0o7777) if os.path.exists(path) else "absent"
 
     before = read_text(path)
-    result = settle(node, "file " + path, _signature(content, mode), read, lambda: node.write(path, content, mode))
+    result = settle(node, name, _signature(content, mode), read, lambda: node.write(path, content, mode))
     if result["status"] in ("changed", "differs"):
         node.diffs.append({"before_header": path, "after_header": path, "before": before, "after": content})
-        if entry["reload"] and entry["reload"] not in node.reloads:
-            node.reloads.append(entry["reload"])
+        node.reload(reload)
     return result
 
 
@@ -39,9 +72,9 @@ def _signature(content: str, mode: int) -> str:
     return "%04o %s" % (mode, hashlib.sha256(content.encode()).hexdigest()[:12])
 
 
-def directories(node: Node, wanted: list) -> list:
-    """Directories: `path`, `mode`; owned by root."""
-    return [_directory(node, entry["path"], int(entry["mode"], 8)) for entry in wanted]
+def directories(node: Node, wanted: dict) -> list:
+    """Directories by path, with their mode; owned by root."""
+    return [_directory(node, path, int(mode, 8)) for path, mode in sorted(wanted.items())]
 
 
 def _directory(node: Node, path: str, mode: int) -> Item:
@@ -53,25 +86,6 @@ def _directory(node: Node, path: str, mode: int) -> Item:
         os.chmod(path, mode)
 
     return settle(node, "directory " + path, "%04o" % mode, read, change)
-
-
-def disks(wanted: list) -> list:
-    """Free space: `path`, `free_mib`; a path that is not there yet counts as its nearest parent."""
-    return [_disk(entry["path"], entry["free_mib"]) for entry in wanted]
-
-
-def _disk(path: str, least: int) -> Item:
-    free = shutil.disk_usage(existing(path)).free // MIB
-    return measured(
-        "disk " + path, free >= least, ">= %d MiB free" % least, "%d MiB free" % free, "No space left for what is to come"
-    )
-
-
-def existing(path: str) -> str:
-    """The path, or its nearest parent that exists."""
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    return path
 
 
 def hostname(node: Node, want: str) -> list:
@@ -90,27 +104,25 @@ def hostname(node: Node, want: str) -> list:
     return [settle(node, "hostname", want, read, change)]
 
 
-def hosts(node: Node, wanted: list) -> list:
-    """Our block in /etc/hosts: `address`, `names`; the other lines stay."""
-    if not wanted:
+def hosts(node: Node, address: str, name: str) -> list:
+    """Our line in /etc/hosts; the other lines stay. A machine that is reached by a name has DNS, and needs none."""
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
         return []
-    block = BEGIN + "".join("%s %s\n" % (entry["address"], " ".join(entry["names"])) for entry in wanted) + END
-    ours = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+    line = "%s %s" % (address, name)
+    ours = re.compile(re.escape(BEGIN) + "(.*?)" + re.escape(END), re.DOTALL)
 
     def read() -> str:
         found = ours.search(read_text("/etc/hosts"))
-        return _entries(found.group(0)) if found else "absent"
+        return found.group(1).strip() if found else "absent"
 
     def change() -> None:
         rest = ours.sub("", read_text("/etc/hosts"))
-        node.write("/etc/hosts", rest + ("" if rest.endswith("\n") or not rest else "\n") + block, 0o644)
+        rest += "" if rest.endswith("\n") or not rest else "\n"
+        node.write("/etc/hosts", rest + BEGIN + line + "\n" + END, 0o644)
 
-    return [settle(node, "hosts", _entries(block), read, change)]
-
-
-def _entries(block: str) -> str:
-    lines = block.splitlines()[1:-1]
-    return lines[0] if len(lines) == 1 else "%d lines, %s" % (len(lines), hashlib.sha256(block.encode()).hexdigest()[:12])
+    return [settle(node, "hosts", line, read, change)]
 
 
 def swap(node: Node, off: bool) -> list:

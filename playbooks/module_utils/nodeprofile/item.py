@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import tempfile
@@ -21,6 +22,10 @@ class Unavailable(Exception):
     """This machine has no such thing: a module that its kernel lacks, a service without an init."""
 
 
+class Waiting(Exception):
+    """It is arranged, and only a reboot brings it; the text says so."""
+
+
 class CannotChange(Exception):
     """The change was tried and refused; the text is the tool's own, cut to what a person reads."""
 
@@ -32,11 +37,28 @@ class Node:
         self.check_mode: bool = module.check_mode
         self.diffs: list = []
         self.reloads: list = []
+        self.reboots: list = []
+        """What only a reboot brings, one sentence each."""
         self._module = module
+
+    def reader(self) -> Node:
+        """The same machine, where nothing may be changed."""
+        other = Node(self._module)
+        other.check_mode = True
+        return other
+
+    def has(self, tool: str) -> bool:
+        """Whether a command is installed."""
+        return shutil.which(tool, path=_PATH) is not None
+
+    def reload(self, name: str) -> None:
+        """Something has to learn of a change: see `services.RELOADS`."""
+        if name and name not in self.reloads:
+            self.reloads.append(name)
 
     def run(self, *command: str, **environment: str) -> tuple:
         """Exit code, standard output and standard error of a command; never through a shell. 127 where there is no such tool."""
-        if shutil.which(command[0], path=_PATH) is None:
+        if not self.has(command[0]):
             return 127, "", "%s: no such command" % command[0]
         settings = dict(environment, LC_ALL="C", PATH=_PATH)
         return self._module.run_command(list(command), environ_update=settings, handle_exceptions=True)
@@ -50,16 +72,25 @@ class Node:
         return output
 
     def write(self, path: str, content: str, mode: int) -> None:
-        """Replace a file in one step; its folder is made if need be."""
+        """Replace a file in one step; its folder is made if need be. What a run that was cut off left beside it goes."""
         folder = os.path.dirname(path)
         os.makedirs(folder, mode=0o755, exist_ok=True)
-        handle, fresh = tempfile.mkstemp(dir=folder, prefix=".bringup-")
-        with os.fdopen(handle, "w") as out:
-            out.write(content)
-        os.chmod(fresh, mode)
-        os.replace(fresh, path)
+        for left in glob.glob(os.path.join(folder, _FRESH + "*")):
+            os.unlink(left)
+        handle, fresh = tempfile.mkstemp(dir=folder, prefix=_FRESH)
+        try:
+            with os.fdopen(handle, "w") as out:
+                out.write(content)
+                out.flush()
+                os.fsync(out.fileno())
+            os.chmod(fresh, mode)
+            os.replace(fresh, path)
+        except OSError:
+            os.unlink(fresh)
+            raise
 
 
+_FRESH = ".bringup-"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -88,6 +119,9 @@ def settle(node: Node, name: str, want: str, read: Callable[[], str], change: Ca
             return item(name, DIFFERS, want=want, before=before, after=before)
         change()
         after = read()
+    except Waiting as reason:
+        node.reboots.append("%s: %s" % (name, reason))
+        return item(name, DIFFERS, want=want, before=before, after=before, why=str(reason))
     except Unavailable as reason:
         return item(name, UNAVAILABLE, want=want, before=before, why=str(reason))
     except (OSError, ValueError, CannotChange) as reason:

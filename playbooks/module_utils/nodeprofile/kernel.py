@@ -7,9 +7,9 @@ import os
 from ansible.module_utils.nodeprofile.item import Item, Node, Unavailable, read_text, settle
 
 
-def modules(node: Node, wanted: list) -> list:
-    """Modules to be in the kernel: `name`; `evidence` is a path that tells it of one that is built in without a trace."""
-    return [_module(node, entry["name"], entry["evidence"]) for entry in wanted]
+def modules(node: Node, wanted: dict) -> list:
+    """Modules to be in the kernel, by name; the path beside it tells it of one that is built in without a trace."""
+    return [_module(node, name, evidence or "") for name, evidence in sorted(wanted.items())]
 
 
 def _module(node: Node, name: str, evidence: str) -> Item:

@@ -1,34 +1,87 @@
-"""Packages, by the package manager that the machine's family has as data."""
+"""Packages, by small adapters for the package managers; what keeps one from working is said once, not for each package."""
 
 from __future__ import annotations
 
-from typing import Optional
+import os
+import re
+from typing import Dict
 
-from ansible.module_utils.nodeprofile.item import (
-    CHANGED,
-    DIFFERS,
-    FAILED,
-    OK,
-    CannotChange,
-    Item,
-    Node,
-    item,
-)
+from ansible.module_utils.nodeprofile.item import CHANGED, DIFFERS, FAILED, OK, CannotChange, Item, Node, item
+
+QUERY_RPM = ["rpm", "--query", "--queryformat", "%{NAME}\\tinstalled\\t%{VERSION}-%{RELEASE}\\n"]
+LOCK_SECONDS = 120
+"""How long a lock of another package manager is waited for, where the profile says nothing else."""
+
+Adapter = Dict[str, list]
+
+ADAPTERS = {
+    "apt": {
+        "query": ["dpkg-query", "--show", "--showformat=${Package}\\t${Status}\\t${Version}\\n"],
+        "refresh": ["apt-get", "-o", "DPkg::Lock::Timeout=@", "-o", "APT::Update::Error-Mode=any", "update"],
+        "install": ["apt-get", "-o", "DPkg::Lock::Timeout=@", "install", "--yes", "--no-install-recommends"],
+        "repair": ["dpkg", "--configure", "--pending", "--force-confold"],
+    },
+    "dnf": {
+        "query": QUERY_RPM,
+        "refresh": [],
+        "install": ["dnf", "--assumeyes", "--setopt=install_weak_deps=False", "install"],
+        "repair": [],
+    },
+    "zypper": {
+        "query": QUERY_RPM,
+        "refresh": ["zypper", "--non-interactive", "refresh"],
+        "install": ["zypper", "--non-interactive", "install", "--no-recommends"],
+        "repair": [],
+    },
+}
+"""Manager → its commands: query prints name, status and version between tabs, repair ends what an earlier run left half done.
+@ stands for the seconds that a lock is waited for."""
+
+ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
+
+INTERRUPTED = re.compile(r"dpkg was interrupted|not fully installed or removed")
+BROKEN = {
+    "another package manager holds the lock": (
+        r"[Cc]ould not get lock|[Uu]nable to (acquire|lock)|management is locked|transaction lock|[Ww]aiting for process"
+    ),
+    "packages are half installed": r"dpkg was interrupted|[Uu]nmet dependencies|held broken packages|error processing package",
+    "the package database is damaged": (
+        r"rpmdb|database disk image is malformed|Packages database|could not be parsed or opened|parsing file '?/var/lib/dpkg"
+        r"|Unable to parse package file|package cache file is corrupted"
+    ),
+    "its repositories cannot be reached": (
+        r"[Ff]ailed to fetch|[Cc]ould not resolve|Cannot download|Failed to download|Curl error|[Tt]emporary failure"
+    ),
+    "a repository's signature is not trusted": r"not signed|NO_PUBKEY|GPG check FAILED|[Ss]ignature verification failed",
+    "No space left on device": r"No space left on device",
+    "Read-only file system": r"Read-only file system",
+}
+"""The reason in our words, and what a package manager says when it works for no package at all because of it."""
 
 
-def packages(node: Node, wanted: list, family: Optional[dict]) -> list:
-    """Packages that must be there; all that lack are installed at once, and one by one where that fails."""
+class Broken(Exception):
+    """The package manager works for no package."""
+
+
+def packages(node: Node, wanted: list, manager: str, lock_seconds: int) -> list:
+    """Packages that must be there; all that lack are installed at once, and one by one where the fault is a package's own."""
     if not wanted:
         return []
-    if family is None:
-        return [
-            item("package " + name, FAILED, want="present", why="no package manager is known for this distribution")
-            for name in wanted
-        ]
-    before = _versions(node, wanted, family)
+    if manager not in ADAPTERS:
+        return [item("package manager", FAILED, want="one that we know", why="none is known for this distribution")]
+    seconds = str(lock_seconds or LOCK_SECONDS)
+    adapter = {name: [word.replace("@", seconds) for word in words] for name, words in ADAPTERS[manager].items()}
+    adapter["seconds"] = [seconds]
+    before = _versions(node, wanted, adapter)
     lacking = [name for name in wanted if name not in before]
-    errors = {} if node.check_mode or not lacking else _install(node, lacking, family)
-    after = before if node.check_mode or not lacking else _versions(node, wanted, family)
+    if not lacking or node.check_mode:
+        return [_item(node, name, before.get(name, ""), "", "") for name in wanted]
+    try:
+        errors = _install(node, lacking, adapter, refresh=True)
+    except Broken as reason:
+        there = [_item(node, name, before[name], "", "") for name in wanted if name in before]
+        return [*there, item("package manager", FAILED, want="installs " + ", ".join(lacking), why=str(reason))]
+    after = _versions(node, wanted, adapter)
     return [_item(node, name, before.get(name, ""), after.get(name, ""), errors.get(name, "")) for name in wanted]
 
 
@@ -43,21 +96,55 @@ def _item(node: Node, name: str, before: str, after: str, error: str) -> Item:
     return item(label, FAILED, want="present", before="absent", after="absent", why=error or "installed, but not listed")
 
 
-def _versions(node: Node, names: list, family: dict) -> dict:
-    """Version of each installed package; the query prints `name<TAB>status<TAB>version`."""
-    _, output, _ = node.run(*(family["query"] + names))
+def _versions(node: Node, names: list, adapter: Adapter) -> dict:
+    """Version of each installed package."""
+    _, output, _ = node.run(*(adapter["query"] + names))
     rows = [line.split("\t") for line in output.splitlines()]
     return {row[0]: row[2] for row in rows if len(row) == 3 and row[1].endswith("installed") and "not-installed" not in row[1]}
 
 
-def _install(node: Node, names: list, family: dict) -> dict:
-    """Install; the error of each that could not be."""
+def _install(node: Node, names: list, adapter: Adapter, *, refresh: bool) -> dict:
+    """Install; the error of each package that could not be. Raises Broken where none can."""
     try:
-        if family["refresh"]:
-            node.must(*family["refresh"], **family["environment"])
-        node.must(*(family["install"] + names), **family["environment"])
+        if refresh and adapter["refresh"]:
+            _tool(node, adapter, adapter["refresh"])
+        _tool(node, adapter, adapter["install"] + names)
     except CannotChange as error:
         if len(names) == 1:
             return {names[0]: str(error)}
-        return {name: text for one in names for name, text in _install(node, [one], dict(family, refresh=[])).items()}
+        return {name: text for one in names for name, text in _install(node, [one], adapter, refresh=False).items()}
     return {}
+
+
+def _tool(node: Node, adapter: Adapter, command: list) -> None:
+    """Run it; what an earlier run left half done is ended first where the tool asks for that."""
+    try:
+        node.must(*command, **_environment(adapter))
+    except CannotChange as error:
+        if not adapter["repair"] or not INTERRUPTED.search(str(error)):
+            raise _judged(error) from error
+        _again(node, adapter, command)
+
+
+def _again(node: Node, adapter: Adapter, command: list) -> None:
+    try:
+        node.must(*adapter["repair"], **_environment(adapter))
+        node.must(*command, **_environment(adapter))
+    except CannotChange as error:
+        raise _judged(error) from error
+
+
+def _judged(error: CannotChange) -> Exception:
+    """Broken, where the tool's words say that it works for no package."""
+    said = str(error)
+    reason = next((reason for reason, pattern in BROKEN.items() if re.search(pattern, said)), "")
+    if not reason:
+        return error
+    rows = [line.strip() for line in said.splitlines() if line.strip()]
+    return Broken("%s: %s" % (reason, rows[0][-300:] if rows else said))
+
+
+def _environment(adapter: Adapter) -> dict:
+    """The proxies that the play was given, also in the small letters that apt reads."""
+    proxies = {name.lower(): value for name, value in os.environ.items() if name.upper().endswith("_PROXY")}
+    return dict(ENVIRONMENT, ZYPP_LOCK_TIMEOUT=adapter["seconds"][0], **proxies)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Optional
 
-from ansible.module_utils.nodeprofile.item import Item, Node, Unavailable, item, read_text, settle
+from ansible.module_utils.nodeprofile.item import CHANGED, FAILED, CannotChange, Item, Node, Unavailable, item, read_text, settle
 
 STARTED = "active, enabled"
 STOPPED = "not active, not enabled"
 MASKED = "masked"
+PROPERTIES = "LoadState,ActiveState,UnitFileState,ConditionResult,ConditionTimestamp"
 
 
 def has_systemd() -> bool:
@@ -16,31 +18,44 @@ def has_systemd() -> bool:
     return os.path.isdir("/run/systemd/system")
 
 
-def services(node: Node, wanted: list) -> list:
-    """Units: `name`, `state` started, stopped or masked. A unit that is not installed counts as stopped."""
-    return [_service(node, entry["name"], entry["state"]) for entry in wanted]
+def services(node: Node, wanted: dict) -> list:
+    """Units by name, each started, stopped or masked. A unit that is not installed counts as stopped."""
+    seen = units(node, sorted(wanted)) if has_systemd() else {}
+    return [_service(node, name, state, seen.get(name)) for name, state in sorted(wanted.items())]
 
 
-def _service(node: Node, name: str, state: str) -> Item:
+def _service(node: Node, name: str, state: str, first: Optional[dict]) -> Item:
     label = "service " + name
     if not has_systemd():
         if state != "started":
             return item(label, "ok", want=state, why="no init runs services here")
         return item(label, "unavailable", want=state, why="no init runs services here")
     want = {"started": STARTED, "stopped": STOPPED, "masked": MASKED}[state]
-    return settle(node, label, want, lambda: _state(node, name, want), lambda: _change(node, name, state))
+    readings = [first] if first else []  # all units were read at once; a second reading asks again
+    return settle(
+        node,
+        label,
+        want,
+        lambda: _state(name, want, readings.pop() if readings else unit(node, name)),
+        lambda: _change(node, name, state),
+    )
+
+
+def units(node: Node, names: list) -> dict:
+    """What systemd says of units, by name, in one call."""
+    if not names:
+        return {}
+    output = node.must("systemctl", "show", "--property=" + PROPERTIES, *names)
+    blocks = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in output.split("\n\n")]
+    return dict(zip(names, blocks))
 
 
 def unit(node: Node, name: str) -> dict:
     """What systemd says of a unit."""
-    output = node.must(
-        "systemctl", "show", "--property=LoadState,ActiveState,UnitFileState,ConditionResult,ConditionTimestamp", name
-    )
-    return dict(line.partition("=")[::2] for line in output.splitlines())
+    return dict(units(node, [name])[name])
 
 
-def _state(node: Node, name: str, want: str) -> str:
-    seen = unit(node, name)
+def _state(name: str, want: str, seen: dict) -> str:
     if seen["LoadState"] == "masked":
         return MASKED if want == MASKED else STOPPED
     if want == MASKED:
@@ -72,7 +87,7 @@ def time_service(node: Node, candidates: list) -> list:
         running = running_time_service()
         status = "ok" if running else "unavailable"
         return [item("time service", status, want="active", after=running, why="" if running else "no init runs services here")]
-    seen = {name: unit(node, name) for name in candidates}
+    seen = units(node, candidates)
     active = [name for name in candidates if seen[name]["ActiveState"] == "active"]
     there = [name for name in candidates if seen[name]["LoadState"] == "loaded"]
     if active:
@@ -80,7 +95,13 @@ def time_service(node: Node, candidates: list) -> list:
     if not there:
         return [item("time service", "failed", want="active", before="none", why="none installed of: %s" % ", ".join(candidates))]
     return [
-        settle(node, "time service", STARTED, lambda: _state(node, there[0], STARTED), lambda: _change(node, there[0], "started"))
+        settle(
+            node,
+            "time service",
+            STARTED,
+            lambda: _state(there[0], STARTED, unit(node, there[0])),
+            lambda: _change(node, there[0], "started"),
+        )
     ]
 
 
@@ -98,3 +119,26 @@ def _command(pid: str) -> str:
         return read_text("/proc/%s/comm" % pid).strip()
     except OSError:
         return ""  # the process ended while we looked
+
+
+def reloads(node: Node, system: dict) -> list:
+    """Let what reads changed files learn of them: an item for each, failed where that cannot be done."""
+    if node.check_mode:
+        return []
+    commands = {
+        "initramfs": system.get("initramfs") or [],
+        "systemd": ["systemctl", "daemon-reexec"] if has_systemd() else [],
+        "networkmanager": ["systemctl", "reload", "NetworkManager"] if has_systemd() else [],
+        "time": ["systemctl", "try-restart", *(system.get("time_services") or [])[:1]] if has_systemd() else [],
+    }
+    # a machine that boots over the network has no tool for an initramfs, and none of its own
+    return [_reloaded(node, name, commands[name]) for name in node.reloads if commands[name] and node.has(commands[name][0])]
+
+
+def _reloaded(node: Node, name: str, command: list) -> Item:
+    label = "reload " + name
+    try:
+        node.must(*command)
+    except CannotChange as error:
+        return item(label, FAILED, want="done", why=str(error))
+    return item(label, CHANGED, want="done", after="done")

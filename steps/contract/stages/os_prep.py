@@ -1,6 +1,6 @@
 """Stage os_prep: what a prepared machine shows, and what the gate expects of it.
 
-The node is observed by `playbooks/library/node_profile.py` on itself; where that changed something, by a second call after it.
+The node is observed by `playbooks/library/node_profile.py` on itself: after its changes, and again after a reboot.
 """
 
 from enum import StrEnum
@@ -40,9 +40,11 @@ class Disk(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Clock(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The node's clock: `epoch` is its UTC time when read; `offset_seconds` is what its time service says, None where it cannot."""
+    """The node's clock: `epoch` is its UTC time when read, `after_seconds` after the module had begun; `offset_seconds` is what its
+    time service says, None where it cannot."""
 
     epoch: float
+    after_seconds: float = 0.0
     service: str = ""
     synchronized: bool | None = None
     offset_seconds: float | None = None
@@ -51,6 +53,10 @@ class Clock(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`init` is `systemd` or `none`; driver and fabric manager are versions, empty where absent (gpu_stack §9 P05).
 
+    `gpu_machine`: the plan counts it among the machines with GPUs, so that it got their part of the profile; None where not told.
+    `rebooted_from` is the boot id before the reboot that the play asked for, empty where it asked for none. `reboot_reasons` are
+    what a reboot is still waited for, and `rke2_running` whether RKE2 runs there meanwhile, so that it was not rebooted.
+    `nic_firmware` has board and firmware of every RDMA device.
     What a gate relies on has no default where "not told" would read as good.
     """
 
@@ -67,7 +73,12 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     init: str = "none"
     hostname: str = ""
     boot_id: str = ""
+    rebooted_from: str = ""
+    cmdline: str = ""
     product: str = ""
+    bios: str = ""
+    gpu_machine: bool | None = None
+    cpu_model: str = ""
     cpus: int = 0
     memory_mib: int = 0
     swap_mib: int = 0
@@ -76,7 +87,12 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     fabric_manager: str = ""
     fabric_manager_active: bool = False
     fabric_states: tuple[str, ...] = ()
+    nic_firmware: tuple[str, ...] = ()
+    selinux: str = ""
+    apparmor: str = ""
     reboot_required: bool = False
+    reboot_reasons: tuple[str, ...] = ()
+    rke2_running: bool = False
     disks: tuple[Disk, ...] = ()
 
 
@@ -113,7 +129,8 @@ class FleetObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the gate wants of every node.
 
-    `nodes` are all that must have a record. `items` are shell patterns, each of which must match at least one observed item.
+    `nodes` are all that must have a record. `items` are shell patterns, each of which must match at least one observed item;
+    `gpu_items` are further ones on machines with GPUs.
     `tolerate` are patterns of items that may be `unavailable`. `systems` are `ID VERSION` patterns (`debian 12`, `ubuntu 2*`);
     empty means any. `kernel` is the start of `uname -r`.
     `driver_on_host` is the opposite of the GPU Operator's `driver.enabled`; None where no GPU Operator is planned.
@@ -122,6 +139,7 @@ class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     nodes: tuple[str, ...]
     items: tuple[str, ...] = ()
+    gpu_items: tuple[str, ...] = ()
     tolerate: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
     kernel: str = ""

@@ -12,7 +12,7 @@ import pytest
 
 import steps
 import workflows
-from workflows.stages import ORDER
+from workflows.stages import OPERATIONS, ORDER
 
 ROOT = Path(__file__).parents[3]
 CODE = [path for room in ("steps", "workflows", "playbooks") for path in sorted((ROOT / room).rglob("*.py"))]
@@ -59,7 +59,7 @@ def test_tests_patch_nothing_of_ours_and_never_sleep() -> None:
     assert not [f"{_relative(path)}: {match}" for path in tests for match in forbidden.findall(path.read_text())]
 
 
-@pytest.mark.parametrize("stage", ORDER)
+@pytest.mark.parametrize("stage", [*ORDER, *OPERATIONS])
 def test_a_stage_has_one_basename_everywhere(stage: str) -> None:
     places = [
         f"workflows/stages/{stage}.py",

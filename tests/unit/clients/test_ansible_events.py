@@ -84,6 +84,10 @@ def test_an_unreachable_host_is_classified_by_what_ssh_says(said: str, kind: Fai
         ),
         ({"msg": "System management is locked by the application with pid 7 (zypper)."}, FailureKind.PACKAGE_LOCK),
         ({"msg": "E: Release file for file:/srv is not valid yet (invalid for another 3h)"}, FailureKind.CLOCK),
+        ({"msg": "package manager: the package database is damaged: E: could not be parsed"}, FailureKind.PACKAGE_MANAGER),
+        ({"msg": "E: dpkg was interrupted, you must manually run 'dpkg --configure -a'"}, FailureKind.PACKAGE_MANAGER),
+        ({"msg": "package manager: another package manager holds the lock, also after 120 s: E: x"}, FailureKind.PACKAGE_LOCK),
+        ({"msg": "Timed out waiting for last boot time check (timeout=60)", "rebooted": True}, FailureKind.REBOOT),
         ({"msg": "Timed out after 3 second(s)."}, FailureKind.TIMEOUT),
         ({"msg": "non-zero return code", "rc": 1, "stderr": "boom"}, FailureKind.TASK_FAILED),
         (
@@ -139,6 +143,12 @@ def test_changes_are_counted_and_the_last_observation_is_kept_with_its_time() ->
     assert (seen.status, seen.done, seen.changed) == (HostStatus.OK, 2, 1)
     assert seen.facts == {"items": [2]}
     assert seen.facts_to - seen.facts_from == 1.5
+
+
+def test_an_observation_may_come_as_its_json() -> None:
+    assert outcome(ok(observation='{"items": [1]}'), stats(ok={"n1": 1})).facts == {"items": [1]}
+    with pytest.raises(StepError, match="an observation is not JSON"):
+        outcome(ok(observation="<html>"))
 
 
 def test_an_observation_set_as_a_fact_counts() -> None:

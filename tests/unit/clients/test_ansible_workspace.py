@@ -63,7 +63,23 @@ def test_the_inventory_has_hosts_groups_and_variables(secrets: Path) -> None:
     assert inventory["hosts"]["n1"]["bringup_address"] == "192.0.2.1"
     assert inventory["hosts"]["n1"]["bringup_groups"] == ["gpu-h100", "agent"]
     assert inventory["hosts"]["n1"]["ansible_become"] is True
-    assert sorted(inventory["children"]) == ["group_agent", "group_gpu_h100"]
+    assert sorted(inventory["children"]) == ["group_agent", "group_gpu_h100", "helpers", "played"]
+
+
+def test_helpers_are_reached_and_not_played(secrets: Path) -> None:
+    helper = PlayHost(name="sv1", address="192.0.2.7", user="admin", key_path=str(secrets / "key"), groups=("server",))
+    with workspace(request(secrets, helpers=(helper,))) as space:
+        inventory = json.loads(space.inventory.read_text())["all"]
+        assert "Host sv1\n  HostName 192.0.2.7" in space.configuration.read_text()
+
+    assert inventory["hosts"]["sv1"]["ansible_become"] is True
+    assert list(inventory["children"]["played"]["hosts"]) == ["n1"]
+    assert list(inventory["children"]["helpers"]["hosts"]) == ["sv1"]
+    assert "group_server" not in inventory["children"], "what a play does to a group, it does not do to helpers"
+
+    same = PlayHost(name="n1", address="192.0.2.7")
+    with pytest.raises(BadTask, match="name of its own"), workspace(request(secrets, helpers=(same,))):
+        pass
 
 
 @pytest.mark.parametrize(("kind", "checking"), [(HostKeys.ACCEPT_NEW, "accept-new"), (HostKeys.OFF, "no")])

@@ -16,8 +16,8 @@ from steps.contract.delivery import TREE_FILE, decode_tree, tree_digest
 from steps.contract.task import MAX_BYTES, TaskError, Verb, decode
 from workflows import examples
 from workflows.plan import diff, files, fleet, show
-from workflows.plan.compiler import PlanError, compile_plan
-from workflows.plan.model import Plan
+from workflows.plan.compiler import compile_plan
+from workflows.plan.model import Plan, PlanError
 from workflows.render.steps import DEADLINE_MARGIN
 from workflows.spec import load
 from workflows.stages import ORDER

@@ -1,4 +1,4 @@
-"""Every rule P01–P15 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
+"""Every rule P01–P17 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
 
 import json
 from pathlib import Path
@@ -46,6 +46,13 @@ def pinned(component: str, version: str) -> dict[str, Any]:
 
 def valued(component: str, **values: Any) -> dict[str, Any]:
     return {component: {"values": values}}
+
+
+FLOORS = {"intra_node_floor_gb_s": 10, "inter_node_floor_gb_s": 10}
+
+
+def kubelet(flag: str, value: str) -> dict[str, Any]:
+    return {"rke2": {"kubelet_args": {flag: value}}}
 
 
 def delivered(**fields: Any) -> dict[str, Any]:
@@ -263,6 +270,22 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         ("error", "overrides.dra_driver.values.kubeletPlugin.tolerations"),
     ),
     ("P15", {"airgap": AIRGAP}, ("warning", "stages")),
+    ("P16", kubelet("topology-manager-policy", "single-numa-node"), ("error", "rke2.kubelet_args.topology-manager-policy")),
+    (
+        "P16",
+        kubelet("topology-manager-policy", "single-numa-node")
+        | {"accelerator": {"product": "L40S", "per_node": 4}, "validation": {"nccl": FLOORS}},
+        ("warning", "rke2.kubelet_args.topology-manager-policy"),
+    ),
+    ("P16", kubelet("topology-manager-policy", "strict"), ("error", "rke2.kubelet_args.topology-manager-policy")),
+    ("P16", kubelet("topology-manager-scope", "node"), ("error", "rke2.kubelet_args.topology-manager-scope")),
+    ("P16", kubelet("cpu-manager-policy", "static"), ("error", "rke2.kubelet_args.cpu-manager-policy")),
+    (
+        "P16",
+        {"rke2": {"kubelet_args": {"cpu-manager-policy": "static", "kube-reserved": "memory=2Gi,cpu=0"}}},
+        ("error", "rke2.kubelet_args.cpu-manager-policy"),
+    ),
+    ("P17", {"rke2": {"version": "v1.36.3+rke2r1"}}, ("warning", "rke2.ingress_controller")),
 ]
 
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
@@ -310,6 +333,12 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
             | {"digests": dict.fromkeys(("cert_manager", "local_path_provisioner", "prometheus_operator_crds"), DIGEST)},
         },
     ),
+    ("P16", kubelet("topology-manager-policy", "restricted")),
+    ("P16", kubelet("topology-manager-policy", "single-numa-node") | {"accelerator": {"product": "L40S", "per_node": 1}}),
+    ("P16", kubelet("topology-manager-policy", "single-numa-node") | {"sharing": {"mode": "dra"}}),
+    ("P16", {"rke2": {"kubelet_args": {"cpu-manager-policy": "static", "kube-reserved": "memory=2Gi,cpu=500m"}}}),
+    ("P17", {"rke2": {"version": "v1.36.3+rke2r1", "ingress_controller": "ingress-nginx"}}),
+    ("P17", {"rke2": {"version": "v1.35.7+rke2r1"}}),
 ]
 
 
@@ -324,7 +353,7 @@ def test_a_rule_passes(rule: str, sections: dict[str, Any]) -> None:
 
 
 def test_every_rule_of_the_reference_is_there_and_tested_both_ways() -> None:
-    wanted = {f"P{number:02d}" for number in range(1, 16)}
+    wanted = {f"P{number:02d}" for number in range(1, 18)}
     assert set(compat.RULES) == wanted
     assert {rule for rule, *_ in REFUSED} == wanted
     assert {rule for rule, _ in ACCEPTED} == wanted
@@ -333,10 +362,11 @@ def test_every_rule_of_the_reference_is_there_and_tested_both_ways() -> None:
 def test_every_rule_says_what_it_wants_and_where_it_is_from() -> None:
     for one in compat.RULES.values():
         assert one.sentence.endswith(".")
-        assert one.source == f"gpu_stack §9 {one.id}"
+        assert one.source == OTHER_SOURCES.get(one.id, f"gpu_stack §9 {one.id}")
         assert all("/" in gate and gate.split("/")[0] in spec.STAGES for gate in one.later)
 
 
+OTHER_SOURCES = {"P16": "gpu_stack §8.6", "P17": "docs.rke2.io/reference/ingress_migration"}
 LATER = {
     "P01": {"rke2/nodes": "nodes_revision_behind"},
     "P02": {"network_operator/nodes": "nodes_not_advertised"},
@@ -348,6 +378,7 @@ LATER = {
     "P08": {"gang/control": "control_scheduler_crashes"},
     "P09": {"sharing/nodes": "nodes_mig_false_success"},
     "P10": {"gang/control": "control_quota_covers_nothing", "gang/nodes": "nodes_flavor_after_sharing"},
+    "P17": {"rke2/control": "control_other_ingress"},
 }
 """By rule and gate, the case in which the gate refuses what the rule is about."""
 

@@ -154,7 +154,7 @@ def test_a_cluster_of_servers_alone_has_no_task_for_agents() -> None:
     assert [one.name for one in made.steps] == ["servers", "control", "nodes", "functional", "judge"]
     assert (judge["members"], judge["needed"]) == ("server", 1)
     workloads = step("rke2", "control", "servers_only").task.expectations["workloads"]
-    assert workloads == [rke2.DNS, "DaemonSet rke2-multus", "DaemonSet rke2-canal"]
+    assert workloads == [rke2.DNS, "DaemonSet rke2-multus", "DaemonSet rke2-canal", "DaemonSet rke2-ingress-nginx-controller"]
 
 
 def test_labels_and_taints_go_by_group_and_only_odd_hosts_are_named() -> None:
@@ -163,7 +163,14 @@ def test_labels_and_taints_go_by_group_and_only_odd_hosts_are_named() -> None:
     assert variables["rke2_node_taints"] == {"gpu": ["nvidia.com/gpu=present:NoSchedule"]}
     assert variables["rke2_host_labels"] == {"gpu0007": ["site/zone=b"]}
     assert variables["rke2_kubelet_args"] == {"max-pods": "110", "topology-manager-policy": "best-effort"}
-    assert step("rke2", "nodes", "large").task.expectations["taints"] == ["nvidia.com/gpu=present:NoSchedule"]
+    nodes = step("rke2", "nodes", "large").task
+    assert nodes.arguments["labels"] == ["bringup/group", "site/pool", "site/zone"]
+    assert nodes.expectations["groups"]["gpu"] == {
+        "hosts": "gpu[0001-2000]",
+        "labels": {"bringup/group": "gpu"},
+        "taints": ["nvidia.com/gpu=present:NoSchedule"],
+    }
+    assert nodes.expectations["host_labels"] == {"gpu0007": {"site/zone": "b"}}
 
 
 def test_what_the_quorum_forgives_may_lack_its_network_pod() -> None:

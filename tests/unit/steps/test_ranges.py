@@ -2,7 +2,8 @@
 
 import pytest
 
-from steps.contract.ranges import by_hosts, fold
+from steps.contract.ranges import by_hosts, fold, unfold
+from workflows.spec import ranges
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,19 @@ from steps.contract.ranges import by_hosts, fold
 )
 def test_names_fold(names: list[str], folded: str) -> None:
     assert fold(names) == folded
+
+
+@pytest.mark.parametrize(
+    "text", ["gpu[001-016]", "rack[01-04]-node[01-16,20]", "a[1-3],b7", "n[8-11],login.example.org", "sv1", "x[0-2] , y[007]"]
+)
+def test_ranges_of_a_spec_unfold_to_the_same_hosts(text: str) -> None:
+    assert tuple(unfold(text)) == ranges.expand(text)
+
+
+def test_what_is_folded_unfolds() -> None:
+    names = ["a1", "gpu009", "gpu010", "login", "n10", "n9"]
+    assert sorted(unfold(fold(names))) == names
+    assert list(unfold("")) == []
 
 
 def test_lines_that_differ_by_host_become_one_and_keep_their_order() -> None:

@@ -9,10 +9,10 @@ import importlib.util
 
 from msgspec import Struct
 
-from workflows import spec
+from workflows.stages import OPERATIONS, ORDER
 
-STAGES = spec.STAGES
-"""Stages in running order; the faults of each are the tuple `FAULTS` of the module of that name in this folder."""
+STAGES = (*ORDER, *OPERATIONS)
+"""Stages in running order, those of operations last; the faults of each are the tuple `FAULTS` of the module of its name here."""
 
 
 class Fault(Struct, frozen=True, kw_only=True):

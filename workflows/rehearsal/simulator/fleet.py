@@ -156,6 +156,11 @@ class Fleet:
         start, names = self._numbers[name] + 1, self._names
         yield from (names[number % len(names)] for number in range(start, start + len(names) - 1))
 
+    def before(self, name: str) -> Iterator[str]:
+        """The other hosts' names backwards, beginning with the one before."""
+        start, names = self._numbers[name], self._names
+        yield from (names[(start - step) % len(names)] for step in range(1, len(names)))
+
     def pick(self, selector: str) -> tuple[str, ...]:
         """Names that a fault's default node selector means: `GROUP:N` with the groups gpus, cpus, servers, agents and all.
 

@@ -2,137 +2,232 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-import yaml
+from msgspec import Struct
 
-from steps.contract.play import PlayRequest
+from steps.contract.play import PlayHost, PlayRequest
 from workflows.rehearsal.simulator.plays import Outcome, Status, play
 from workflows.rehearsal.simulator.world import World
 
-PROFILE = Path(__file__).parents[3] / "playbooks/roles/os_prep/defaults/main.yml"
-CHANGE, READ, ASSERT = (
+CHANGE, REBOOT, READ, ASSERT = (
     "os_prep : Bring the node to its profile",
+    "os_prep : Reboot the node",
     "os_prep : Read the profile and the facts again",
     "os_prep : Fail the node whose items could not be changed",
 )
 MODULE = "node_profile"
-CHANGE_SECONDS, READ_SECONDS = 45.0, 4.0
+CHANGE_SECONDS, READ_SECONDS, REBOOT_SECONDS = 45.0, 4.0, 420.0
 UNREACHABLE = "Failed to connect to the host via ssh: ssh: connect to host {} port 22: No route to host"
+AWAY = "Timed out waiting for last boot time check (timeout=1800)"
 SKEW = 37.0
 FREE_MIB, SMALL_MIB = 1_600_000, 9_000
+OTHER_MTU = "1500"
+NIC_FIRMWARE = "28.43.2026"
+
+Item = dict[str, str]
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """One host in one play: the profile that holds for it, and what the play has made of it so far.
+
+    `fresh`: it is changed now, for the first time; `booted`: it has been rebooted for its kernel parameters, now or earlier.
+    """
+
+    world: World
+    host: PlayHost
+    want: dict[str, Any]
+    gpu: bool
+    fresh: bool
+    booted: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.host.name
+
+    def suffers(self, fault: str) -> bool:
+        """Whether a fault hits it."""
+        return self.world.fault(fault, self.name) is not None
+
+    @property
+    def waits(self) -> list[str]:
+        """Kernel parameters that the next boot brings."""
+        return [] if self.booted else list(self.want.get("kernel_parameters", ()))
 
 
 @play("os_prep")
 def os_prep(world: World, request: PlayRequest) -> Iterable[Outcome]:
-    """Bring hosts to the profile; those that were changed are read again, as the role does."""
-    hosts = [host for host in request.hosts if host.name in world.fleet]
-    away = {host.name for host in hosts if world.fault("hosts_unreachable", host.name)}
-    fresh = {host.name for host in hosts if "os_prep" not in world.hosts[host.name] and host.name not in away}
-    for host in hosts:
-        if host.name in away:
-            said = {"unreachable": True, "msg": UNREACHABLE.format(host.address)}
-            yield Outcome(host=host.name, task=CHANGE, status=Status.UNREACHABLE, seconds=10, action=MODULE, result=said)
-        elif host.name in fresh:
-            result = {"items": _items(world, host.name, changed=True)}
-            yield Outcome(host=host.name, task=CHANGE, status=Status.CHANGED, seconds=CHANGE_SECONDS, action=MODULE, result=result)
-        else:
-            yield Outcome(host=host.name, task=CHANGE, seconds=READ_SECONDS, action=MODULE, result=_shown(world, host.name, 0.0))
-    for name in sorted(fresh):
-        yield Outcome(host=name, task=READ, seconds=READ_SECONDS, action=MODULE, result=_shown(world, name, CHANGE_SECONDS))
-    for name in sorted({host.name for host in hosts} - away):
-        failing = [f"{item['name']}: {item['why']}" for item in _items(world, name, changed=False) if item["status"] == "failed"]
-        if failing:
-            said = {"msg": "; ".join(failing)}
-            yield Outcome(host=name, task=ASSERT, status=Status.FAILED, action="ansible.builtin.assert", result=said)
+    """Bring hosts to the profile; those that need a reboot get it where it is allowed, and are read again, as the role does."""
+    machines = [_machine(world, host, request) for host in request.hosts if host.name in world.fleet]
+    reached = [one for one in machines if not one.suffers("hosts_unreachable")]
+    changes = [_changed(one) for one in reached]
+    for one in machines:
+        if one.suffers("hosts_unreachable"):
+            said = {"unreachable": True, "msg": UNREACHABLE.format(one.host.address)}
+            yield Outcome(host=one.name, task=CHANGE, status=Status.UNREACHABLE, seconds=10, action=MODULE, result=said)
+    yield from changes
+    rebooted = [one for one in reached if one.waits and request.variables.get("os_prep_reboot") and not request.check]
+    reboots = [_rebooted(one) for one in rebooted]
+    yield from reboots
+    later = sum(max((outcome.seconds for outcome in some), default=0.0) for some in (changes, reboots))
+    back = {one.name: _once_booted(one) for one in rebooted if not one.suffers("reboot_hangs")}
+    for one in back.values():
+        yield Outcome(host=one.name, task=READ, seconds=READ_SECONDS, action=MODULE, result=_shown(one, later))
+    for one in reached:
+        yield from _failing(back.get(one.name, one))
     if not request.check:
-        for name in fresh:
-            world.hosts[name]["os_prep"] = {"since": world.now}
+        for one in reached:
+            kept = world.hosts[one.name].get("os_prep", {"since": world.now})
+            world.hosts[one.name]["os_prep"] = kept | {"booted": one.booted or one.name in back}
         world.wake()
 
 
-def _shown(world: World, name: str, after: float) -> dict[str, Any]:
-    """The module's result with its observation, read `after` seconds from now: half-way through its task."""
-    skew = SKEW if world.fault("clock_skew", name) else 0.0
-    facts = _facts(world, name, world.now + after + READ_SECONDS / 2 + skew)
-    return {"observation": {"items": _items(world, name, changed=False), "facts": facts}}
+def _machine(world: World, host: PlayHost, request: PlayRequest) -> Machine:
+    profile = request.variables["os_prep_profile"]
+    gpu = bool(set(host.groups) & set(profile.get("gpu_groups", ())))
+    want = {key: value for key, value in profile.items() if key not in ("gpu", "gpu_groups")}
+    for key, value in (profile.get("gpu", {}) if gpu else {}).items():
+        want[key] = want.get(key, type(value)()) | value if isinstance(value, dict) else value
+    state = world.hosts[host.name].get("os_prep")
+    booted = bool(state and state["booted"]) or not want.get("kernel_parameters")
+    return Machine(world=world, host=host, want=want, gpu=gpu, fresh=state is None, booted=booted)
 
 
-@functools.cache
-def _profile() -> dict[str, Any]:
-    """The role's own defaults, so that a rehearsal shows the items which the role really has."""
-    loaded: dict[str, Any] = yaml.safe_load(PROFILE.read_text(encoding="utf-8"))
-    return loaded
+def _once_booted(one: Machine) -> Machine:
+    return Machine(world=one.world, host=one.host, want=one.want, gpu=one.gpu, fresh=False, booted=True)
 
 
-def _items(world: World, name: str, *, changed: bool) -> list[dict[str, str]]:
-    """Every item of the profile; while it is being changed, those that a bare machine lacks say so."""
-    profile = _profile()
-    good = {"status": "ok"}
-    new = {"status": "changed"} if changed else good
+def _changed(one: Machine) -> Outcome:
+    seconds = CHANGE_SECONDS if one.fresh else READ_SECONDS
+    status = Status.CHANGED if one.fresh else Status.OK
+    result = _shown(one, seconds - READ_SECONDS)
+    return Outcome(host=one.name, task=CHANGE, status=status, seconds=seconds, action=MODULE, result=result)
+
+
+def _rebooted(one: Machine) -> Outcome:
+    if one.suffers("reboot_hangs"):
+        said = {"msg": AWAY, "rebooted": True}
+        return Outcome(host=one.name, task=REBOOT, status=Status.FAILED, seconds=1800, action="ansible.builtin.reboot", result=said)
+    return Outcome(host=one.name, task=REBOOT, status=Status.CHANGED, seconds=REBOOT_SECONDS, action="ansible.builtin.reboot")
+
+
+def _failing(one: Machine) -> Iterator[Outcome]:
+    failing = [f"{item['name']}: {item['why']}" for item in _items(one) if item["status"] == "failed"]
+    if failing:
+        said = {"msg": "; ".join(failing)}
+        yield Outcome(host=one.name, task=ASSERT, status=Status.FAILED, action="ansible.builtin.assert", result=said)
+
+
+def _shown(one: Machine, after: float) -> dict[str, Any]:
+    """The module's result with its observation, read `after` seconds from now: half-way through its reading."""
+    skew = SKEW if one.suffers("clock_skew") else 0.0
+    facts = _facts(one, one.world.now + after + READ_SECONDS / 2 + skew)
+    return {"observation": {"items": _items(one), "facts": facts}}
+
+
+def _items(one: Machine) -> list[Item]:
+    """Every item of the profile; what a bare machine lacked says that it was changed."""
+    want, new = one.want, "changed" if one.fresh else "ok"
+    links = want.get("links", {})
     lines = [
-        ("root", "uid 0", good),
-        ("hostname", name, good),
-        ("hosts", "1 line", new),
-        *((f"module {entry['name']}", "loaded", new) for entry in profile["os_prep_modules"]),
-        *((f"module {entry}", "not loaded", good) for entry in profile["os_prep_blacklist"]),
-        *((f"sysctl {key}", str(value), new) for key, value in sorted(profile["os_prep_sysctls"].items())),
+        ("root", "uid 0", "ok"),
+        ("hostname", one.name, "ok"),
+        ("hosts", f"{one.host.address} {one.name}", new),
+        *((f"package {name}", "present", new) for name in want.get("packages", ())),
+        *((f"module {name}", "loaded", new) for name in want.get("modules", ())),
+        *((f"module {name}", "not loaded", "ok") for name in want.get("blacklist", ())),
+        *((f"sysctl {key}", str(value), new) for key, value in sorted(want.get("sysctls", {}).items())),
+        *((f"kernel parameter {name}", "on the command line", "ok") for name in want.get("kernel_parameters", ())),
+        *((f"hugepages {size}", str(count), new) for size, count in want.get("hugepages", {}).items()),
         ("swap now", "off", new),
         ("swap /etc/fstab", "not listed", new),
-        *((f"directory {entry['path']}", entry["mode"], new) for entry in profile["os_prep_directories"]),
-        *((f"service {entry['name']}", entry["state"], new) for entry in profile["os_prep_services"]),
-        ("time service", "active", good),
+        *((f"directory {path}", mode, new) for path, mode in want.get("directories", {}).items()),
+        *((f"mount {path}", "mounted", "ok") for path in want.get("mounts", {})),
+        *((f"system user {name}", "user and group", new) for name in want.get("system_users", {})),
+        *((f"user {entry['name']}", "present", new) for entry in want.get("users", ())),
+        *((f"route {entry['to']}", entry.get("via") or entry["device"], "ok") for entry in want.get("routes", ())),
+        *((f"link {name}", "present", "ok") for name in links.get("names", ())),
+        *((f"MTU of {name}", str(links["mtu"]), new) for name in links.get("names", ["ibs1"]) if links.get("mtu")),
+        *((name, str(want[key]), "ok") for key, name in (("dns", "DNS"), ("selinux", "SELinux")) if want.get(key)),
+        *([("PCIe ACS", "off", new)] if want.get("pcie_acs") else []),
+        *((f"service {name}", state, new) for name, state in want.get("services", {}).items()),
+        ("time service", "active", "ok"),
     ]
-    items = [{"name": label, "want": want, "after": want, **state} for label, want, state in lines]
-    items += [_disk(world, name, entry) for entry in profile["os_prep_disks"]]
-    return [_disturbed(world, name, item) for item in items]
+    items = [{"name": name, "want": wanted, "after": wanted, "status": status} for name, wanted, status in lines]
+    items += [_disk(one, path, least) for path, least in want.get("disks", {}).items()]
+    return [_disturbed(one, item) for item in items]
 
 
-def _disk(world: World, name: str, entry: dict[str, Any]) -> dict[str, str]:
-    free = SMALL_MIB if world.fault("disk_full", name) else FREE_MIB
-    item = {"name": f"disk {entry['path']}", "want": f">= {entry['free_mib']} MiB free", "after": f"{free} MiB free"}
-    if free >= entry["free_mib"]:
+def _disk(one: Machine, path: str, least: int) -> Item:
+    free = SMALL_MIB if one.suffers("disk_full") else FREE_MIB
+    item = {"name": f"disk {path}", "want": f">= {least} MiB free", "after": f"{free} MiB free"}
+    if free >= least:
         return item | {"status": "ok"}
     return item | {"status": "failed", "before": item["after"], "why": "No space left for what is to come"}
 
 
-def _disturbed(world: World, name: str, item: dict[str, str]) -> dict[str, str]:
-    if item["name"] == "module nouveau" and world.fault("nouveau_loaded", name):
-        return item | {"status": "failed", "before": "loaded", "after": "loaded", "why": "modprobe --remove: module is in use"}
+def _disturbed(one: Machine, item: Item) -> Item:
+    name = item["name"]
+    if name == "module nouveau" and one.suffers("nouveau_loaded"):
+        return _failed(item, "loaded", "modprobe --remove: module is in use")
+    if name == "PCIe ACS" and one.suffers("acs_on"):
+        return _failed(item, "on: 0000:3a:00.0 0x1d", "changed, but it reads the same as before or another value")
+    if name.startswith("MTU of ") and one.suffers("fabric_mtu"):
+        return _failed(item, OTHER_MTU, "ip link ended with 2: RTNETLINK answers: Invalid argument")
+    if name.startswith("kernel parameter "):
+        if not one.booted:
+            return item | {"status": "differs", "after": "kept for the next boot", "why": "the next boot brings it"}
+        if one.suffers("kernel_parameter_lost"):
+            return _failed(item, "absent", "the reboot did not bring it: the machine boots with another menu than the one we wrote")
     return item
 
 
-def _facts(world: World, name: str, epoch: float) -> dict[str, Any]:
+def _failed(item: Item, seen: str, why: str) -> Item:
+    return item | {"status": "failed", "before": seen, "after": seen, "why": why}
+
+
+def _facts(one: Machine, epoch: float) -> dict[str, Any]:
     """The facts of `steps.contract.stages.os_prep.Facts`."""
+    name, world = one.name, one.world
     host, hardware = world.host(name), world.hardware(name)
     machine = hashlib.sha256(name.encode()).hexdigest()
+    rest = f"-{machine[8:12]}-4{machine[12:15]}-8{machine[15:18]}-{machine[18:30]}"
+    parameters = one.want.get("kernel_parameters", []) if one.booted and not one.suffers("kernel_parameter_lost") else []
+    asked = bool(one.want.get("kernel_parameters"))
     facts: dict[str, Any] = {
         "os_id": hardware.os_id,
         "os_version": hardware.os_version,
         "kernel": hardware.kernel,
+        "cmdline": " ".join([f"BOOT_IMAGE=/boot/vmlinuz-{hardware.kernel} ro", *parameters]),
         "architecture": "x86_64",
         "python": "3.12.3",
         "init": "systemd",
         "hostname": name,
         "machine_id": machine[:32],
-        "boot_id": f"{machine[:8]}-{machine[8:12]}-4{machine[12:15]}-8{machine[15:18]}-{machine[18:30]}",
+        "boot_id": (machine[-8:] if one.booted and asked else machine[:8]) + rest,
+        "gpu_machine": one.gpu,
         "product": hardware.machine,
+        "bios": "Simulated BIOS 1.0",
+        "cpu_model": "Simulated CPU",
+        "nic_firmware": [f"{hardware.pci_nic} {NIC_FIRMWARE}"] * hardware.nics,
+        "apparmor": "enabled",
         "cpus": hardware.cpus,
         "memory_mib": hardware.memory_gib * 1024,
         "memlock": "unlimited",
         "gpus": host.gpus,
         "nvswitches": hardware.nvswitches if host.gpus else 0,
-        "nouveau_loaded": world.fault("nouveau_loaded", name) is not None,
+        "nouveau_loaded": one.suffers("nouveau_loaded"),
         "clock": {"epoch": epoch, "service": "chrony.service", "synchronized": True, "offset_seconds": 0.0003},
         "disks": [{"path": "/var/lib/rancher", "free_mib": FREE_MIB, "total_mib": 1_800_000}],
     }
-    if world.fault("disk_full", name):
+    if one.waits:
+        facts["reboot_reasons"] = [f"kernel parameter {parameter}" for parameter in one.waits]
+    if one.suffers("disk_full"):
         facts["disks"][0]["free_mib"] = SMALL_MIB
-    driver = hardware.driver if hardware.driver_on_host or world.fault("host_driver_conflict", name) else ""
+    driver = hardware.driver if hardware.driver_on_host or one.suffers("host_driver_conflict") else ""
     return facts | (_driver(driver, facts["nvswitches"]) if driver and host.gpus else {})
 
 

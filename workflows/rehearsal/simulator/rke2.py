@@ -10,7 +10,7 @@ import msgspec
 
 from steps.contract.identity import PLAYBOOK, ServerIdentity, State
 from steps.contract.play import PlayHost, PlayRequest
-from workflows.rehearsal.simulator import rke2_charts, rke2_nodes
+from workflows.rehearsal.simulator import rke2_charts, rke2_etcd, rke2_nodes
 from workflows.rehearsal.simulator.kinds import CRDS, DAEMON_SETS, HELM_CHARTS, NAMESPACES, NODES, PODS, Obj, definitions
 from workflows.rehearsal.simulator.os_prep import UNREACHABLE
 from workflows.rehearsal.simulator.plays import Outcome, Status, play
@@ -38,7 +38,8 @@ class Rke2:
             return
         for definition in definitions("helm.cattle.io"):
             world.create(CRDS, definition)
-        for chart in rke2_charts.packaged(world.hosts[servers[0]]["rke2"]["cni"]):
+        state = world.hosts[servers[0]]["rke2"]
+        for chart in rke2_charts.packaged(state["cni"], state["ingress"]):
             world.create(HELM_CHARTS, chart)
         looked = {at.name for at in changed.refs(NODES)} | ({at.name for at in changed.refs(PODS)} & _static_names(servers))
         for server in servers if looked or changed.everything else ():
@@ -118,15 +119,18 @@ def _play(world: World, request: PlayRequest, *, server: bool) -> Iterator[Outco
     hosts = [host for host in request.hosts if host.name in world.fleet]
     service = "rke2-server" if server else "rke2-agent"
     wanted = {host.name: _configuration(world, host, request.variables | host.variables, server) for host in hosts}
-    new = {name for name, config in wanted.items() if _without_time(world.hosts[name].get("rke2")) != config}
+    untouched = set(request.variables.get("rke2_untouched", ()))
+    new = {name for name, config in wanted.items() if _without_time(world.hosts[name].get("rke2")) != config} - untouched
+    yield from _forget(world, [name for name in request.variables.get("rke2_replaced", ()) if name in new])
     yield from _steps(wanted, new, ("Install RKE2", "ansible.builtin.unarchive", 40.0))
     yield from _steps(wanted, new, ("Write the configuration", "ansible.builtin.template", 2.0))
-    refused = {name for name in new if world.fault("join_refused", name)}
+    refused = {name: _REFUSED for name in new if world.fault("join_refused", name)}
+    refused |= {name: _NODE_PASSWORD for name in new if "rke2" not in world.hosts[name] and world.find(NODES, name) is not None}
     start = (f"Start {service}", "ansible.builtin.systemd_service", 60.0 if server else 20.0)
     yield from _steps({name: wanted[name] for name in wanted if name not in refused}, new, start)
     for name in sorted(refused):
-        yield Outcome(host=name, task=start[0], status=Status.FAILED, seconds=30, action=start[1], result={"msg": _REFUSED})
-    for name in new - refused if not request.check else ():
+        yield Outcome(host=name, task=start[0], status=Status.FAILED, seconds=30, action=start[1], result={"msg": refused[name]})
+    for name in new - set(refused) if not request.check else ():
         world.hosts[name]["rke2"] = wanted[name] | {"since": world.now}
     world.wake()
     for name in wanted:
@@ -143,6 +147,19 @@ def _steps(hosts: Iterable[str], new: Set[str], task: tuple[str, str, float]) ->
         yield Outcome(host=host, task=name, status=status, seconds=seconds if changed else 1.0, action=action)
 
 
+def _forget(world: World, names: Iterable[str]) -> Iterator[Outcome]:
+    """A server deletes the Node of a machine that is no more, while the new one of that name is still bare."""
+    for name in names:
+        node = world.find(NODES, name)
+        if "rke2" not in world.hosts[name] and node is not None:
+            world.delete(NODES, node)
+            yield Outcome(host=name, task="Forget the machine that had this name", status=Status.CHANGED, seconds=5)
+
+
+_NODE_PASSWORD = (
+    "Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry"
+)
+"""What RKE2 says to a machine whose name another one registered with (peers §4)."""
 _REFUSED = (
     "Unable to start service rke2-agent: Job for rke2-agent.service failed because the control process exited with error code. "
     'level=fatal msg="starting kubernetes: preparing server: failed to validate token: token CA hash does not match the Cluster CA '
@@ -158,6 +175,7 @@ def _configuration(world: World, host: PlayHost, variables: dict[str, Any], serv
         "server": server,
         "version": str(variables.get("rke2_version", DEFAULT_VERSION)),
         "cni": list(variables.get("rke2_cni", ["canal"])),
+        "ingress": variables.get("rke2_ingress_controller") or rke2_charts.ingress_of(str(variables.get("rke2_version", ""))),
         "service": _first_address(str(variables.get("rke2_service_cidr", "10.43.0.0/16"))),
         "labels": dict(label.split("=", 1) for label in given),
         "taints": list(variables.get("rke2_node_taints", {}).get(group, ())),
@@ -187,7 +205,10 @@ def _facts(world: World, name: str, service: str, changed: bool) -> dict[str, An
         "started": state["since"] if state else 0.0,
         "changed_config": changed,
     }
-    return facts | ({"kubeconfig": world.kubeconfig, "token": TOKEN} if state and state["server"] else {})
+    if state is None or not state["server"]:
+        return facts
+    facts |= {"secrets_encryption": "Enabled", "etcd_seen": rke2_etcd.told(world, name, state["since"])}
+    return facts | {"kubeconfig": world.kubeconfig, "token": TOKEN}
 
 
 # ---- pods --------------------------------------------------------------------------------------------------------------------
@@ -201,24 +222,45 @@ def etcd(world: World, _pod: Obj, node: str) -> Behaviour:
     return Run()
 
 
+@pods("component", "kube-apiserver")
+def apiserver(world: World, _pod: Obj, node: str) -> Behaviour:
+    """The API server of a server. The emulated one answers whatever becomes of it."""
+    if world.fault("apiserver_restarts", node):
+        return Exit(code=137, message="OOMKilled", seconds=20)
+    return Run()
+
+
 @check("dns")
-def dns(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Resolve the API's service by name, and reach a pod on the next registered node; the script always ends with 0."""
-    peer = _next_node(world, node)
-    cut = peer and (world.fault("overlay_broken", node) or world.fault("overlay_broken", peer))
-    service = world.hosts[node]["rke2"]["service"]
-    report: Obj = {"node": node, "resolved": service, "service": service, "peer": peer}
-    report |= {"reached": bool(peer) and not cut, "error": ""}
-    if world.fault("dns_broken", node):
-        report |= {"resolved": "", "error": "lookup kubernetes.default.svc.cluster.local on 10.43.0.10:53: read udp: i/o timeout"}
-    elif cut:
-        report["error"] = f"dial tcp: connect to pod on {peer}: i/o timeout"
+def dns(world: World, pod: Obj, node: str) -> Behaviour:
+    """What the pod of one node resolved and reached (`dns_ring.sh`); the script always ends with 0."""
+    report = _asked(world, node)
+    if any(entry["name"] == "INGRESS_HOST" for entry in pod["spec"]["containers"][0].get("env") or ()):
+        dead = world.fault("ingress_dead", node)
+        report |= {"ingress": report["peer"] if dead else node, "own": not dead}
+        report["error"] = report["error"] or (f"wget: can't connect to remote host ({node}): Connection refused" if dead else "")
     return Exit(message=report, log=f"{report}\n", seconds=4)
 
 
-def _next_node(world: World, node: str) -> str:
-    """The next host of the fleet that is registered; empty when there is no other."""
-    return next((name for name in world.fleet.after(node) if world.find(NODES, name) is not None), "")
+def _asked(world: World, node: str) -> Obj:
+    peer, before = (_registered(world, names) for names in (world.fleet.after(node), world.fleet.before(node)))
+    cut = {name for name in (node, peer, before) if name and world.fault("overlay_broken", name)}
+    service, reached = world.hosts[node]["rke2"]["service"], bool(peer) and not cut & {node, peer}
+    report: Obj = {"node": node, "resolved": service, "service": service, "vip": peer if reached else node, "peer": peer}
+    report |= {"named": report["vip"], "before": "" if cut & {node, before} else before, "reached": reached, "error": ""}
+    if peer and not reached:
+        report["error"] = f"dial tcp: connect to pod on {peer}: i/o timeout"
+    if world.fault("kube_proxy_rules_missing", node):
+        report |= {"vip": "", "error": f"wget: can't connect to remote host ({service}): Connection timed out"}
+    elif world.fault("dns_broken") or world.fault("dns_dead_on_nodes", node):
+        report["error"] = "nslookup: read: Connection refused; connection timed out; no servers could be reached"
+    else:
+        return report
+    return report | {"resolved": "", "named": "", "peer": "", "before": "", "reached": False}
+
+
+def _registered(world: World, names: Iterable[str]) -> str:
+    """The first of these hosts that is a Node; empty where there is none."""
+    return next((name for name in names if world.find(NODES, name) is not None), "")
 
 
 @pods("k8s-app", "kube-dns")

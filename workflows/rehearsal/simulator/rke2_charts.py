@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from steps.contract.stages.rke2 import parse_version
 from workflows.rehearsal.simulator.charts import Installer, Release, chart
 from workflows.rehearsal.simulator.kinds import NAMESPACES, RUNTIME_CLASSES, Obj
 from workflows.rehearsal.simulator.world import World
@@ -18,13 +19,22 @@ CNI = {
 }
 """Namespace, name and `k8s-app` label of each network plugin's DaemonSet."""
 
-OTHERS = ("rke2-coredns", "rke2-metrics-server", "rke2-ingress-nginx", "rke2-runtimeclasses")
+OTHERS = ("rke2-coredns", "rke2-metrics-server", "rke2-runtimeclasses")
+INGRESS = {"ingress-nginx": "rke2-ingress-nginx", "traefik": "rke2-traefik"}
+"""Chart of each ingress controller."""
 
 
-def packaged(cni: Iterable[str]) -> Iterator[Obj]:
-    """HelmCharts of these network plugins and of the parts that every RKE2 cluster has."""
-    for name in (*(f"rke2-{plugin}" for plugin in cni), *OTHERS):
-        bootstrap = name not in ("rke2-metrics-server", "rke2-ingress-nginx")
+def ingress_of(version: str) -> str:
+    """The ingress controller that a new cluster of this release has: Traefik from v1.36 on."""
+    found = parse_version(version)
+    return "traefik" if found is not None and (found.major, found.minor) >= (1, 36) else "ingress-nginx"
+
+
+def packaged(cni: Iterable[str], ingress: str) -> Iterator[Obj]:
+    """HelmCharts of these network plugins, of the ingress controller and of the parts that every RKE2 cluster has."""
+    controller = [INGRESS[ingress]] if ingress in INGRESS else []
+    for name in (*(f"rke2-{plugin}" for plugin in cni), *OTHERS, *controller):
+        bootstrap = name not in ("rke2-metrics-server", *controller)
         spec = {"chartContent": "c2ltdWxhdGVk", "bootstrap": bootstrap, "backOffLimit": 20, "targetNamespace": SYSTEM}
         yield {"metadata": {"name": name, "namespace": SYSTEM}, "spec": spec}
 
@@ -68,7 +78,13 @@ def _metrics(_world: World, release: Release) -> None:
 
 @chart("rke2-ingress-nginx")
 def _ingress(_world: World, release: Release) -> None:
-    release.daemon_set("rke2-ingress-nginx-controller", image="rancher/nginx-ingress-controller:simulated")
+    labels = {"app.kubernetes.io/name": "rke2-ingress-nginx", "app.kubernetes.io/component": "controller"}
+    release.daemon_set("rke2-ingress-nginx-controller", labels, image="rancher/nginx-ingress-controller:simulated")
+
+
+@chart("rke2-traefik")
+def _traefik(_world: World, release: Release) -> None:
+    release.daemon_set("rke2-traefik", {"app.kubernetes.io/name": "rke2-traefik"}, image="rancher/traefik:simulated")
 
 
 @chart("rke2-runtimeclasses")

@@ -196,9 +196,14 @@ def _node(world: World, name: str, state: dict[str, Any]) -> Obj:
     }
     taints = [_taint_of(text) for text in state["taints"]]
     return {
-        "metadata": {"name": name, "labels": labels | state["labels"], "annotations": annotations},
+        "metadata": {"name": name, "labels": labels | _own_labels(world, name, state), "annotations": annotations},
         "spec": {"providerID": f"rke2://{name}", "taints": [*taints, NOT_READY]},
     }
+
+
+def _own_labels(world: World, name: str, state: dict[str, Any]) -> dict[str, str]:
+    """Those of config.yaml; one that was registered earlier has what it had then."""
+    return {} if world.fault("node_labels_old", name) else dict(state["labels"])
 
 
 def _taint_of(text: str) -> Obj:

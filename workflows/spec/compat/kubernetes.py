@@ -1,4 +1,4 @@
-"""Rules about the Kubernetes version: P01, P02, P03, P08, P11, P12 (`gpu_stack §9`)."""
+"""Rules about the Kubernetes version: P01, P02, P03, P08, P11, P12 (`gpu_stack §9`), P17; and about the kubelet: P16."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from workflows.spec.compat.registry import Finding, Platform, outside, rule
 from workflows.spec.products import has_containerd_2_1, numbers
 
 LEAST, MOST = (1, 33, 0), (1, 36)
+TRAEFIK_SINCE = (1, 36)
+"""New clusters have Traefik from this minor on, ingress-nginx before (docs.rke2.io/reference/ingress_migration)."""
 DRA_LEAST = (1, 34, 2)
 DRA_DRIVER = (580,)
 SUNK_LOCK = "sunk.coreweave.com/lock"
@@ -102,6 +104,58 @@ def _argo_cd_chart(platform: Platform, wanted: str) -> Iterator[Finding]:
     problem = f"chart argo-cd {chart.version} installs Argo CD {chart.app_version}, the spec says {wanted}"
     fix = f'write version: "{".".join(chart.app_version.split(".")[:2])}", overrides.argo_cd.version, or install: false'
     yield Finding("delivery.argo_cd.version", problem, fix)
+
+
+_POLICIES = {
+    "topology-manager-policy": ("none", "best-effort", "restricted", "single-numa-node"),
+    "topology-manager-scope": ("container", "pod"),
+    "cpu-manager-policy": ("none", "static"),
+}
+"""Values that a kubelet takes; with another one it does not start."""
+_RESERVED = ("reserved-cpus", "kube-reserved", "system-reserved")
+_WHOLE_NODE = ("slurm", "gang", "validation")
+"""Stages whose pods ask for all GPUs of a node."""
+
+
+@rule("P16", "error", source="gpu_stack §8.6")
+def whole_node_pods_fit(platform: Platform) -> Iterator[Finding]:
+    """The kubelet's topology policy lets a pod in that asks for all GPUs of a node."""
+    written = platform.spec.rke2.kubelet_args
+    for key, known in _POLICIES.items():
+        if key in written and written[key] not in known:
+            problem = f"{written[key]} is no value of this flag, and a kubelet does not start with it"
+            yield Finding(f"rke2.kubelet_args.{key}", problem, f"use one of {', '.join(known)}")
+    if written.get("cpu-manager-policy") == "static" and not any(_reserves(key, written.get(key, "")) for key in _RESERVED):
+        problem = "a kubelet does not start with the static policy while no CPU is reserved"
+        yield Finding("rke2.kubelet_args.cpu-manager-policy", problem, 'add reserved-cpus: "0-1", or the CPUs of your choice')
+    yield from _across_numa(platform)
+
+
+def _reserves(key: str, value: str) -> bool:
+    return bool(value) and (key == "reserved-cpus" or re.search(r"(^|,)cpu=[^,]*[1-9]", value) is not None)
+
+
+def _across_numa(platform: Platform) -> Iterator[Finding]:
+    """Only devices of a device plugin take part: those of DRA are not aligned. Which machines have one NUMA node, no spec says;
+    boards with eight GPUs, and GB200, have two."""
+    spec, gpu = platform.spec, platform.spec.accelerator
+    asking = [stage for stage in spec.enabled_stages() if stage in _WHOLE_NODE]
+    strict = spec.rke2.kubelet_args.get("topology-manager-policy") == "single-numa-node"
+    if not strict or gpu is None or gpu.per_node < 2 or not asking or _uses_dra(platform):
+        return
+    surely = gpu.per_node >= 8 or gpu.product == "GB200"
+    where = "they are on two NUMA nodes" if surely else "unless one NUMA node has them all"
+    problem = f"single-numa-node rejects the pods of {', '.join(asking)}, which ask for all {gpu.per_node} GPUs ({where})"
+    fix = "use restricted or best-effort: pods with fewer GPUs are still aligned"
+    yield Finding("rke2.kubelet_args.topology-manager-policy", problem, fix, None if surely else "warning")
+
+
+@rule("P17", "warning", later=("rke2/control",), source="docs.rke2.io/reference/ingress_migration")
+def ingress_is_named(platform: Platform) -> Iterator[Finding]:
+    """The ingress controller is named from Kubernetes 1.36 on, where old and new clusters differ in it."""
+    if platform.kubernetes >= TRAEFIK_SINCE and platform.spec.rke2.ingress_controller is None:
+        problem = "from v1.36 on new clusters have Traefik, and those that were upgraded keep ingress-nginx: Traefik is expected"
+        yield Finding("rke2.ingress_controller", problem, "write ingress_controller: traefik, ingress-nginx or none")
 
 
 @rule("P11", "error")

@@ -81,11 +81,11 @@ RULES: dict[str, Rule] = {}
 Find = Callable[[Platform], Iterator[Finding]]
 
 
-def rule(id: str, severity: Severity, *, later: tuple[str, ...] = ()) -> Callable[[Find], Find]:
-    """Register a rule of `gpu_stack §9`; the function's docstring is the rule's sentence."""
+def rule(id: str, severity: Severity, *, later: tuple[str, ...] = (), source: str = "") -> Callable[[Find], Find]:
+    """Register a rule of `gpu_stack §9`, or of another `source`; the function's docstring is the rule's sentence."""
 
     def register(find: Find) -> Find:
-        RULES[id] = Rule(id, severity, (find.__doc__ or "").strip(), f"gpu_stack §9 {id}", later, find)
+        RULES[id] = Rule(id, severity, (find.__doc__ or "").strip(), source or f"gpu_stack §9 {id}", later, find)
         return find
 
     return register

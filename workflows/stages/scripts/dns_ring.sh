@@ -1,27 +1,57 @@
-# Check `dns` (busybox): resolve the API's name, ask the next pod of the ring which node it is on, answer the one before.
-# In: JOB_COMPLETION_INDEX, COUNT (pods), NODE_NAME, SECONDS_TO_WAIT. Out: {"node","resolved","service","next","peer","reached","error"}
+# Check `dns` (busybox): resolve the API's name, reach a Service by address and by name, ask the next pod of the ring which node it is
+# on, answer the one before, come in by ingress. Rounds go on until all is there. The one before is asked back as well: two neighbours
+# that cannot look up names are then both seen from outside.
+# In: JOB_COMPLETION_INDEX, COUNT (pods), NODE_NAME, SECONDS_TO_WAIT; VIP_SERVICE_HOST (from Kubernetes; DNS says it too);
+# with ingress INGRESS_HOST (the name asked for), HOST_IP (this node) and INGRESS_AT (addresses of other nodes, with spaces).
+# Out: {"node","resolved","service","vip","named","next","peer","before","reached","ingress","own","error"}
 mkdir -p /tmp/www/cgi-bin
-printf '#!/bin/sh\ntouch /tmp/asked\nprintf "Content-Type: text/plain\\r\\n\\r\\n%s"\n' "$NODE_NAME" > /tmp/www/cgi-bin/node
-chmod +x /tmp/www/cgi-bin/node
+printf '#!/bin/sh\nprintf "Content-Type: text/plain\\r\\n\\r\\n%s"\n' "$NODE_NAME" > /tmp/www/cgi-bin/name
+printf '#!/bin/sh\ntouch /tmp/asked\nexec /tmp/www/cgi-bin/name\n' > /tmp/www/cgi-bin/node
+chmod +x /tmp/www/cgi-bin/name /tmp/www/cgi-bin/node
 httpd -p 8080 -h /tmp/www
-next=$(( (JOB_COMPLETION_INDEX + 1) % COUNT ))
+next=$(( (JOB_COMPLETION_INDEX + 1) % COUNT )) last=$(( (JOB_COMPLETION_INDEX + COUNT - 1) % COUNT ))
 end=$(( $(date +%s) + SECONDS_TO_WAIT ))
-resolved= peer= error=
+resolved= vip= named= peer= before= ingress= own=false error=
+address=$VIP_SERVICE_HOST
+search=$(awk '/^search/ {print $2; exit}' /etc/resolv.conf)
+look_up() {
+  nslookup "$1" > /tmp/answer 2>/tmp/said
+  awk '/^Name/ {seen = 1} seen && /^Address/ {print $NF; exit}' /tmp/answer
+}
+ask() { wget -q -O /tmp/answer -T 3 "$@" 2>/tmp/said && tr -cd 'A-Za-z0-9.-' < /tmp/answer | cut -c 1-63; }
+at() { case "$1" in *:*) echo "http://[$1]$2" ;; *) echo "http://$1$2" ;; esac; }
+failed() { error=$(tail -n 1 /tmp/said); }
+come_in() {
+  ingress=$(ask --header "Host: $INGRESS_HOST" "$(at "$HOST_IP" /cgi-bin/name)")
+  [ -z "$ingress" ] || { own=true; return; }
+  failed
+  grep -q refused /tmp/said || return
+  for other in $INGRESS_AT; do
+    ingress=$(ask --header "Host: $INGRESS_HOST" "$(at "$other" /cgi-bin/name)")
+    [ -z "$ingress" ] || return
+  done
+}
+through() {
+  [ -n "$resolved" ] && [ -n "$vip" ] && [ -n "$named" ] && { [ "$COUNT" -eq 1 ] || [ -n "$peer" ]; } &&
+    { [ -z "$INGRESS_HOST" ] || [ -n "$ingress" ]; }
+}
 while [ "$(date +%s)" -lt "$end" ]; do
-  if [ -z "$resolved" ]; then
-    nslookup kubernetes.default.svc.cluster.local > /tmp/answer 2>/tmp/said
-    resolved=$(awk '/^Name/ {seen = 1} seen && /^Address/ {print $NF; exit}' /tmp/answer)
-    [ -n "$resolved" ] || error=$(tail -n 1 /tmp/said)
-  fi
-  if [ "$COUNT" -gt 1 ] && [ -z "$peer" ]; then
-    peer=$(wget -q -O - -T 3 "http://dns-$next.dns:8080/cgi-bin/node" 2>/tmp/said) || error=$(tail -n 1 /tmp/said)
-  fi
-  if [ -n "$resolved" ] && { [ "$COUNT" -eq 1 ] || { [ -n "$peer" ] && [ -e /tmp/asked ]; }; }; then break; fi
+  [ -n "$resolved" ] || resolved=$(look_up kubernetes.default.svc.cluster.local)
+  [ -n "$resolved" ] || failed
+  [ -n "$address" ] || address=$(look_up "vip.$search")
+  [ -n "$vip" ] || [ -z "$address" ] || { vip=$(ask "$(at "$address" /cgi-bin/name)"); [ -n "$vip" ] || failed; }
+  [ -n "$named" ] || { named=$(ask http://vip/cgi-bin/name); [ -n "$named" ] || failed; }
+  [ "$COUNT" -eq 1 ] || [ -n "$peer" ] || { peer=$(ask "http://dns-$next.dns:8080/cgi-bin/node"); [ -n "$peer" ] || failed; }
+  [ "$COUNT" -eq 1 ] || [ -n "$before" ] || before=$(ask "http://dns-$last.dns:8080/cgi-bin/name")
+  [ -z "$INGRESS_HOST" ] || [ -n "$ingress" ] || come_in
+  if through && { [ "$COUNT" -eq 1 ] || [ -e /tmp/asked ]; }; then break; fi
   sleep 1
 done
 reached=false
 [ -z "$peer" ] || reached=true
-[ -z "$resolved" ] || [ "$reached" = false ] || error=
+! through || error=
 error=$(printf %s "$error" | tr -cd 'A-Za-z0-9 .:/_-' | cut -c 1-200)
-printf '{"node":"%s","resolved":"%s","service":"%s","next":%d,"peer":"%s","reached":%s,"error":"%s"}' \
-  "$NODE_NAME" "$resolved" "$KUBERNETES_SERVICE_HOST" "$next" "$peer" "$reached" "$error" > /dev/termination-log
+printf '{"node":"%s","resolved":"%s","service":"%s","vip":"%s","named":"%s","next":%d,"peer":"%s","before":"%s",' \
+  "$NODE_NAME" "$resolved" "$KUBERNETES_SERVICE_HOST" "$vip" "$named" "$next" "$peer" "$before" > /tmp/report
+printf '"reached":%s,"ingress":"%s","own":%s,"error":"%s"}' "$reached" "$ingress" "$own" "$error" >> /tmp/report
+cat /tmp/report > /dev/termination-log

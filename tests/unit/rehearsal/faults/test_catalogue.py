@@ -3,10 +3,10 @@
 import pytest
 
 from workflows.rehearsal.faults import registry
-from workflows.stages import ORDER
+from workflows.stages import OPERATIONS, ORDER
 
 
-@pytest.mark.parametrize("stage", ORDER)
+@pytest.mark.parametrize("stage", [*ORDER, *OPERATIONS])
 def test_each_stage_has_faults(stage: str) -> None:
     assert len([fault for fault in registry.faults() if fault.stage == stage]) >= 2
 

@@ -7,7 +7,16 @@ import json
 import pytest
 
 from steps.clients.kube import Kube
-from steps.contract.stages.rke2 import ControlExpectation, FunctionalExpectation, Node, NodesExpectation
+from steps.contract.play import HostOutcome, HostStatus
+from steps.contract.stages.rke2 import (
+    ControlExpectation,
+    EtcdLimits,
+    FunctionalExpectation,
+    Group,
+    Node,
+    NodesExpectation,
+    PlayExpectation,
+)
 from steps.contract.verdict import Status, Verdict
 from steps.gates import rke2 as gates
 from steps.probes import rke2
@@ -19,10 +28,15 @@ from workflows.rehearsal.simulator.kinds import NAMESPACES, NODES, Obj
 VERSION = "v1.34.10+rke2r2"
 
 
+LABELS = {"site/pool": "train"}
+INGRESS_PODS = "app.kubernetes.io/name=rke2-ingress-nginx,app.kubernetes.io/component=controller"
+
+
 def up(make: Make, *faults: str, agents: int = 3, servers: int = 3) -> User:
     user = make(agents=agents, servers=servers, faults=[(name, ()) for name in faults])
-    user.play("rke2_server", rke2_version=VERSION)
-    user.play("rke2_agent", rke2_version=VERSION)
+    labels = {"gp": ["site/pool=train"], "cp": ["site/pool=train"]}
+    user.play("rke2_server", rke2_version=VERSION, rke2_node_labels=labels)
+    user.play("rke2_agent", rke2_version=VERSION, rke2_node_labels=labels)
     user.simulator.advance(400)
     return user
 
@@ -32,18 +46,33 @@ def nodes(user: User) -> dict[str, Node]:
     return {node.name: node for node in rke2.nodes(Kube.from_file(user.kubeconfig), scope).nodes}
 
 
+def played(user: User) -> Verdict:
+    """The verdict on the servers, played once more."""
+    events = user.play("rke2_server", rke2_version=VERSION)
+    told = {data["host"]: data["res"] for data in (event["event_data"] for event in events) if "observation" in data.get("res", {})}
+    outcomes = [HostOutcome(host=name, status=HostStatus.OK, facts=res["observation"]) for name, res in told.items()]
+    want = PlayExpectation(version=VERSION, service="rke2-server", nodes=tuple(told), etcd=EtcdLimits())
+    return gates.servers(rke2.from_play(outcomes), want)
+
+
 def judge(user: User) -> dict[str, Verdict]:
-    """The verdicts of the stage's three gates on the API."""
-    kube, now = Kube.from_file(user.kubeconfig), user.world.now
+    """The verdicts of the stage's gates on servers and on the API."""
+    kube = Kube.from_file(user.kubeconfig)
     every = tuple(host.name for host in user.world.fleet)
     servers = tuple(host.name for host in user.world.fleet if host.role == "server")
     dns(user)
+    now = user.world.now
     control = ControlExpectation(nodes=servers, workloads=("Deployment rke2-coredns-rke2-coredns", "DaemonSet rke2-canal"))
-    scope = Scope(nodes=every, now=now)
+    asked = {"labels": list(LABELS), "network_pods": "k8s-app=canal", "ingress_pods": INGRESS_PODS}
+    scope = Scope(nodes=every, now=now, arguments=asked)
+    groups = {"all": Group(hosts=",".join(every), labels=LABELS)}
     return {
+        "rke2/servers": played(user),
         "rke2/control": gates.control(rke2.control(kube, Scope(nodes=servers, now=now)), control),
-        "rke2/nodes": gates.nodes(rke2.nodes(kube, scope), NodesExpectation(nodes=every, version=VERSION)),
-        "rke2/functional": gates.functional(rke2.functional(kube, scope), FunctionalExpectation(nodes=every)),
+        "rke2/nodes": gates.nodes(
+            rke2.nodes(kube, scope), NodesExpectation(nodes=every, version=VERSION, groups=groups, network="canal")
+        ),
+        "rke2/functional": gates.functional(rke2.functional(kube, scope), FunctionalExpectation(nodes=every, ingress=True)),
     }
 
 
@@ -54,7 +83,8 @@ def dns(user: User) -> dict[str, Obj]:
     count = len(user.world.fleet)
     spec = {"completions": count, "parallelism": count, "completionMode": "Indexed", "backoffLimitPerIndex": 0}
     user.api.create(NAMESPACES, {"metadata": {"name": "bringup-check"}})
-    user.job("dns", check="dns", spec=spec, pod={"affinity": affinity}, namespace="bringup-check")
+    container = {"name": "check", "image": "i", "env": [{"name": "INGRESS_HOST", "value": "h"}]}
+    user.job("dns", check="dns", spec=spec, pod={"affinity": affinity, "containers": [container]}, namespace="bringup-check")
     user.simulator.advance(60)
     states = [pod["status"]["containerStatuses"][0]["state"] for pod in user.pods("bringup-check", labels="bringup/check=dns")]
     reports = [json.loads(state["terminated"]["message"]) for state in states if "terminated" in state]
@@ -150,12 +180,36 @@ def test_kubelet_version_skew(make: Make) -> None:
 
 
 def test_dns_broken(make: Make) -> None:
-    assert {(report["resolved"], report["error"][:6]) for report in dns(up(make, "dns_broken")).values()} == {("", "lookup")}
+    assert {(report["resolved"], report["error"][:6]) for report in dns(up(make, "dns_broken")).values()} == {("", "nslook")}
 
 
 def test_overlay_broken(make: Make) -> None:
     reports = dns(up(make, "overlay_broken"))
     assert [name for name, report in sorted(reports.items()) if not report["reached"]] == ["cp02", "gpu000", "gpu001"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("kube_proxy_rules_missing", "a Service does not answer by its address here, and pods reach each other by theirs"),
+        ("dns_dead_on_nodes", "kubernetes.default resolves to nothing"),
+        ("ingress_dead", "the ingress controller of this node brings no answer on port 80"),
+    ],
+)
+def test_causes_of_a_silent_service_are_told_apart(make: Make, fault: str, said: str) -> None:
+    """On the same two nodes, which are neighbours: each is named with its cause, and the others pass."""
+    verdict = judge(up(make, fault))["rke2/functional"]
+    assert {row.node: row.seen[: len(said)] for row in verdict.nodes if row.status is Status.FAIL} == {
+        "gpu000": said,
+        "gpu001": said,
+    }
+    assert verdict.passed_nodes == 4
+
+
+def test_the_disk_of_one_server_is_named(make: Make) -> None:
+    verdict = played(up(make, "etcd_disk_slow"))
+    assert [row.node for row in verdict.nodes if row.status is Status.FAIL] == ["cp00"]
+    assert "of etcd's 5000 fsyncs since its start is 6" in verdict.seen, "within the bucket of 32 to 64 ms"
 
 
 def test_a_fault_that_comes_later_turns_a_ready_node(make: Make) -> None:

@@ -1,0 +1,176 @@
+#!/usr/bin/python
+"""An Ansible module that writes RKE2's files, once they have been found to agree with each other and with the host."""
+
+from __future__ import annotations
+
+import glob
+import os
+import pwd
+import re
+import secrets
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rke2 import release, supervisor
+
+DOCUMENTATION = r"""
+module: rke2_config
+short_description: Writes RKE2's configuration after checking it
+description:
+  - Refuses keys that contradict each other, keys that a drop-in of the host would override, and what a profile needs and lacks.
+  - Then replaces each file that differs in one step. Whether RKE2 must be restarted is remembered on the host until it was.
+options:
+  config:
+    description: The parsed config.yaml.
+    type: dict
+    required: true
+  files:
+    description: Whole files.
+    type: list
+    elements: dict
+    suboptions:
+      path: {description: Where., type: path, required: true}
+      content: {description: What., type: str, required: true}
+      mode: {description: Octal mode., type: str}
+      restart: {description: Whether RKE2 reads it only at its start., type: bool}
+      absent: {description: Whether it is to go where it is ours., type: bool}
+  token: {description: 'The cluster''s token; empty on the first server: one is made.', type: str}
+  joined: {description: 'As what the host is part of a cluster already; empty: it is part of none.', type: str}
+  etcd_user: {description: Whether the profile needs a user etcd on this host., type: bool}
+author: [bringup]
+"""
+
+RETURN = r"""
+files: {description: The paths that differed., type: list, returned: success}
+pending: {description: Whether RKE2 must be restarted to know what its files say., type: bool, returned: success}
+"""
+
+TOKEN = "/etc/rancher/rke2/token"
+OURS = "# Made by bringup."
+EXCLUDE = (("token", "token-file"), ("agent-token", "agent-token-file"), ("datastore-endpoint", "disable-etcd"))
+"""Pairs of keys of which RKE2 takes one."""
+NEVER = {
+    "data-dir": "RKE2's data lies in /var/lib/rancher/rke2, where gates and reset look for it",
+    "cluster-reset": "it would make a cluster of one server at every start",
+    "cluster-init": "RKE2 has no such key; K3s has",
+}
+FILES = ("audit-policy-file", "pod-security-admission-config-file", "token-file")
+"""Keys that name files which must be there at the start."""
+
+
+class Conflict(Exception):
+    """The configuration cannot work; the text says which key, and what to do."""
+
+
+def check(config: dict, paths: list) -> None:
+    """Refuse a configuration that RKE2 would not start with, or not with what it says. Raises Conflict."""
+    for key, why in NEVER.items():
+        if key in config:
+            raise Conflict("config.yaml: %s: %s; remove it" % (key, why))
+    for one, other in EXCLUDE:
+        if config.get(one) and config.get(other):
+            raise Conflict("config.yaml: %s and %s exclude each other: keep one" % (one, other))
+    plugins = config.get("cni", [])
+    if "multus" in plugins and plugins[0] != "multus":
+        raise Conflict("config.yaml: cni: multus must stand first, and stands at place %d" % (plugins.index("multus") + 1))
+    for key in FILES:
+        path = config.get(key, "")
+        if path and path not in paths and not os.path.exists(path):
+            raise Conflict("config.yaml: %s: %s is not there" % (key, path))
+
+
+def check_etcd_user() -> None:
+    """A hardened server runs etcd as its own user. Raises Conflict."""
+    try:
+        pwd.getpwnam("etcd")
+    except KeyError:
+        raise Conflict("config.yaml: profile: a hardened server needs the user etcd, which stage os_prep makes") from None
+
+
+def check_drop_ins(config: dict) -> None:
+    """Drop-ins are read after config.yaml and win: none may hold a key that we write. Raises Conflict."""
+    for path in sorted(glob.glob("/etc/rancher/rke2/config.yaml.d/*.yaml")):
+        with open(path, errors="replace") as source:
+            keys = re.findall(r"^([A-Za-z][A-Za-z0-9-]*):", source.read(), re.MULTILINE)
+        for key in keys:
+            if key in config:
+                raise Conflict("%s sets %s, and would win over config.yaml: remove it there" % (path, key))
+
+
+def token_text(given: str, joined: str) -> str:
+    """What the token file is to hold: one with the same secret stays as it is. Raises Conflict."""
+    there = read(TOKEN)
+    why = supervisor.token_refusal(there, given, joined)
+    if why:
+        raise Conflict("%s: %s" % (TOKEN, why))
+    same = there and (not given or supervisor.password(there) == supervisor.password(given))
+    return there if same else given or secrets.token_hex(32)
+
+
+def read(path: str) -> str:
+    """A file without its last newline; empty where it is not there."""
+    try:
+        with open(path, errors="replace") as source:
+            return source.read().rstrip("\n")
+    except OSError:
+        return ""
+
+
+def differing(files: list) -> list:
+    """Those files whose content or mode is another one, and those of ours that are to go."""
+    found = []
+    for entry in files:
+        path = entry["path"]
+        if entry["absent"]:
+            found += [entry] if read(path).startswith(OURS) else []
+        elif read(path) != entry["content"].rstrip("\n") or os.stat(path).st_mode & 0o777 != int(entry["mode"], 8):
+            found.append(entry)
+    return found
+
+
+def main() -> None:
+    """Check, then write."""
+    options = {
+        "path": {"type": "path", "required": True},
+        "content": {"type": "str", "required": True, "no_log": True},
+        "mode": {"type": "str", "default": "0600"},
+        "restart": {"type": "bool", "default": True},
+        "absent": {"type": "bool", "default": False},
+    }
+    spec: dict = {
+        "config": {"type": "dict", "required": True},
+        "files": {"type": "list", "elements": "dict", "default": [], "options": options},
+        "token": {"type": "str", "default": "", "no_log": True},
+        "joined": {"type": "str", "choices": ["", "server", "agent"], "default": ""},
+        "etcd_user": {"type": "bool", "default": False},
+    }
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    wanted = module.params
+    try:
+        token = {"path": TOKEN, "content": token_text(wanted["token"], wanted["joined"]), "mode": "0600"}
+        files = [dict(token, restart=True, absent=False), *wanted["files"]]
+        check(wanted["config"], [entry["path"] for entry in files if not entry["absent"]])
+        check_drop_ins(wanted["config"])
+        if wanted["etcd_user"]:
+            check_etcd_user()
+        found = differing(files)
+        if not module.check_mode:
+            write(found)
+    except (Conflict, OSError) as error:
+        module.fail_json(msg=str(error))
+    paths = [entry["path"] for entry in found]
+    module.exit_json(changed=bool(found), files=paths, pending=os.path.exists(release.PENDING))
+
+
+def write(files: list) -> None:
+    """Replace the files; the need of a restart is remembered first."""
+    if any(entry["restart"] for entry in files):
+        release.mark_pending()
+    for entry in files:
+        if entry["absent"]:
+            os.unlink(entry["path"])
+        else:
+            release.write(entry["path"], (entry["content"].rstrip("\n") + "\n").encode(), int(entry["mode"], 8))
+
+
+if __name__ == "__main__":
+    main()

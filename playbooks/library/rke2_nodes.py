@@ -1,0 +1,96 @@
+#!/usr/bin/python
+"""An Ansible module that reads, drains, frees or removes many Nodes in one go, with the kubectl of the server it runs on."""
+
+from __future__ import annotations
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rke2 import kube, versions
+
+DOCUMENTATION = r"""
+module: rke2_nodes
+short_description: Reads, drains, frees or removes Nodes on an RKE2 server
+description:
+  - C(drained) cordons each node with a mark of ours and moves its pods away within their own grace and budgets.
+  - C(free) uncordons the nodes that carry our mark, and no others.
+  - C(removed) deletes the Nodes; RKE2 then removes etcd member and node password.
+  - A node that refuses is named in C(refused); the others go on.
+options:
+  state: {description: 'What is to be done.', type: str, choices: [read, drained, free, removed], required: true}
+  names: {description: Names of the nodes., type: list, elements: str}
+  mark: {description: Why they are drained., type: str}
+  seconds: {description: How long a drain may take., type: int}
+  leaving: {description: A server that is to stop; C(majority) then says whether etcd keeps its majority., type: str}
+  wanted: {description: 'A release for this server: C(refusal) then says which node would be too old for it.', type: str}
+author: [bringup]
+"""
+
+RETURN = r"""
+nodes: {description: Facts of the registered ones among the names., type: dict, returned: success}
+servers: {description: Version of every server by name., type: dict, returned: state read}
+refusal: {description: Why the server may not run the wanted release., type: str, returned: state read}
+majority: {description: Why etcd would lose its majority., type: str, returned: state read}
+refused: {description: A sentence for each node that refused., type: dict, returned: success}
+"""
+
+SPEC: dict = {
+    "state": {"type": "str", "choices": ["read", "drained", "free", "removed"], "required": True},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "mark": {"type": "str", "default": "upgrade"},
+    "seconds": {"type": "int", "default": 600},
+    "leaving": {"type": "str", "default": ""},
+    "wanted": {"type": "str", "default": ""},
+}
+
+
+def read(kubectl: kube.Kube, wanted: dict) -> dict:
+    """Nodes, servers, and what was asked for beside them."""
+    servers = kubectl.servers()
+    return {
+        "nodes": kubectl.nodes(wanted["names"]),
+        "servers": {name: seen["version"] for name, seen in servers.items()},
+        "refusal": versions.server_refusal(wanted["wanted"], kubectl.versions()) if wanted["wanted"] else "",
+        "majority": kube.missing_voters(servers, wanted["leaving"]) if wanted["leaving"] else "",
+    }
+
+
+def change(kubectl: kube.Kube, wanted: dict, check_mode: bool) -> dict:
+    """Drain, free or remove; what is so already is left alone."""
+    nodes = kubectl.nodes(wanted["names"])
+    if wanted["state"] == "drained":
+        todo = list(nodes)
+        ours = [name for name in todo if nodes[name]["marked"] or not nodes[name]["cordoned"]]
+    elif wanted["state"] == "free":
+        todo = ours = [name for name in nodes if nodes[name]["marked"]]
+    else:
+        todo = ours = list(nodes)
+
+    def act(name: str) -> None:
+        if wanted["state"] == "drained":
+            if name in ours:
+                kubectl.cordon(name, wanted["mark"])
+            kubectl.drain(name, wanted["seconds"])
+        elif wanted["state"] == "free":
+            kubectl.free(name)
+        else:
+            kubectl.remove(name)
+
+    refused = {} if check_mode else kube.each(todo, act)
+    return {"nodes": nodes, "refused": refused, "changed": bool(todo)}
+
+
+def main() -> None:
+    """Ask this server's API."""
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    if not kube.Kube.is_here():
+        module.fail_json(msg="this host is no RKE2 server: %s or %s is not there" % (kube.KUBECTL, kube.KUBECONFIG))
+    kubectl = kube.Kube()
+    try:
+        if module.params["state"] == "read":
+            module.exit_json(changed=False, refused={}, **read(kubectl, module.params))
+        module.exit_json(**change(kubectl, module.params, module.check_mode))
+    except kube.Refused as error:
+        module.fail_json(msg="kubectl on this server: %s" % error)
+
+
+if __name__ == "__main__":
+    main()

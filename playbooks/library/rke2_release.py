@@ -1,0 +1,76 @@
+#!/usr/bin/python
+"""An Ansible module that has an RKE2 release verified on its host, installs it, or puts the one before it back."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rke2 import release
+from ansible.module_utils.urls import open_url
+
+DOCUMENTATION = r"""
+module: rke2_release
+short_description: Verifies, installs or restores an RKE2 release on its host
+description:
+  - C(fetched) downloads or finds the archive and the image archives, verifies each against the release's checksums and puts the
+    images in their place. Nothing that runs is touched.
+  - C(installed) keeps what is installed and unpacks the verified archive; each file is replaced in one step.
+  - C(restored) puts the kept release and its configuration back.
+options:
+  state: {description: 'What is to be done.', type: str, choices: [fetched, installed, restored], required: true}
+  version: {description: 'The release, as v1.35.7+rke2r1.', type: str, required: true}
+  replaces: {description: 'The release that is installed, and kept; empty: none.', type: str}
+  source: {description: Base URL of the release files., type: str}
+  artifacts: {description: Folder on the host with the release files; empty means download., type: str}
+  checksum: {description: sha256 of the archive in place of the one in the release's list., type: str}
+  images: {description: 'Image archives that must be there, as core or canal.', type: list, elements: str}
+author: [bringup]
+"""
+
+RETURN = r"""
+files: {description: What was missing or differed., type: list, returned: success}
+temporary: {description: Whether it may succeed when tried again., type: bool, returned: failure}
+"""
+
+SPEC: dict = {
+    "state": {"type": "str", "choices": ["fetched", "installed", "restored"], "required": True},
+    "version": {"type": "str", "required": True},
+    "replaces": {"type": "str", "default": ""},
+    "source": {"type": "str", "default": ""},
+    "artifacts": {"type": "str", "default": ""},
+    "checksum": {"type": "str", "default": ""},
+    "images": {"type": "list", "elements": "str", "default": []},
+}
+
+
+def act(module: AnsibleModule) -> list:
+    """Do what `state` says; returns the files that it concerned."""
+    wanted: dict[str, Any] = module.params
+    if wanted["state"] == "restored":
+        return [] if module.check_mode else release.restore(wanted["version"])
+    one = release.Release(
+        wanted["version"], platform.machine(), wanted["source"], wanted["artifacts"], wanted["checksum"], open_url
+    )
+    if wanted["state"] == "fetched":
+        return one.fetch(wanted["images"], module.check_mode)
+    if not module.check_mode:
+        release.mark_pending()
+    return one.install(wanted["replaces"], module.check_mode)
+
+
+def main() -> None:
+    """One state of one release."""
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    try:
+        files = act(module)
+    except release.Later as error:
+        module.fail_json(msg=str(error), temporary=True)
+    except (release.Bad, OSError) as error:
+        module.fail_json(msg=str(error), temporary=False)
+    module.exit_json(changed=bool(files), files=files)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+#!/usr/bin/python
+"""An Ansible module that waits until an RKE2 supervisor is ready for who has a token; it changes nothing."""
+
+from __future__ import annotations
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rke2 import supervisor
+
+DOCUMENTATION = r"""
+module: rke2_supervisor
+short_description: Waits until an RKE2 supervisor is ready to be joined
+description:
+  - Asks /ping and, with the token, /v1-rke2/readyz on port 9345, until both say yes. An open port alone does not count.
+  - A token that is refused, or that means another cluster, fails at once.
+options:
+  address: {description: Address of the supervisor., type: str, required: true}
+  token: {description: The cluster's token., type: str, required: true}
+  seconds: {description: How long to wait., type: int, required: true}
+author: [bringup]
+"""
+
+RETURN = r"""
+"""
+
+POLL_FIRST, POLL_MAX = 0.5, 5.0
+
+
+def main() -> None:
+    """Wait."""
+    spec = {
+        "address": {"type": "str", "required": True},
+        "token": {"type": "str", "required": True, "no_log": True},
+        "seconds": {"type": "int", "required": True},
+    }
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    address, token, seconds = module.params["address"], module.params["token"], module.params["seconds"]
+    until = time.monotonic() + seconds
+    pause = POLL_FIRST
+    shown, said = supervisor.state(address, token)
+    while shown in (supervisor.SILENT, supervisor.STARTING) and time.monotonic() < until and not module.check_mode:
+        time.sleep(pause)
+        pause = min(pause * 1.5, POLL_MAX)
+        shown, said = supervisor.state(address, token)
+    if shown == supervisor.PONG or module.check_mode:
+        module.exit_json(changed=False)
+    module.fail_json(
+        msg=said if shown in (supervisor.REFUSED, supervisor.STRANGER) else "not ready after %d s: %s" % (seconds, said)
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+#!/usr/bin/python
+"""An Ansible module that counts what an RKE2 left on its host, and takes it away."""
+
+from __future__ import annotations
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rke2 import traces
+
+DOCUMENTATION = r"""
+module: rke2_traces
+short_description: Counts and removes what an RKE2 left on its host
+description:
+  - C(looked) only counts. C(begun) remembers that a reset has begun, where there is something to reset.
+  - C(gone) removes what is left and counts again; what does not go is in the observation.
+options:
+  state: {description: 'What is to be done.', type: str, choices: [looked, begun, gone], required: true}
+  force: {description: 'Whether paths that another Kubernetes may have made count too, where no RKE2 is recognised.', type: bool}
+author: [bringup]
+"""
+
+RETURN = r"""
+observation: {description: 'traces: what is left by kind, and looked: how many things of each kind were looked at.', type: dict}
+any: {description: Whether anything was there before., type: bool}
+"""
+
+
+def main() -> None:
+    """Count, remove, count again."""
+    spec: dict = {
+        "state": {"type": "str", "choices": ["looked", "begun", "gone"], "required": True},
+        "force": {"type": "bool", "default": False},
+    }
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    state, force = module.params["state"], module.params["force"]
+    left, looked = traces.find(force)
+    there = any(left.values())
+    acts = not module.check_mode
+    if state == "begun" and there and acts:
+        begin()
+    if state == "gone" and there and acts:
+        traces.remove(left)
+        left, looked = traces.find(force)
+    if state == "gone" and not any(left.values()) and os.path.exists(traces.RESETTING) and acts:
+        os.unlink(traces.RESETTING)
+    module.exit_json(changed=there and state == "gone", any=there, observation={"traces": dict(left, looked=looked)})
+
+
+def begin() -> None:
+    """Remember it where no step of the removal comes past."""
+    os.makedirs(os.path.dirname(traces.RESETTING), exist_ok=True)
+    with open(traces.RESETTING, "w"):
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Users of the machine: people with their public keys and sudo, and the users that services run as."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+from typing import Callable
+
+from ansible.module_utils.nodeprofile import files
+from ansible.module_utils.nodeprofile.item import Item, Node, read_text, settle
+
+NO_LOGIN = "/sbin/nologin"
+_FRESH = ".bringup-authorized_keys"
+
+
+def system_users(node: Node, wanted: dict) -> list:
+    """Users without a login, each with a group of its name, by name with their comment (RKE2's CIS profile wants `etcd`)."""
+    return [_system(node, name, comment) for name, comment in sorted(wanted.items())]
+
+
+def _system(node: Node, name: str, comment: str) -> Item:
+    def change() -> None:
+        if not _known(grp.getgrnam, name):
+            node.must("groupadd", "--system", name)
+        if not _known(pwd.getpwnam, name):
+            node.must("useradd", "--system", "--comment", comment, "--shell", NO_LOGIN, "--no-create-home", "--gid", name, name)
+
+    def read() -> str:
+        there = [kind for kind, ask in (("user", pwd.getpwnam), ("group", grp.getgrnam)) if _known(ask, name)]
+        return " and ".join(there) or "absent"
+
+    return settle(node, "system user " + name, "user and group", read, change)
+
+
+def _known(ask: Callable[[str], object], name: str) -> bool:
+    try:
+        ask(name)
+    except KeyError:
+        return False
+    return True
+
+
+def users(node: Node, wanted: list) -> list:
+    """People: `name`, `groups`, `keys`, `sudo`. What they have beyond that stays theirs."""
+    return [row for entry in wanted for row in _user(node, entry)]
+
+
+def _user(node: Node, entry: dict) -> list:
+    name = entry["name"]
+    rows = [settle(node, "user " + name, "present", lambda: _present(name), lambda: _add(node, name))]
+    if entry.get("groups"):
+        groups = sorted(entry["groups"])
+        rows.append(
+            settle(node, "groups of " + name, ", ".join(groups), lambda: _groups(name, groups), lambda: _join(node, name, groups))
+        )
+    if entry.get("keys"):
+        keys = list(entry["keys"])
+        want = "%d of %d" % (len(keys), len(keys))
+        rows.append(settle(node, "keys of " + name, want, lambda: _keys(name, keys), lambda: _authorize(name, keys)))
+    if entry.get("sudo"):
+        path = "/etc/sudoers.d/90-bringup-" + name
+        rows.append(files.whole(node, "sudo of " + name, path, "# Made by bringup.\n%s ALL=(ALL) NOPASSWD: ALL\n" % name, "0440"))
+    return rows
+
+
+def _present(name: str) -> str:
+    return "present" if _known(pwd.getpwnam, name) else "absent"
+
+
+def _add(node: Node, name: str) -> None:
+    node.must("useradd", "--create-home", "--shell", "/bin/bash", name)
+
+
+def _groups(name: str, wanted: list) -> str:
+    primary = {pwd.getpwnam(name).pw_gid} if _known(pwd.getpwnam, name) else set()
+    return ", ".join(group.gr_name for group in _sorted_groups() if group.gr_name in wanted and _in(group, name, primary)) or "none"
+
+
+def _sorted_groups() -> list:
+    return sorted(grp.getgrall(), key=lambda group: group.gr_name)
+
+
+def _in(group: grp.struct_group, name: str, primary: set) -> bool:
+    return name in group.gr_mem or group.gr_gid in primary
+
+
+def _join(node: Node, name: str, groups: list) -> None:
+    for group in groups:
+        if not _known(grp.getgrnam, group):
+            node.must("groupadd", group)
+    node.must("usermod", "--append", "--groups", ",".join(groups), name)
+
+
+def _path(name: str) -> str:
+    return os.path.join(pwd.getpwnam(name).pw_dir, ".ssh", "authorized_keys")
+
+
+def _material(line: str) -> str:
+    """Type and key of a line, without options and comment."""
+    found = re.search(r"((?:sk-)?(?:ssh|ecdsa)-\S+)\s+(\S+)", line)
+    return " ".join(found.groups()) if found else ""
+
+
+def _keys(name: str, wanted: list) -> str:
+    if not _known(pwd.getpwnam, name):
+        return "0 of %d" % len(wanted)
+    have = {_material(line) for line in read_text(_path(name)).splitlines()}
+    return "%d of %d" % (sum(_material(key) in have for key in wanted), len(wanted))
+
+
+def _authorize(name: str, wanted: list) -> None:
+    """Add the keys that lack. The folder is the user's own, who may turn it into a link while we write: it is held open instead."""
+    user, path = pwd.getpwnam(name), _path(name)
+    text = read_text(path)
+    have = {_material(line) for line in text.splitlines()}
+    lacking = [key.strip() for key in wanted if _material(key) not in have]
+    content = text + ("" if text.endswith("\n") or not text else "\n") + "".join(key + "\n" for key in lacking)
+    folder = os.path.dirname(path)
+    if not os.path.lexists(folder):
+        os.mkdir(folder, mode=0o700)
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        os.fchown(held, user.pw_uid, user.pw_gid)
+        fresh = os.open(_FRESH, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=held)
+        with os.fdopen(fresh, "w") as out:
+            out.write(content)
+            os.fchown(out.fileno(), user.pw_uid, user.pw_gid)
+        os.replace(_FRESH, os.path.basename(path), src_dir_fd=held, dst_dir_fd=held)
+    finally:
+        os.close(held)

@@ -1,0 +1,121 @@
+"""The kernel's command line: kept where the boot loader reads it, and judged by what the running kernel was given."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ansible.module_utils.nodeprofile.item import (
+    CHANGED,
+    DIFFERS,
+    FAILED,
+    OK,
+    UNAVAILABLE,
+    CannotChange,
+    Item,
+    Node,
+    item,
+    measured,
+    read_text,
+)
+
+ON = "on the command line"
+GRUB = {
+    "update_grub": (["update-grub"], "/boot/grub/grub.cfg"),
+    "grub2_mkconfig": (["grub2-mkconfig", "-o", "/boot/grub2/grub.cfg"], "/boot/grub2/grub.cfg"),
+}
+"""Adapter → the command that writes the boot loader's menu, and the menu. `grubby` (boot loader entries) is the third adapter."""
+DROP_IN = "/etc/default/grub.d/90-bringup.cfg"
+DEFAULTS = "/etc/default/grub"
+HUGE = "/sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages"
+KIB = {"2M": 2048, "1G": 1048576}
+
+
+def parameters(node: Node, wanted: list, adapter: str, rebooted: bool) -> list:
+    """Each parameter (several words where their order counts, as in `hugepagesz=1G hugepages=16`) is kept for the next boots; it
+    is ok once the running kernel has it. `rebooted`: the machine was booted for it, so that waiting is over."""
+    running = read_text("/proc/cmdline")
+    error = ""
+    try:
+        kept = _kept(node, adapter)
+        lacking = [one for one in wanted if kept and not all(_has(line, one) for line in kept)]
+        if lacking and not node.check_mode:
+            _keep(node, adapter, wanted)
+            kept = _kept(node, adapter)
+    except (OSError, CannotChange) as reason:
+        error, kept, lacking = str(reason), [], []
+    return [_item(node, one, running, kept, one in lacking, rebooted, error) for one in wanted]
+
+
+def _item(node: Node, one: str, running: str, kept: list, lacked: bool, rebooted: bool, error: str) -> Item:
+    name, runs = "kernel parameter " + one, _has(running, one)
+    before = "lacks" if lacked else ""
+    if error:
+        return item(name, FAILED, want=ON, before=before, why=error)
+    if not kept:
+        if runs:
+            return item(name, OK, want=ON, after=ON)
+        return item(name, UNAVAILABLE, want=ON, why="no boot loader that we know: give the parameter where this machine boots from")
+    if not all(_has(line, one) for line in kept):
+        if node.check_mode:
+            return item(name, DIFFERS, want=ON, before="absent", after="absent")
+        return item(name, FAILED, want=ON, before="absent", why="written, but the boot loader's menu does not have it")
+    if runs:
+        return item(name, CHANGED if lacked else OK, want=ON, before="only until the next boot" if lacked else "", after=ON)
+    if rebooted:
+        why = "the reboot did not bring it: the machine boots with another menu than the one we wrote"
+        return item(name, FAILED, want=ON, before="kept for the next boot", after="absent", why=why)
+    node.reboots.append("kernel parameter %s" % one)
+    why = "the next boot brings it"
+    return item(name, CHANGED if lacked else DIFFERS, want=ON, before="absent", after="kept for the next boot", why=why)
+
+
+def _has(line: str, parameter: str) -> bool:
+    """Whether the words of a parameter stand in a command line, one after the other."""
+    return " %s " % " ".join(parameter.split()) in " %s " % " ".join(line.split())
+
+
+def _kept(node: Node, adapter: str) -> list:
+    """The command line of every entry of the boot loader; none where the machine boots some other way."""
+    if adapter == "grubby":
+        return re.findall(r'^args="(.*)"$', node.must("grubby", "--info=ALL"), re.MULTILINE) if node.has("grubby") else []
+    command, menu = GRUB[adapter] if adapter else ([""], "")
+    if not command[0] or not node.has(command[0]):
+        return []
+    lines = [line.strip() for line in read_text(menu).splitlines()]
+    return [line for line in lines if line.startswith("linux") and "/vmlinu" in line]
+
+
+def _keep(node: Node, adapter: str, wanted: list) -> None:
+    if adapter == "grubby":
+        node.must("grubby", "--update-kernel=ALL", "--args=" + " ".join(wanted))
+        return
+    if adapter == "update_grub":
+        words = " ".join(wanted)
+        node.write(DROP_IN, '# Made by bringup.\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX %s"\n' % words, 0o644)
+    else:
+        node.write(DEFAULTS, merged(read_text(DEFAULTS), wanted), os.stat(DEFAULTS).st_mode & 0o7777)
+    node.must(*GRUB[adapter][0])
+
+
+def merged(text: str, wanted: list) -> str:
+    """/etc/default/grub with the parameters that its GRUB_CMDLINE_LINUX lacks."""
+    found = re.search(r'^GRUB_CMDLINE_LINUX=(["\']?)(.*)\1$', text, re.MULTILINE)
+    have = found.group(2) if found else ""
+    line = 'GRUB_CMDLINE_LINUX="%s"' % " ".join([have, *(one for one in wanted if not _has(have, one))]).strip()
+    return text[: found.start()] + line + text[found.end() :] if found else text.rstrip("\n") + "\n" + line + "\n"
+
+
+def hugepages(wanted: dict, waiting: list) -> list:
+    """Huge pages that the running kernel has, by size (2M, 1G); `waiting` is what the next boot will bring."""
+    return [_pages(size, least, any("hugepages" in one for one in waiting)) for size, least in sorted(wanted.items())]
+
+
+def _pages(size: str, least: int, waits: bool) -> Item:
+    name, want = "hugepages " + size, ">= %d" % least
+    text = read_text(HUGE % KIB[size]).strip()
+    if not text:
+        return item(name, UNAVAILABLE, want=want, why="this kernel has no huge pages of %s" % size)
+    if int(text) < least and waits:
+        return item(name, DIFFERS, want=want, after=text, why="the next boot brings them")
+    return measured(name, int(text) >= least, want, text, "the kernel found no more memory in one piece: reboot, or ask for fewer")

@@ -1,0 +1,134 @@
+"""Interfaces of the fabric: their names, their MTU now and after a boot, and routes through them."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+
+from ansible.module_utils.nodeprofile.item import CannotChange, Item, Node, Unavailable, item, measured, read_text, settle
+
+CLASS = "/sys/class/net"
+MANAGER = "/etc/NetworkManager/conf.d/90-bringup-fabric.conf"
+NETWORKD = "/etc/systemd/network/%s.d/90-bringup.conf"
+
+
+def links(node: Node, wanted: dict) -> list:
+    """`names`: interfaces that must be there; without names, those of PCI `devices` (vendor:device). `mtu` is theirs, 0 for any."""
+    if not wanted:
+        return []
+    names = list(wanted.get("names") or [])
+    found = names or of_devices(wanted.get("devices") or [])
+    mtu = int(wanted.get("mtu") or 0)
+    if not found:
+        want = "an interface of %s" % ", ".join(wanted.get("devices") or ["the fabric"])
+        return [item("links", "failed", want=want, before="none", why="no network interface belongs to such a device")]
+    rows = [_there(name) for name in names]
+    return rows + ([_mtu(node, name, mtu) for name in found] if mtu else [])
+
+
+def of_devices(wanted: list) -> list:
+    """Interfaces of PCI devices, by vendor:device in hex as lspci -n has them."""
+    found = []
+    for path in glob.glob(CLASS + "/*/device"):
+        pair = ":".join(read_text(path + "/" + part).strip()[2:] for part in ("vendor", "device"))
+        if pair in wanted:
+            found.append(path.split("/")[-2])
+    return sorted(found)
+
+
+def _there(name: str) -> Item:
+    good = os.path.exists("%s/%s" % (CLASS, name))
+    others = ", ".join(sorted(other for other in os.listdir(CLASS) if other != "lo"))
+    return measured("link " + name, good, "present", "present" if good else "absent", "the machine shows %s" % (others or "none"))
+
+
+def _mtu(node: Node, name: str, want: int) -> Item:
+    kept = keeper(node, name)
+
+    def read() -> str:
+        if not os.path.exists("%s/%s" % (CLASS, name)):
+            raise Unavailable("the machine has no interface %s" % name)
+        now = read_text("%s/%s/mtu" % (CLASS, name)).strip()
+        return now if now != str(want) or not kept or kept.has(want) else "%s until the next boot" % now
+
+    def change() -> None:
+        if kept is None:
+            raise CannotChange("neither systemd-networkd nor NetworkManager manages %s: set its MTU where it is configured" % name)
+        kept.keep(node, want)
+        node.must("ip", "link", "set", "dev", name, "mtu", str(want))
+
+    return settle(node, "MTU of " + name, str(want), read, change)
+
+
+class Networkd:
+    """A drop-in beside the .network file by which systemd-networkd configures an interface."""
+
+    def __init__(self, network: str) -> None:
+        self._path = NETWORKD % os.path.basename(network)
+
+    def has(self, mtu: int) -> bool:
+        """Whether the drop-in says this MTU."""
+        return read_text(self._path) == self._text(mtu)
+
+    def keep(self, node: Node, mtu: int) -> None:
+        """Write the drop-in; networkd reads it with the next boot, and the MTU of now is set by hand."""
+        node.write(self._path, self._text(mtu), 0o644)
+
+    @staticmethod
+    def _text(mtu: int) -> str:
+        return "# Made by bringup.\n[Link]\nMTUBytes=%d\n" % mtu
+
+
+class Manager:
+    """Our section of NetworkManager's configuration: defaults of one interface's connection, where that says nothing itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def has(self, mtu: int) -> bool:
+        """Whether our sections have this one."""
+        return self._section(mtu) in read_text(MANAGER)
+
+    def keep(self, node: Node, mtu: int) -> None:
+        """Write the section in place of an older one of this interface."""
+        old = re.sub(r"\[connection-bringup-%s\]\n(?:[^\[].*\n)*" % re.escape(self._name), "", read_text(MANAGER))
+        node.write(MANAGER, (old or "# Made by bringup.\n") + self._section(mtu), 0o644)
+        node.reload("networkmanager")
+
+    def _section(self, mtu: int) -> str:
+        lines = (self._name, self._name, mtu, mtu)
+        return "[connection-bringup-%s]\nmatch-device=interface-name:%s\nethernet.mtu=%d\ninfiniband.mtu=%d\n" % lines
+
+
+def keeper(node: Node, name: str) -> "Networkd | Manager | None":
+    """What configures an interface at boot; None where it is neither of the two."""
+    _, output, _ = node.run("networkctl", "--no-pager", "--no-legend", "status", name)
+    network = re.search(r"Network File: (/\S+\.network)", output)
+    if network:
+        return Networkd(network.group(1))
+    _, output, _ = node.run("nmcli", "--terse", "--fields=GENERAL.STATE", "device", "show", name)
+    return Manager(name) if re.search(r"GENERAL.STATE:(?!10\b)\d+", output) else None
+
+
+def routes(node: Node, wanted: list) -> list:
+    """Routes: `to`, `via`, `device`. They are set now; after a boot it is the network's configuration that must bring them."""
+    return [_route(node, entry["to"], entry.get("via") or "", entry.get("device") or "") for entry in wanted]
+
+
+def _route(node: Node, to: str, via: str, device: str) -> Item:
+    way = ["via " + via] * bool(via) + ["dev " + device] * bool(device)
+    want = " ".join(way)
+
+    def read() -> str:
+        rows = json.loads(node.must("ip", "-json", "route", "show", "exact", to) or "[]")
+        seen = [(row.get("gateway", ""), row.get("dev", "")) for row in rows]
+        if any((not via or gateway == via) and (not device or dev == device) for gateway, dev in seen):
+            return want
+        return "; ".join(" ".join(["via " + gateway] * bool(gateway) + ["dev " + dev]) for gateway, dev in seen) or "absent"
+
+    def refuse() -> None:
+        raise CannotChange("give this route where the interface is configured: one set by hand would be gone with the next boot")
+
+    return settle(node, "route " + to, want, read, refuse)

@@ -1,0 +1,103 @@
+"""PCIe ACS: bridges that send peer-to-peer traffic up to the root complex make GPUDirect slow or wrong (gpu_stack §8)."""
+
+from __future__ import annotations
+
+import glob
+import os
+import struct
+
+from ansible.module_utils.nodeprofile import files, services
+from ansible.module_utils.nodeprofile.item import Node, Unavailable, read_text, settle
+
+DEVICES = "/sys/bus/pci/devices"
+BRIDGE = "0x0604"
+EXTENDED = 0x100
+"""Where the extended capabilities of a device's configuration space begin (PCIe base specification §7.6)."""
+ACS, CONTROL = 0x000D, 6
+"""Id of the capability Access Control Services, and the offset of its control register."""
+SCRIPT = "/usr/local/sbin/bringup-acs-off"
+UNIT = "bringup-acs-off.service"
+SCRIPT_TEXT = """#!/bin/sh
+# Made by bringup: turns PCIe ACS off on every bridge that has it, so that GPUs and NICs reach each other directly.
+for device in /sys/bus/pci/devices/*; do
+    case "$(cat "$device/class")" in
+        0x0604*) setpci -s "${device##*/}" ECAP_ACS+6.w=0000 2>/dev/null || true ;;
+    esac
+done
+"""
+UNIT_TEXT = """# Made by bringup.
+[Unit]
+Description=Turn PCIe ACS off for peer-to-peer traffic
+Before=rke2-server.service rke2-agent.service
+
+[Service]
+Type=oneshot
+ExecStart=/usr/local/sbin/bringup-acs-off
+RemainAfterExit=yes
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def acs(node: Node, wanted: str) -> list:
+    """`off`: no bridge redirects, now and after every boot. The script that does so at boot is the one that does it now."""
+    if wanted != "off":
+        return []
+    off = settle(node, "PCIe ACS", "off", lambda: _read(bridges()), lambda: _off(node))
+    if off["status"] == "unavailable":
+        return [off]
+    script = files.whole(node, "file " + SCRIPT, SCRIPT, SCRIPT_TEXT, "0755")
+    if not services.has_systemd():
+        return [off, script]
+    unit = files.whole(node, "file /etc/systemd/system/" + UNIT, "/etc/systemd/system/" + UNIT, UNIT_TEXT)
+    return [off, script, unit, _enabled(node)]
+
+
+def _enabled(node: Node) -> dict:
+    def read() -> str:
+        return node.run("systemctl", "is-enabled", UNIT)[1].strip() or "absent"
+
+    def change() -> None:
+        node.must("systemctl", "daemon-reload")
+        node.must("systemctl", "enable", UNIT)
+
+    return settle(node, "boot unit " + UNIT, "enabled", read, change)
+
+
+def _off(node: Node) -> None:
+    node.write(SCRIPT, SCRIPT_TEXT, 0o755)
+    node.must("setpci", "--version")
+    node.must(SCRIPT)
+
+
+def _read(found: dict) -> str:
+    on = sorted(address for address, control in found.items() if control)
+    rows = ["%s 0x%02x" % (address, found[address]) for address in on[:3]]
+    return "on: %s%s" % (", ".join(rows), " and %d more" % (len(on) - 3) if len(on) > 3 else "") if on else "off"
+
+
+def bridges() -> dict:
+    """ACS control word of every PCI bridge that has one, by address. Raises Unavailable where the bus shows no bridges."""
+    folders = [path for path in glob.glob(DEVICES + "/*") if read_text(path + "/class").startswith(BRIDGE)]
+    if not folders:
+        raise Unavailable("this machine shows no PCI bridges: it is virtual, and ACS is its host's")
+    words = {os.path.basename(path): control(_configuration(path)) for path in folders}
+    return {address: word for address, word in words.items() if word is not None}
+
+
+def _configuration(folder: str) -> bytes:
+    with open(folder + "/config", "rb") as source:
+        return source.read(4096)
+
+
+def control(space: bytes) -> "int | None":
+    """The ACS control word in a configuration space; None where the device has no ACS. A list that turns in circles ends."""
+    at, seen = EXTENDED, set()
+    while at >= EXTENDED and at + 8 <= len(space) and at not in seen:
+        seen.add(at)
+        (header,) = struct.unpack_from("<I", space, at)
+        if header & 0xFFFF == ACS:
+            return int(struct.unpack_from("<H", space, at + CONTROL)[0])
+        at = header >> 20
+    return None

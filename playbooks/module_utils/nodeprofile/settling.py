@@ -1,0 +1,128 @@
+"""A profile from its first item to its last: what this machine must be, settled in the one order in which that works."""
+
+from __future__ import annotations
+
+import os
+
+from ansible.module_utils.nodeprofile import (
+    accounts,
+    boot,
+    confinement,
+    facts,
+    files,
+    kernel,
+    links,
+    listening,
+    names,
+    packages,
+    pci,
+    services,
+    storage,
+)
+from ansible.module_utils.nodeprofile.item import CHANGED, DIFFERS, FAILED, OK, Item, Node, measured
+
+CHRONY = "server %s iburst\n"
+CHRONY_END = "driftfile /var/lib/chrony/drift\nmakestep 1.0 3\nrtcsync\n"
+
+
+def of_machine(parameters: dict) -> dict:
+    """The profile of this machine out of the module's parameters: what all must be, and on GPU machines what those must be too."""
+    profile = dict(parameters["profile"])
+    extra = profile.pop("gpu")
+    gpu = bool(set(profile.pop("gpu_groups")) & set(parameters["groups"]))
+    if gpu:
+        profile = {key: _both(value, extra[key]) for key, value in profile.items()}
+    for key in ("hostname", "address", "rebooted_from"):
+        profile[key] = parameters[key]
+    profile["gpu_machine"] = gpu
+    return profile
+
+
+def _both(all_of_them: object, more: object) -> object:
+    if isinstance(all_of_them, dict) and isinstance(more, dict):
+        return dict(all_of_them, **more)
+    if isinstance(all_of_them, list) and isinstance(more, list):
+        return all_of_them + [one for one in more if one not in all_of_them]
+    return more or all_of_them
+
+
+def settle_all(node: Node, want: dict) -> list:
+    """Every item of the profile: packages before the services that they bring, modules before their sysctls, reloads last."""
+    system = want["system"]
+    ours = _is_ours(system.get("ids") or [])
+    boot_loader, manager = (str(system.get(key) or "") if ours else "" for key in ("boot_loader", "package_manager"))
+    parameters = boot.parameters(node, want["kernel_parameters"], boot_loader, bool(want["rebooted_from"]))
+    waiting = [entry["name"] for entry in parameters if entry["status"] in (CHANGED, DIFFERS)]
+    return [
+        measured("root", os.geteuid() == 0, "uid 0", "uid %d" % os.geteuid(), "the SSH user needs sudo without a password"),
+        *storage.disks(want["disks"]),
+        *storage.mounts(want["mounts"]),
+        *listening.ports(want["ports"]),
+        *files.hostname(node, want["hostname"]),
+        *files.hosts(node, want["address"], want["hostname"]),
+        *packages.packages(node, want["packages"], manager, int(system.get("lock_seconds") or 0)),
+        *files.files(node, [*files.kept(want), *_chrony(want["time_servers"], system)]),
+        *files.directories(node, want["directories"]),
+        *files.swap(node, want["swap_off"]),
+        *kernel.modules(node, want["modules"]),
+        *kernel.blacklist(node, want["blacklist"]),
+        *kernel.sysctls(node, want["sysctls"]),
+        *parameters,
+        *boot.hugepages(want["hugepages"], waiting),
+        *confinement.selinux(node, want["selinux"]),
+        *accounts.system_users(node, want["system_users"]),
+        *accounts.users(node, want["users"]),
+        *names.dns(node, want["dns"].get("servers") or [], want["dns"].get("search") or []),
+        *links.links(node, want["links"]),
+        *links.routes(node, want["routes"]),
+        *pci.acs(node, want["pcie_acs"]),
+        *services.services(node, want["services"]),
+        *services.time_service(node, (system.get("time_services") or []) if want["time_service"] else []),
+        *services.reloads(node, system),
+    ]
+
+
+def _is_ours(ids: list) -> bool:
+    """Whether this machine's distribution, or one that it is like, is among those which the profile is for."""
+    release = facts.os_release()
+    return bool({release.get("ID", ""), *release.get("ID_LIKE", "").split()} & set(ids))
+
+
+def _chrony(servers: list, system: dict) -> list:
+    if not servers or not system.get("chrony"):
+        return []
+    content = "# Made by bringup.\n" + "".join(CHRONY % server for server in servers) + CHRONY_END
+    return [{"path": system["chrony"], "content": content, "reload": "time"}]
+
+
+def confirmed(changed: list, read: list) -> list:
+    """What a second reading of the whole profile makes of the items: a change that did not last has failed."""
+    again = {entry["name"]: entry for entry in read}
+    return [_confirmed(entry, again.get(entry["name"])) for entry in changed]
+
+
+def _confirmed(entry: Item, again: "Item | None") -> Item:
+    if again is None or entry["status"] == again["status"] or again["status"] not in (OK, DIFFERS, FAILED):
+        return entry
+    if again["status"] == OK:
+        return dict(entry, status=CHANGED if entry["status"] == FAILED else entry["status"], after=again.get("after", ""))
+    if entry["status"] == CHANGED:
+        why = again.get("why") or "changed, and something changed it back at once"
+        waits = again["status"] == DIFFERS and "why" in again
+        return dict(entry, status=DIFFERS if waits else FAILED, after=again.get("after", ""), why=why)
+    return entry
+
+
+def runs_rke2(node: Node) -> bool:
+    """Whether pods may run here: such a machine is drained before it is rebooted, and nobody has done that."""
+    if not services.has_systemd():
+        return False
+    found = services.units(node, ["rke2-server.service", "rke2-agent.service"])
+    return any(unit.get("ActiveState") in ("active", "activating", "reloading") for unit in found.values())
+
+
+def reboot_reasons(node: Node, want: dict) -> list:
+    """What only a reboot changes: the kernel's command line, modules that are in use, and what packages ask for."""
+    asked = ["a package asks for it"] if os.path.exists("/run/reboot-required") else []
+    loaded = ["%s is loaded" % name for name in want["blacklist"] if kernel.is_loaded(name)]
+    return [*dict.fromkeys(node.reboots), *asked, *loaded]

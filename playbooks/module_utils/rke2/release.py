@@ -1,0 +1,297 @@
+"""The files of an RKE2 release: fetched or found, verified against the release's checksums, and only then put in their places.
+
+install.sh copies some image archives unchecked, and leaves others out (peers §4, traps a to c): we do it ourselves.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import urllib.parse
+from contextlib import contextmanager
+from typing import Any, Iterator, Optional
+
+STORE = "/var/lib/rancher/download"
+IMAGES = "/var/lib/rancher/rke2/agent/images"
+PREFIX = "/usr/local"
+KEPT, MARK = "kept", "/VERSION"
+CONFIGURATION = ("/etc/rancher/rke2/config.yaml", "/etc/rancher/rke2/registries.yaml", "/etc/rancher/rke2/audit-policy.yaml")
+ELSEWHERE = ("/usr/bin/rke2", "/opt/rke2/bin/rke2")
+"""Where other installers put RKE2; two of them on one host would run side by side (peers §4, trap a)."""
+PARTS = ("bin/", "lib/systemd/system/", "share/")
+"""Where members of the archive may lie."""
+BLOCK = 1 << 20
+IMAGE_ENDINGS = (".tar.zst", ".tar.gz", ".tar")
+SUM = re.compile(r"([0-9a-f]{64})[ *]+(\S+)")
+PENDING = "/var/lib/rancher/.bringup-restart"
+"""There while a change waits for a restart of RKE2; it outlives a run that was killed in between."""
+
+
+class Bad(Exception):
+    """Something that stays wrong when tried again: a checksum that differs, a file that is not there."""
+
+
+class Later(Exception):
+    """Something that may be right when tried again: a download that broke off."""
+
+
+class Release:
+    """One release on one host. `source` is a base URL, or `artifacts` a folder that holds its files."""
+
+    def __init__(self, version: str, machine: str, source: str, artifacts: str, checksum: str, opener: Any) -> None:
+        self.version = version
+        self.architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+        self.folder = os.path.join(STORE, version)
+        self.archive = "rke2.linux-%s.tar.gz" % self.architecture
+        self.sums = "sha256sum-%s.txt" % self.architecture
+        self._base = source.rstrip("/") + "/" + urllib.parse.quote(version, safe="")
+        self._artifacts = artifacts
+        self._checksum = checksum
+        self._open = opener
+
+    def fetch(self, images: list, check_mode: bool) -> list:
+        """Have archive and image archives verified and in place; returns what was missing. Raises Bad, Later and OSError."""
+        for binary in ELSEWHERE:
+            if os.path.exists(binary):
+                raise Bad(
+                    "%s is there, which packages or another installer brought: remove it, or upgrade it the same way" % binary
+                )
+        wanted = [self._image(name) for name in images] + self._found(images)
+        if not check_mode:
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        if check_mode and not self._has_sums():
+            return [self.archive, *wanted]
+        sums = {} if self._checksum and not wanted else self._checksums()
+        missing = [] if self._settled(os.path.join(self.folder, self.archive), self._sum(sums, self.archive)) else [self.archive]
+        absent = [name for name in wanted if not self._settled(os.path.join(IMAGES, name), self._sum(sums, name))]
+        if not check_mode:
+            for name in missing:
+                self._place(name, self.folder, self._sum(sums, name), 0o600)
+            for name in absent:
+                self._place(name, IMAGES, self._sum(sums, name), 0o644)
+            if wanted:
+                _touch(os.path.join(IMAGES, ".cache.json"))  # imports only what is new, not all at every start
+        return missing + absent
+
+    def install(self, replaces: str, check_mode: bool) -> list:
+        """Unpack the archive over the installed release, which is kept; returns the files that differed. Raises Bad and OSError."""
+        with tarfile.open(os.path.join(self.folder, self.archive), "r:gz") as archive:
+            members = [one for one in archive.getmembers() if one.isfile()]
+            odd = [one.name for one in members if not _name(one).startswith(PARTS) or ".." in one.name.split("/")]
+            if odd:
+                raise Bad("%s holds %s, which belongs into no release" % (self.archive, odd[0]))
+            differing = [one for one in members if _differs(archive, one)]
+            if check_mode or not differing:
+                return [_name(one) for one in differing]
+            keep([os.path.join(PREFIX, _name(one)) for one in members], replaces)
+            for one in differing:
+                source = archive.extractfile(one)
+                if source is not None:
+                    _replace(os.path.join(PREFIX, _name(one)), source, 0o755 if one.mode & 0o100 else 0o644)
+        return [_name(one) for one in differing]
+
+    def _found(self, images: list) -> list:
+        """Further image archives in the artifacts folder: none is left out in silence."""
+        if not self._artifacts:
+            return []
+        named = {self._image(name) for name in images}
+        every = glob.glob(os.path.join(glob.escape(self._artifacts), "rke2-images*.linux-%s.*" % self.architecture))
+        found = {os.path.basename(path) for path in every if path.endswith(IMAGE_ENDINGS)}
+        return sorted(found - named)
+
+    def _image(self, name: str) -> str:
+        """`core` → `rke2-images-core.linux-amd64.tar.zst`; `all` is the archive without a name."""
+        return "rke2-images%s.linux-%s.tar.zst" % ("" if name == "all" else "-" + name, self.architecture)
+
+    def _has_sums(self) -> bool:
+        return bool(self._checksum) or os.path.exists(os.path.join(self._artifacts or self.folder, self.sums))
+
+    def _checksums(self) -> dict:
+        """File → sha256, as the release says; downloaded once and kept."""
+        path = os.path.join(self._artifacts or self.folder, self.sums)
+        if not os.path.exists(path):
+            self._place(self.sums, self.folder, "", 0o600)
+        with open(path, errors="replace") as source:
+            return {os.path.basename(name): digest for digest, name in SUM.findall(source.read())}
+
+    def _sum(self, sums: dict, name: str) -> str:
+        """The checksum that a file must have. Raises Bad where the release names none."""
+        found = self._checksum if name == self.archive and self._checksum else sums.get(name, "")
+        if not found:
+            raise Bad("%s has no checksum for %s: give the list of the same release" % (self.sums, name))
+        return found
+
+    def _settled(self, path: str, digest: str) -> bool:
+        """Whether a file is there with its checksum; hashed once, then known by size and time."""
+        try:
+            seen = os.stat(path)
+        except FileNotFoundError:
+            return False
+        if _read_json(self._record(path)) == [digest, seen.st_size, seen.st_mtime_ns]:
+            return True
+        return sha256(path) == digest
+
+    def _record(self, path: str) -> str:
+        return os.path.join(self.folder, os.path.basename(path) + ".verified")
+
+    def _place(self, name: str, folder: str, digest: str, mode: int) -> None:
+        """Copy or download beside its place, verify, and move it there in one step."""
+        path = os.path.join(folder, name)
+        with replacing(path, mode) as out:
+            found = self._copy(name, out)
+            if digest and found != digest:
+                self._forget_sums()
+                said = "%s: its sha256 is %s and %s says %s; nothing was changed"
+                raise Bad(said % (self._where(name), found, self.sums, digest))
+        seen = os.stat(path)
+        if digest:
+            write(self._record(path), json.dumps([digest, seen.st_size, seen.st_mtime_ns]).encode(), 0o600)
+
+    def _forget_sums(self) -> None:
+        """The list may have been the wrong one: the next run reads it again."""
+        path = os.path.join(self.folder, self.sums)
+        if os.path.exists(path):
+            os.unlink(path)
+
+    def _where(self, name: str) -> str:
+        return os.path.join(self._artifacts, name) if self._artifacts else "%s/%s" % (self._base, name)
+
+    def _copy(self, name: str, out: Any) -> str:
+        """Write the file, and return its sha256."""
+        digest = hashlib.sha256()
+        with self._source(name) as source:
+            while True:
+                try:
+                    block = source.read(BLOCK)
+                except (OSError, ValueError) as error:
+                    raise Later("%s: %s" % (self._where(name), error)) from error
+                if not block:
+                    return digest.hexdigest()
+                digest.update(block)
+                out.write(block)
+
+    def _source(self, name: str) -> Any:
+        where = self._where(name)
+        if self._artifacts:
+            if not os.path.isfile(where):
+                raise Bad("%s is not there: put the release's files into the folder rke2.artifacts of each machine" % where)
+            return open(where, "rb")
+        try:
+            return self._open(where, timeout=60)
+        except OSError as error:
+            code = getattr(error, "code", 0)
+            said = "%s: %s" % (where, error)
+            raise (Bad(said) if 400 <= code < 500 and code != 429 else Later(said)) from error
+
+
+def keep(paths: list, version: str) -> None:
+    """Copy the installed release and its configuration aside, so that it can be put back; a half-done copy counts for nothing."""
+    place = os.path.join(STORE, KEPT)
+    fresh = place + ".new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    os.makedirs(fresh, mode=0o700)
+    there = [path for path in [*paths, *CONFIGURATION] if os.path.exists(path)]
+    for path in there:
+        target = fresh + path
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copy2(path, target)
+    with open(fresh + MARK, "w") as out:
+        out.write(version)
+    shutil.rmtree(place, ignore_errors=True)
+    os.rename(fresh, place)
+
+
+def restore(version: str) -> list:
+    """Put the kept release and its configuration back; returns the files. Raises Bad where none is kept."""
+    place = os.path.join(STORE, KEPT)
+    paths = [os.path.join(folder, name) for folder, _, names in os.walk(place) for name in names]
+    try:
+        with open(place + MARK) as source:
+            kept = source.read()
+    except FileNotFoundError:
+        kept = "none"
+    if kept != version:
+        raise Bad("%s was to be put back, and %s is kept in %s" % (version, kept, place))
+    paths.remove(place + MARK)
+    mark_pending()
+    for path in sorted(paths):
+        with open(path, "rb") as source:
+            _replace(path[len(place) :], source, os.stat(path).st_mode & 0o777)
+    return [path[len(place) :] for path in sorted(paths)]
+
+
+def mark_pending() -> None:
+    """Remember, before anything is changed, that RKE2 must be restarted."""
+    os.makedirs(os.path.dirname(PENDING), mode=0o755, exist_ok=True)
+    _touch(PENDING)
+
+
+def sha256(path: str) -> str:
+    """Digest of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as source:
+        for block in iter(lambda: source.read(BLOCK), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+@contextmanager
+def replacing(path: str, mode: int) -> Iterator[Any]:
+    """A file to write, which takes the place of `path` in one step, or not at all. A program that runs can be replaced too."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    handle, fresh = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".bringup-")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        os.chmod(fresh, mode)
+        os.replace(fresh, path)
+    finally:
+        if os.path.exists(fresh):
+            os.unlink(fresh)
+
+
+def write(path: str, data: bytes, mode: int) -> None:
+    """Replace a file in one step; its folder is made if need be."""
+    with replacing(path, mode) as out:
+        out.write(data)
+
+
+def _name(member: tarfile.TarInfo) -> str:
+    return member.name[2:] if member.name.startswith("./") else member.name
+
+
+def _differs(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bool:
+    path = os.path.join(PREFIX, _name(member))
+    source = archive.extractfile(member)
+    if source is None or not os.path.isfile(path) or os.path.getsize(path) != member.size:
+        return True
+    digest = hashlib.sha256()
+    for block in iter(lambda: source.read(BLOCK), b""):
+        digest.update(block)
+    return digest.hexdigest() != sha256(path)
+
+
+def _replace(path: str, source: Any, mode: int) -> None:
+    with replacing(path, mode) as out:
+        shutil.copyfileobj(source, out, BLOCK)
+
+
+def _touch(path: str) -> None:
+    with open(path, "a"):
+        pass
+
+
+def _read_json(path: str) -> Optional[list]:
+    try:
+        with open(path) as source:
+            return json.load(source)
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,213 @@
+"""What an RKE2 leaves on a host: processes, mounts, links, packet filter rules, paths and units; and how each is taken away.
+
+rke2-killall.sh and rke2-uninstall.sh know the same things (peers §4), but a host that was set up by half may lack both scripts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+DATA = "/var/lib/rancher/rke2"
+RESETTING = "/var/lib/rancher/.bringup-reset"
+"""There from before the first removal until nothing is left: a reset that was killed goes on where it was."""
+
+OWN = (
+    "/etc/rancher/rke2",
+    "/etc/default/rke2-server",
+    "/etc/default/rke2-agent",
+    "/etc/sysconfig/rke2-server",
+    "/etc/sysconfig/rke2-agent",
+    DATA,
+    "/var/lib/rancher/download",
+    "/var/lib/rancher/.bringup-restart",
+    "/usr/local/bin/rke2",
+    "/usr/local/bin/rke2-killall.sh",
+    "/usr/local/bin/rke2-uninstall.sh",
+    "/usr/local/share/rke2",
+    "/opt/rke2",
+)
+"""Paths that nobody but RKE2, and we for it, makes."""
+SHARED = (
+    "/etc/rancher/node",
+    "/run/k3s",
+    "/var/lib/kubelet",
+    "/var/lib/cni",
+    "/etc/cni",
+    "/opt/cni/bin",
+    "/run/flannel",
+    "/var/log/pods",
+    "/var/log/containers",
+)
+"""What another Kubernetes would have too, like most of the mounts, links and rules: RKE2's only where one is, or was when the reset
+began."""
+UNIT_FOLDERS = ("/usr/local/lib/systemd/system", "/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+UNITS = ("rke2-server.service", "rke2-agent.service")
+MOUNTS = ("/run/k3s/", "/var/lib/kubelet/", "/run/netns/cni-", "/run/flannel/", DATA + "/")
+LINKS = re.compile(r"cni0|flannel[.-].*|kube-ipvs0|kube-bridge|vxlan\.calico|vxlan-v6\.calico|cilium_.*|cali[0-9a-f]+|lxc[0-9a-f]+")
+PROGRAMS = (DATA + "/", "/usr/local/bin/rke2", "/opt/rke2/")
+RULE = re.compile(r"KUBE-|CNI-|cali[-:]|CILIUM_|FLANNEL-|flannel")
+"""What chains and rules of kube-proxy, the CNI plugins, Calico, Cilium and flannel are called, as rke2-killall.sh has it."""
+TABLES = re.compile(r"table (\S+) (kube-proxy\S*|flannel-\S+|calico\S*|cni_\S+)")
+FILTERS = ("iptables", "ip6tables")
+TRIES = 40
+
+
+def programs() -> str:
+    """Where tools lie that a login shell of root would find."""
+    return os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:" + ":".join(glob.glob(DATA + "/data/*/bin/aux"))
+
+
+def run(command: list, text: str = "") -> tuple:
+    """Exit code and standard output; 127 where there is no such tool."""
+    tool = shutil.which(command[0], path=programs())
+    if tool is None:
+        return 127, ""
+    done = subprocess.run([tool, *command[1:]], input=text, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def find(force: bool) -> tuple:
+    """What is left by kind, and how many things of each kind were looked at; 0 means that nobody could look.
+
+    On a host without anything that is RKE2's alone nothing counts, unless forced: it may be another Kubernetes'.
+    """
+    rules, ways = packet_rules()
+    units, unit_count = find_units()
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    targets = mount_targets()
+    links = sorted(os.listdir("/sys/class/net")) if os.path.isdir("/sys/class/net") else []
+    ours = [path for path in OWN if os.path.lexists(path)] + glob.glob("/usr/local/share/rke2-*")
+    started = processes(pids)
+    known = force or ours or units or os.path.exists(RESETTING) or any(name.startswith(PROGRAMS) for name in started.values())
+    left = {
+        "processes": ["%d %s" % (pid, name) for pid, name in sorted(started.items())],
+        "mounts": sorted(target for target in targets if target.startswith(MOUNTS)),
+        "links": [link for link in links if LINKS.fullmatch(link)],
+        "rules": rules,
+        "paths": sorted(ours + [path for path in SHARED if os.path.lexists(path)]),
+        "units": units,
+    }
+    looked = {
+        "processes": len(pids),
+        "mounts": len(targets),
+        "links": len(links),
+        "rules": ways,
+        "paths": len(OWN) + len(SHARED),
+        "units": unit_count,
+    }
+    return left if known else {kind: [] for kind in left}, looked
+
+
+def processes(pids: list) -> dict:
+    """Pid → program of those that RKE2 started, and of those that run in its pods."""
+    found = {}
+    for pid in pids:
+        try:
+            with open("/proc/%d/cmdline" % pid, "rb") as source:
+                words = source.read().decode(errors="replace").split("\0")
+            with open("/proc/%d/cgroup" % pid) as source:
+                group = source.read()
+            program = os.readlink("/proc/%d/exe" % pid).replace(" (deleted)", "")
+        except OSError:
+            continue  # a kernel thread, or gone
+        script = words[1] if len(words) > 1 else ""
+        if program.startswith(PROGRAMS) or script == "/usr/local/bin/rke2" or "/kubepods" in group or "/rke2-" in group:
+            found[pid] = program if script == "" else "%s %s" % (program, script)
+    return found
+
+
+def mount_targets() -> list:
+    """Where something is mounted, in the order of mounting."""
+    with open("/proc/self/mounts") as source:
+        return [line.split()[1].encode().decode("unicode_escape") for line in source]
+
+
+def packet_rules() -> tuple:
+    """Chains, rules and tables of RKE2's parts, and how many ways of asking answered."""
+    found, ways = [], 0
+    for tool in FILTERS:
+        code, said = run([tool + "-save"])
+        if code == 0:
+            ways += 1
+            found += ["%s %s" % (tool, line) for line in said.splitlines() if line[:1] in ":-" and RULE.search(line)]
+    code, said = run(["nft", "list", "tables"])
+    if code == 0:
+        ways += 1
+        found += ["nft %s %s" % one for one in TABLES.findall(said)]
+    if ways == 0 and not os.path.exists("/proc/net/ip_tables_names"):
+        ways = 1  # a kernel without packet filters has no rules
+    return found, ways
+
+
+def find_units() -> tuple:
+    """Unit files of ours, and how many there are at all."""
+    count = sum(len(os.listdir(folder)) for folder in UNIT_FOLDERS if os.path.isdir(folder))
+    places = [os.path.join(folder, unit) for folder in UNIT_FOLDERS[:2] for unit in UNITS]
+    links = [path for unit in UNITS for path in glob.glob("/etc/systemd/system/*.wants/" + unit)]
+    return sorted(path for path in places + links if os.path.lexists(path)), count
+
+
+def remove(left: dict) -> None:
+    """Take away what `find` found, in the order in which the one holds the other. What does not go is found again."""
+    for unit in left["units"]:
+        run(["systemctl", "disable", "--now", os.path.basename(unit)])
+    kill(left["processes"])
+    for target in reversed(left["mounts"]):
+        run(["umount", "--lazy", target])
+    for name in netns():
+        run(["ip", "netns", "delete", name])
+    for link in left["links"]:
+        run(["ip", "link", "delete", link])
+    remove_rules(left["rules"])
+    for path in left["units"] + left["paths"]:
+        delete(path)
+    if left["units"]:
+        run(["systemctl", "daemon-reload"])
+        run(["systemctl", "reset-failed", *UNITS])
+
+
+def netns() -> list:
+    """Network namespaces of pods."""
+    return [os.path.basename(path) for path in glob.glob("/run/netns/cni-*")]
+
+
+def kill(lines: list) -> None:
+    """End processes for good, and wait until they are gone."""
+    pids = [int(line.split()[0]) for line in lines]
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for _ in range(TRIES):
+        if not processes([pid for pid in pids if os.path.exists("/proc/%d" % pid)]):
+            return
+        time.sleep(0.05)
+
+
+def remove_rules(rules: list) -> None:
+    """Write the tables back without our chains and rules; tables of nft go whole."""
+    for tool in FILTERS:
+        if any(rule.startswith(tool + " ") for rule in rules):
+            _, said = run([tool + "-save"])
+            kept = [line for line in said.splitlines() if not (line[:1] in ":-" and RULE.search(line))]
+            run([tool + "-restore"], text="\n".join(kept) + "\n")
+    for rule in rules:
+        if rule.startswith("nft "):
+            run(["nft", "delete", "table", *rule.split()[1:3]])
+
+
+def delete(path: str) -> None:
+    """Remove a path, but nothing through a mount that is still there."""
+    if any(target == path or target.startswith(path + "/") for target in mount_targets()):
+        return
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            os.unlink(path)

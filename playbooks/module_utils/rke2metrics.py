@@ -1,0 +1,40 @@
+"""Reads what a server's own etcd says of itself on 127.0.0.1:2381, where RKE2 has it serve metrics and health always."""
+
+from __future__ import annotations
+
+import time
+from urllib.error import HTTPError
+
+from ansible.module_utils.urls import open_url
+
+BASE = "http://127.0.0.1:2381"
+SERIES = (
+    "etcd_disk_wal_fsync_duration_seconds",
+    "etcd_server_leader_changes_seen_total",
+    "etcd_server_has_leader",
+    "etcd_server_is_learner",
+    "etcd_network_active_peers",
+    "process_start_time_seconds",
+)
+"""The series that the gate rke2/servers compares; the others, thousands of lines, stay on the host."""
+MOST = 4_000_000
+SECONDS = 5
+
+
+def etcd() -> dict:
+    """The texts of /metrics (cut down to SERIES) and /health, and when they were read; empty texts where nobody answers."""
+    metrics, health = answer("/metrics"), answer("/health")
+    kept = [line for line in metrics.splitlines() if line.startswith(SERIES)]
+    return {"metrics": "\n".join(kept), "health": health.strip()[:500], "read": round(time.time(), 3)}
+
+
+def answer(path: str) -> str:
+    """The body of an answer, also of one with an error (/health says 503 and why where etcd is not well); empty without one."""
+    try:
+        try:
+            found = open_url(BASE + path, timeout=SECONDS, use_proxy=False)
+        except HTTPError as error:
+            found = error
+        return found.read(MOST).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,49 @@
+"""Which hosts of a play are played once more, and what both plays come to: only temporary failures are worth a second try; pure.
+
+A wrong key, password or package stays wrong. A host that hung has had its time, and the others would wait for it again.
+"""
+
+from typing import Final
+
+import msgspec
+
+from steps.contract.play import FailureKind, HostOutcome, HostStatus, PlayRequest, PlayResult, PlayStatus
+
+TEMPORARY: Final = frozenset({FailureKind.NETWORK, FailureKind.PACKAGE_LOCK})
+"""A host that reboots or whose switch converges, and a package manager that the machine's own updates hold."""
+
+SHORTEST: Final = 15
+"""Seconds: with less time left a second try could not tell more than the first."""
+
+
+def rest(request: PlayRequest, result: PlayResult) -> PlayRequest | None:
+    """The play of what failed for now; None where nothing did, or its time is up. Plays are idempotent, hence begin anew.
+
+    Servers that need no second try become helpers, who are only asked: a first server that is played again must find their cluster.
+    """
+    left = int(request.timeout_seconds - (result.finished - result.started))
+    names = {one.host for one in result.hosts if one.kind in TEMPORARY and one.status is not HostStatus.CANCELLED}
+    if not names or left < SHORTEST or result.status not in (PlayStatus.OK, PlayStatus.FAILED):
+        return None
+    hosts = tuple(host for host in request.hosts if host.name in names)
+    servers = tuple(host for host in request.hosts if host.name not in names and "server" in host.groups)
+    return msgspec.structs.replace(request, hosts=hosts, helpers=(*request.helpers, *servers), timeout_seconds=left)
+
+
+def joined(first: PlayResult, second: PlayResult) -> PlayResult:
+    """One outcome a host: the second where it came to an end there, with what both plays changed."""
+    later = {one.host: one for one in second.hosts}
+    hosts = tuple(_outcome(one, later.get(one.host)) for one in first.hosts)
+    cut_off = second.status in (PlayStatus.TIMEOUT, PlayStatus.CANCELLED)
+    fine = all(one.status is HostStatus.OK for one in hosts)
+    status = second.status if cut_off else PlayStatus.OK if fine else PlayStatus.FAILED
+    message = first.message or second.message
+    return msgspec.structs.replace(first, hosts=hosts, status=status, finished=second.finished, message=message)
+
+
+def _outcome(first: HostOutcome, second: HostOutcome | None) -> HostOutcome:
+    if second is None or second.status is HostStatus.CANCELLED:
+        return first
+    facts = {} if second.facts else {"facts": first.facts, "facts_from": first.facts_from, "facts_to": first.facts_to}
+    both = {"done": first.done + second.done, "changed": first.changed + second.changed, "tries": first.tries + second.tries}
+    return msgspec.structs.replace(second, **both, **facts)

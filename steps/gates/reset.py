@@ -1,0 +1,66 @@
+"""Gates of reset: no process, mount, link, packet filter rule, file or unit of RKE2 is left on any host."""
+
+from collections.abc import Iterator
+
+from steps.contract.stages.reset import Expectation, HostObservation, Observation, Traces
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
+from steps.gates import plays
+from steps.gates.finding import Finding, fail, unknown
+
+MOST_TOLD = 3
+
+_KINDS = (
+    ("processes", "processes", "see why {node} does not end it (`ps -o stat,wchan PID`); state D needs a reboot"),
+    ("mounts", "mounts", "see with `fuser -m` who holds it on {node}, then reset again"),
+    ("links", "network links", "`ip link delete` it on {node}"),
+    ("rules", "chains of the packet filter", "`iptables-save` on {node} shows who else uses it; reset again, or reboot"),
+    ("paths", "paths", "see what writes there on {node}, then reset again"),
+    ("units", "units", "`systemctl disable --now` it on {node}, then reset again"),
+)
+"""Fields of the traces in the order in which one holds the next, what they are called, and what to do."""
+
+
+def agents(seen: Observation, want: Expectation) -> Verdict:
+    """Nothing is left on any agent."""
+    return _judged("reset/agents", seen, want)
+
+
+def servers(seen: Observation, want: Expectation) -> Verdict:
+    """Nothing is left on any server."""
+    return _judged("reset/servers", seen, want)
+
+
+def _judged(gate: str, seen: Observation, want: Expectation) -> Verdict:
+    by_name = {node.node: node for node in seen.nodes}
+    rows = [_row(name, by_name.get(name)) for name in want.nodes]
+    return of_nodes(gate, rows, what="bare of RKE2")
+
+
+def _row(name: str, host: HostObservation | None) -> NodeVerdict:
+    found = next(_findings(name, host), None)
+    return found.of_node(name) if found else NodeVerdict(node=name, status=Status.PASS, seen="nothing of RKE2 is left")
+
+
+def _findings(name: str, host: HostObservation | None) -> Iterator[Finding]:
+    if host is None:
+        yield unknown(FailureClass.RUNTIME, "no record", "a record of this host", f"read the log of the play that holds {name}")
+        return
+    if problem := plays.problem(host):
+        yield problem
+    if host.facts is None:
+        said = host.message or "no observation"
+        yield unknown(FailureClass.RUNTIME, said, "an observation of rke2_traces", f"reset {name} again")
+    else:
+        yield from _left(name, host.facts.traces)
+
+
+def _left(name: str, traces: Traces) -> Iterator[Finding]:
+    for field, what, step in _KINDS:
+        left: tuple[str, ...] = getattr(traces, field)
+        if not traces.looked.get(field):
+            step = f"see what rke2_traces reads on {name}, then reset it again"
+            yield unknown(FailureClass.RUNTIME, f"nothing tells whether {what} are left", f"{what} looked at", step)
+        if left:
+            more = f" and {len(left) - MOST_TOLD} more" if len(left) > MOST_TOLD else ""
+            seen = f"{what} left: {', '.join(left[:MOST_TOLD])}{more}"
+            yield fail(FailureClass.RUNTIME, seen, "nothing of RKE2", step.format(node=name))

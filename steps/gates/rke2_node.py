@@ -1,0 +1,125 @@
+"""One registered node: alive, Ready for a while, of the wanted release, with its network, and with what the spec gave it."""
+
+from collections.abc import Iterator, Mapping
+
+from steps.contract.ranges import unfold
+from steps.contract.stages.rke2 import Group, Node, NodesExpectation, NodesObservation, parse_version
+from steps.contract.verdict import FailureClass, NodeVerdict, Status
+from steps.gates.finding import Finding, fail, unknown
+from steps.gates.rke2_settled import unsettled
+
+CONDITIONS = "node.kubernetes.io/"
+"""How the keys of taints begin that follow a node's conditions."""
+
+
+def rows(seen: NodesObservation, want: NodesExpectation) -> list[NodeVerdict]:
+    """The verdict on each expected node: the first thing that is wrong with it."""
+    by_name = {node.name: node for node in seen.nodes}
+    members = {host: group for group in want.groups.values() for host in unfold(group.hosts)}
+    return [_row(name, by_name.get(name), members.get(name), want, seen.now) for name in want.nodes]
+
+
+def version_seen(seen: str, wanted: str) -> str:
+    """Say which part differs: semver calls v1.35.7+rke2r1 and +rke2r2 equal, and they are not (gpu_stack §5)."""
+    found, want = parse_version(seen), parse_version(wanted)
+    if found is None:
+        return f"version {seen!r}, which is no RKE2 version" if seen else "no version"
+    if want and found[:4] == want[:4]:
+        return f"{seen}: the right Kubernetes version in RKE2 revision r{found.revision}"
+    return seen
+
+
+def _row(name: str, node: Node | None, group: Group | None, want: NodesExpectation, now: float) -> NodeVerdict:
+    if node is None:
+        step = f"read journalctl -u rke2-agent on {name} (token, registration address, port 9345)"
+        return fail(FailureClass.RUNTIME, "not registered", "a Node of this name", step).of_node(name)
+    found = next(_findings(node, group, want, now), None)
+    passing = NodeVerdict(node=name, status=Status.PASS, seen=f"Ready, {node.version}, {node.address}")
+    return found.of_node(name) if found else passing
+
+
+def _findings(node: Node, group: Group | None, want: NodesExpectation, now: float) -> Iterator[Finding]:
+    """What is wrong with a registered node; what the rest follows from comes first."""
+    yield from _alive(node, want, now)
+    yield from _unplanned(node)
+    yield from _registered(node, group, want)
+    yield from _network(node, want, now)
+    if not node.since or now - node.since < want.settled_seconds:
+        ago = f"only {max(now - node.since, 0):.0f} s" if node.since else "a time that is not told"
+        expected = f"Ready for {want.settled_seconds:.0f} s"
+        yield unknown(FailureClass.RUNTIME, f"Ready for {ago}", expected, "wait, or see why it flaps")
+
+
+def _alive(node: Node, want: NodesExpectation, now: float) -> Iterator[Finding]:
+    journal = f"read the kubelet's log on {node.name}"
+    if node.version != want.version:
+        step = "upgrade this node to the same release as the others"
+        yield fail(FailureClass.COMPARISON, f"kubelet {version_seen(node.version, want.version)}", want.version, step)
+    if node.ready != "True":
+        over = node.ready == "False" and now - node.since > want.alive_seconds
+        seen = f"Ready is {node.ready}: {node.reason} {node.message}".rstrip()
+        yield (fail if over else unknown)(FailureClass.HEALTH, seen, "Ready is True", journal)
+    if not node.seen or now - node.seen > want.alive_seconds:
+        ago = f"{now - node.seen:.0f} s ago" if node.seen else "never"
+        yield unknown(FailureClass.HEALTH, f"last sign of life {ago}", f"one within {want.alive_seconds:.0f} s", journal)
+    if node.pressure:
+        said = f"{', '.join(node.pressure)} is True"
+        yield fail(FailureClass.HEALTH, said, "no pressure", "free what is short on the node")
+    if not node.address:
+        yield fail(FailureClass.INPUT, "no InternalIP", "an InternalIP", "set node-ip in /etc/rancher/rke2/config.yaml")
+
+
+def _unplanned(node: Node) -> Iterator[Finding]:
+    if node.cordoned:
+        ours = f"with annotation bringup/quarantine repair it and `bringup quarantine release {node.name} --as NAME`"
+        step = f"{ours}; without it somebody else did that: `kubectl uncordon {node.name}`"
+        yield fail(FailureClass.INPUT, "cordoned", "schedulable", step)
+
+
+def _registered(node: Node, group: Group | None, want: NodesExpectation) -> Iterator[Finding]:
+    """Labels and taints: a kubelet tells them when it registers its node, and not again (peers §4)."""
+    group = group or want.groups.get(node.labels.get(want.group_label, ""))
+    if group is None and want.groups:
+        said = f"label {want.group_label}={node.labels.get(want.group_label, '')!r}"
+        yield fail(FailureClass.COMPARISON, said, f"one of {', '.join(want.groups)}", _again(node, want.group_label))
+        return
+    yield from _taints(node, group.taints if group else ())
+    wanted = {**(group.labels if group else {}), **want.host_labels.get(node.name, {})}
+    yield from _labels(node, wanted)
+
+
+def _labels(node: Node, wanted: Mapping[str, str]) -> Iterator[Finding]:
+    for key, value in wanted.items():
+        if node.labels.get(key) != value:
+            seen = f"label {key}={node.labels[key]}" if key in node.labels else f"no label {key}"
+            yield fail(FailureClass.COMPARISON, seen, f"{key}={value}", _again(node, f"{key}={value}"))
+
+
+def _again(node: Node, label: str) -> str:
+    return f"RKE2 gives labels at registration only: `kubectl label --overwrite node {node.name} {label}`"
+
+
+def _taints(node: Node, wanted: tuple[str, ...]) -> Iterator[Finding]:
+    strange = [taint for taint in node.taints if taint not in wanted]
+    passing = [taint for taint in strange if taint.startswith(CONDITIONS)]
+    if passing:
+        step = f"read the conditions of {node.name}"
+        yield unknown(FailureClass.RUNTIME, f"taint {passing[0]}", "no taint of a condition", step)
+    if strange:
+        step = "remove the taint, or add it to the group's taints in the spec"
+        yield fail(FailureClass.COMPARISON, f"taint {strange[0]}", "only taints of the spec", step)
+    for taint in wanted:
+        if taint not in node.taints:
+            step = f"RKE2 gives taints at registration only: `kubectl taint node {node.name} {taint}`"
+            yield fail(FailureClass.COMPARISON, f"no taint {taint}", "the taints of the spec", step)
+
+
+def _network(node: Node, want: NodesExpectation, now: float) -> Iterator[Finding]:
+    if not want.network:
+        return
+    step = f"describe its pod: kubectl -n kube-system get pods -o wide --field-selector spec.nodeName={node.name}"
+    if node.network is None or not node.network.ready:
+        seen = f"no pod of {want.network} runs here" if node.network is None else f"the pod of {want.network} here is not ready"
+        yield unknown(FailureClass.HEALTH, seen, "the pod network", step)
+    elif said := unsettled(node.network, now, want.settled_seconds, want.storm, want.calm_seconds):
+        yield unknown(FailureClass.HEALTH, f"the pod of {want.network} here {said}", "no fresh restart", step)

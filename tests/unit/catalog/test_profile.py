@@ -1,0 +1,105 @@
+"""The node profile's layers: families, hardening, peer-to-peer, a site's own; and that the module knows every key."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import yaml
+
+from workflows import spec
+from workflows.catalog import criteria, profile
+from workflows.spec import SpecErrors
+
+MODULE = Path(__file__).parents[3] / "playbooks/library/node_profile.py"
+EXAMPLE = Path(__file__).parents[3] / "workflows/examples/h200-16.yaml"
+
+
+def resolved(**changes: object) -> tuple[profile.Profile, profile.Profile]:
+    written = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)
+    for section, more in changes.items():
+        written[section] = {**written.get(section, {}), **more} if isinstance(more, dict) else more
+    return profile.resolve(criteria.facts(spec.load(yaml.safe_dump(written))))
+
+
+@pytest.mark.parametrize(
+    ("distribution", "version", "manager", "loader", "package"),
+    [
+        ("ubuntu", "24.04", "apt", "update_grub", "conntrack"),
+        ("debian", "12", "apt", "update_grub", "conntrack"),
+        ("rhel", "9", "dnf", "grubby", "conntrack-tools"),
+        ("rocky", "9", "dnf", "grubby", "iptables-nft"),
+        ("almalinux", "10", "dnf", "grubby", "conntrack-tools"),
+        ("sles", "15.7", "zypper", "grub2_mkconfig", "conntrack-tools"),
+    ],
+)
+def test_every_distribution_of_a_spec_has_a_family(
+    distribution: str, version: str, manager: str, loader: str, package: str
+) -> None:
+    general, _ = resolved(os={"distribution": distribution, "version": version})
+    assert (general["system"]["package_manager"], general["system"]["boot_loader"]) == (manager, loader)
+    assert package in general["packages"]
+    assert general["sysctls"]["net.ipv4.ip_forward"] == "1"
+    assert general == profile.of_system(distribution)
+
+
+def test_hardening_and_peer_to_peer_add_their_layers() -> None:
+    assert "system_users" not in resolved()[0]
+    assert resolved(rke2={"profile": "cis"})[0]["system_users"] == {"etcd": "etcd user"}
+    assert resolved()[1] == {"pcie_acs": "off", "kernel_parameters": ["iommu=pt"]}, "GPU machines with a fabric"
+
+
+def test_peer_to_peer_follows_the_fabric_unless_the_spec_says_so() -> None:
+    none = {"fabric": {"kind": "none"}, "validation": {}}
+    assert resolved(**none)[1] == {}
+    assert resolved(**none, os={"peer_to_peer": True})[1]["pcie_acs"] == "off"
+    assert resolved(os={"peer_to_peer": False})[1] == {}
+    gb200 = {
+        "accelerator": {"product": "GB200"},
+        "validation": {"nccl": {"intra_node_floor_gb_s": 500, "inter_node_floor_gb_s": 300}},
+    }
+    assert resolved(**gb200)[1] == {}, "its maker sets ACS otherwise"
+    assert resolved(**gb200, os={"peer_to_peer": True})[1]["pcie_acs"] == "off"
+
+
+def test_layers_merge_grow_and_remove_and_change_nobody() -> None:
+    lower = {"sysctls": {"a": "1", "b": "2"}, "packages": ["curl"], "memlock": "unlimited"}
+    upper = {"sysctls": {"b": None, "c": "3"}, "packages": ["curl", "socat"], "memlock": "64"}
+    assert profile.over(lower, upper) == {"sysctls": {"a": "1", "c": "3"}, "packages": ["curl", "socat"], "memlock": "64"}
+    assert lower == {"sysctls": {"a": "1", "b": "2"}, "packages": ["curl"], "memlock": "unlimited"}
+
+
+def test_a_site_replaces_a_layer_and_adds_its_own(tmp_path: Path) -> None:
+    (tmp_path / "site_lab.yaml").write_text(
+        "criteria: {site: [lab-a]}\nprofile: {packages: [tmux], sysctls: {vm.swappiness: '1'}}\n"
+    )
+    known = profile.layers(tmp_path)
+    facts = dict(criteria.facts(spec.load(EXAMPLE.read_text())))
+    assert "tmux" not in profile.resolve(facts, known)[0]["packages"]
+    general, _ = profile.resolve(facts | {"site": "lab-a"}, known)
+    assert general["packages"][-1] == "tmux"
+    assert general["sysctls"]["vm.swappiness"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("profile: {sysctl: {a: '1'}}\n", "a node profile has no sysctl"),
+        ("criteria: {distro: [debian]}\nprofile: {}\n", "distro is no dimension"),
+        ("machines: servers\nprofile: {}\n", "machines"),
+    ],
+)
+def test_a_layer_with_an_unknown_word_is_refused_by_its_place(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "wrong.yaml").write_text(text)
+    with pytest.raises(SpecErrors, match=said):
+        profile.layers(tmp_path)
+
+
+def test_the_module_knows_every_key_and_the_catalog_every_key_of_the_module() -> None:
+    tree = ast.parse(MODULE.read_text())
+    documented = next(
+        node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and ast.unparse(node.targets[0]) == "DOCUMENTATION"
+    )
+    options = yaml.safe_load(str(documented))["options"]["profile"]["suboptions"]
+    assert set(options) - {"gpu", "gpu_groups"} == profile.KEYS

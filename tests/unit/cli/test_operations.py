@@ -1,0 +1,63 @@
+"""The commands about a cluster that stands, rehearsed on a simulated one; and what they refuse before anything begins."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.rehearsal.small import SMALL
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(yaml.safe_dump(SMALL | {"stages": ["os_prep", "rke2"]}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        (["add-node", "--hosts", "gpu3"], ["nodes pass 1/1", "agents pass 1/1", "nodes pass 4/4", "operation add-node gpu3"]),
+        (["replace-node", "--hosts", "gpu2"], ["nodes pass 1/1", "agents pass 1/1", "nodes pass 4/4"]),
+        (["upgrade"], ["agents pass 3/3", "Ready with v1.35.7+rke2r1", "operation upgrade"]),
+        (["reset", "--hosts", "gpu[1-2]"], ["agents pass 2/2", "operation reset gpu[1-2]"]),
+        (["reset"], ["agents pass 3/3, servers pass 1/1"]),
+    ],
+    ids=lambda value: "-".join(value) if "reset" in value or "upgrade" in value else str(value[0]),
+)
+def test_an_operation_passes_on_a_cluster_that_stands(machine: Any, spec: Path, operation: list[str], said: list[str]) -> None:
+    done = machine.call("rehearse", spec, "--operation", *operation)
+
+    assert done.code == 0, done.text
+    assert not [sentence for sentence in said if sentence not in done.out], done.out
+
+
+def test_what_a_reset_leaves_is_told_by_host_and_kind(machine: Any, spec: Path) -> None:
+    done = machine.call("rehearse", spec, "--operation", "reset", "--fault", "shim_hangs")
+
+    assert done.code == 65
+    assert "reset: fail: 2 of 3 agents pass, 3 needed; gpu1: processes left: 4711 containerd-shim-runc-v2" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rehearse", "--operation", "repair"], "--operation 'repair' is none; use add-node, replace-node, upgrade, reset"),
+        (["rehearse", "--hosts", "gpu1"], "--hosts and --from belong to --operation NAME"),
+        (["rehearse", "--operation", "add-node"], "--operation add-node needs --hosts RANGE"),
+        (["rehearse", "--operation", "upgrade", "--hosts", "gpu1"], "all machines of a cluster run one release"),
+        (["reset"], "reset removes cluster h200-16 from its machines, and nobody is here to ask: add --yes"),
+        (["reset", "--yes", "--hosts", "gpu[1-"], "--hosts 'gpu[1-'"),
+        (["add-node", "--hosts", "gpu9"], "gpu9 is not among the hosts of h200-16"),
+        (["add-node", "--hosts", "gpu3", "--no-wait"], "--no-wait is for --engine argo"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(machine: Any, spec: Path, arguments: list[str], said: str) -> None:
+    command, *options = arguments
+    done = machine.call(command, spec, *options)
+
+    assert done.code == 64, done.text
+    assert said in done.err
+    assert machine.runs == []

@@ -1,0 +1,73 @@
+"""What known_hosts says of the keys that a host shows: new, same, changed, revoked; and that writing keeps the rest of the file."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from workflows.host_keys import known, scan
+from workflows.host_keys.model import Key, State
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> list[Key]:
+    """Two ed25519 keys and an ECDSA key."""
+    found = []
+    for number, kind in enumerate(("ed25519", "ed25519", "ecdsa")):
+        path = tmp_path_factory.mktemp("keys") / str(number)
+        subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "", "-f", str(path)], check=True)
+        kind_said, blob, *_ = path.with_suffix(".pub").read_text().split()
+        found.append(Key(kind=kind_said, blob=blob))
+        printed = subprocess.run(["ssh-keygen", "-l", "-f", str(path)], capture_output=True, text=True, check=True).stdout
+        assert found[-1].fingerprint == printed.split()[1]
+    return found
+
+
+def line(name: str, key: Key, marker: str = "") -> str:
+    return f"{marker}{name} {key.kind} {key.blob}\n"
+
+
+@pytest.mark.parametrize("hashed", [False, True])
+def test_states(tmp_path: Path, keys: list[Key], hashed: bool) -> None:
+    one, other, ecdsa = keys
+    file = tmp_path / "known_hosts"
+    file.write_text(line("10.0.0.1", one) + line("[10.0.0.2]:2222", one) + line("*.example.org", other, "@cert-authority "))
+    if hashed:
+        subprocess.run(["ssh-keygen", "-H", "-f", str(file)], check=True, capture_output=True)
+    found = known.look_up(file, ["10.0.0.1", "[10.0.0.2]:2222", "10.0.0.2", "a.example.org"])
+
+    assert found["10.0.0.1"].states([one, ecdsa]) == [(one, State.SAME)], "a host that is known needs no second key"
+    assert found["10.0.0.1"].states([other]) == [(other, State.CHANGED)]
+    assert found["10.0.0.1"].states([ecdsa]) == [(ecdsa, State.CHANGED)], "none of its keys is known any more"
+    assert found["[10.0.0.2]:2222"].states([one]) == [(one, State.SAME)]
+    assert found["10.0.0.2"].states([one, ecdsa]) == [(one, State.NEW), (ecdsa, State.NEW)]
+    assert found["a.example.org"].authorities == (other,)
+
+
+def test_a_revoked_key_is_never_taken(tmp_path: Path, keys: list[Key]) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text(line("*", keys[0], "@revoked "))
+
+    assert known.look_up(file, ["h"])["h"].states(keys) == [(keys[0], State.REVOKED)]
+
+
+def test_writing_keeps_what_is_there_and_forgets_what_is_replaced(tmp_path: Path, keys: list[Key]) -> None:
+    file = tmp_path / "below" / "known_hosts"
+    known.write(file, [("a", keys[0]), ("b", keys[0])])
+    file.chmod(0o600)
+    file.write_text(file.read_text().rstrip("\n"))  # as an editor may leave it
+    known.write(file, [("a", keys[1])], forget=["a"])
+
+    assert sorted(file.read_text().splitlines()) == sorted([line("a", keys[1]).strip(), line("b", keys[0]).strip()])
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in file.parent.iterdir()] == ["known_hosts"]
+
+
+def test_no_file_knows_nobody(tmp_path: Path, keys: list[Key]) -> None:
+    assert known.look_up(tmp_path / "none", ["a"])["a"].states(keys[:1]) == [(keys[0], State.NEW)]
+
+
+def test_what_ssh_keyscan_prints(keys: list[Key]) -> None:
+    text = "# 10.0.0.1:22 SSH-2.0-OpenSSH_9.2\n" + line("10.0.0.1", keys[0]) + "garbage\n" + line("[::1]:2222", keys[2])
+
+    assert scan.read(text) == [("10.0.0.1", keys[0]), ("[::1]:2222", keys[2])]

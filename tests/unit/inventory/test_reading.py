@@ -1,0 +1,123 @@
+"""Inventories as Ansible itself reads them: every form gives the same hosts, nothing in them is evaluated, nothing unasked runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from workflows.inventory.model import BadInventory
+from workflows.inventory.reading import read
+
+INI = """[masters]
+sv[1:3]
+
+[gpu]
+gpu[001:004] ansible_port=2222
+
+[workers:children]
+gpu
+"""
+YAML = """all:
+  children:
+    masters: {hosts: {sv1: , sv2: , sv3: }}
+    workers:
+      children:
+        gpu: {hosts: {"gpu[001:004]": {ansible_port: 2222}}}
+"""
+ANSWER = {
+    "_meta": {"hostvars": {f"gpu00{number}": {"ansible_port": 2222} for number in range(1, 5)}},
+    "masters": ["sv1", "sv2", "sv3"],
+    "gpu": {"hosts": ["gpu001", "gpu002", "gpu003", "gpu004"]},
+    "workers": {"children": ["gpu"]},
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/gpu.yml").write_text("ansible_user: ops\n")
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "host_vars/gpu003.yml").write_text("ansible_user: root\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "mode"),
+    [
+        ("hosts.ini", INI, 0o644),
+        ("hosts.yml", YAML, 0o644),
+        ("answer.json", json.dumps(ANSWER), 0o644),
+        ("dynamic", f'#!/bin/sh\n[ "$1" = --list ] && cat <<END\n{json.dumps(ANSWER)}\nEND\n', 0o755),
+    ],
+)
+def test_every_form_gives_the_same(place: Path, name: str, text: str, mode: int) -> None:
+    (place / name).write_text(text)
+    (place / name).chmod(mode)
+
+    found = read(place / name)
+
+    assert {name: sorted(members) for name, members in found.groups.items()} == {
+        "masters": ["sv1", "sv2", "sv3"],
+        "gpu": ["gpu001", "gpu002", "gpu003", "gpu004"],
+        "workers": ["gpu001", "gpu002", "gpu003", "gpu004"],
+    }
+    assert found.parents == {"workers"}
+    assert {host: found.hosts[host]["ansible_user"] for host in ("gpu001", "gpu003")} == {"gpu001": "ops", "gpu003": "root"}
+    assert int(found.hosts["gpu004"]["ansible_port"]) == 2222
+    assert not found.hosts["sv1"]
+
+
+def test_templates_stay_text_and_a_script_in_a_folder_is_not_run(place: Path) -> None:
+    folder = place / "inventory"
+    folder.mkdir()
+    (folder / "hosts").write_text(f"[masters]\nsv1 ansible_host=\"{{{{ lookup('pipe', 'touch {place}/evaluated') }}}}\"\n")
+    (folder / "script.sh").write_text(f"#!/bin/sh\ntouch {place}/executed\necho '{{}}'\n")
+    (folder / "script.sh").chmod(0o755)
+
+    with pytest.raises(BadInventory, match=r"script\.sh"):
+        read(folder)
+    (folder / "script.sh").unlink()
+
+    assert read(folder).hosts["sv1"]["ansible_host"].startswith("{{ lookup")
+    assert not (place / "evaluated").exists()
+    assert not (place / "executed").exists()
+
+
+def test_an_ansible_cfg_beside_it_and_the_environment_do_not_steer_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "ansible.cfg").write_text("[inventory]\nenable_plugins = script\n")
+    (place / "hosts").write_text(INI)
+    monkeypatch.setenv("ANSIBLE_INVENTORY_ENABLED", "script")
+
+    assert len(read(place / "hosts").hosts) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ("[masters\nsv1\n", "Ansible cannot read", "ansible-inventory --list"),
+        pytest.param("[gpu]\ngpu[1:999999999]\n", "Ansible cannot read", "more hosts than anybody has", marks=pytest.mark.long),
+    ],
+)
+def test_what_cannot_be_read_is_said(place: Path, text: str, said: str, hint: str) -> None:
+    (place / "hosts").write_text(text)
+
+    with pytest.raises(BadInventory, match=said) as refused:
+        read(place / "hosts")
+
+    assert hint in refused.value.hint
+    assert "\n" not in str(refused.value)
+
+
+def test_encrypted_variables_need_the_password_by_file(place: Path) -> None:
+    (place / "hosts").write_text(INI)
+    (place / "group_vars/masters.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n6162\n")
+
+    with pytest.raises(BadInventory) as refused:
+        read(place / "hosts")
+
+    assert "--vault-password-file" in refused.value.hint
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(BadInventory, match="there is no inventory"):
+        read(tmp_path / "hosts")

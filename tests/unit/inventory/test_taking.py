@@ -1,0 +1,257 @@
+"""An inventory becomes a spec that loads; what has no place in it is said; and a spec's inventory gives the same machines again."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workflows import examples
+from workflows.cli import inventories
+from workflows.inventory import text, writing
+from workflows.inventory.model import BadInventory, Inventory
+from workflows.inventory.taking import Choice, taken
+from workflows.spec import ClusterSpec, SpecErrors, load
+
+
+def inventory(groups: Mapping[str, list[str]], **variables: Mapping[str, Any]) -> Inventory:
+    """Groups with their hosts; variables by host, `_` for all."""
+    common = dict(variables.pop("_", {}))
+    hosts = dict.fromkeys(host for members in groups.values() for host in members)
+    return Inventory(
+        hosts={host: common | dict(variables.get(host, {})) for host in hosts},
+        groups={name: tuple(members) for name, members in groups.items()},
+    )
+
+
+def spec_of(found: Inventory, **choice: Any) -> tuple[ClusterSpec, str]:
+    """The spec that is written, loaded again, and all notes."""
+    made = taken(found, Choice(name="test", **choice))
+    return load(text.written(made, "hosts")), "\n".join(made.notes)
+
+
+def test_hosts_are_folded_and_servers_recognised() -> None:
+    gpus = [f"gpu{number:03d}" for number in range(1, 17)]
+    addresses = {host: {"ansible_host": f"10.0.1.{number}"} for number, host in enumerate(gpus, 1)}
+    spec, notes = spec_of(inventory({"kube_control_plane": ["sv1"], "gpu": gpus, "etcd": ["sv1"]}, **addresses))
+
+    assert spec.hosts["kube_control_plane"].role == "server"
+    assert spec.hosts["gpu"].ranges == ("gpu[001-016]",)
+    assert spec.hosts["gpu"].addresses.start == "10.0.1.1"
+    assert "add accelerator" in notes
+    assert "etcd" not in notes, "its hosts are all in the spec"
+
+
+@pytest.mark.parametrize("name", ["servers", "masters", "control-plane", "rke2_servers", "kube_control_plane", "kube-master"])
+def test_usual_names_of_servers(name: str) -> None:
+    spec, _ = spec_of(inventory({"workers": ["w1", "w2"], name: ["s1"]}))
+
+    assert [machine.name for machine in spec.servers] == ["s1"]
+
+
+def test_servers_that_nobody_can_tell_are_asked_for() -> None:
+    found = inventory({"blue": ["b1"], "green": ["g1", "g2"]})
+
+    with pytest.raises(BadInventory, match="no group") as refused:
+        taken(found, Choice(name="x"))
+    assert "--servers GROUP" in refused.value.hint
+    assert "blue (1), green (2)" in refused.value.hint
+    assert [machine.name for machine in spec_of(found, servers="blue")[0].servers] == ["b1"]
+    with pytest.raises(BadInventory, match="2 hosts, but 1, 3 or 5"):
+        taken(found, Choice(name="x", servers="green"))
+    with pytest.raises(BadInventory, match="no group red"):
+        taken(found, Choice(name="x", servers="red"))
+
+
+def test_users_ports_and_jump_hosts() -> None:
+    found = inventory(
+        {"masters": ["s1"], "far": ["f1", "f2"], "near": ["n1"]},
+        _={"ansible_user": "ops", "ansible_ssh_private_key_file": "keys/id"},
+        f1={"ansible_ssh_common_args": "-o ProxyJump=ops@b1:2222,ops@b2", "ansible_port": "2022"},
+        f2={"ansible_ssh_common_args": '-o ProxyCommand="ssh -W %h:%p -q ops@b1"', "ansible_user": "root"},
+    )
+    spec, notes = spec_of(found, folder="/srv/inventory")
+
+    assert spec.ssh.user == "ops"
+    assert spec.ssh.key is not None
+    assert spec.ssh.key.file == "/srv/inventory/keys/id"
+    assert spec.ssh.jump_host is None
+    assert spec.hosts["far"].jump_host == "ops@b1:2222,ops@b2"
+    assert spec.hosts["far"].overrides["f1"].ssh_port == 2022
+    assert spec.hosts["far"].overrides["f2"].ssh_user == "root"
+    assert "jump host of f2: not ops@b1:2222,ops@b2" in notes
+
+
+def test_one_jump_host_of_all() -> None:
+    spec, _ = spec_of(inventory({"masters": ["s1"], "near": ["n1"]}, _={"ansible_ssh_common_args": "-J ops@bastion"}))
+
+    assert spec.ssh.jump_host == "ops@bastion"
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"ansible_become_password": "canary-77"}, "secrets are given by reference"),
+        ({"ansible_password": "canary-77"}, "logs in by key"),
+        ({"ansible_host": "{{ lookup('pipe', 'canary-77') }}"}, "template, which is never evaluated"),
+        ({"ansible_user": "-oProxyCommand=canary-77"}, "a spec has no user of this form"),
+        ({"ansible_port": "99999"}, "it is no port"),
+        ({"ansible_ssh_common_args": "-o StrictHostKeyChecking=no"}, "host keys are verified"),
+        ({"ansible_ssh_common_args": "-o 'ProxyCommand=nc %h %p; canary-77'"}, "SSH option proxycommand"),
+        ({"ansible_ssh_common_args": "-o 'open"}, "with an open quote"),
+        ({"ansible_python_interpreter": "/opt/python"}, "/usr/bin/python3"),
+        ({"ansible_host": {"__ansible_vault": "canary-77"}}, "encrypted"),
+        ({"license": "canary-77"}, "variables license"),
+    ],
+)
+def test_what_has_no_place_is_said_and_never_shown(variables: Mapping[str, Any], said: str) -> None:
+    made = taken(inventory({"masters": ["s1"]}, s1=variables), Choice(name="x"))
+
+    assert said in "\n".join(made.notes)
+    assert "canary-77" not in text.written(made, "hosts")
+
+
+def test_hosts_that_are_no_nodes_are_left_out_by_name() -> None:
+    found = inventory(
+        {"masters": ["s1"], "bastion": ["door"], "other": ["localhost", "GPU_1", "c1"]},
+        localhost={"ansible_connection": "local"},
+        c1={"ansible_connection": "docker"},
+    )
+    spec, notes = spec_of(found)
+
+    assert [machine.name for machine in spec.machines] == ["s1"]
+    assert "host c1,localhost: reached without SSH" in notes
+    assert "host door: it is a jump host" in notes
+    assert "host GPU_1: a node's name" in notes
+
+
+def test_several_servers_need_an_address_in_front() -> None:
+    groups = {"masters": ["s1", "s2", "s3"]}
+    spec, notes = spec_of(inventory(groups, s1={"rke2_api_ip": "10.0.0.10"}))
+    assert (spec.rke2.registration_address, notes) == (
+        "10.0.0.10",
+        "no ansible_user: bringup logs in as root, where ssh: {user: NAME} says nothing else",
+    )
+    spec, notes = spec_of(inventory(groups))
+    assert spec.rke2.registration_address == "s1"
+    assert "rke2.registration_address" in notes
+
+
+def test_groups_that_overlap_are_chosen_or_named() -> None:
+    found = inventory({"masters": ["s1"], "rack1": ["g1", "c1"], "gpu": ["g1", "g2"], "cpu": ["c1", "c2"]})
+    spec, notes = spec_of(found)
+    assert {name: group.names() for name, group in spec.hosts.items()} == {
+        "masters": ("s1",),
+        "gpu": ("g1", "g2"),
+        "cpu": ("c1", "c2"),
+    }
+    assert "groups rack1: in a spec each host stands in one group" in notes
+    spec, notes = spec_of(found, groups=("rack1", "gpu"))
+    assert {name: group.names() for name, group in spec.hosts.items()} == {
+        "masters": ("s1",),
+        "rack1": ("c1", "g1"),
+        "gpu": ("g2",),
+    }
+    assert "hosts c2: in none of the groups rack1, gpu" in notes
+
+
+SITE = """apiVersion: bringup/v1
+kind: Cluster
+name: site
+owner: tests@example.org
+revision: "1"
+hosts:
+  heads: {role: server, ranges: "sv[1-3]", addresses: {dns_suffix: example.org}}
+  gpu_a:
+    role: agent
+    ranges: rack[01-02]-gpu[1-4]
+    addresses: {pattern: "10.1.{1}.{2}"}
+    topology: {rack: "rack{1}"}
+    jump_host: ops@b1,ops@b2:2222
+    overrides: {rack01-gpu2: {ssh_user: root, ssh_port: 2022}}
+  gpu_b: {role: agent, ranges: [b7, "a[1-2]"]}
+ssh: {user: ops, key: {file: "/keys/my id"}, known_hosts: "/keys/known hosts", jump_host: ops@b0}
+rke2: {registration_address: 10.0.0.1}
+"""
+
+
+@pytest.mark.parametrize("form", ["yaml", "ini", "json"])
+@pytest.mark.parametrize("source", [SITE, examples.path("h200-16").read_text()], ids=["site", "h200-16"])
+def test_an_inventory_of_a_spec_gives_the_same_machines_again(source: str, form: Any, tmp_path: Path) -> None:
+    before = load(source)
+    (tmp_path / "site").write_text(writing.text(writing.inventory(before, tmp_path), form))
+
+    inventories.begin(tmp_path / "site", tmp_path / "cluster.yaml", "", (), None)
+    after = load(tmp_path / "cluster.yaml")
+
+    def plain(spec: ClusterSpec) -> set[tuple[Any, ...]]:
+        return {
+            (
+                machine.name,
+                machine.group,
+                machine.role,
+                machine.address,
+                machine.ssh_user or spec.ssh.user,
+                machine.ssh_port or spec.ssh.port,
+                machine.ssh_jump or spec.ssh.jump_host,
+            )
+            for machine in spec.machines
+        }
+
+    assert plain(after) == plain(before)
+    assert (after.ssh.known_hosts or "").rpartition("/")[2] == (before.ssh.known_hosts or "").rpartition("/")[2]
+    assert after.ssh.key is not None
+
+
+def test_ten_thousand_hosts_are_no_long_file() -> None:
+    gpus = [f"gpu{number:05d}" for number in range(10_000)]
+    made = taken(inventory({"masters": ["s1"], "gpu": gpus}), Choice(name="big"))
+
+    assert len(text.written(made, "hosts")) < 2000
+    assert len(load(text.written(made, "hosts")).machines) == 10_001
+
+
+def test_json_is_what_a_dynamic_inventory_prints() -> None:
+    answer = json.loads(writing.text(writing.inventory(load(SITE), Path("/srv")), "json"))
+
+    assert answer["rke2_agents"] == {"children": ["gpu_a", "gpu_b"]}
+    assert answer["_meta"]["hostvars"]["sv1"] == {"ansible_host": "sv1.example.org"}
+    assert (
+        yaml.safe_load(writing.text(writing.inventory(load(SITE), Path("/srv")), "yaml"))["all"]["vars"]["ansible_become"] is True
+    )
+
+
+VALUES = st.one_of(
+    st.text(max_size=30),
+    st.integers(-5, 70_000),
+    st.booleans(),
+    st.none(),
+    st.lists(st.text(max_size=3), max_size=2),
+    st.sampled_from(
+        ["-J a,b", "-o ProxyJump=x@y:22", "-o 'ProxyCommand=ssh -W %h:%p -p 22 j'", "{{ x }}", "10.0.0.1", "~/key", "o'p"]
+    ),
+)
+NAMES = st.sampled_from(
+    ["ansible_host", "ansible_user", "ansible_port", "ansible_ssh_private_key_file", "ansible_ssh_common_args", "rke2_api_ip"]
+)
+
+
+def problems(written: str) -> set[str]:
+    """What is wrong with a spec."""
+    try:
+        load(written)
+    except SpecErrors as refused:
+        return {error.problem for error in refused.errors}
+    return set()
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(st.dictionaries(NAMES, VALUES, max_size=4), st.dictionaries(NAMES, VALUES, max_size=3))
+def test_whatever_variables_hold_the_spec_loads(server: dict[str, Any], worker: dict[str, Any]) -> None:
+    made = taken(inventory({"masters": ["s1"], "nodes": ["w1"]}, s1=server, w1=worker), Choice(name="x", folder="/srv"))
+
+    assert problems(text.written(made, "hosts")) <= {"two hosts have this address"}

@@ -1,0 +1,74 @@
+"""The kernel's command line through grubby's boot entries and through /etc/default/grub, without a boot loader."""
+
+import re
+
+import pytest
+from ansible.module_utils.nodeprofile import boot
+
+from tests.unit.playbooks.machine import Machine
+
+
+class Grubby:
+    """A stand-in for grubby: two boot entries, and a third that a later kernel brings without our words."""
+
+    def __init__(self) -> None:
+        self.entries = ["ro root=/dev/vda1", "ro root=/dev/vda1 quiet"]
+        self.machine = Machine({"grubby": self.run})
+
+    def run(self, command: tuple[str, ...]) -> tuple[int, str, str]:
+        if command[1] == "--info=ALL":
+            return 0, "".join(f'index={number}\nargs="{line}"\n' for number, line in enumerate(self.entries)), ""
+        added = next(word.partition("=")[2] for word in command if word.startswith("--args="))
+        self.entries = [line if added in line else f"{line} {added}" for line in self.entries]
+        return 0, "", ""
+
+
+def status(grubby: Grubby, *wanted: str, rebooted: bool = False) -> dict[str, tuple[str, str]]:
+    rows = boot.parameters(grubby.machine, list(wanted), "grubby", rebooted)
+    return {row["name"]: (row["status"], row.get("why", "")) for row in rows}
+
+
+def test_every_boot_entry_gets_the_words_once_and_waits_for_the_boot() -> None:
+    grubby = Grubby()
+    name = "kernel parameter bringup.test=1"
+    assert status(grubby, "bringup.test=1") == {name: ("changed", "the next boot brings it")}
+    assert grubby.entries == ["ro root=/dev/vda1 bringup.test=1", "ro root=/dev/vda1 quiet bringup.test=1"]
+    assert status(grubby, "bringup.test=1") == {name: ("differs", "the next boot brings it")}
+    assert len([command for command in grubby.machine.said if "--update-kernel=ALL" in command]) == 1
+    assert grubby.machine.reboots == [name, name]
+
+    assert status(grubby, "bringup.test=1", rebooted=True)[name][0] == "failed"
+    grubby.entries.append("ro root=/dev/vda1")
+    assert status(grubby, "bringup.test=1")[name][0] == "changed", "a new kernel's entry lacked it"
+
+
+def test_check_mode_writes_nothing_and_a_machine_without_a_loader_says_so() -> None:
+    grubby = Grubby()
+    grubby.machine.check_mode = True
+    assert status(grubby, "bringup.test=1")["kernel parameter bringup.test=1"][0] == "differs"
+    assert grubby.entries[0] == "ro root=/dev/vda1"
+    rows = boot.parameters(Machine({}), ["bringup.test=1"], "grubby", rebooted=False)
+    assert [row["status"] for row in rows] == ["unavailable"]
+
+
+def test_what_the_running_kernel_has_is_good_without_a_loader_too() -> None:
+    with open("/proc/cmdline") as source:
+        word = re.sub(r"\s.*", "", source.read().strip(), flags=re.DOTALL)
+    assert [row["status"] for row in boot.parameters(Machine({}), [word], "", rebooted=False)] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX="quiet"\n', 'GRUB_CMDLINE_LINUX="quiet iommu=pt hugepagesz=1G hugepages=2"'),
+        ("GRUB_CMDLINE_LINUX=''\n", 'GRUB_CMDLINE_LINUX="iommu=pt hugepagesz=1G hugepages=2"'),
+        ("GRUB_TIMEOUT=5\n", 'GRUB_CMDLINE_LINUX="iommu=pt hugepagesz=1G hugepages=2"'),
+        ('GRUB_CMDLINE_LINUX="iommu=pt"\n', 'GRUB_CMDLINE_LINUX="iommu=pt hugepagesz=1G hugepages=2"'),
+    ],
+)
+def test_grub_defaults_keep_what_they_have(text: str, line: str) -> None:
+    wanted = ["iommu=pt", "hugepagesz=1G hugepages=2"]
+    once = boot.merged(text, wanted)
+    assert [row for row in once.splitlines() if "CMDLINE" in row] == [line]
+    assert boot.merged(once, wanted) == once
+    assert once.count("GRUB_TIMEOUT") == text.count("GRUB_TIMEOUT")

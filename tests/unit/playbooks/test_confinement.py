@@ -1,0 +1,43 @@
+"""SELinux's mode, now and for the next boots; a machine without it, or booted without it, is left alone."""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.nodeprofile import confinement
+
+from tests.unit.playbooks.machine import Machine
+
+
+def machine(root: Path, *, enforce: str = "", config: str = "") -> Machine:
+    for path, text in ((confinement.ENFORCE, enforce), (confinement.CONFIG, config)):
+        if text:
+            (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+            (root / path[1:]).write_text(text)
+    return Machine({}, root=root)
+
+
+def settled(node: Machine, wanted: str) -> dict[str, Any]:
+    (row,) = confinement.selinux(node, wanted, str(node.root))
+    return dict(row)
+
+
+def test_the_mode_is_set_now_and_kept(tmp_path: Path) -> None:
+    node = machine(tmp_path, enforce="1", config="# comment\nSELINUX=enforcing\nSELINUXTYPE=targeted\n")
+    assert settled(node, "permissive")["status"] == "changed"
+    assert (tmp_path / confinement.CONFIG[1:]).read_text() == "# comment\nSELINUX=permissive\nSELINUXTYPE=targeted\n"
+    assert confinement.selinux_mode(str(tmp_path)) == "permissive"
+    assert settled(node, "permissive")["status"] == "ok"
+
+
+def test_a_mode_that_the_next_boot_would_lose_is_seen(tmp_path: Path) -> None:
+    node = machine(tmp_path, enforce="1", config="SELINUX=permissive\n")
+    row = settled(node, "enforcing")
+    assert (row["status"], row["before"]) == ("changed", "enforcing, and permissive after a boot")
+
+
+def test_disabled_is_not_turned_on_and_none_is_unavailable(tmp_path: Path) -> None:
+    row = settled(machine(tmp_path / "off", config="SELINUX=disabled\n"), "enforcing")
+    assert row["status"] == "failed"
+    assert "label the files first" in row["why"]
+    assert settled(machine(tmp_path / "none"), "enforcing")["status"] == "unavailable"
+    assert confinement.selinux(machine(tmp_path / "none"), "") == []

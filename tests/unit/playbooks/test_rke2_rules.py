@@ -1,0 +1,84 @@
+"""Rules that the modules for RKE2 keep on the node: which releases may follow which, and when etcd can spare a server."""
+
+from typing import Any
+
+import pytest
+from ansible.module_utils.rke2 import kube, supervisor, traces, versions
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "why"),
+    [
+        ("", "v1.35.7+rke2r1", ""),
+        ("v1.35.7+rke2r1", "v1.35.7+rke2r1", ""),
+        ("v1.35.7+rke2r1", "v1.35.7+rke2r2", ""),
+        ("v1.34.10+rke2r1", "v1.35.7+rke2r1", ""),
+        ("v1.35.7-rc1+rke2r1", "v1.35.7+rke2r1", ""),
+        ("v1.35.7+rke2r2", "v1.35.7+rke2r1", "not downgraded in place"),
+        ("v1.35.7+rke2r1", "v1.35.7-rc1+rke2r1", "not downgraded in place"),
+        ("v1.33.5+rke2r1", "v1.35.7+rke2r1", "upgrade to a v1.34 release first"),
+        ("v1.35.7+rke2r1", "v1.36.0", "no version of RKE2"),
+        ("v1.35.7+k3s1", "v1.36.0+rke2r1", "reset the host first"),
+    ],
+)
+def test_a_release_follows_the_one_before_it(installed: str, wanted: str, why: str) -> None:
+    said = versions.refusal(installed, wanted)
+    assert (why in said) if why else said == ""
+
+
+def test_agents_are_never_newer_than_a_server_and_nodes_never_too_old_for_one() -> None:
+    servers = {"s1": "v1.35.7+rke2r1", "s2": "v1.34.9+rke2r1"}
+    assert versions.agent_refusal("v1.34.10+rke2r1", servers) == ""
+    assert versions.agent_refusal("v1.35.7+rke2r1", servers).startswith("server s2 runs v1.34.9+rke2r1")
+    assert versions.server_refusal("v1.36.0+rke2r1", {"w1": "v1.33.1+rke2r1"}) == ""
+    assert versions.server_refusal("v1.37.0+rke2r1", {"w1": "v1.33.1+rke2r1"}).startswith("node w1 runs v1.33.1+rke2r1")
+
+
+def server(*, voter: bool | None = True, ready: bool = True) -> dict[str, Any]:
+    return {"voter": voter, "ready": ready}
+
+
+@pytest.mark.parametrize(
+    ("servers", "needs"),
+    [
+        ({"s1": server()}, ""),
+        ({"s1": server(), "s2": server(), "s3": server()}, ""),
+        ({"s1": server(), "s2": server(), "s3": server(ready=False)}, "etcd needs 2 of 3 members and would have 1 without s1 (s2)"),
+        ({"s1": server(), "s2": server(voter=False), "s3": server()}, "would have 1 without s1 (s3)"),
+        ({"s1": server(), "s2": server()}, "would have 1 without s1"),
+        ({"s1": server(), "cp2": server(voter=None)}, ""),
+    ],
+)
+def test_a_server_stops_only_where_etcd_keeps_its_majority(servers: dict[str, Any], needs: str) -> None:
+    said = kube.missing_voters(servers, "s1")
+    assert (needs in said) if needs else said == ""
+
+
+def test_the_parts_of_a_token() -> None:
+    secure = "K10" + "5" * 64 + "::server:pass"
+    assert (supervisor.password(secure), supervisor.ca_hash(secure)) == ("pass", "5" * 64)
+    assert (supervisor.password("K10short"), supervisor.ca_hash("K10short")) == ("K10short", "")
+    assert supervisor.host("fd00::1") == "[fd00::1]"
+
+
+@pytest.mark.parametrize(
+    "link", ["cni0", "flannel.1", "flannel-wg", "cali0a1b2c3d4e5", "cilium_host", "vxlan.calico", "kube-ipvs0"]
+)
+def test_links_of_network_plugins_are_known(link: str) -> None:
+    assert traces.LINKS.fullmatch(link)
+
+
+@pytest.mark.parametrize("link", ["eth0", "lo", "bond0", "ib0", "calibration0", "docker0", "enp1s0f0np0", "br-lab"])
+def test_links_of_the_machine_are_left_alone(link: str) -> None:
+    assert not traces.LINKS.fullmatch(link)
+
+
+@pytest.mark.parametrize(
+    "rule", [":KUBE-SERVICES - [0:0]", "-A CNI-HOSTPORT-DNAT -j X", "-A FORWARD -j cali-FORWARD", ":FLANNEL-POSTRTG"]
+)
+def test_rules_of_kubernetes_are_known(rule: str) -> None:
+    assert traces.RULE.search(rule)
+
+
+def test_rules_of_the_machine_are_left_alone() -> None:
+    assert not traces.RULE.search("-A INPUT -s 10.0.0.0/8 -p tcp --dport 22 -j ACCEPT")

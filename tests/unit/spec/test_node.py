@@ -1,0 +1,53 @@
+"""What a spec says of its machines' operating system: accepted, defaults that ask for nothing, and errors with place and fix."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from workflows import spec
+
+EXAMPLE = Path(__file__).parents[3] / "workflows/examples/h200-16.yaml"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAbcdefghijklmnopqrstuvwxyz0123456789ABCDEF ops@example.org"
+
+
+def load(**os: object) -> spec.ClusterSpec:
+    written = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)
+    return spec.load(yaml.safe_dump(written | {"os": {**written.get("os", {}), **os}}))
+
+
+def test_a_site_can_say_all_of_it() -> None:
+    said = load(
+        kernel_parameters=["intel_iommu=on", "nosmt"],
+        hugepages={"size": "1G", "count": 64},
+        dns={"servers": ["10.10.0.53"], "search": ["cluster.example.org"]},
+        users=[{"name": "ops", "keys": [KEY], "groups": ["adm"], "sudo": True}],
+        routes=[{"to": "192.168.0.0/16", "via": "192.168.1.254"}],
+        mounts={"/var/lib/rancher": {"filesystem": ["xfs"]}},
+        selinux="enforcing",
+    ).os
+    assert said.hugepages is not None
+    assert said.users[0].keys == (KEY,)
+
+
+@pytest.mark.parametrize(
+    ("os", "path", "said"),
+    [
+        ({"kernel_parameters": ["iommu=pt; reboot"]}, "os.kernel_parameters", "iommu=pt; reboot"),
+        ({"hugepages": {"size": "4K", "count": 1}}, "os.hugepages.size", "4K"),
+        ({"hugepages": {"size": "1G", "count": 0}}, "os.hugepages.count", "0"),
+        ({"dns": {"servers": ["dns.example.org"]}}, "os.dns.servers", "not an IP address"),
+        ({"users": [{"name": "ops", "keys": ["AAAA"]}]}, "os.users", "AAAA"),
+        ({"users": [{"name": "ops"}, {"name": "ops"}]}, "os", "ops twice"),
+        ({"routes": [{"to": "192.168.0.0/16"}]}, "os.routes", "neither gateway nor interface"),
+        ({"mounts": {"var": {}}}, "os.mounts", "var"),
+        ({"selinux": "disabled"}, "os.selinux", "disabled"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(os: dict[str, object], path: str, said: str) -> None:
+    with pytest.raises(spec.SpecErrors) as caught:
+        load(**os)
+    (error,) = caught.value.errors
+    assert error.path.startswith(path), error
+    assert said in str(caught.value)
+    assert error.fix

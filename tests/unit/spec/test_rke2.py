@@ -1,0 +1,93 @@
+"""The section rke2: what is refused there with a sentence, and which variables and secret files the play gets of the rest."""
+
+from typing import Any
+
+import pytest
+
+from workflows import spec
+from workflows.stages.access import secret_files
+from workflows.stages.rke2_options import secret_variables, variables
+
+HEAD = """apiVersion: bringup/v1
+kind: Cluster
+name: x
+owner: tests@example.org
+revision: "1"
+hosts:
+  servers: {role: server, ranges: s1, addresses: {start: 10.9.0.1}}
+  workers: {role: agent, ranges: "w[1-3]", addresses: {start: 10.9.1.1}}
+rke2: RKE2
+"""
+REGISTRIES = """{registries: {
+  "*": {endpoints: ["https://mirror.example.org"], rewrite: {"^(.*)": "all/$1"}, username: puller, password: {env: PULL}},
+  docker.io: {ca: {file: ./ca.pem}, cert: {file: ./cert.pem}, key: {file: ./key.pem}}}}"""
+
+
+def load(rke2: str) -> Any:
+    return spec.load(HEAD.replace("RKE2", rke2))
+
+
+@pytest.mark.parametrize(
+    ("rke2", "sentence"),
+    [
+        ("{registries: {a.org: {username: u}}}", "username and password belong together"),
+        ("{registries: {a.org: {cert: {file: c}}}}", "cert and key belong together"),
+        ('{registries: {a.org: {rewrite: {"a": "b"}}}}', "there is none"),
+        ('{registries: {a.org: {endpoints: ["mirror"]}}}', "rke2.registries.a.org.endpoints"),
+        ("{registries: {a.org: {password: plain}}}", "a secret (password) is written out in the spec"),
+        ("{virtual_address: {interface: eth0}}", "an IP address that no machine has"),
+        ("{virtual_address: {interface: eth0}, registration_address: 10.9.0.1}", "servers cannot hold 10.9.0.1"),
+        ("{virtual_address: {interface: eth0}, registration_address: api.example.org}", "servers cannot hold api.example.org"),
+        ('{etcd_snapshots: {schedule: "hourly"}}', "rke2.etcd_snapshots.schedule"),
+        (
+            '{registry_mirror: a.org, registries: {"*": {endpoints: ["https://b.org"]}}}',
+            "keep one: registry_mirror, or the entry * of registries",
+        ),
+        ("{upgrade_batch: 51}", "rke2.upgrade_batch"),
+        ("{kubelet_config: {Reserved-CPUs: x}}", "kubelet_config"),
+    ],
+)
+def test_what_cannot_work_is_refused(rke2: str, sentence: str) -> None:
+    with pytest.raises(spec.SpecErrors) as caught:
+        load(rke2)
+    assert sentence in str(caught.value)
+
+
+def test_what_is_left_open_is_left_to_the_role() -> None:
+    assert variables(load("{}").rke2) == {}
+    assert secret_variables(load("{}").rke2) == {}
+
+
+def test_registries_name_their_secrets_and_never_hold_them() -> None:
+    cluster = load(REGISTRIES)
+    assert variables(cluster.rke2)["rke2_registries"] == {
+        "*": {
+            "endpoints": ["https://mirror.example.org"],
+            "rewrite": {"^(.*)": "all/$1"},
+            "username": "puller",
+            "secrets": {"password": "rke2_registry_1_password"},
+        },
+        "docker.io": {"secrets": {part: f"rke2_registry_2_{part}" for part in ("ca", "cert", "key")}},
+    }
+    files = {file.name: file for file in secret_files(cluster)}
+    assert set(secret_variables(cluster.rke2).values()) <= set(files)
+    assert files["registry_1_password"].variable == "PULL"
+    assert files["registry_2_ca"].certificates == "rke2.registries.docker.io.ca"
+    assert files["registry_2_key"].certificates == ""
+
+
+def test_what_is_said_reaches_the_role() -> None:
+    said = """{source: "https://files.example.org/rke2", images: [core, canal], audit: metadata, upgrade_batch: 3,
+      drain_seconds: 60, etcd_snapshots: {keep: 9}, kubelet_config: {reservedSystemCPUs: "0-3"}, registration_address: 10.9.0.9,
+      virtual_address: {interface: eth0}}"""
+    assert variables(load(said).rke2) == {
+        "rke2_source": "https://files.example.org/rke2",
+        "rke2_images": ["core", "canal"],
+        "rke2_kubelet_config": {"reservedSystemCPUs": "0-3"},
+        "rke2_audit": "metadata",
+        "rke2_upgrade_batch": 3,
+        "rke2_drain_seconds": 60,
+        "rke2_snapshot_schedule": "0 */12 * * *",
+        "rke2_snapshots_kept": 9,
+        "rke2_virtual_address": {"interface": "eth0", "image": "ghcr.io/kube-vip/kube-vip:v1.0.1"},
+    }

@@ -1,0 +1,166 @@
+"""Script `dns_ring.sh` in a shell, with stand-ins for busybox's tools: what a pod tells where one way after the other is dead."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workflows.stages import objects
+
+WGET = r"""#!/bin/sh
+# A stand-in for busybox's wget: $WEB has a file for each URL that answers; others are refused, or time out where silent is there.
+for word in "$@"; do [ "$last" != -O ] || out=$word; last=$word; done
+name=$(echo "$last" | tr -c 'A-Za-z0-9.\n-' _)
+case "$*" in *"Host: "*) name=ingress_$name ;; esac
+if [ -e "$WEB/$name" ]; then cat "$WEB/$name" > "$out"; exit 0; fi
+[ ! -e "$WEB/silent" ] || { echo "wget: download timed out" >&2; exit 1; }
+echo "wget: can't connect to remote host: Connection refused" >&2
+exit 1
+"""
+NSLOOKUP = r"""#!/bin/sh
+# A stand-in for busybox's nslookup: dns has a file with the address of each name.
+[ -e "$WEB/../dns/$1" ] || { echo ";; connection timed out; no servers could be reached" >&2; exit 1; }
+printf 'Server:\t10.43.0.10\nAddress:\t10.43.0.10:53\n\nName:\t%s\nAddress: %s\n' "$1" "$(cat "$WEB/../dns/$1")"
+"""
+API = "kubernetes.default.svc.cluster.local"
+GOOD = {
+    "http___10.43.7.7_cgi-bin_name": "gpu002",
+    "http___vip_cgi-bin_name": "gpu003",
+    "http___dns-1.dns_8080_cgi-bin_node": "gpu002",
+    "http___dns-2.dns_8080_cgi-bin_name": "gpu003",
+}
+INGRESS = {"INGRESS_HOST": "ring.internal", "HOST_IP": "10.0.0.1", "INGRESS_AT": "10.0.0.8 10.0.0.9"}
+
+
+class Pod:
+    """A folder in place of the pod's file system, with tools, names and addresses that answer."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("bin", "web", "dns", "tmp"):
+            (folder / name).mkdir()
+        for name, text in (("wget", WGET), ("nslookup", NSLOOKUP), ("httpd", "#!/bin/sh\n"), ("sleep", "#!/bin/sh\n")):
+            (folder / "bin" / name).write_text(text)
+            (folder / "bin" / name).chmod(0o755)
+        self.answers(GOOD)
+        (folder / "dns" / API).write_text("10.43.0.1")
+
+    def answers(self, urls: dict[str, str]) -> None:
+        for name, node in urls.items():
+            (self.folder / "web" / name).write_text(node)
+
+    def silence(self, *names: str) -> None:
+        for name in names:
+            (self.folder / "web" / name).unlink()
+        (self.folder / "web/silent").touch()
+
+    def asked(self) -> None:
+        (self.folder / "tmp/asked").touch()
+
+    def run(self, seconds: int = 1, /, **more: str) -> dict[str, Any]:
+        text = objects.script("dns_ring.sh").replace("/tmp/", f"{self.folder}/tmp/")
+        text = text.replace("/dev/termination-log", f"{self.folder}/log").replace("/etc/resolv.conf", f"{self.folder}/resolv.conf")
+        (self.folder / "resolv.conf").write_text(
+            "search bringup-check.svc.cluster.local svc.cluster.local\nnameserver 10.43.0.10\n"
+        )
+        environment = {
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+            "WEB": f"{self.folder}/web",
+            "JOB_COMPLETION_INDEX": "0",
+            "COUNT": "3",
+            "NODE_NAME": "gpu001",
+            "SECONDS_TO_WAIT": str(seconds),
+            "KUBERNETES_SERVICE_HOST": "10.43.0.1",
+            "VIP_SERVICE_HOST": "10.43.7.7",
+            **more,
+        }
+        done = subprocess.run(["/bin/sh", "-c", text], env=environment, capture_output=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        report: dict[str, Any] = json.loads((self.folder / "log").read_text())
+        return report
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Pod:
+    return Pod(tmp_path)
+
+
+def test_everything_answers(pod: Pod) -> None:
+    pod.asked()
+    assert pod.run(60) == {
+        "node": "gpu001",
+        "resolved": "10.43.0.1",
+        "service": "10.43.0.1",
+        "vip": "gpu002",
+        "named": "gpu003",
+        "next": 1,
+        "peer": "gpu002",
+        "before": "gpu003",
+        "reached": True,
+        "ingress": "",
+        "own": False,
+        "error": "",
+    }
+
+
+def test_a_pod_that_nobody_asks_waits_and_has_nothing_to_complain_of(pod: Pod) -> None:
+    assert pod.run()["error"] == ""
+
+
+def test_a_service_without_rules(pod: Pod) -> None:
+    pod.silence("http___10.43.7.7_cgi-bin_name")
+    report = pod.run()
+    assert (report["vip"], report["named"], report["peer"]) == ("", "gpu003", "gpu002")
+    assert report["error"] == "wget: download timed out"
+
+
+def test_names_that_are_not_resolved(pod: Pod) -> None:
+    (pod.folder / "dns" / API).unlink()
+    pod.silence(*(name for name in GOOD if "10.43.7.7" not in name))
+    report = pod.run()
+    assert (report["resolved"], report["vip"], report["named"], report["reached"]) == ("", "gpu002", "", False)
+
+
+def test_the_address_of_the_service_comes_from_dns_where_the_kubelet_did_not_tell_it(pod: Pod) -> None:
+    pod.asked()
+    (pod.folder / "dns/vip.bringup-check.svc.cluster.local").write_text("10.43.7.7")
+    assert pod.run(60, VIP_SERVICE_HOST="")["vip"] == "gpu002"
+
+
+def test_an_address_of_ip_version_six_is_put_into_brackets(pod: Pod) -> None:
+    pod.asked()
+    pod.answers({"http____fd00_7__cgi-bin_name": "gpu003"})
+    assert pod.run(60, VIP_SERVICE_HOST="fd00:7")["vip"] == "gpu003"
+
+
+def test_the_ingress_controller_of_this_node_comes_first(pod: Pod) -> None:
+    pod.asked()
+    pod.answers({f"ingress_http___10.0.0.{number}_cgi-bin_name": f"gpu00{number}" for number in (1, 8)})
+    assert [pod.run(60, **INGRESS)[key] for key in ("ingress", "own", "error")] == ["gpu001", True, ""]
+
+
+def test_where_nothing_listens_another_nodes_controller_is_asked(pod: Pod) -> None:
+    pod.asked()
+    pod.answers({"ingress_http___10.0.0.9_cgi-bin_name": "gpu009"})
+    assert [pod.run(60, **INGRESS)[key] for key in ("ingress", "own", "error")] == ["gpu009", False, ""]
+
+
+def test_a_controller_that_times_out_is_not_replaced_by_another(pod: Pod) -> None:
+    pod.answers({"ingress_http___10.0.0.9_cgi-bin_name": "gpu009"})
+    pod.silence()
+    report = pod.run(1, **INGRESS)
+    assert (report["ingress"], report["own"], report["error"]) == ("", False, "wget: download timed out")
+
+
+def test_a_page_of_somebody_else_stays_a_short_word(pod: Pod) -> None:
+    pod.asked()
+    pod.answers({"ingress_http___10.0.0.1_cgi-bin_name": '<html>"It works!"\n' + "x" * 5000})
+    assert len(pod.run(60, **INGRESS)["ingress"]) == 63
+
+
+def test_one_node_has_no_other_to_ask(pod: Pod) -> None:
+    report = pod.run(60, COUNT="1")
+    assert (report["peer"], report["before"], report["reached"], report["vip"], report["error"]) == ("", "", False, "gpu002", "")

@@ -1,0 +1,104 @@
+"""The stage os_prep as data: the profile that a spec resolves to, on which machines it holds, and what the gate wants to see."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from steps.contract.stages.os_prep import Expectation
+from steps.contract.task import MAX_BYTES, encode
+from steps.verbs import gating
+from workflows import catalog, spec
+from workflows.stages import os_prep
+from workflows.stages.site import Site
+from workflows.stages.stage import Stage
+
+EXAMPLES = Path(__file__).parents[3] / "workflows/examples"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAbcdefghijklmnopqrstuvwxyz0123456789ABCDEF ops@example.org"
+SAID = {
+    "kernel_parameters": ["intel_iommu=on"],
+    "hugepages": {"size": "1G", "count": 64},
+    "dns": {"servers": ["10.10.0.53"], "search": ["cluster.example.org"]},
+    "users": [{"name": "ops", "keys": [KEY], "sudo": True}],
+    "routes": [{"to": "192.168.0.0/16", "device": "ibs1"}],
+    "mounts": {"/var/lib/rancher": {"filesystem": ["xfs"]}},
+    "selinux": "enforcing",
+    "time_servers": ["ntp.example.org"],
+}
+
+
+def built(example: str = "h200-16", **changes: Any) -> Stage:
+    written = yaml.load((EXAMPLES / f"{example}.yaml").read_text(), Loader=yaml.CSafeLoader)
+    for section, more in changes.items():
+        written[section] = {**written.get(section, {}), **more} if isinstance(more, dict) else more
+    cluster = spec.load(yaml.safe_dump(written))
+    releases = catalog.resolve(cluster, catalog.load())
+    made = os_prep.build(Site(spec=cluster, machines=cluster.machines, releases={release.id: release for release in releases}))
+    assert made is not None
+    return made
+
+
+def profile(stage: Stage) -> dict[str, Any]:
+    found: dict[str, Any] = stage.steps[0].task.arguments["variables"]["os_prep_profile"]
+    return found
+
+
+def expected(stage: Stage) -> Expectation:
+    want = gating.find("os_prep/nodes").expect(stage.steps[0].task.expectations, ("gpu001",))
+    assert isinstance(want, Expectation)
+    return want
+
+
+def test_a_site_s_own_words_come_over_the_catalog_and_the_gate_wants_to_see_each() -> None:
+    stage = built(os=SAID, rke2={"profile": "cis"}, fabric={"interfaces": ["ibs1"], "mtu": 4092})
+    said = profile(stage)
+    assert said["dns"] == SAID["dns"]
+    assert said["users"] == SAID["users"]
+    assert said["mounts"] == {"/var/lib/rancher": ["xfs"]}
+    assert (said["selinux"], said["time_servers"]) == ("enforcing", ["ntp.example.org"])
+    assert said["gpu"] == {
+        "pcie_acs": "off",
+        "kernel_parameters": ["iommu=pt", "intel_iommu=on", "hugepagesz=1G hugepages=64"],
+        "hugepages": {"1G": 64},
+        "links": {"names": ["ibs1"], "mtu": 4092},
+        "routes": [{"to": "192.168.0.0/16", "device": "ibs1"}],
+    }
+    want = expected(stage)
+    assert {"DNS", "SELinux", "user ops", "system user etcd", "mount /var/lib/rancher"} <= set(want.items)
+    assert want.gpu_items == (
+        "kernel parameter iommu=pt",
+        "kernel parameter intel_iommu=on",
+        "kernel parameter hugepagesz=1G hugepages=64",
+        "hugepages 1G",
+        "route 192.168.0.0/16",
+        "link ibs1",
+        "MTU of *",
+        "PCIe ACS",
+    )
+    assert len(encode(stage.steps[0].task)) < MAX_BYTES
+
+
+def test_small_huge_pages_come_without_a_reboot() -> None:
+    gpu = profile(built(os={"hugepages": {"size": "2M", "count": 512}, "peer_to_peer": False}))["gpu"]
+    assert gpu == {"sysctls": {"vm.nr_hugepages": "512"}, "hugepages": {"2M": 512}}
+
+
+def test_interfaces_without_names_are_found_by_their_device_and_a_driver_of_the_operator_has_none_yet() -> None:
+    assert profile(built(fabric={"mtu": 4092}))["gpu"]["links"] == {"devices": ["15b3:1021"], "mtu": 4092}
+    assert "links" not in profile(built(fabric={"mtu": 4092, "driver": "operator"}))["gpu"]
+
+
+def test_without_gpu_machines_the_fabric_is_everybody_s() -> None:
+    stage = built("three-hosts", os={"kernel_parameters": ["nosmt"]})
+    assert profile(stage)["kernel_parameters"] == ["nosmt"]
+    assert "gpu" not in profile(stage)
+    assert "kernel parameter nosmt" in expected(stage).items
+
+
+@pytest.mark.parametrize("example", ["single-node", "h200-16", "multi-rack-232", "dra", "three-hosts"])
+def test_the_plan_says_what_changes_and_the_task_stays_small(example: str) -> None:
+    stage = built(example)
+    assert len(encode(stage.steps[0].task)) < MAX_BYTES * 3 / 4
+    (change,) = stage.changes
+    assert ("PCIe ACS off" in change.what) == ("pcie_acs" in profile(stage).get("gpu", {}))

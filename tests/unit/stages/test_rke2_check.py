@@ -1,0 +1,82 @@
+"""Check `dns` of stage rke2 as data: its objects, rights and expectation, with RKE2's ingress controllers and without."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from workflows import catalog, spec
+from workflows.stages import rke2
+from workflows.stages.site import Site
+from workflows.stages.stage import Step
+
+EXAMPLE = Path(__file__).parents[3] / "workflows/examples/h200-16.yaml"
+
+
+def step(name: str, given: dict[str, Any], taint: str = "") -> Step:
+    """A step of the example with these fields of `rke2`, and this taint on every machine."""
+    written = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)
+    written["rke2"] |= given
+    for group in written["hosts"].values():
+        group["taints"] = [taint] if taint else []
+    cluster = spec.load(yaml.safe_dump(written))
+    releases = {release.id: release for release in catalog.resolve(cluster, catalog.load())}
+    made = rke2.build(Site(spec=cluster, machines=cluster.machines, releases=releases))
+    assert made is not None
+    return next(one for one in made.steps if one.name == name)
+
+
+def environment(check: Step) -> dict[str, Any]:
+    job = check.task.arguments["objects"][-1]
+    return {row["name"]: row.get("value") for row in job["spec"]["template"]["spec"]["containers"][0]["env"]}
+
+
+def ingress(check: Step) -> list[dict[str, Any]]:
+    return [one for one in check.task.arguments["objects"] if one["kind"] == "Ingress"]
+
+
+@pytest.mark.parametrize(
+    ("given", "found", "workload"),
+    [
+        ({}, "nginx", "DaemonSet rke2-ingress-nginx-controller"),
+        ({"ingress_controller": "traefik"}, "traefik", "DaemonSet rke2-traefik"),
+        ({"version": "v1.36.3+rke2r1"}, "traefik", "DaemonSet rke2-traefik"),
+        ({"version": "v1.36.3+rke2r1", "ingress_controller": "ingress-nginx"}, "nginx", "DaemonSet rke2-ingress-nginx-controller"),
+    ],
+)
+def test_the_controller_follows_from_spec_and_release(given: dict[str, Any], found: str, workload: str) -> None:
+    check = step("functional", given)
+    assert [one["spec"]["ingressClassName"] for one in ingress(check)] == [found]
+    assert check.task.expectations == {"ingress": True}
+    assert environment(check)["INGRESS_AT"].count(" ") == 2, "three machines that any pod may ask"
+    assert any("ingresses" in rule.resources for rule in check.rules)
+    assert workload in step("control", given).task.expectations["workloads"]
+
+
+@pytest.mark.parametrize(
+    ("given", "taint"),
+    [({"ingress_controller": "none"}, ""), ({}, "site/reserved=true:NoSchedule")],
+    ids=["the spec wants none", "taints keep it from every node"],
+)
+def test_without_a_controller_nobody_asks_for_it(given: dict[str, Any], taint: str) -> None:
+    check = step("functional", given, taint)
+    assert ingress(check) == []
+    assert check.task.expectations == {}
+    assert "INGRESS_HOST" not in environment(check)
+    assert not any("ingresses" in rule.resources for rule in check.rules)
+
+
+def test_a_taint_that_only_prefers_keeps_nobody_away() -> None:
+    assert ingress(step("functional", {}, "site/reserved=true:PreferNoSchedule"))
+
+
+def test_the_service_with_an_address_is_there_before_the_pods_that_are_told_of_it() -> None:
+    kinds = [(one["kind"], one["metadata"]["name"]) for one in step("functional", {}).task.arguments["objects"]]
+    assert kinds == [("Namespace", "bringup-check"), ("Service", "dns"), ("Service", "vip"), ("Ingress", "dns"), ("Job", "dns")]
+
+
+def test_limits_of_etcd_are_those_of_the_spec() -> None:
+    assert step("servers", {}).task.expectations["etcd"] == {"fsync_p99": 0.01}
+    assert step("servers", {"etcd_fsync_ms": 25}).task.expectations["etcd"] == {"fsync_p99": 0.025}
+    assert "etcd" not in step("agents", {}).task.expectations

@@ -1,0 +1,65 @@
+"""The verb play hands helpers on: servers that it may ask, which are neither played, nor set aside."""
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
+from steps.contract.task import Task, Verb
+from tests.unit.steps.conftest import host
+
+GONE = {"unreachable": True, "msg": "ssh: connect to host"}
+"""Every host is gone: this is about what was asked for, not about what became of it."""
+
+
+@pytest.fixture
+def asked(desk: Any) -> Iterator[list[dict[str, Any]]]:
+    """The requests of plays that came in."""
+    requests: list[dict[str, Any]] = []
+
+    class Take(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+            for one in requests[-1]["hosts"]:
+                event = {"event": "runner_on_unreachable", "event_data": {"host": one["name"], "task": "Look", "res": GONE}}
+                self.wfile.write(json.dumps(event).encode() + b"\n")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Take) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        desk.environment |= {SIMULATOR: f"http://127.0.0.1:{server.server_address[1]}", SIMULATOR_TOKEN: "t"}
+        yield requests
+        server.shutdown()
+        thread.join()
+
+
+def task(select: str) -> Task:
+    arguments = {
+        "playbook": f"rke2_{select}",
+        "ssh": {"user": "root"},
+        "gate": f"rke2/{select}s",
+        "select": select,
+        "helpers": "server",
+    }
+    expectations = {"version": "v1.35.7+rke2r1", "service": f"rke2-{select}"}
+    return Task(stage="rke2", name=f"{select}s", verb=Verb.PLAY, arguments=arguments, expectations=expectations)
+
+
+def test_servers_help_agents_and_no_server_helps_itself(desk: Any, asked: list[dict[str, Any]]) -> None:
+    desk.hosts([host("sv1", role="server"), host("sv2", role="server"), host("gpu1")])
+    assert desk.run(task("agent")).returncode == 0
+    assert [one["name"] for one in asked[0]["hosts"]] == ["gpu1"]
+    assert [one["name"] for one in asked[0]["helpers"]] == ["sv1", "sv2"]
+
+    assert desk.run(task("server")).returncode == 0
+    assert [one["name"] for one in asked[-1]["hosts"]] == ["sv1", "sv2"]
+    assert "helpers" not in asked[-1]

@@ -1,0 +1,103 @@
+"""The node profile: layers of YAML, chosen by the criteria that a spec meets, as the one argument of `node_profile`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from workflows.catalog.criteria import DIMENSIONS, Facts, matches
+from workflows.catalog.model import Criteria
+from workflows.spec.fields import Section, problem
+from workflows.spec.loading import load_as
+
+HERE = Path(__file__).parent
+BASE = "base"
+KEYS = frozenset(
+    {
+        *("packages", "files", "directories", "modules", "blacklist", "sysctls", "kernel_parameters", "hugepages", "memlock"),
+        *("swap_off", "services", "time_service", "time_servers", "disks", "ports", "mounts", "dns", "links", "routes", "selinux"),
+        *("system_users", "users", "pcie_acs", "system"),
+    }
+)
+"""What a profile may say: the keys of `playbooks/library/node_profile.py`."""
+
+Profile = dict[str, Any]
+
+
+class Layer(Section):
+    """One file of this folder."""
+
+    criteria: Criteria = Field(default={}, description="Criteria under which it holds; none: always.")
+    machines: Literal["all", "gpu"] = Field(default="all", description="Whether it is for all machines, or those with GPUs alone.")
+    profile: Mapping[str, Any] = Field(description="What it says.")
+
+    @model_validator(mode="after")
+    def _known_words(self) -> Layer:
+        for key in self.profile:
+            if key not in KEYS:
+                raise problem(f"a node profile has no {key}", f"choose from {', '.join(sorted(KEYS))}")
+        for dimension in self.criteria:
+            if dimension not in DIMENSIONS:
+                raise problem(f"{dimension} is no dimension", f"choose from {', '.join(DIMENSIONS)}")
+        return self
+
+
+def layers(*more: Path) -> dict[str, Layer]:
+    """Every layer by name: those of the package, then those of a site's folders, where a known name replaces.
+
+    Raises:
+        SpecErrors: a file is wrong.
+    """
+    return {file.stem: load_as(Layer, file) for folder in (HERE, *more) for file in sorted(folder.glob("*.yaml"))}
+
+
+@cache
+def _packaged() -> Mapping[str, Layer]:
+    return layers()
+
+
+def resolve(facts: Facts, known: Mapping[str, Layer] | None = None) -> tuple[Profile, Profile]:
+    """What all machines must be, and what those with GPUs must be too, for the criteria that a spec meets (`criteria.facts`)."""
+    chosen = list(_chosen(_packaged() if known is None else known, facts))
+    return _merged(chosen, "all"), _merged(chosen, "gpu")
+
+
+def of_system(distribution: str) -> Profile:
+    """The profile of a machine without anything special, by the distribution's id: what a play outside of a plan needs."""
+    facts = dict.fromkeys(DIMENSIONS, "none") | {"os": distribution}
+    return resolve(facts)[0]
+
+
+def _chosen(known: Mapping[str, Layer], facts: Facts) -> Iterator[Layer]:
+    """The layers that hold: the base, then general before specific, then by name."""
+    order = sorted(known, key=lambda name: (name != BASE, len(known[name].criteria), name))
+    return (known[name] for name in order if matches(known[name].criteria, facts))
+
+
+def _merged(chosen: Iterable[Layer], machines: str) -> Profile:
+    merged: Profile = {}
+    for layer in chosen:
+        if layer.machines == machines:
+            merged = over(merged, layer.profile)
+    return merged
+
+
+def over(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Profile:
+    """One layer over another: maps merge, lists grow by what is new, null removes, anything else replaces. Neither is changed."""
+    merged = dict(lower)
+    for key, value in upper.items():
+        below = merged.get(key)
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            merged[key] = over(below if isinstance(below, Mapping) else {}, value)
+        elif isinstance(value, list | tuple):
+            kept = list(below) if isinstance(below, list) else []
+            merged[key] = kept + [one for one in value if one not in kept]
+        else:
+            merged[key] = value
+    return merged

@@ -1,0 +1,41 @@
+"""Operations as a command line names them: their hosts as ranges, and the stages that each has."""
+
+from collections.abc import Sequence
+
+import typer
+
+from steps.contract.operation import BRINGUP, Kind, Operation
+
+
+def names(texts: Sequence[str]) -> frozenset[str]:
+    """The hosts of all ranges. Raises typer.BadParameter for a text that is no range."""
+    from workflows.spec import ranges
+
+    found: set[str] = set()
+    for text in texts:
+        try:
+            found.update(ranges.expand(text))
+        except ranges.BadRange as error:
+            raise typer.BadParameter(f"--hosts {text!r}: {error.problem}; {error.fix}") from error
+    return frozenset(found)
+
+
+def only(operation: Operation) -> tuple[str, ...]:
+    """The stages of an operation that has one alone; empty where the spec says which."""
+    return ("rke2",) if operation.kind is Kind.UPGRADE else ()
+
+
+def named(name: str, hosts: Sequence[str], older: str = "") -> Operation:
+    """The operation that a plan or a rehearsal is told of. Raises typer.BadParameter for one that there is not, or that cannot be meant."""
+    kinds = {kind.value: kind for kind in Kind if kind is not Kind.BRINGUP}
+    if name and name not in kinds:
+        raise typer.BadParameter(f"--operation {name!r} is none; use {', '.join(kinds)}")
+    if not name and (hosts or older):
+        raise typer.BadParameter("--hosts and --from belong to --operation NAME")
+    if name in (Kind.ADD_NODE, Kind.REPLACE_NODE) and not hosts:
+        raise typer.BadParameter(f"--operation {name} needs --hosts RANGE")
+    if name == Kind.UPGRADE and hosts:
+        raise typer.BadParameter("--operation upgrade takes no --hosts: all machines of a cluster run one release")
+    if older and name != Kind.UPGRADE:
+        raise typer.BadParameter("--from belongs to --operation upgrade")
+    return Operation(kind=kinds[name], hosts=names(hosts)) if name else BRINGUP

@@ -1,0 +1,92 @@
+"""Starts a run for every command that has one: on the embedded engine here, or on the Argo Workflows of a home cluster."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steps.contract.operation import BRINGUP, Kind, Operation
+from workflows.cli import output
+from workflows.cli.argo_options import (
+    LOCAL,
+    ArgoVersion,
+    HomeContext,
+    HomeKubeconfig,
+    Namespace,
+    refuse_for_local,
+    require_engine,
+)
+from workflows.engines.folders import Home, new_run_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """The options of every command that starts a run: which engine, whether it is followed, and where home is."""
+
+    engine: Annotated[str, typer.Option("--engine", help="local, or argo: in the home cluster.")] = LOCAL
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow to the end; only argo can do without.")] = True
+    junit: Annotated[Path | None, typer.Option("--junit", help="Write the report for CI servers to this file.")] = None
+    kubeconfig: HomeKubeconfig = ""
+    context: HomeContext = ""
+    namespace: Namespace = ""
+    image: Annotated[str, typer.Option("--image", help="The step image, with argo; or BRINGUP_IMAGE.")] = ""
+    version: ArgoVersion = ""
+
+    def check(self) -> None:
+        """Raise BadParameter for options that the engine does not have."""
+        require_engine(self.engine)
+        if self.engine != LOCAL:
+            return
+        told = {"--home-kubeconfig": self.kubeconfig, "--home-context": self.context, "--namespace": self.namespace}
+        refuse_for_local({**told, "--image": self.image, "--argo-version": self.version})
+        if not self.wait:
+            raise typer.BadParameter("the local engine runs in this command: --no-wait is for --engine argo")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What a command asks of a run beside its spec."""
+
+    reuse: str = "none"
+    only: tuple[str, ...] = ()
+    until: str = ""
+    operation: Operation = BRINGUP
+
+
+def start(spec: str, place: Place, wish: Wish) -> int:
+    """Run it and follow it; the exit code of the run."""
+    from workflows.cli import argo_running, reporting
+
+    kept = reporting.Unfinished(place.junit)
+    with kept.explained(spec):
+        if place.engine == LOCAL:
+            name, code = _here(spec, wish, kept.begun_here)
+        else:
+            name, code = argo_running.run(spec, place, wish, kept.begun)
+            if not place.wait:
+                return code or kept.code
+    return code if place.junit is None else reporting.keep_junit(Home.of_environment(), name, place.junit, code)
+
+
+def _here(spec: str, wish: Wish, begun: Callable[[str], object]) -> tuple[str, int]:
+    from workflows.cli import announcing, revisions, running, sources
+    from workflows.engines import inputs, launch
+
+    path, loaded = sources.read(spec)
+    plan, bundle = running.prepare(loaded, wish.only, wish.until, wish.operation)
+    home = Home.of_environment()
+    running.check_reuse(home, plan, wish.reuse)
+    folder = home.run(new_run_name(plan.name))
+    beside = path.parent if Path(spec).exists() else Path.cwd()
+    if (loaded.schedule or loaded.events) and wish.operation.kind is Kind.BRINGUP:
+        output.lines(["the local engine has no scheduler: schedule and events of this spec act with --engine argo alone"])
+    inputs.write(folder, plan, bundle, beside, os.environ)
+    revisions.keep(folder, spec)
+    announcing.keep(folder, loaded)
+    begun(folder.name)
+    with announcing.announced(folder) as tell, running.shown(plan, folder) as view:
+        result = launch.start(folder, {}, tell(view.observe), wish.reuse)
+    return folder.name, running.conclude(folder, result)

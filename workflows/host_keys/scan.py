@@ -1,0 +1,100 @@
+"""Asks hosts for their keys: `ssh-keyscan` where they are reached directly, `ssh` itself through jump hosts."""
+
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from steps.clients import ssh_configuration
+from steps.contract.play import Jump, PlayHost
+from workflows.host_keys.model import Key, place
+
+KINDS = ("ssh-ed25519", "ecdsa-sha2-nistp256", "rsa-sha2-512")
+SCAN_SECONDS = 5
+"""How long one host may take to answer."""
+_AT_ONCE = 16
+_LINE = re.compile(r"(\S+) ([a-z0-9@.-]+) ([A-Za-z0-9+/=]+)")
+_ACCEPTED = re.compile(r"Permission denied|Too many authentication failures|No more authentication methods")
+
+Answers = Mapping[str, tuple[Key, ...]]
+"""Keys by place; none where a host did not answer."""
+Answer = TypeVar("Answer")
+
+
+def direct(hosts: Iterable[PlayHost | Jump]) -> Answers:
+    """Keys of hosts that this machine reaches by itself; all of a port are asked at once."""
+    by_port: dict[int, dict[str, str]] = {}
+    for host in hosts:
+        by_port.setdefault(host.port, {})[host.address] = place(host)
+    found: dict[str, list[Key]] = {name: [] for places in by_port.values() for name in places.values()}
+    for port, places in by_port.items():
+        command = ["ssh-keyscan", "-T", str(SCAN_SECONDS), "-t", "ed25519,ecdsa,rsa", "-p", str(port), "-f", "-"]
+        done = subprocess.run(command, input="\n".join(places) + "\n", capture_output=True, text=True, check=False)
+        for name, key in read(done.stdout):
+            if name in found:
+                found[name].append(key)
+    return {name: tuple(dict.fromkeys(keys)) for name, keys in found.items()}
+
+
+def read(text: str) -> list[tuple[str, Key]]:
+    """Place and key of each line of known_hosts or of what ssh-keyscan prints."""
+    matches = (_LINE.fullmatch(line.strip()) for line in text.splitlines() if not line.startswith("#"))
+    return [(match[1], Key(kind=match[2], blob=match[3])) for match in matches if match]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Through:
+    """Asks by `ssh`, with a configuration of ours in `folder`: `keys` are the private keys by their paths, `known` has the host
+    keys of jump hosts."""
+
+    folder: Path
+    hosts: tuple[PlayHost, ...]
+    keys: Mapping[str, Path]
+    known: Path
+
+    def keys_of(self, aliases: Mapping[str, str]) -> Answers:
+        """Keys of hosts behind jump hosts, by place; `aliases` are the names in the configuration by place."""
+        return dict(zip(aliases, _side_by_side(self._all_kinds, aliases.values()), strict=True))
+
+    def accepted(self, aliases: Mapping[str, str], known: Path) -> dict[str, bool]:
+        """Whether SSH believes each host by this known_hosts file, as a play would."""
+        return dict(zip(aliases, _side_by_side(lambda alias: self._accepts(alias, known), aliases.values()), strict=True))
+
+    def _all_kinds(self, alias: str) -> tuple[Key, ...]:
+        found: list[Key] = []
+        for kind in KINDS:
+            file = self.folder / f"{alias}.{kind}"
+            self._ask(alias, file, "accept-new", kind)
+            found += [key for _, key in read(file.read_text())] if file.exists() else []
+        return tuple(dict.fromkeys(found))
+
+    def _accepts(self, alias: str, known: Path) -> bool:
+        return _ACCEPTED.search(self._ask(alias, known, "yes")) is not None
+
+    def _ask(self, alias: str, known: Path, check: str, kind: str = "") -> str:
+        """What ssh says of a login that nobody may make: the host shows its key before it asks who comes."""
+        options = [f'UserKnownHostsFile="{known}"', f"StrictHostKeyChecking={check}", "HashKnownHosts=no", "ControlPath=none"]
+        options += ["PreferredAuthentications=none", *([f"HostKeyAlgorithms={kind}"] if kind else [])]
+        command = ["ssh", "-F", str(self._configuration()), *(word for option in options for word in ("-o", option)), alias, "true"]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=6 * SCAN_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return ""
+        return done.stderr
+
+    def _configuration(self) -> Path:
+        file = self.folder / "ssh_config"
+        if not file.exists():
+            text = ssh_configuration.configuration(self.hosts, self.keys, known=f'"{self.known}"', check="yes")
+            file.write_text(text)
+        return file
+
+
+def _side_by_side(ask: Callable[[str], Answer], names: Iterable[str]) -> list[Answer]:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(ask, list(names)))

@@ -1,0 +1,167 @@
+"""How an inventory's variables say that a host is reached: address, user, port, key, jump hosts, known_hosts. Pure."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.spec.hosts import JUMP_HOSTS
+
+_NAMES = {
+    "address": ("ansible_host", "ansible_ssh_host"),
+    "user": ("ansible_user", "ansible_ssh_user"),
+    "port": ("ansible_port", "ansible_ssh_port"),
+    "key": ("ansible_ssh_private_key_file", "ansible_private_key_file"),
+}
+_ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_args")
+_SSH = ("ssh", "smart", "paramiko", "ansible.builtin.ssh", "")
+_SILENT = {"ansible_become", "ansible_become_method", "ansible_become_user", "ansible_group_priority", "inventory_hostname"}
+"""Said by the spec in another way: any user but root becomes root by sudo."""
+_FORMS = {
+    "address": re.compile(r"[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?"),
+    "user": re.compile(r"[a-z_][a-z0-9_-]{0,31}"),
+    "key": re.compile(r"[^\x00\n]{1,1000}"),
+}
+_JUMP = re.compile(JUMP_HOSTS)
+_HARMLESS = re.compile(r"(control|serveralive|connect|batch|forwardagent|log|compression)\w*")
+_VAULT = "__ansible_vault"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """How one host is reached; empty or 0 where the inventory leaves it to SSH. `lost` are variables that were not taken over, each
+    with why; `own` are the names of all that are none of Ansible's."""
+
+    address: str = ""
+    user: str = ""
+    port: int = 0
+    key: str = ""
+    jump: str = ""
+    known_hosts: str = ""
+    is_local: bool = False
+    lost: tuple[tuple[str, str], ...] = ()
+    own: tuple[str, ...] = ()
+
+
+def access(variables: Mapping[str, Any]) -> Access:
+    """The access of a host by its variables, those of its groups merged in."""
+    found: dict[str, Any] = {}
+    lost: list[tuple[str, str]] = []
+    for field, names in _NAMES.items():
+        for name in names:
+            if name in variables and field not in found:
+                value, why = _value(field, variables[name])
+                found |= {field: value} if not why else {}
+                lost += [(name, why)] if why else []
+    for name in _ARGUMENTS:
+        if name in variables:
+            options, refused = _options(variables[name])
+            found |= {key: value for key, value in options.items() if key not in found}
+            lost += [(name, why) for why in refused]
+    known = {*_ARGUMENTS, *(name for names in _NAMES.values() for name in names)}
+    lost += [(name, _why(name)) for name in sorted(variables) if _is_ansibles(name) and name not in known | _SILENT and _why(name)]
+    own = tuple(sorted(name for name in variables if not _is_ansibles(name) and not name.startswith("bringup_")))
+    local = str(variables.get("ansible_connection", "")) not in _SSH
+    return Access(**found, is_local=local, lost=tuple(lost), own=own)
+
+
+def _is_ansibles(name: str) -> bool:
+    return name.startswith("ansible_") or name in _SILENT
+
+
+def _value(field: str, raw: Any) -> tuple[Any, str]:
+    """A plain value, or why it is none."""
+    if isinstance(raw, Mapping) and _VAULT in raw:
+        return "", "it is encrypted (--vault-password-file FILE)"
+    if isinstance(raw, str) and ("{{" in raw or "{%" in raw):
+        return "", "it is a template, which is never evaluated: write the value itself"
+    if field == "port":
+        text = str(raw)
+        fits = text.isdecimal() and 0 < int(text[:6]) < 65536
+        return (int(text), "") if fits else (0, "it is no port")
+    text = str(raw)
+    return (text, "") if _FORMS[field].fullmatch(text) else ("", f"a spec has no {field} of this form")
+
+
+def _why(name: str) -> str:
+    if name in ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass"):
+        return "secrets are given by reference: ssh: {sudo_password: {env: SUDO_PASSWORD}}"
+    if name in ("ansible_password", "ansible_ssh_pass"):
+        return "bringup logs in by key: ssh: {key: {file: PATH}}"
+    if name == "ansible_python_interpreter":
+        return "bringup uses /usr/bin/python3 on every host"
+    if name == "ansible_host_key_checking":
+        return "host keys are verified: `bringup host-keys` enrols them"
+    return "" if name == "ansible_connection" else "a spec has no place for it"
+
+
+def _options(raw: Any) -> tuple[dict[str, str], list[str]]:
+    """SSH's arguments as fields of an access, and what of them has no place in a spec."""
+    found: dict[str, str] = {}
+    refused: list[str] = []
+    if not isinstance(raw, str):
+        return {}, ["it is no text"]
+    for option, value in _pairs(raw):
+        if option == "proxyjump" and _JUMP.fullmatch(value):
+            found["jump"] = value
+        elif option == "proxycommand" and (jump := _jump(value)):
+            found["jump"] = jump
+        elif option == "userknownhostsfile" and value != "/dev/null" and "{{" not in value:
+            found["known_hosts"] = _first(value)
+        elif option in ("stricthostkeychecking", "userknownhostsfile"):
+            if value.lower() in ("yes", "ask"):
+                continue
+            refused.append("host keys are verified: `bringup host-keys` enrols them")
+        elif option == "identityfile":
+            found["key"] = value
+        elif not _HARMLESS.fullmatch(option):
+            refused.append(f"a spec has no place for the SSH option {option}")
+    return found, list(dict.fromkeys(refused))
+
+
+def _first(files: str) -> str:
+    """The first of several files; in double quotes where it has spaces."""
+    match = re.match(r'"([^"]+)"|(\S+)', files)
+    return (match[1] or match[2]) if match else ""
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Option and value of each SSH argument, options in lower case."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        yield "with an open quote", ""
+        return
+    short = {"-J": "proxyjump", "-i": "identityfile", "-o": ""}
+    while words:
+        word = words.pop(0)
+        name, value = word[:2], word[2:]
+        if name in short:
+            value = value or (words.pop(0) if words else "")
+            option, _, given = value.partition("=") if "=" in value else value.partition(" ")
+            yield (short[name], value) if short[name] else (option.strip().lower(), given.strip())
+        elif word not in ("-C", "-q", "-4", "-6", "-A"):
+            yield word, ""
+
+
+def _jump(command: str) -> str:
+    """The jump host of the usual `ssh -W %h:%p [-q] [-p PORT] user@bastion`; empty where the command is more than that."""
+    words = command.split()
+    if not words or words[0].rpartition("/")[2] != "ssh" or "%h:%p" not in command:
+        return ""
+    target, port, rest = "", "", words[1:]
+    while rest:
+        word = rest.pop(0)
+        if word == "-W" and rest:
+            rest.pop(0)
+        elif word == "-p" and rest:
+            port = rest.pop(0)
+        elif word in ("-q", "-W%h:%p", "-A"):
+            continue
+        elif not word.startswith("-") and not target:
+            target = word
+        else:
+            return ""
+    jump = f"{target}:{port}" if port else target
+    return jump if _JUMP.fullmatch(jump) and "," not in jump else ""

@@ -1,0 +1,136 @@
+"""Which host of an inventory stands in which group of a spec: there each host has one group, and each group one role. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from workflows.inventory.model import BadInventory, Inventory
+from workflows.spec.ranges import compress
+
+SERVER_NAMES = (
+    "rke2_servers",
+    "rke2_server",
+    "kube_control_plane",
+    "control_plane",
+    "controlplane",
+    "kube_master",
+    "kube_masters",
+    "k3s_server",
+    "k8s_master",
+    "masters",
+    "master",
+    "servers",
+    "server",
+    "managers",
+)
+"""What groups of servers are called in the inventories of rke2-ansible, ansible-role-rke2, Kubespray, k3s-ansible and DeepOps."""
+_OTHERS = re.compile(r"bastions?|jump(_?hosts?)?|localhost|etcd|.*_?cluster|calico_rr|vault|nfs.*|loadbalancers?|lb")
+"""Groups that are no kind of machine, or whose machines are no nodes."""
+_GPU = re.compile(r"(?i)(^|_)(gpus?|dgx|hgx|a100|h100|h200|b200|b300|gb200|gb300)([0-9_]|$)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouped:
+    """Groups of a spec in order, servers first: name → hosts. `gpu` are those whose name says GPU; `notes` what was decided."""
+
+    groups: Mapping[str, tuple[str, ...]]
+    servers: tuple[str, ...]
+    """Those of them that are servers."""
+    gpu: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def grouped(inventory: Inventory, hosts: Sequence[str], servers: str = "", wanted: Sequence[str] = ()) -> Grouped:
+    """Give each of these hosts one group. `servers` and `wanted` are groups of the inventory that the user chose.
+
+    Raises BadInventory where nobody can tell which hosts are the servers.
+    """
+    groups = inventory.groups
+    for name in (*wanted, *([servers] if servers else [])):
+        if name not in groups:
+            raise BadInventory(f"the inventory has no group {name}", f"it has {', '.join(sorted(groups)) or 'no groups'}")
+    chosen = servers or _servers(hosts, groups)
+    known = set(hosts)
+    heads = [host for host in groups.get(chosen, tuple(hosts)) if host in known]
+    if len(heads) not in (1, 3, 5):
+        raise BadInventory(
+            f"group {chosen} has {len(heads)} hosts, but 1, 3 or 5 servers hold an etcd majority",
+            "name a group of 1, 3 or 5 hosts: --servers GROUP",
+        )
+    parts = _kinds(inventory, set(heads), within=set(heads)) if chosen in inventory.parents else []
+    found, rest = _dealt(groups, parts, heads)
+    found |= {_unused(snake(chosen), found): tuple(rest)} if rest else {}
+    above = tuple(found)
+    free = [host for host in hosts if host not in heads]
+    below, free = _dealt(groups, wanted or _kinds(inventory, set(free)), free, found)
+    found |= below
+    notes = [*_left(free, wanted), *_unnamed(groups, found)]
+    if free and not wanted:
+        found[_unused("nodes", found)] = tuple(free)
+    gpu = tuple(name for name in found if _GPU.search(name) and name not in above)
+    return Grouped(groups=found, servers=above, gpu=gpu, notes=tuple(notes))
+
+
+def _dealt(
+    groups: Mapping[str, tuple[str, ...]], names: Sequence[str], hosts: Sequence[str], taken: Mapping[str, object] | None = None
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Each host to the first of these groups that has it; and the hosts that none has."""
+    found: dict[str, tuple[str, ...]] = {}
+    free = dict.fromkeys(hosts)
+    for name in names:
+        members = tuple(host for host in groups[name] if host in free)
+        if members:
+            found[_unused(snake(name), {**(taken or {}), **found})] = members
+            for host in members:
+                del free[host]
+    return found, list(free)
+
+
+def snake(name: str) -> str:
+    """A group's name as an id of a spec."""
+    text = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:60]
+    return text if text[:1].isalpha() else f"g_{text}".rstrip("_")
+
+
+def is_bastion(name: str) -> bool:
+    """Whether a group holds hosts that others are reached through."""
+    return re.fullmatch(r"bastions?|jump(_?hosts?)?", snake(name)) is not None
+
+
+def _servers(hosts: Sequence[str], groups: Mapping[str, tuple[str, ...]]) -> str:
+    by_id = {snake(name): name for name in groups}
+    chosen = next((by_id[name] for name in SERVER_NAMES if name in by_id), "")
+    if not chosen and len(hosts) == 1:
+        return "servers"
+    if not chosen:
+        said = ", ".join(f"{name} ({len(members)})" for name, members in sorted(groups.items())) or "none"
+        raise BadInventory("no group of the inventory is called as servers are", f"say which one: --servers GROUP; groups: {said}")
+    return chosen
+
+
+def _kinds(inventory: Inventory, free: set[str], within: set[str] | None = None) -> list[str]:
+    """Groups that say a kind of machine, best first: those that say GPU, then the largest; `within`: that have no other hosts."""
+    counted = {name: len(free & set(members)) for name, members in inventory.groups.items() if name not in inventory.parents}
+    if within is not None:
+        counted = {name: count for name, count in counted.items() if set(inventory.groups[name]) <= within}
+    kinds = [name for name, count in counted.items() if count and not _OTHERS.fullmatch(snake(name))]
+    return sorted(kinds, key=lambda name: (not _GPU.search(snake(name)), -counted[name], name))
+
+
+def _unused(name: str, found: Mapping[str, object]) -> str:
+    return name if name not in found else _unused(f"{name}_", found)
+
+
+def _left(free: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    return [f"hosts {compress(free)}: in none of the groups {', '.join(wanted)}"] if free and wanted else []
+
+
+def _unnamed(groups: Mapping[str, tuple[str, ...]], found: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Groups that are lost: none of the spec, and not just some of the spec's together."""
+    whole = [set(members) for members in found.values()]
+    lost = [
+        name
+        for name, members in sorted(groups.items())
+        if not is_bastion(name) and set(members) != set().union(*(one for one in whole if one <= set(members)))
+    ]
+    return [f"groups {', '.join(lost)}: in a spec each host stands in one group (choose with --group NAME)"] if lost else []

@@ -1,0 +1,178 @@
+"""An Ansible inventory → data, read by ansible-core itself in a process of its own, with nothing evaluated.
+
+`ansible-inventory --list` merges groups, `group_vars/` and `host_vars/` beside the inventory by Ansible's own rules and prints
+templates as they are written. Of its inventory plugins only `yaml` and `ini` are on, or `script` for an executable file that the
+user named: other plugins, and executables found in a folder, would run what nobody asked for.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from workflows.inventory.model import BadInventory, Inventory
+
+SECONDS = 120
+"""For a script that asks a cloud or a CMDB; a file of 10,000 hosts takes a few."""
+LARGEST_FILE = 8 << 20
+LARGEST_ANSWER = 64 << 20
+MOST_MEMORY = 1 << 30
+"""Of the process that reads a file: a range like `gpu[1:999999999]` ends there, and not this machine."""
+
+_BOUNDED = (
+    "import resource, runpy; resource.setrlimit(resource.RLIMIT_AS, ({0}, {0})); "
+    "runpy.run_module('ansible', run_name='__main__', alter_sys=True)"
+)
+_OUR_GROUPS = {"all", "ungrouped", "_meta"}
+
+
+def read(path: Path, vault_password_file: Path | None = None) -> Inventory:
+    """Read an inventory: INI, YAML, a folder of them, the JSON answer of a dynamic inventory, or an executable that gives one.
+
+    Raises BadInventory with what Ansible said.
+    """
+    path = path.absolute()
+    if not path.exists():
+        raise BadInventory(f"there is no inventory {path}", "give the path of a file, a folder or an executable")
+    runs = path.is_file() and os.access(path, os.X_OK)
+    if path.is_file() and path.stat().st_size > LARGEST_FILE and not runs:
+        raise BadInventory(f"{path} is larger than {LARGEST_FILE >> 20} MiB", "name the inventory itself")
+    with tempfile.TemporaryDirectory(prefix="bringup-inventory-") as folder:
+        source = path if runs else _as_file(path, Path(folder))
+        return _model(_listed(source, path, Path(folder), "script" if runs else "yaml,ini", vault_password_file))
+
+
+def _as_file(path: Path, folder: Path) -> Path:
+    """The path itself; or the JSON answer of a dynamic inventory as an inventory file, beside links to its variables."""
+    answer = _answer(path)
+    if answer is None:
+        return path
+    for name in ("group_vars", "host_vars"):
+        if (path.parent / name).is_dir():
+            (folder / name).symlink_to(path.parent / name)
+    file = folder / "answer.json"
+    file.write_text(json.dumps(_as_inventory(answer)))
+    return file
+
+
+def _answer(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        data = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None  # INI or YAML
+    if not isinstance(data, dict):
+        return None
+    lists = any(isinstance(group, list) or (isinstance(group, dict) and _has_list(group)) for group in data.values())
+    return data if "_meta" in data or lists else None
+
+
+def _has_list(group: Mapping[str, Any]) -> bool:
+    return isinstance(group.get("hosts"), list) or isinstance(group.get("children"), list)
+
+
+def _as_inventory(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What an inventory script prints (lists of hosts, variables in `_meta`) in the form of an inventory file (mappings)."""
+    groups = {name: group if isinstance(group, dict) else {"hosts": group} for name, group in answer.items() if name != "_meta"}
+    meta = answer.get("_meta")
+    variables = meta.get("hostvars") if isinstance(meta, dict) else None
+    found: dict[str, Any] = {name: _group(group) for name, group in groups.items()}
+    if isinstance(variables, dict):
+        known = found.setdefault("all", {}).setdefault("hosts", {})
+        known |= {host: values for host, values in variables.items() if host in _all_hosts(groups.values()) or not groups}
+    return found
+
+
+def _group(group: Mapping[str, Any]) -> dict[str, Any]:
+    members = {key: dict.fromkeys(_names(group.get(key))) for key in ("hosts", "children")}
+    return {key: value for key, value in (*members.items(), ("vars", group.get("vars"))) if value}
+
+
+def _all_hosts(groups: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {host for group in groups for host in _names(group.get("hosts"))}
+
+
+def _names(value: Any) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list | dict) else []
+
+
+def _listed(source: Path, named: Path, folder: Path, plugins: str, vault: Path | None) -> Any:
+    """What `ansible-inventory --list` prints of a source. Raises BadInventory naming what the user named."""
+    (folder / "ansible.cfg").write_text("[defaults]\n")
+    program = ["-m", "ansible"] if plugins == "script" else ["-c", _BOUNDED.format(MOST_MEMORY)]
+    command = [sys.executable, *program, "inventory", "--list", "--inventory", str(source)]
+    command += ["--vault-password-file", str(vault.absolute())] if vault else []
+    try:
+        done = subprocess.run(
+            command,
+            cwd=named if named.is_dir() else named.parent,
+            env=_environment(folder, plugins),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        raise BadInventory(f"{named} gave no answer within {SECONDS} s", "does the script wait for something?") from late
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace")
+        raise BadInventory(f"Ansible cannot read {named}: {_reason(said)}", _hint(said, named))
+    if len(done.stdout) > LARGEST_ANSWER:
+        raise BadInventory(f"{named} gives more than {LARGEST_ANSWER >> 20} MiB", "read a part of it")
+    return json.loads(done.stdout)
+
+
+def _environment(folder: Path, plugins: str) -> dict[str, str]:
+    """The user's own, which a script may need, without what configures Ansible."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    return plain | {
+        "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
+        "ANSIBLE_HOME": str(folder / "home"),
+        "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
+        "ANSIBLE_INVENTORY_ENABLED": plugins,
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
+        "ANSIBLE_NOCOLOR": "1",
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+def _reason(said: str) -> str:
+    """The first thing that Ansible said of what is wrong, on one line."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("[ERROR]", "ERROR", "MemoryError"))] or lines[-1:] or ["it says nothing"]
+    parse = [line.partition(": ")[2] for line in lines if line.startswith("[WARNING]: Failed to parse inventory with")]
+    return " ".join([*errors[:1], *parse[:2]])[:600].removeprefix("[ERROR]: ")
+
+
+def _hint(said: str, named: Path) -> str:
+    if "vault" in said.lower():
+        return "name the file with the vault's password: --vault-password-file FILE"
+    if "MemoryError" in said:
+        return "a range in it names more hosts than anybody has"
+    return f"try: ansible-inventory --list -i {named}"
+
+
+def _model(listed: Mapping[str, Any]) -> Inventory:
+    variables = listed.get("_meta", {}).get("hostvars", {})
+    groups = {name: _members(name, listed, set()) for name in listed if name not in _OUR_GROUPS}
+    free = listed.get("ungrouped", {}).get("hosts", [])
+    hosts = dict.fromkeys([*(host for members in groups.values() for host in members), *free, *variables])
+    return Inventory(
+        hosts={host: variables.get(host, {}) for host in hosts},
+        groups={name: members for name, members in groups.items() if members},
+        parents=frozenset(name for name in groups if not listed[name].get("hosts")),
+    )
+
+
+def _members(name: str, listed: Mapping[str, Any], seen: set[str]) -> tuple[str, ...]:
+    """Hosts of a group and of its children, each once, in order; Ansible refuses loops of groups, and so do we."""
+    if name in seen:
+        return ()
+    group = listed.get(name, {})
+    below = [host for child in group.get("children", []) for host in _members(child, listed, seen | {name})]
+    return tuple(dict.fromkeys([*group.get("hosts", []), *below]))

@@ -1,0 +1,226 @@
+"""An inventory → the data of a spec, and a line for each thing that could not be taken over. Pure."""
+
+import ipaddress
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.inventory import grouping
+from workflows.inventory.connection import Access, access
+from workflows.inventory.model import BadInventory, Inventory
+from workflows.spec import ranges
+
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+_FRONT = (
+    "rke2_api_ip",
+    "rke2_kubernetes_api_server_host",
+    "apiserver_endpoint",
+    "kube_vip_address",
+    "kubevip_address",
+    "vip_address",
+)
+"""Variables in which ansible-role-rke2, rke2-ansible, k3s-ansible and Kubespray keep the address in front of the servers."""
+_ADDRESS = re.compile(r"[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What the user says beside the inventory."""
+
+    name: str
+    servers: str = ""
+    groups: Sequence[str] = ()
+    folder: str = ""
+    """Where relative paths of the inventory begin."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """The data of a spec, and what is not in it: one line each."""
+
+    data: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+
+def taken(inventory: Inventory, choice: Choice) -> Taken:
+    """Make a spec of an inventory. Raises BadInventory where there is nothing to make one of."""
+    reached = {name: access(variables) for name, variables in inventory.hosts.items()}
+    hosts, notes = _nodes(inventory, reached)
+    if not hosts:
+        raise BadInventory("the inventory has no host that could be a node", "is it the right file?")
+    used = grouping.grouped(inventory, hosts, choice.servers, choice.groups)
+    planned = [host for members in used.groups.values() for host in members]
+    ways = {host: reached[host] for host in planned}
+    ssh, said = _ssh(ways, choice.folder)
+    jumps = {name: _jump(members, ways, ssh) for name, members in used.groups.items()}
+    groups = {name: _group(name, members, ways, used, ssh, jumps[name][0]) for name, members in used.groups.items()}
+    said += [note for _, notes in jumps.values() for note in notes]
+    heads = [host for name in used.servers for host in used.groups[name]]
+    front, told = _front(inventory, heads, ways)
+    network, wide = _network(len(planned))
+    rke2 = ({"registration_address": front} if front else {}) | ({"cluster_cidr": network} if network else {})
+    data = {
+        "apiVersion": "bringup/v1",
+        "kind": "Cluster",
+        "name": choice.name,
+        "owner": "platform-team@example.org",
+        "revision": "1",
+        "hosts": groups,
+        **({"ssh": ssh} if ssh else {}),
+        **({"rke2": rke2} if rke2 else {}),
+    }
+    return Taken(data=data, notes=(*notes, *used.notes, *said, *told, *wide, *_gpu(used.gpu), *_variables(ways)))
+
+
+def _nodes(inventory: Inventory, reached: Mapping[str, Access]) -> tuple[list[str], list[str]]:
+    """Hosts that can be nodes, and why the others cannot."""
+    bastions = {host for name, members in inventory.groups.items() if grouping.is_bastion(name) for host in members}
+    rules: tuple[tuple[str, Callable[[str], bool]], ...] = (
+        ("reached without SSH", lambda host: reached[host].is_local or host in ("localhost", "127.0.0.1", "::1")),
+        ("it is a jump host, say whether it is needed: ssh: {jump_host: user@host}", lambda host: host in bastions),
+        (
+            "a node's name has lower-case letters, digits, dots and dashes, at most 63; rename it in the inventory",
+            lambda host: not _HOST.fullmatch(host),
+        ),
+    )
+    why = {host: next((text for text, holds in rules if holds(host)), "") for host in inventory.hosts}
+    return [host for host, text in why.items() if not text], _by_reason(
+        "host", ((text, host) for host, text in why.items() if text)
+    )
+
+
+def _ssh(ways: Mapping[str, Access], folder: str) -> tuple[dict[str, Any], list[str]]:
+    """What holds for most hosts, and whom it does not hold for where a spec cannot say so."""
+    user, port = _most(way.user for way in ways.values()), _most(way.port for way in ways.values())
+    ssh: dict[str, Any] = ({"user": user} if user else {}) | ({"port": port} if port else {})
+    notes = [] if user else ["no ansible_user: bringup logs in as root, where ssh: {user: NAME} says nothing else"]
+    for field in ("key", "known_hosts"):
+        value = _most(getattr(way, field) for way in ways.values())
+        others = [host for host, way in ways.items() if getattr(way, field) != value]
+        ssh |= {field: {"file": _path(value, folder)} if field == "key" else _path(value, folder)} if value else {}
+        notes += [f"{field} of {_named(others)}: not {value}, and a spec has one for all hosts"] if value and others else []
+    jumps = {way.jump for way in ways.values()}
+    ssh |= {"jump_host": max(jumps)} if len(jumps) == 1 and any(jumps) else {}
+    bare = sorted(jump for jump in jumps if any("@" not in hop for hop in jump.split(",") if hop))
+    notes += [f"user of jump host {jump}: root, where jump_host names none (user@host)" for jump in bare]
+    return ssh, notes
+
+
+def _jump(members: Sequence[str], ways: Mapping[str, Access], ssh: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The jump host of a group, where not all groups have the same; and who has another."""
+    if "jump_host" in ssh:
+        return "", []
+    value = str(_most(ways[host].jump for host in members))
+    others = [host for host in members if ways[host].jump != value]
+    return value, [f"jump host of {_named(others)}: not {value or 'none'}, and a group has one for all its hosts"] if others else []
+
+
+def _most(values: Iterable[Any]) -> Any:
+    """What most hosts have; the first one where several are as frequent."""
+    counted = Counter(values).most_common(1)
+    return counted[0][0] if counted else None
+
+
+def _path(text: str, folder: str) -> str:
+    """A path as a spec anywhere can have it."""
+    return text if text.startswith(("/", "~")) or not folder else f"{folder}/{text.removeprefix('./')}"
+
+
+def _group(
+    name: str, members: Sequence[str], ways: Mapping[str, Access], used: grouping.Grouped, ssh: Mapping[str, Any], jump: str
+) -> dict[str, Any]:
+    plain = ranges.compress(members)
+    texts = ranges.split(plain)
+    ordered = [host for text in texts for host in ranges.expand(text)]
+    overrides = {host: odd for host in ordered if (odd := _odd(ways[host], ssh))}
+    addresses = _addresses(ordered, {host: ways[host].address or host for host in ordered})
+    return {
+        "role": "server" if name in used.servers else "agent",
+        "ranges": texts[0] if len(texts) == 1 else texts,
+        **({"jump_host": jump} if jump else {}),
+        **({"addresses": addresses} if addresses else {}),
+        **({"overrides": overrides} if overrides else {}),
+    }
+
+
+def _odd(way: Access, ssh: Mapping[str, Any]) -> dict[str, Any]:
+    """What one host has for itself."""
+    user, port = way.user or "root", way.port or 22
+    found: dict[str, Any] = {"ssh_user": user} if user != ssh.get("user", "root") else {}
+    return found | ({"ssh_port": port} if port != ssh.get("port", 22) else {})
+
+
+def _addresses(ordered: Sequence[str], addresses: Mapping[str, str]) -> dict[str, Any]:
+    """The shortest way to say the addresses of a group; nothing where names resolve."""
+    dialled = [addresses[host] for host in ordered]
+    if dialled == list(ordered):
+        return {}
+    suffix = dialled[0].removeprefix(f"{ordered[0]}.")
+    if dialled == [f"{host}.{suffix}" for host in ordered]:
+        return {"dns_suffix": suffix}
+    try:
+        first = ipaddress.ip_address(dialled[0])
+        if dialled == [str(first + number) for number in range(len(dialled))]:
+            return {"start": dialled[0]}
+    except ValueError:
+        pass  # names, or the end of all addresses
+    return {"map": dict(addresses)}
+
+
+def _front(inventory: Inventory, servers: Sequence[str], ways: Mapping[str, Access]) -> tuple[str, list[str]]:
+    """The address in front of the servers, where there are several."""
+    if len(servers) == 1:
+        return "", []
+    variables = inventory.hosts[servers[0]]
+    told = next((str(variables[name]) for name in _FRONT if _ADDRESS.fullmatch(str(variables.get(name, "")))), "")
+    if told:
+        return told, []
+    first = ways[servers[0]].address or servers[0]
+    return first, [
+        f"rke2.registration_address: no variable has the address in front of the servers; {first}, the first of them, "
+        "stands there: write the virtual IP or DNS name, or agents cannot join while that one is down"
+    ]
+
+
+def _network(nodes: int) -> tuple[str, list[str]]:
+    """A pod network with a /24 for each node, where the default one is too small."""
+    bits = (nodes - 1).bit_length()
+    if bits <= 8:
+        return "", []
+    network = f"10.64.0.0/{24 - bits}" if bits <= 14 else "10.128.0.0/9"
+    return network, [f"rke2.cluster_cidr: {network} has room for {nodes} nodes; write another one where your site uses it"]
+
+
+def _gpu(groups: Sequence[str]) -> list[str]:
+    if not groups:
+        return []
+    return [
+        f"GPUs of {', '.join(groups)}: an inventory does not say which; add accelerator: {{product: H200, per_node: 8}} "
+        "and gpu: true to the group"
+    ]
+
+
+def _variables(ways: Mapping[str, Access]) -> list[str]:
+    """Ansible's variables that were lost, and the names of all others."""
+    lost = _by_reason("", ((f"{name}: {why}", host) for host, way in ways.items() for name, why in way.lost))
+    own = sorted({name for way in ways.values() for name in way.own} - {*_FRONT})
+    shown = ", ".join(own[:8]) + (f" and {len(own) - 8} more" if len(own) > 8 else "")
+    kept = [f"variables {shown}: they are your roles' own; a role that roles: names gets what it is given there"] if own else []
+    return [*lost, *kept]
+
+
+def _by_reason(what: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """One line a reason, with the hosts that it holds for."""
+    found: dict[str, list[str]] = {}
+    for reason, host in pairs:
+        found.setdefault(reason, []).append(host)
+    if not what:
+        return [f"{reason.partition(': ')[0]} of {_named(hosts)}: {reason.partition(': ')[2]}" for reason, hosts in found.items()]
+    return [f"{what} {_named(hosts)}: {reason}" for reason, hosts in found.items()]
+
+
+def _named(hosts: Sequence[str]) -> str:
+    text = ranges.compress(hosts)
+    return text if len(text) <= 100 else f"{text[:99]}… ({len(hosts)} hosts)"

@@ -1,0 +1,103 @@
+"""A spec → an Ansible inventory: its hosts and groups, how they are reached, and where they stand; as YAML, INI or JSON. Pure."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.machines import Machine
+
+Form = Literal["yaml", "ini", "json"]
+ROLES = {"server": "rke2_servers", "agent": "rke2_agents"}
+"""Groups by role, beside those of the spec."""
+
+
+def inventory(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
+    """The inventory as data, in the form of a YAML inventory. `folder` is the spec's: its relative paths begin there."""
+    children: dict[str, Any] = {name: {"hosts": _hosts(spec, name, folder)} for name in spec.hosts}
+    for role, name in ROLES.items():
+        members = [group for group, one in spec.hosts.items() if one.role == role and group != name]
+        if members and name not in children:
+            children[name] = {"children": {member: {} for member in members}}
+    return {"all": {"vars": _common(spec, folder), "children": children}}
+
+
+def text(data: Mapping[str, Any], form: Form) -> str:
+    """The inventory as a file. JSON is what a dynamic inventory prints."""
+    if form == "yaml":
+        return yaml.safe_dump(dict(data), sort_keys=False, width=120)
+    return _ini(data["all"]) if form == "ini" else json.dumps(_answer(data["all"]), indent=2) + "\n"
+
+
+def _hosts(spec: ClusterSpec, group: str, folder: Path) -> dict[str, Any]:
+    return {machine.name: _variables(spec, machine, folder) for machine in spec.machines if machine.group == group}
+
+
+def _variables(spec: ClusterSpec, machine: Machine, folder: Path) -> dict[str, Any]:
+    """What one host has for itself."""
+    named: dict[str, Any] = {
+        "ansible_host": machine.address if machine.address != machine.name else "",
+        "ansible_user": machine.ssh_user,
+        "ansible_port": machine.ssh_port,
+        "ansible_ssh_common_args": _arguments(spec, folder, machine.ssh_jump) if machine.ssh_jump else "",
+        "ansible_become": machine.ssh_user != "root" if machine.ssh_user else "",
+        "bringup_rack": machine.rack,
+        "bringup_leaf": machine.leaf,
+        "bringup_scalable_unit": machine.scalable_unit,
+    }
+    return {name: value for name, value in named.items() if value or value is False}
+
+
+def _common(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
+    """What holds for all hosts. Host keys are verified, and secrets are left out: only the path of the key is here."""
+    ssh = spec.ssh
+    key = {"ansible_ssh_private_key_file": _path(folder, ssh.key.file)} if ssh.key and ssh.key.file else {}
+    return {
+        "ansible_user": ssh.user,
+        "ansible_port": ssh.port,
+        **key,
+        "ansible_become": ssh.user != "root",
+        "ansible_ssh_common_args": _arguments(spec, folder, ssh.jump_host or ""),
+    }
+
+
+def _arguments(spec: ClusterSpec, folder: Path, jump: str) -> str:
+    """SSH's arguments: of several ProxyJump options SSH takes the first, so a host with its own has all of them for itself."""
+    ssh = spec.ssh
+    options = ["-o StrictHostKeyChecking=" + ("yes" if ssh.host_key_policy == "strict" else "accept-new")]
+    if ssh.known_hosts:  # SSH itself splits this value at spaces that are not quoted
+        option = f"UserKnownHostsFile={shlex.join([_path(folder, ssh.known_hosts)])}".replace("'", '"')
+        options.append(f"-o {shlex.quote(option)}")
+    return " ".join([*options, *([f"-o ProxyJump={jump}"] if jump else [])])
+
+
+def _path(folder: Path, text: str) -> str:
+    return str((folder / Path(text).expanduser()).absolute())
+
+
+def _ini(everything: Mapping[str, Any]) -> str:
+    lines: list[str] = []
+    for name, group in everything["children"].items():
+        lines += [f"[{name}]" if "hosts" in group else f"[{name}:children]"]
+        lines += [
+            " ".join([host, *(f"{key}={shlex.quote(str(one))}" for key, one in own.items())]) for host, own in _members(group)
+        ]
+        lines += [*group.get("children", {}), ""]
+    lines += ["[all:vars]", *(f"{key}={one}" for key, one in everything["vars"].items())]
+    return "\n".join(lines) + "\n"
+
+
+def _members(group: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return list(group.get("hosts", {}).items())
+
+
+def _answer(everything: Mapping[str, Any]) -> dict[str, Any]:
+    """What `--list` of a dynamic inventory prints."""
+    children = everything["children"]
+    hosts = {host: own for group in children.values() for host, own in _members(group)}
+    groups = {name: {key: list(group[key]) for key in ("hosts", "children") if key in group} for name, group in children.items()}
+    return {"_meta": {"hostvars": hosts}, "all": {"children": list(children), "vars": dict(everything["vars"])}, **groups}

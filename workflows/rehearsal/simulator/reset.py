@@ -1,0 +1,49 @@
+"""Reset: the playbook that takes RKE2 off machines; with a server that stays, the cluster forgets them first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from steps.contract.play import PlayRequest
+from workflows.rehearsal.simulator.kinds import NODES
+from workflows.rehearsal.simulator.os_prep import UNREACHABLE
+from workflows.rehearsal.simulator.plays import Outcome, Status, play
+from workflows.rehearsal.simulator.world import World
+
+_LOOKED = {"processes": 180, "mounts": 40, "links": 3, "rules": 2, "paths": 14, "units": 3}
+"""What the module looked at on a machine, by kind."""
+
+_FORGET = ("Let the cluster forget the machine", "ansible.builtin.command")
+_REMOVE = ("Remove what is left of RKE2", "rke2_traces")
+
+
+@play("rke2_reset")
+def rke2_reset(world: World, request: PlayRequest) -> Iterator[Outcome]:
+    """Stop and remove RKE2; each host hands back what is left of it."""
+    hosts = [host for host in request.hosts if host.name in world.fleet]
+    for host in hosts:
+        if world.fault("hosts_unreachable", host.name):
+            said = {"unreachable": True, "msg": UNREACHABLE.format(host.address)}
+            yield Outcome(host=host.name, task="Connect", status=Status.UNREACHABLE, seconds=10, result=said)
+    for host in hosts if request.variables.get("rke2_reset_forget") else ():
+        node = world.find(NODES, host.name)
+        if node is not None:
+            world.delete(NODES, node)
+        status = Status.OK if node is None else Status.CHANGED
+        yield Outcome(host=host.name, task=_FORGET[0], action=_FORGET[1], status=status, seconds=20)
+    for host in hosts:
+        there = world.hosts[host.name].pop("rke2", None) is not None
+        result = {"observation": {"traces": _traces(world, host.name)}}
+        status = Status.CHANGED if there else Status.OK
+        yield Outcome(host=host.name, task=_REMOVE[0], action=_REMOVE[1], status=status, seconds=15, result=result)
+    world.wake()
+
+
+def _traces(world: World, name: str) -> dict[str, Any]:
+    left: dict[str, Any] = {kind: [] for kind in _LOOKED} | {"looked": _LOOKED}
+    if world.fault("shim_hangs", name):
+        left |= {"processes": ["4711 containerd-shim-runc-v2"], "mounts": ["/run/k3s/containerd/io.containerd.runtime.v2.task"]}
+    if world.fault("chains_left", name):
+        left |= {"rules": ["nat KUBE-SERVICES", "filter KUBE-FORWARD"]}
+    return left

@@ -1,0 +1,76 @@
+"""HTTP proxies of the machines: what a spec says, and the environment that plays and RKE2 get of it."""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, model_validator
+
+from workflows.spec.fields import Listed, Section, problem
+
+ProxyUrl = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.\[\]:-]+(:[0-9]{1,5})?/?$", max_length=300)]
+"""A proxy's URL; one that wants a password is not supported, since machines would keep it in readable files."""
+Outside = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.:/*-]{1,253}$")]
+ALWAYS = ("localhost", "127.0.0.0/8", "::1", ".svc", ".cluster.local")
+_MOST_NETWORKS = 16
+
+
+class Proxy(Section):
+    """HTTP proxies by which machines reach package mirrors, release downloads and registries."""
+
+    http: ProxyUrl | None = Field(default=None, description="Proxy for http.", examples=["http://proxy.example.org:3128"])
+    https: ProxyUrl | None = Field(
+        default=None, description="Proxy for https; default: that for http.", examples=["http://proxy.example.org:3128"]
+    )
+    no_proxy: Annotated[tuple[Outside, ...], Listed] = Field(
+        default=(),
+        description="Names, .domains and networks reached without; the cluster's own networks and machines are added.",
+        examples=[[".example.org", "10.0.0.0/8"]],
+    )
+
+    @model_validator(mode="after")
+    def _one_is_named(self) -> "Proxy":
+        if self.http is None and self.https is None:
+            raise problem("no proxy is named", "write http: http://HOST:PORT, or leave proxy out")
+        return self
+
+
+def environment(proxy: Proxy | None, networks: Sequence[str], addresses: Iterable[str]) -> dict[str, str]:
+    """The variables of a process on a machine, in both cases (apt and curl read small letters); empty without a proxy.
+
+    `networks` are those of pods and Services, `addresses` those of machines and of what stands in front of the servers.
+    """
+    if proxy is None:
+        return {}
+    outside = dict.fromkeys([*ALWAYS, *networks, *_around(addresses), *proxy.no_proxy])
+    named = {"HTTP_PROXY": proxy.http, "HTTPS_PROXY": proxy.https or proxy.http, "NO_PROXY": ",".join(outside)}
+    given = {name: value for name, value in named.items() if value}
+    return given | {name.lower(): value for name, value in given.items()}
+
+
+def _around(addresses: Iterable[str]) -> list[str]:
+    """Few entries that hold all addresses: names as they are or by their domain, IP addresses by as small networks as will do."""
+    every = list(dict.fromkeys(addresses))
+    plain = [address for address in every if not _is_address(address)]
+    domains = [f".{domain}" for name in plain if (domain := name.partition(".")[2])]
+    names = list(dict.fromkeys(domains))[:_MOST_NETWORKS] + [name for name in plain if "." not in name][:_MOST_NETWORKS]
+    return [*names, *_networks([ipaddress.ip_address(address) for address in every if _is_address(address)])]
+
+
+def _networks(addresses: Sequence[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> list[str]:
+    for narrow, wide in ((32, 128), (24, 64), (16, 48), (8, 32)):
+        found = dict.fromkeys(
+            str(ipaddress.ip_network(f"{address}/{narrow if address.version == 4 else wide}", strict=False))
+            for address in addresses
+        )
+        if len(found) <= _MOST_NETWORKS:
+            break
+    return [network.removesuffix("/32").removesuffix("/128") for network in found][:_MOST_NETWORKS]
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""Parts of the section `rke2`: access to registries, saves of etcd, and the virtual address that servers hold themselves."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, model_validator
+
+from workflows.spec.fields import Argument, Listed, SecretRef, Section, Url, problem
+
+RegistryName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9.-]+(:[0-9]{1,5})?)$", max_length=260)]
+"""A registry as image names have it, or * for every one that is not named."""
+Cron = Annotated[str, StringConstraints(pattern=r"^([0-9*/,-]+ ){4}[0-9*/,A-Za-z-]+$", max_length=100)]
+Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$")]
+Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][A-Za-z0-9._/:-]*[:@][A-Za-z0-9._:-]+$", max_length=300)]
+
+SECRET_PARTS = ("password", "ca", "cert", "key")
+
+
+class RegistryAccess(Section):
+    """How containerd reaches one registry."""
+
+    endpoints: Annotated[tuple[Url, ...], Listed, Field(max_length=10)] = Field(
+        default=(),
+        description="Mirrors, tried in order before the registry itself.",
+        examples=[["https://mirror.example.org:5000"]],
+    )
+    rewrite: Mapping[Argument, Argument] = Field(
+        default={},
+        description="Regular expression over an image's repository → what it becomes at the mirrors.",
+        examples=[{"^rancher/(.*)": "mirrored/$1"}],
+    )
+    username: Argument | None = Field(default=None, description="User that pulls.", examples=["puller"])
+    password: SecretRef | None = Field(default=None, description="Password or token of that user.")
+    ca: SecretRef | None = Field(default=None, description="CA certificates (PEM) of the registry's server.")
+    cert: SecretRef | None = Field(default=None, description="Client certificate (PEM).")
+    key: SecretRef | None = Field(default=None, description="Key of the client certificate (PEM).")
+    insecure: bool = Field(default=False, description="Whether any certificate of the server is taken.", examples=[False])
+
+    @model_validator(mode="after")
+    def _pairs_are_whole(self) -> "RegistryAccess":
+        for one, other in (("username", "password"), ("cert", "key")):
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise problem(f"{one} and {other} belong together", f"give both {one} and {other}, or none")
+        if self.rewrite and not self.endpoints:
+            raise problem("rewrite changes names at mirrors, and there is none", "add endpoints, or remove rewrite")
+        return self
+
+
+class EtcdSnapshots(Section):
+    """When servers save etcd to their disks."""
+
+    schedule: Cron = Field(default="0 */12 * * *", description="When, in cron's words.", examples=["0 */6 * * *"])
+    keep: Annotated[int, Field(ge=1, le=1000)] = Field(default=5, description="How many saves stay on each server.", examples=[10])
+
+
+class VirtualAddress(Section):
+    """kube-vip on every server: one of them answers at the registration address, and another where that one dies."""
+
+    interface: Interface = Field(description="NIC of the servers that takes the address.", examples=["eth0"])
+    image: Image = Field(
+        default="ghcr.io/kube-vip/kube-vip:v1.0.1",
+        description="Image of kube-vip.",
+        examples=["registry.example.org:5000/kube-vip/kube-vip:v1.0.1"],
+    )
+
+
+def registry_secrets(registries: Mapping[str, RegistryAccess]) -> Iterator[tuple[str, str, str, SecretRef]]:
+    """Name of the secret file, registry, part, and reference of every secret; numbered in the order of the registries' names."""
+    for number, name in enumerate(sorted(registries), 1):
+        for part in SECRET_PARTS:
+            reference = getattr(registries[name], part)
+            if reference is not None:
+                yield f"registry_{number}_{part}", name, part, reference

@@ -1,0 +1,161 @@
+"""A site's own Ansible roles before or after a stage: what a spec says of them, and their folders as archives for the plan.
+
+A role is the site's code, and runs as root on its machines. Its folder is packed when the spec is loaded: files in order,
+without times and owners, so that the same files give the same digest. Links and devices are refused.
+"""
+
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PrivateAttr, StringConstraints, field_validator, model_validator
+
+from workflows.spec import secrecy
+from workflows.spec.errors import SpecError
+from workflows.spec.fields import Argument, Duration, Section, SnakeId, StageName, problem
+
+LARGEST_BYTES = 500_000
+"""Of all roles together, packed: on Argo they are in the ConfigMap of the tasks, which holds 1 MiB."""
+MOST_FILES = 2000
+_SKIPPED = {".git", "__pycache__", ".DS_Store", "molecule"}
+_NAME = re.compile(r"[A-Za-z0-9._@+-][A-Za-z0-9 ._@+-]{0,99}")
+_TEMPLATE = re.compile(r"\{[{%#]")
+_LARGEST_VARIABLES = 2000
+OURS = frozenset({"os_prep", "rke2", "rke2_reset"})
+"""Names that a site's role cannot have: they are those of `playbooks/roles`."""
+
+VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
+
+
+class Role(Section):
+    """A role of the site, before or after a stage."""
+
+    name: SnakeId = Field(description="Name of the role, and of its task.", examples=["site_hardening"])
+    path: Argument = Field(description="Its folder, relative to the spec.", examples=["./roles/site_hardening"])
+    before: StageName | None = Field(default=None, description="The stage that it runs before.", examples=["os_prep"])
+    after: StageName | None = Field(default=None, description="The stage that it runs after.", examples=["rke2"])
+    hosts: Literal["all"] | SnakeId = Field(default="all", description="all, or a group of hosts.", examples=["gpu"])
+    variables: Mapping[VariableName, Any] = Field(
+        default={}, description="Variables of the role; no secrets, no templates.", examples=[{"site_banner": "GPU cluster"}]
+    )
+    secrets: Mapping[VariableName, SnakeId] = Field(
+        default={},
+        description="Variables of the role that are secrets: their names under secrets.",
+        examples=[{"site_license": "license"}],
+    )
+    timeout: Duration = Field(default=timedelta(minutes=30), description="How long it may take.", examples=["30m"])
+    _archive: bytes = PrivateAttr(default=b"")
+
+    @field_validator("name")
+    @classmethod
+    def _not_one_of_ours(cls, name: str) -> str:
+        if name in OURS:
+            raise problem(f"{name} is a role of bringup itself", "give your role another name")
+        return name
+
+    @field_validator("variables", "secrets")
+    @classmethod
+    def _plain_variables(cls, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+        text = json.dumps(variables, default=str)
+        if _TEMPLATE.search(text):
+            raise problem("a variable holds a template, which would run where Ansible runs", "put templates into the role itself")
+        if len(text) > _LARGEST_VARIABLES:
+            raise problem(
+                f"the variables have {len(text)} characters, limit {_LARGEST_VARIABLES}", "put them into vars/ of the role"
+            )
+        named = next((name for name in variables if name.startswith(("ansible_", "bringup_"))), "")
+        if named:
+            raise problem(f"variable {named} would steer Ansible itself", "choose another name")
+        return variables
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "Role":
+        if (self.before is None) == (self.after is None):
+            raise problem("a role runs before or after one stage", "give before: STAGE or after: STAGE, one of them")
+        return self
+
+    @property
+    def stage(self) -> StageName:
+        """The stage whose task it becomes."""
+        return self.before or self.after or "os_prep"
+
+    @property
+    def archive(self) -> bytes:
+        """The folder as a tar file; empty where the spec was not loaded from a file."""
+        return self._archive
+
+    @property
+    def digest(self) -> str:
+        """Digest of the archive, by which a task names it."""
+        return f"sha256:{hashlib.sha256(self._archive).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class BadRole(Exception):
+    """A folder that cannot travel with a plan."""
+
+    sentence: str
+    fix: str
+
+
+def attach(roles: tuple[Role, ...], folder: Path) -> Iterator[SpecError]:
+    """Pack the folder of each role, which then has its archive; what is wrong with one comes out as an error of the spec."""
+    total = 0
+    for index, role in enumerate(roles):
+        try:
+            role._archive = pack(folder / Path(role.path).expanduser())
+        except BadRole as bad:
+            yield SpecError(f"roles[{index}].path", bad.sentence, bad.fix, role.path)
+        total += len(role.archive)
+        if total > LARGEST_BYTES:
+            fix = f"all roles together may have {LARGEST_BYTES} bytes: let a role download what is large"
+            yield SpecError(f"roles[{index}].path", f"with it the roles have {total} bytes", fix, role.path)
+
+
+def pack(folder: Path) -> bytes:
+    """A role's folder as a tar file. Raises BadRole for links, devices, odd names, and where it is too large or no role."""
+    if not folder.is_dir() or folder.is_symlink():
+        raise BadRole(f"there is no folder {folder}", "name the role's folder, relative to the spec")
+    if not (folder / "tasks").is_dir():
+        raise BadRole("the folder has no tasks/", "name the folder of one role, with tasks/main.yml in it")
+    out, size = io.BytesIO(), 0
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for number, path in enumerate(_files(folder)):
+            if size > LARGEST_BYTES or number > MOST_FILES:
+                raise BadRole(
+                    f"it has more than {LARGEST_BYTES} bytes or {MOST_FILES} files", "let the role download what is large"
+                )
+            data = path.read_bytes()
+            found = secrecy.form_of(data.decode("latin-1"))
+            if found and found != secrecy.URL:  # in a template, user and password of a URL are variables
+                raise BadRole(f"{path.name} has {found} in it", "name it under secrets of the role")
+            entry = tarfile.TarInfo(path.relative_to(folder).as_posix())
+            entry.size, entry.mode = len(data), 0o755 if os.access(path, os.X_OK) else 0o644
+            tar.addfile(entry, io.BytesIO(data))
+            size += len(data)
+    return out.getvalue()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Every file in order; links are refused, they would bring in what is not the role's."""
+    for path in sorted(folder.iterdir()):
+        if path.name in _SKIPPED:
+            continue
+        if not _NAME.fullmatch(path.name):
+            raise BadRole(f"file name {path.name!r} has characters that not every system takes", "rename it")
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            yield from _files(path)
+        elif stat.S_ISREG(mode):
+            yield path
+        else:
+            raise BadRole(f"{path.name} is a link or a device", "put the file itself there")

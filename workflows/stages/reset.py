@@ -1,0 +1,83 @@
+"""Stage reset: takes RKE2 off machines again, agents first; its gate counts what is left on each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from steps.contract.task import Verb
+from workflows.spec.ranges import compress
+from workflows.stages import rights
+from workflows.stages.access import ssh_arguments
+from workflows.stages.site import Site
+from workflows.stages.stage import Change, Object, Stage, Step, When, task
+
+ID: Final = "reset"
+PLAYBOOK = "rke2_reset"
+SECONDS = 1800
+"""A shard of 50 machines side by side: draining takes at most ten minutes, killing and removing one."""
+
+
+def build(site: Site) -> Stage | None:
+    """Every touched machine is taken back; the agents while the servers still live, so that their Nodes can be deleted."""
+    has = {role: bool(site.touched(role)) for role in ("agent", "server")}
+    agents = (_play(site, "agent", fan_out="agents"),) if has["agent"] else ()
+    after = tuple(step.name for step in agents)
+    servers = (_play(site, "server", after=after),) if has["server"] else ()
+    steps = (*agents, *servers)
+    names, told = site.touched("all"), "drained, its Node deleted; " if _is_survived(site) else ""
+    return Stage(
+        id=ID,
+        title="Take RKE2 off the machines",
+        steps=(*steps, _judge(site, steps)),
+        gates=tuple(f"{ID}/{step.name}" for step in steps),
+        changes=(Change(what=f"{told}RKE2, its containers, network, data and files are removed", where=compress(names)),),
+        rollback="none: data of the removed servers and agents is gone; `bringup run` builds anew",
+    )
+
+
+def _play(site: Site, role: str, *, fan_out: str = "", after: tuple[str, ...] = ()) -> Step:
+    arguments: Object = {
+        "playbook": PLAYBOOK,
+        "ssh": ssh_arguments(site.spec),
+        "gate": f"{ID}/{role}s",
+        "select": role,
+        "variables": {"rke2_reset_forget": False},
+    }
+    if _is_survived(site):
+        arguments["helpers"] = "server"
+        arguments["variables"] = {
+            "rke2_reset_forget": True,
+            "rke2_reset_drain_seconds": site.spec.rke2.drain_seconds,
+            "rke2_registration_address": site.spec.registration_address,  # of the servers that are asked to forget
+        }
+    if fan_out:
+        arguments["fanned"] = True
+    return Step(
+        task=task(ID, f"{role}s", Verb.PLAY, deadline=SECONDS, arguments=arguments),
+        after=after,
+        fan_out=fan_out,
+        rules=rights.CLAIM,
+    )
+
+
+def _is_survived(site: Site) -> bool:
+    """Whether a server stays, so that the cluster must forget those that go."""
+    return len(site.touched("server")) < site.count("server")
+
+
+def _judge(site: Site, steps: tuple[Step, ...]) -> Step:
+    members = "agent" if site.touched("agent") else "server"
+    arguments: Object = {
+        "checks": [
+            {"task": step.name, "gate": f"{ID}/{step.name}", "select": str(step.task.arguments["select"])} for step in steps
+        ],
+        "needed": len(site.touched(members)),
+        "members": members,
+        "required": "server" if site.touched("server") else "",
+        "cordon": False,
+    }
+    return Step(
+        task=task(ID, "judge", Verb.JUDGE, deadline=600, arguments=arguments),
+        after=tuple(step.name for step in steps),
+        when=When.ANYHOW,
+    )

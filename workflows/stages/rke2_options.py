@@ -1,0 +1,54 @@
+"""Variables of the role rke2 for what a spec may say beside the basics; what it leaves open is left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workflows.spec.access import Rke2
+from workflows.spec.rke2_parts import registry_secrets
+from workflows.stages.stage import Object
+
+
+def variables(rke2: Rke2) -> Object:
+    """The options that are not the role's defaults."""
+    default = type(rke2).model_construct()
+    plain = {
+        "rke2_source": rke2.source,
+        "rke2_images": list(rke2.images),
+        "rke2_kubelet_config": dict(rke2.kubelet_config),
+        "rke2_audit": rke2.audit if rke2.audit != default.audit else None,
+        "rke2_upgrade_batch": rke2.upgrade_batch if rke2.upgrade_batch != default.upgrade_batch else None,
+        "rke2_drain_seconds": rke2.drain_seconds if rke2.drain_seconds != default.drain_seconds else None,
+        "rke2_registries": _registries(rke2),
+    }
+    found = {key: value for key, value in plain.items() if value}
+    if rke2.etcd_snapshots != default.etcd_snapshots:
+        found |= {"rke2_snapshot_schedule": rke2.etcd_snapshots.schedule, "rke2_snapshots_kept": rke2.etcd_snapshots.keep}
+    if rke2.virtual_address:
+        found["rke2_virtual_address"] = rke2.virtual_address.model_dump()
+    return found
+
+
+def secret_variables(rke2: Rke2) -> dict[str, str]:
+    """Variable → secret file of what registries ask for."""
+    return {f"rke2_{file}": file for file, _, _, _ in registry_secrets(rke2.registries)}
+
+
+def _registries(rke2: Rke2) -> Object:
+    """Registries as the role takes them: `secrets` says which variable holds which part, never what it is."""
+    secrets: dict[str, dict[str, str]] = {}
+    for file, registry, part, _ in registry_secrets(rke2.registries):
+        secrets.setdefault(registry, {})[part] = f"rke2_{file}"
+    return {name: _registry(name, rke2, secrets.get(name, {})) for name in sorted(rke2.registries)}
+
+
+def _registry(name: str, rke2: Rke2, secrets: dict[str, str]) -> Object:
+    one = rke2.registries[name]
+    found: dict[str, Any] = {
+        "endpoints": list(one.endpoints),
+        "rewrite": dict(one.rewrite),
+        "username": one.username,
+        "insecure": one.insecure,
+        "secrets": secrets,
+    }
+    return {key: value for key, value in found.items() if value}
