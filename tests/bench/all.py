@@ -10,7 +10,10 @@ from pathlib import Path
 from figures import SHORT, SKIPPED
 
 HERE = Path(__file__).parent
-NO_COMMANDS = ("all", "argo_followed", "argo_home", "argo_played", "figures", "real_server")
+NO_COMMANDS = (
+    *("all", "argo_followed", "argo_home", "argo_played", "figures", "real_hosts", "real_server"),
+    *("os_prep_items", "os_prep_measured", "os_prep_ours", "os_prep_peers", "os_prep_shell"),
+)
 """What the commands share, and this one."""
 
 

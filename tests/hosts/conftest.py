@@ -10,18 +10,23 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from hostlab import lab, needs
+from hostlab.census import census
 
 Up = Callable[..., lab.Lab]
 
 
 @pytest.fixture(scope="session")
-def able() -> None:
-    """Skip the tier where it cannot run; where it must run, that is a failure."""
+def able() -> Iterator[None]:
+    """Skip the tier where it cannot run (where it must run, that is a failure); at its end this machine is as it was."""
     reasons = needs.missing()
     if reasons and os.environ.get("CI") == "true":
         pytest.fail("hosts tier: " + "; ".join(reasons), pytrace=False)
     if reasons:
         pytest.skip("hosts tier: " + "; ".join(reasons))
+    lab.down()
+    before = census()
+    yield
+    assert census() == before, "the tier left something on this machine"
 
 
 @pytest.fixture

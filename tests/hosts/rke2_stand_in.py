@@ -1,73 +1,71 @@
-"""A stand-in for an RKE2 release: an archive with units and a program that opens RKE2's ports and says what RKE2 says.
+"""A stand-in for an RKE2 release: an archive with units, scripts and a program that opens RKE2's ports and says what RKE2 says.
 
-It knows only what the plays ask for: version, supervisor and API ports, /readyz through kubectl, the kubelet's /healthz, the token.
+It knows only what the plays ask for; `rke2_stand_in_files` holds its parts.
 """
 
 import hashlib
 import io
+import subprocess
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 
-PROGRAM = r"""#!/usr/bin/python3
-import http.server, os, re, socket, socketserver, sys, threading, urllib.request
-VERSION = "@VERSION@"
-if "--version" in sys.argv:
-    print("rke2 version %s (standin)" % VERSION)
-    sys.exit()
-config = open("/etc/rancher/rke2/config.yaml").read()
-value = lambda key: (re.search("^%s: *(.*)$" % key, config, re.M) or [0, ""])[1].strip("'\"")
-class Say(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        good = self.path != "/token" or self.headers["Authorization"] == value("token")
-        self.send_response(200 if good else 401); self.end_headers(); self.wfile.write(b"ok" if good else b"")
-    def log_message(self, *args): pass
-def serve(address, port):
-    socketserver.TCPServer.allow_reuse_address = True
-    server = socketserver.ThreadingTCPServer((address, port), Say)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-if value("server"):
-    url = value("server").replace("https:", "http:") + "/token"
-    urllib.request.urlopen(urllib.request.Request(url, headers={"Authorization": value("token")}), timeout=5)
-if sys.argv[1] == "server":
-    os.makedirs("/var/lib/rancher/rke2/bin", exist_ok=True)
-    with open("/etc/rancher/rke2/rke2.yaml", "w") as out:
-        out.write("clusters: [{name: default, cluster: {server: 'https://127.0.0.1:6443'}}]\n")
-    with open("/var/lib/rancher/rke2/bin/kubectl", "w") as out:
-        out.write("#!/bin/sh\nexec python3 -c \"import urllib.request as u; print(u.urlopen('http://127.0.0.1:6443/readyz').read().decode())\"\n")
-    os.chmod("/var/lib/rancher/rke2/bin/kubectl", 0o755)
-    serve("", 9345); serve("", 6443)
-else:
-    serve("127.0.0.1", 10248)
-with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-    notify.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
-threading.Event().wait()
-"""
-
+PARTS = Path(__file__).with_name("rke2_stand_in_files")
+CONTROL_PLANE = Path(__file__).with_name("control_plane_stand_in.py")
 UNIT = """[Unit]
 Description=Stand-in for RKE2 (@KIND@)
 [Service]
 Type=notify
 NotifyAccess=all
+KillMode=process
 ExecStart=/usr/local/bin/rke2 @KIND@
 Restart=on-failure
 RestartSec=1
+StartLimitInterval=0
 [Install]
 WantedBy=multi-user.target
 """
+ARCHIVE, SUMS, IMAGES = "rke2.linux-amd64.tar.gz", "sha256sum-amd64.txt", "rke2-images-core.linux-amd64.tar.zst"
 
 
-def release(folder: Path, version: str) -> None:
-    """Write `FOLDER/VERSION/` with the archive and its list of checksums, as a download site has them."""
+def authority(folder: Path) -> None:
+    """Write the CA that every stand-in server signs its certificate with, as RKE2's servers share theirs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 9 -subj /CN=stand-in-ca"
+    subprocess.run([*make.split(), "-keyout", "ca.key", "-out", "ca.pem"], cwd=folder, check=True, capture_output=True)
+
+
+def release(folder: Path, version: str, ca: Path, programs: Iterable[Path] = ()) -> None:
+    """Write `FOLDER/VERSION/` with the archive, an image archive and their list of checksums, as a download site has them.
+
+    With `programs` (etcd, kube-apiserver, kubectl) in its images, a server of this release runs a real API server on a real etcd.
+    """
     place = folder / version
     place.mkdir(parents=True)
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
-        _add(archive, "bin/rke2", PROGRAM.replace("@VERSION@", version), 0o755)
+        _add(archive, "bin/rke2", (PARTS / "rke2.py").read_text().replace("@VERSION@", version), 0o755)
+        for script in ("killall", "uninstall"):
+            _add(archive, f"bin/rke2-{script}.sh", (PARTS / f"{script}.sh").read_text(), 0o755)
         for kind in ("server", "agent"):
             _add(archive, f"lib/systemd/system/rke2-{kind}.service", UNIT.replace("@KIND@", kind), 0o644)
-    name = "rke2.linux-amd64.tar.gz"
-    (place / name).write_bytes(data.getvalue())
-    (place / "sha256sum-amd64.txt").write_text(f"{hashlib.sha256(data.getvalue()).hexdigest()}  {name}\n")
+        _add(archive, "share/rke2-stand-in/control_plane.py", CONTROL_PLANE.read_text(), 0o644)
+        _add(archive, "share/rke2-stand-in/kubectl.py", (PARTS / "kubectl.py").read_text(), 0o755)
+        for name in ("ca.pem", "ca.key"):
+            _add(archive, f"share/rke2-stand-in/{name}", (ca / name).read_text(), 0o644)
+    files = {ARCHIVE: data.getvalue(), IMAGES: _images(version, programs)}
+    for name, content in files.items():
+        (place / name).write_bytes(content)
+    (place / SUMS).write_text("".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items()))
+
+
+def _images(version: str, programs: Iterable[Path]) -> bytes:
+    """What stands for a release's container images: a tar of programs, or some text."""
+    data, found = io.BytesIO(), tuple(programs)
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        for program in found:
+            archive.add(program, program.name)
+    return data.getvalue() if found else f"images of {version}".encode()
 
 
 def _add(archive: tarfile.TarFile, name: str, text: str, mode: int) -> None:

@@ -1,15 +1,18 @@
-"""The playbooks rke2_server and rke2_agent on systemd hosts, with a stand-in for RKE2's release: download, join, ready, again."""
+"""The playbooks for RKE2 on systemd hosts, with a stand-in for its release: install, again, upgrade, roll back, refuse, reset."""
 
 import functools
 import http.server
+import json
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rke2_stand_in
 import yaml
+from hostlab.host import Host
 from hostlab.lab import Init, Lab
 
 from steps.clients import ansible
@@ -20,6 +23,11 @@ from steps.probes import rke2 as probe
 
 VERSION = "v1.35.7+rke2r1"
 NEWER = "v1.35.8+rke2r1"
+RELEASES = (VERSION, NEWER)
+KUBECTL_LOG = "/var/log/kubectl-stand-in.log"
+REGISTRY = {
+    "registry.example.org": {"endpoints": ["https://192.0.2.5"], "username": "puller", "secrets": {"password": "rke2_secret_1"}}
+}
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -29,91 +37,270 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         """Nothing."""
 
 
+@dataclass(frozen=True)
+class Site:
+    """A download site as the hosts see it, the folder that it serves, and a folder for secrets."""
+
+    url: str
+    folder: Path
+    secrets: Path
+
+
 @pytest.fixture
-def source(tmp_path: Path, up: Any) -> Iterator[str]:
-    """Address of a download site with two releases, as the hosts see it."""
-    for version in (VERSION, NEWER):
-        rke2_stand_in.release(tmp_path / "site", version)
-    with http.server.ThreadingHTTPServer(("", 0), functools.partial(Quiet, directory=str(tmp_path / "site"))) as server:
+def site(tmp_path: Path, up: Any) -> Iterator[Site]:
+    """A download site with two releases."""
+    folder = tmp_path / "site"
+    rke2_stand_in.authority(tmp_path / "ca")
+    for version in RELEASES:
+        rke2_stand_in.release(folder, version, tmp_path / "ca")
+    with http.server.ThreadingHTTPServer(("", 0), functools.partial(Quiet, directory=str(folder))) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield f"http://10.77.255.254:{server.server_address[1]}"
+        yield Site(f"http://10.77.255.254:{server.server_address[1]}", folder, tmp_path)
         server.shutdown()
         thread.join()
 
 
-def play(lab: Lab, playbook: str, chosen: slice, token: Path, source: str, **variables: Any) -> PlayResult:
+def play(lab: Lab, site: Site, playbook: str, hosts: list[Host], helpers: list[Host] | None = None, **variables: Any) -> PlayResult:
     groups = ("gpu", "agent" if playbook == "rke2_agent" else "server")
-    key = str(lab.key)
-    hosts = tuple(PlayHost(name=host.name, address=host.address, key_path=key, groups=groups) for host in lab.hosts[chosen])
+    token = site.secrets / "token"
+    if not token.exists():
+        token.write_text("canary-55")
+    (site.secrets / "password").write_text("canary-60")
     common = {
         "rke2_version": VERSION,
-        "rke2_source": source,
+        "rke2_source": site.url,
+        "rke2_images": ["core"],
         "rke2_registration_address": lab.hosts[0].address,
-        "rke2_ready_seconds": 20,
-        "rke2_kubelet_args": {"max-pods": "250"},
-        "rke2_node_labels": {"gpu": ["bringup/group=gpu", "site/rack=0"], "cpu": ["bringup/group=cpu"]},
-        "rke2_node_taints": {"gpu": ["nvidia.com/gpu=present:NoSchedule"]},
-        "rke2_host_labels": {lab.hosts[2].name if len(lab.hosts) > 2 else "": ["site/rack=7"]},
+        "rke2_first_server": lab.hosts[0].name,
+        "rke2_ready_seconds": 25,
+        "rke2_drain_seconds": 5,
     }
     return ansible.play(
         PlayRequest(
             playbook=playbook,
-            hosts=hosts,
+            hosts=tuple(reached(lab, host, groups) for host in hosts),
+            helpers=tuple(reached(lab, host, ("server",)) for host in helpers or ()),
             known_hosts=str(lab.known_hosts),
             variables=common | variables,
-            secret_variables={"rke2_token": str(token)},
+            secret_variables={"rke2_token": str(token), "rke2_secret_1": str(site.secrets / "password")},
         )
     )
 
 
-def passes(result: PlayResult, kind: str, version: str = VERSION) -> bool:
+def reached(lab: Lab, host: Host, groups: tuple[str, ...]) -> PlayHost:
+    return PlayHost(name=host.name, address=host.address, key_path=str(lab.key), groups=groups)
+
+
+def lacks(result: PlayResult, kind: str, version: str = VERSION) -> str:
+    """Why the gate does not let the hosts pass, and what they said; empty where it does."""
     names = tuple(outcome.host for outcome in result.hosts)
-    decide = getattr(gate, f"{kind}s")
-    return bool(
-        decide(probe.from_play(result.hosts), PlayExpectation(version=version, service=f"rke2-{kind}", nodes=names)).is_pass
-    )
+    want = PlayExpectation(version=version, service=f"rke2-{kind}", nodes=names)
+    verdict = getattr(gate, f"{kind}s")(probe.from_play(result.hosts), want)
+    return "" if verdict.is_pass else f"{verdict.reason} {said(result)}"
 
 
-def test_servers_and_agents_join_once_and_upgrade(up: Any, source: str, tmp_path: Path) -> None:
-    lab = up(3, Init.SYSTEMD)
-    token = tmp_path / "token"
-    token.write_text("canary-55")
-    servers, agents = slice(0, 2), slice(2, 3)
+def said(result: PlayResult) -> list[tuple[str, str, str]]:
+    return [(outcome.host, outcome.task, outcome.message) for outcome in result.hosts if outcome.status is not HostStatus.OK]
 
-    first = play(lab, "rke2_server", servers, token, source)
-    assert [outcome.status for outcome in first.hosts] == [HostStatus.OK, HostStatus.OK], first
-    assert passes(first, "server")
+
+def nodes(server: Host) -> dict[str, Any]:
+    """The nodes that a stand-in server knows, with what was done to them."""
+    return dict(json.loads(server.run("cat", "/var/lib/rancher/rke2/server/db/etcd/nodes.json")))
+
+
+def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(up: Any, site: Site) -> None:
+    lab = up(4, Init.SYSTEMD)
+    servers, agents = list(lab.hosts[:3]), list(lab.hosts[3:])
+    options: dict[str, Any] = {
+        "rke2_audit": "metadata",
+        "rke2_registries": REGISTRY,
+        "rke2_kubelet_args": {"max-pods": "250"},
+        "rke2_kubelet_config": {"topologyManagerPolicy": "single-numa-node"},
+        "rke2_node_labels": {"gpu": ["bringup/group=gpu", "site/rack=0"], "cpu": ["bringup/group=cpu"]},
+        "rke2_node_taints": {"gpu": ["nvidia.com/gpu=present:NoSchedule"]},
+        "rke2_host_labels": {agents[0].name: ["site/rack=7"]},
+        "rke2_virtual_address": {"interface": "eth0", "image": "ghcr.io/kube-vip/kube-vip:v1.0.1"},
+    }
+
+    first = play(lab, site, "rke2_server", servers, **options)
+    assert said(first) == []
+    assert lacks(first, "server") == ""
     assert f"https://{lab.hosts[0].address}:6443" in first.hosts[0].facts["kubeconfig"]
-    assert "kubeconfig" not in first.hosts[1].facts
-    assert lab.hosts[1].run("cat", "/etc/rancher/rke2/config.yaml").count("server: https://10.77.0.1:9345") == 1
+    assert first.hosts[2].facts["token"].endswith("::server:canary-55"), "the secure form, from any server"
+    config = yaml.safe_load(servers[1].run("cat", "/etc/rancher/rke2/config.yaml"))
+    assert config["server"] == f"https://{servers[0].address}:9345"
+    assert config["audit-policy-file"] == "/etc/rancher/rke2/audit-policy.yaml"
+    assert yaml.safe_load(servers[1].run("cat", "/etc/rancher/rke2/audit-policy.yaml"))["rules"][-1] == {"level": "Metadata"}
+    registries = yaml.safe_load(servers[1].run("cat", "/etc/rancher/rke2/registries.yaml"))
+    assert registries["configs"]["registry.example.org"]["auth"] == {"username": "puller", "password": "canary-60"}
+    assert "canary-60" not in str(first), "only facts that are kept as secrets hold one"
+    pod = yaml.safe_load(servers[2].run("cat", "/var/lib/rancher/rke2/agent/pod-manifests/kube-vip.yaml"))
+    assert {"name": "address", "value": servers[0].address} in pod["spec"]["containers"][0]["env"]
+    assert servers[1].run("ls", "-A", "/var/lib/rancher/rke2/agent/images").split() == [".cache.json", rke2_stand_in.IMAGES]
 
-    joined = play(lab, "rke2_agent", agents, token, source)
-    assert passes(joined, "agent"), joined
-    config = yaml.safe_load(lab.hosts[2].run("cat", "/etc/rancher/rke2/config.yaml"))
+    joined = play(lab, site, "rke2_agent", agents, servers, **options)
+    assert said(joined) == []
+    assert lacks(joined, "agent") == ""
+    config = yaml.safe_load(agents[0].run("cat", "/etc/rancher/rke2/config.yaml"))
     assert config["kubelet-arg"] == ["max-pods=250"]
     assert config["node-label"] == ["bringup/group=gpu", "site/rack=7"], "a host's own label wins"
     assert config["node-taint"] == ["nvidia.com/gpu=present:NoSchedule"]
+    assert "single-numa-node" in agents[0].run("cat", "/var/lib/rancher/rke2/agent/etc/kubelet.conf.d/90-bringup.conf")
+    assert not any(
+        "canary" in host.run("cat", f"/proc/{pid}/cmdline") for host in lab.hosts for pid in host.run("pgrep", "rke2").split()
+    )
 
-    again = [play(lab, "rke2_server", servers, token, source), play(lab, "rke2_agent", agents, token, source)]
-    assert [outcome.changed for result in again for outcome in result.hosts] == [0, 0, 0]
+    again = [play(lab, site, "rke2_server", servers, **options), play(lab, site, "rke2_agent", agents, servers, **options)]
+    assert [outcome.changed for result in again for outcome in result.hosts] == [0, 0, 0, 0], again
 
-    newer = play(lab, "rke2_agent", agents, token, source, rke2_version=NEWER)
-    assert passes(newer, "agent", NEWER), newer
+    early = play(lab, site, "rke2_agent", agents, servers, **options | {"rke2_version": "v1.36.1+rke2r1"})
+    assert "would be newer: upgrade the servers first" in early.hosts[0].message
+
+    newer = options | {"rke2_version": NEWER}
+    upgraded = play(lab, site, "rke2_server", servers, **newer)
+    assert said(upgraded) == []
+    assert lacks(upgraded, "server", NEWER) == ""
+    assert [
+        host.run("sh", "-c", "ls /var/lib/rancher/rke2/server/db/snapshots || true").count("bringup-before") for host in servers
+    ] == [
+        1,
+        0,
+        0,
+    ]
+    done = play(lab, site, "rke2_agent", agents, servers, **newer)
+    assert lacks(done, "agent", NEWER) == ""
+    log = "".join(host.run("sh", "-c", f"cat {KUBECTL_LOG} || true") for host in servers).splitlines()
+    assert [line for line in log if line.startswith(("drain", "uncordon"))] == [
+        f"{word} {name}" for names in (["n000", "n003"], ["n001"], ["n002"]) for name in names for word in ("drain", "uncordon")
+    ], "each server drains itself, and the first one the agent"
+    assert {node["spec"].get("unschedulable", False) for node in nodes(servers[2]).values()} == {False}
 
 
-def test_a_wrong_checksum_and_a_wrong_token_are_told(up: Any, source: str, tmp_path: Path) -> None:
+def test_a_release_that_does_not_start_is_rolled_back_and_the_others_go_on(up: Any, site: Site) -> None:
+    lab = up(3, Init.SYSTEMD)
+    server, crashing, stuck = lab.hosts
+    assert said(play(lab, site, "rke2_server", [server])) == []
+    assert said(play(lab, site, "rke2_agent", [crashing, stuck], [server])) == []
+    crashing.run("sh", "-c", f"echo '{json.dumps({'crash': [NEWER]})}' > /etc/rke2-stand-in.json")
+    server.run("touch", f"/etc/stuck-{stuck.name}")
+
+    result = play(
+        lab, site, "rke2_agent", [crashing, stuck], [server], rke2_version=NEWER, rke2_upgrade_batch=1, rke2_ready_seconds=6
+    )
+    assert [outcome.status for outcome in result.hosts] == [HostStatus.FAILED, HostStatus.FAILED]
+    assert "not ready after 6 s" in result.hosts[0].message
+    assert result.hosts[0].facts["rolled_back"] == VERSION
+    assert (result.hosts[0].facts["version"], result.hosts[0].facts["ready"]) == (VERSION, True)
+    assert "could not be drained" in result.hosts[1].message
+    assert "disruption budget" in result.hosts[1].message
+    assert stuck.run("/usr/local/bin/rke2", "--version").startswith(f"rke2 version {VERSION}")
+    assert {name: node["spec"].get("unschedulable") for name, node in nodes(server).items()} == {
+        server.name: None,
+        crashing.name: False,
+        stuck.name: False,
+    }
+
+    server.run("rm", f"/etc/stuck-{stuck.name}")
+    server.run("/var/lib/rancher/rke2/bin/kubectl", "--kubeconfig", "-", "cordon", stuck.name)
+    crashing.run("rm", "/etc/rke2-stand-in.json")
+    result = play(lab, site, "rke2_agent", [crashing, stuck], [server], rke2_version=NEWER)
+    assert lacks(result, "agent", NEWER) == ""
+    assert nodes(server)[stuck.name]["spec"]["unschedulable"] is True, "a cordon that was not ours stays"
+
+    server.run("sh", "-c", f"echo '{json.dumps({'crash': [NEWER]})}' > /etc/rke2-stand-in.json")
+    result = play(lab, site, "rke2_server", [server], rke2_version=NEWER, rke2_ready_seconds=6)
+    assert "not ready after 6 s" in result.hosts[0].message
+    assert server.run("/usr/local/bin/rke2", "--version").startswith(f"rke2 version {VERSION}")
+    assert lacks(play(lab, site, "rke2_server", [server]), "server") == ""
+
+
+def test_what_cannot_work_is_refused_before_anything_is_stopped(up: Any, site: Site) -> None:
     lab = up(2, Init.SYSTEMD)
-    token = tmp_path / "token"
-    token.write_text("canary-56")
+    server, agent = lab.hosts
+    image = site.folder / VERSION / rke2_stand_in.IMAGES
+    whole = image.read_bytes()
 
-    refused = play(lab, "rke2_server", slice(0, 1), token, source, rke2_checksum="0" * 64)
-    assert "did not match" in refused.hosts[0].message
-    assert lab.hosts[0].run("ls", "/usr/local/bin") == ""
+    refused = play(lab, site, "rke2_server", [server], rke2_checksum="0" * 64)
+    assert "its sha256 is" in refused.hosts[0].message
+    image.write_bytes(b"another")
+    refused = play(lab, site, "rke2_server", [server])
+    assert f"{rke2_stand_in.IMAGES}: its sha256 is" in refused.hosts[0].message
+    assert server.run("ls", "/usr/local/bin") == ""
+    image.write_bytes(whole)
 
-    assert passes(play(lab, "rke2_server", slice(0, 1), token, source), "server")
-    token.write_text("canary-57")
-    stranger = play(lab, "rke2_agent", slice(1, 2), token, source, rke2_ready_seconds=4)
-    assert stranger.hosts[0].status is HostStatus.FAILED
-    assert "not ready after 4 s" in stranger.hosts[0].message
-    assert "401" in stranger.hosts[0].message
+    stranger = play(lab, site, "rke2_server", [agent])
+    assert "9345" in stranger.hosts[0].message, "who is not the first server founds no cluster"
+    assert lacks(play(lab, site, "rke2_server", [server]), "server") == ""
+    began = server.run("systemctl", "show", "--property=InvocationID", "rke2-server")
+
+    (site.secrets / "token").write_text("canary-57")
+    stranger = play(lab, site, "rke2_agent", [agent])
+    assert "refuses the token (401)" in stranger.hosts[0].message
+    (site.secrets / "token").unlink()
+
+    for wanted, why in (
+        ("v1.35.6+rke2r1", "RKE2 is not downgraded in place"),
+        ("v1.37.0+rke2r1", "skips a minor"),
+    ):
+        result = play(lab, site, "rke2_server", [server], rke2_version=wanted)
+        assert why in result.hosts[0].message
+    server.run(
+        "sh", "-c", "mkdir -p /etc/rancher/rke2/config.yaml.d; echo 'cni: none' > /etc/rancher/rke2/config.yaml.d/50-odd.yaml"
+    )
+    result = play(lab, site, "rke2_server", [server])
+    assert "50-odd.yaml sets cni, and would win over config.yaml" in result.hosts[0].message
+    server.run("rm", "/etc/rancher/rke2/config.yaml.d/50-odd.yaml")
+    result = play(lab, site, "rke2_server", [server], rke2_profile="cis")
+    assert "needs the user etcd" in result.hosts[0].message
+    assert server.run("systemctl", "show", "--property=InvocationID", "rke2-server") == began, "nothing was stopped"
+
+
+def test_hosts_are_reset_to_bare_and_replaced(up: Any, site: Site) -> None:
+    lab = up(3, Init.SYSTEMD)
+    server, agent, bare = lab.hosts
+    assert said(play(lab, site, "rke2_server", [server])) == []
+    assert said(play(lab, site, "rke2_agent", [agent], [server])) == []
+    agent.run("iptables", "-A", "INPUT", "-s", "192.0.2.1", "-j", "ACCEPT")
+
+    alone = play(lab, site, "rke2_reset", [agent, bare], rke2_reset_forget=True)
+    assert "no server that stays answers; nothing was removed" in alone.hosts[0].message
+
+    looked = before(agent)
+    assert all(looked[kind] for kind in ("processes", "mounts", "links", "rules", "paths", "units")), looked
+    gone = play(lab, site, "rke2_reset", [agent, bare], [server], rke2_reset_forget=True)
+    assert said(gone) == []
+    assert gone.hosts[1].changed == 0, "a bare host stays as it is"
+    for outcome in gone.hosts:
+        traces = outcome.facts["traces"]
+        assert {kind: found for kind, found in traces.items() if kind != "looked" and found} == {}
+        assert all(traces["looked"].values())
+    assert list(nodes(server)) == [server.name], "its Node is deleted"
+    assert "192.0.2.1" in agent.run("iptables-save"), "what is not RKE2's stays"
+    assert [outcome.changed for outcome in play(lab, site, "rke2_reset", [agent, bare]).hosts] == [0, 0]
+
+    assert said(play(lab, site, "rke2_agent", [agent], [server])) == []
+    agent.run("sh", "-c", "rm -f /usr/local/bin/rke2-*.sh")
+    half = play(lab, site, "rke2_reset", [agent])
+    assert {kind: found for kind, found in half.hosts[0].facts["traces"].items() if kind != "looked" and found} == {}
+    assert agent.name in nodes(server)
+    back = play(lab, site, "rke2_agent", [agent], [server], rke2_replaced=[agent.name])
+    assert lacks(back, "agent") == ""
+    again = play(lab, site, "rke2_agent", [agent], [server], rke2_replaced=[agent.name])
+    assert again.hosts[0].changed == 0
+    assert server.run("cat", KUBECTL_LOG).splitlines().count(f"delete {agent.name}") == 2, (
+        "once by the reset, once for the newcomer"
+    )
+
+
+def before(host: Host) -> dict[str, list[str]]:
+    """What the stand-in left on a host, counted by the test's own means."""
+    links = host.run("ls", "/sys/class/net").split()
+    return {
+        "processes": host.run("pgrep", "-f", "/var/lib/rancher/rke2/data").split(),
+        "mounts": [line for line in host.run("cat", "/proc/mounts").splitlines() if "/run/k3s" in line],
+        "links": [link for link in links if link in ("cni0", "flannel.1")],
+        "rules": [line for line in host.run("iptables-save").splitlines() if "KUBE-" in line],
+        "paths": host.run("ls", "/var/lib/rancher").split(),
+        "units": host.run("ls", "/usr/local/lib/systemd/system").split(),
+    }

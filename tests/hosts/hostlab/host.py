@@ -32,10 +32,10 @@ class Host:
         """What process 1 printed."""
         return self.folder / "log"
 
-    def run(self, *command: str) -> str:
-        """Run a command inside the host, past SSH, and return what it printed."""
+    def run(self, *command: str, text: str = "") -> str:
+        """Run a command inside the host, past SSH, and return what it printed; `text` is its standard input."""
         enter = ["nsenter", "--target", str(self._init()), "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd=/"]
-        return subprocess.run([*enter, *command], capture_output=True, text=True, check=True).stdout
+        return subprocess.run([*enter, *command], input=text, capture_output=True, text=True, check=True).stdout
 
     def read_only(self) -> None:
         """Fault: the root file system turns read-only, as after a disk error."""
@@ -48,6 +48,10 @@ class Host:
     def plug(self) -> None:
         """The cable is in again."""
         network.link(self.name, "up")
+
+    def silence(self) -> None:
+        """Fault: nothing answers any more, as where the power is off behind a router."""
+        self.run("ip", "route", "add", "blackhole", network.GATEWAY)
 
     def _init(self) -> int:
         """Process 1 of the host, as this machine numbers it."""

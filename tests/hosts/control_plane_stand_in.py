@@ -1,0 +1,167 @@
+#!/usr/bin/python3
+"""Part of the stand-in for RKE2: the control plane of one server, from the real etcd and kube-apiserver, inside its host.
+
+Run by the stand-in `rke2 server` where its images held the programs. RKE2 runs these as static pods with certificates of its own;
+here they are child processes. Standard library only: it runs on the host.
+"""
+
+import base64
+import json
+import secrets
+import ssl
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+CLIENT, PEER, METRICS, API = 2379, 2380, 2381, 6443
+HEALTH, READY = f"http://127.0.0.1:{METRICS}/health", f"https://127.0.0.1:{API}/readyz"
+SERVE_SECONDS = 90.0
+LOOK_SECONDS = 0.2
+SHARED = ("ca.key", "ca.crt", "sa.key", "sa.pub", "tokens.csv")
+"""Files that all servers must have in common; RKE2 hands such data out as bootstrap data at its port 9345."""
+
+
+class ControlPlane:
+    """etcd and the API server of this host. `data` is a folder that outlives restarts, `programs` where the binaries lie."""
+
+    def __init__(self, name: str, address: str, data: str, programs: str) -> None:
+        self.name = name
+        self.address = address
+        self.data = Path(data)
+        self.programs = Path(programs)
+        self.children: list[subprocess.Popen[bytes]] = []
+
+    def shared(self) -> dict[str, str]:
+        """What another server needs to serve the same cluster; text by file name."""
+        return {name: (self.data / name).read_text() for name in SHARED}
+
+    def start(self, first: str, shared: Mapping[str, str] | None = None) -> None:
+        """Start etcd, as a member of the cluster of `first` (an address) where that is not this host, then the API server."""
+        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not (self.data / SHARED[0]).exists():
+            if shared is None:
+                self._make()
+            else:
+                self._keep(shared)
+            self._certify()
+        self._end()
+        self._start_etcd(first)
+        self._start_api()
+
+    def _end(self) -> None:
+        """End those of an earlier start: like containers they outlive the service that started them."""
+        subprocess.run(
+            ["pkill", "--signal", "KILL", "--full", f"--data-dir={self.data}/|--tls-cert-file={self.data}/"], check=False
+        )
+
+    def kubeconfig(self) -> str:
+        """An admin kubeconfig for this host itself, as RKE2 writes it to rke2.yaml."""
+        authority = base64.b64encode((self.data / "ca.crt").read_bytes()).decode()
+        cluster = {"server": f"https://127.0.0.1:{API}", "certificate-authority-data": authority}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "default", "cluster": cluster}],
+            "users": [{"name": "default", "user": {"token": self._token()}}],
+            "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
+            "current-context": "default",
+        }
+        return json.dumps(document, indent=1)
+
+    def _token(self) -> str:
+        return (self.data / "tokens.csv").read_text().partition(",")[0]
+
+    def _make(self) -> None:
+        """What all servers have in common, made by the first."""
+        request = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=stand-in-ca")
+        self._openssl(*request, out="ca.crt", keyout="ca.key")
+        self._openssl("genrsa", out="sa.key")
+        self._openssl("rsa", "-pubout", **{"in": "sa.key", "out": "sa.pub"})
+        self._keep({"tokens.csv": f'{secrets.token_hex(16)},admin,admin,"system:masters"\n'})
+
+    def _certify(self) -> None:
+        """A certificate of this server, by the CA that all share."""
+        self._keep({"names": f"subjectAltName=IP:127.0.0.1,IP:{self.address},DNS:{self.name},DNS:localhost"})
+        request = ("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=kube-apiserver")
+        self._openssl(*request, keyout="serving.key", out="serving.csr")
+        files = {"in": "serving.csr", "CA": "ca.crt", "CAkey": "ca.key", "out": "serving.crt", "extfile": "names"}
+        self._openssl("x509", "-req", "-days", "30", "-set_serial", str(secrets.randbits(60)), **files)
+
+    def _openssl(self, command: str, *words: str, **files: str) -> None:
+        """`openssl COMMAND`, with options that name files of ours."""
+        given = [part for option, file in files.items() for part in (f"-{option}", str(self.data / file))]
+        subprocess.run(["openssl", command, *given, *words], check=True, capture_output=True)
+
+    def _keep(self, files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            (self.data / name).touch(0o600)
+            (self.data / name).write_text(text)
+
+    def _start_etcd(self, first: str) -> None:
+        peer, is_first = f"http://{self.address}:{PEER}", first == self.address
+        known = (self.data / "etcd").exists()
+        options = {
+            "name": self.name,
+            "data-dir": self.data / "etcd",
+            "listen-client-urls": f"http://{self.address}:{CLIENT},http://127.0.0.1:{CLIENT}",
+            "advertise-client-urls": f"http://{self.address}:{CLIENT}",
+            "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": f"{self.name}={peer}" if is_first or known else self._join(first, peer),
+            "initial-cluster-state": "new" if is_first else "existing",
+            "listen-metrics-urls": f"http://127.0.0.1:{METRICS}",
+            "log-level": "warn",
+        }
+        self._run("etcd", options)
+        self._until("etcd", lambda: json.loads(self._get(HEALTH))["health"] == "true")
+
+    def _join(self, first: str, peer: str) -> str:
+        """Make this host a member, and return who the members are."""
+        asked = json.dumps({"peerURLs": [peer]}).encode()
+        answer = json.loads(self._get(f"http://{first}:{CLIENT}/v3/cluster/member/add", asked))
+        return ",".join(f"{one.get('name') or self.name}={one['peerURLs'][0]}" for one in answer["members"])
+
+    def _start_api(self) -> None:
+        options = {
+            "etcd-servers": f"http://127.0.0.1:{CLIENT}",
+            "secure-port": API,
+            "bind-address": "0.0.0.0",
+            "advertise-address": self.address,
+            "tls-cert-file": self.data / "serving.crt",
+            "tls-private-key-file": self.data / "serving.key",
+            "service-account-key-file": self.data / "sa.pub",
+            "service-account-signing-key-file": self.data / "sa.key",
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "authorization-mode": "RBAC",
+            "token-auth-file": self.data / "tokens.csv",
+            "service-cluster-ip-range": "10.43.0.0/16",
+            "allow-privileged": "true",
+        }
+        self._run("kube-apiserver", options)
+        self._until("kube-apiserver", lambda: self._get(READY) == "ok")
+
+    def _run(self, program: str, options: Mapping[str, Any]) -> None:
+        command = [str(self.programs / program), *(f"--{option}={value}" for option, value in options.items())]
+        with (self.data / f"{program}.log").open("ab") as log:
+            self.children.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+
+    def _until(self, program: str, ready: Callable[[], bool]) -> None:
+        until = time.monotonic() + SERVE_SECONDS
+        while time.monotonic() < until and self.children[-1].poll() is None:
+            try:
+                if ready():
+                    return
+            except (OSError, ValueError, KeyError):
+                pass  # not yet
+            time.sleep(LOOK_SECONDS)
+        said = (self.data / f"{program}.log").read_text(errors="replace")[-600:]
+        raise RuntimeError(f"{program} does not serve: {said}")
+
+    def _get(self, url: str, body: bytes | None = None) -> str:
+        headers = {"Authorization": f"Bearer {self._token()}", "Content-Type": "application/json"}
+        request = urllib.request.Request(url, body, headers)
+        with urllib.request.urlopen(request, timeout=5, context=ssl._create_unverified_context()) as answer:
+            return str(answer.read().decode())

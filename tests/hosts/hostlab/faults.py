@@ -1,0 +1,65 @@
+"""Faults of hosts, each as it is met in the field; where this machine cannot have the real one, a stand-in that says so."""
+
+from hostlab.host import Host
+
+STARTED = "var/fault-started"
+"""Path below the root where a Python that was started for a module leaves its mark."""
+
+
+def python_that_waits(host: Host, seconds: int) -> str:
+    """A Python that leaves a mark and starts after this long, as on a host under load or with a hung file system; its path."""
+    return _program(
+        host, f"waiting-{seconds}", f'case "$*" in "") ;; *) exec /usr/bin/python3 "$@";; esac; touch /{STARTED}; sleep {seconds}'
+    )
+
+
+def has_started(host: Host) -> bool:
+    """Whether the Python that waits was started."""
+    return (host.folder / "upper" / STARTED).exists()
+
+
+def _program(host: Host, name: str, script: str) -> str:
+    path = f"/usr/local/bin/{name}"
+    _write(host, path, f'#!/bin/sh\n{script}\nexec /usr/bin/python3 "$@"\n')
+    return path
+
+
+def _write(host: Host, path: str, content: str) -> None:
+    host.run("sh", "-c", f"cat > {path} && chmod 755 {path}", text=content)
+
+
+def skewed_clock(host: Host, seconds: int) -> None:
+    """A stand-in for a wrong clock, which is the whole machine's: Python on this host reads a time that is off."""
+    _write(host, "/etc/python3.11/sitecustomize.py", f"import time\nreal = time.time\ntime.time = lambda: real() + {seconds}\n")
+
+
+def broken_packages(host: Host) -> None:
+    """The list of installed packages is damaged, as after a power cut, and one that the profile wants is not there."""
+    host.run("dpkg", "--purge", "socat")
+    host.run("sh", "-c", "echo 'Package: half\nStat' >> /var/lib/dpkg/status")
+
+
+def packages_locked_once(host: Host) -> None:
+    """A stand-in for an update that holds the lock until apt-get gives up, and is done when it is asked again."""
+    host.run("dpkg", "--purge", "socat")
+    said = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 77 (unattended-upgr)"
+    once = f"[ -e /var/locked-once ] || {{ touch /var/locked-once; echo '{said}' >&2; exit 100; }}"
+    _write(host, "/usr/local/sbin/apt-get", f'#!/bin/sh\n{once}\nexec /usr/bin/apt-get "$@"\n')
+
+
+def half_applied(host: Host) -> None:
+    """What a run that was killed in the middle leaves: a package unpacked only, a file cut short, another beside its place."""
+    host.run("dpkg", "--purge", "socat")
+    host.run("sh", "-c", "dpkg --unpack /srv/packages/socat*.deb")
+    host.run("sh", "-c", "echo '# Made by br' > /etc/sysctl.d/90-bringup.conf; echo x > /etc/sysctl.d/.bringup-cut")
+    host.run("sh", "-c", "mkdir -m 700 /etc/rancher; hostname half")
+
+
+def full_disk(host: Host) -> None:
+    """No space where the profile's sysctls go."""
+    host.run("mount", "-t", "tmpfs", "-o", "nr_inodes=1", "tmpfs", "/etc/sysctl.d")
+
+
+def no_way_back(host: Host) -> None:
+    """After its next boot nobody can log in: the SSH server does not start."""
+    host.run("systemctl", "mask", "ssh.service")

@@ -1,0 +1,45 @@
+"""The node profile that plays on hosts of the lab are given: the catalog's own, with a disk that a test machine has."""
+
+from typing import Any
+
+from hostlab.host import Host
+from hostlab.lab import Lab
+
+from steps.contract.play import PlayHost, PlayRequest, PlayResult
+from steps.contract.stages.os_prep import Expectation
+from steps.contract.verdict import Verdict
+from steps.gates import os_prep as gate
+from steps.probes import os_prep as probe
+from workflows.catalog import profile as catalog
+
+DISTRIBUTION = "debian"
+FREE = {"/var/lib/rancher": 100}
+NO_TIME = ("time service",)
+"""What no host in namespaces can have: the clock is the whole machine's."""
+
+CHANGE = "Bring the node to its profile"
+
+
+def variables(**changes: Any) -> dict[str, Any]:
+    """Variables of the play os_prep; `changes` are keys of the profile."""
+    return {"os_prep_profile": {**catalog.of_system(DISTRIBUTION), "disks": FREE, **changes}}
+
+
+def reached(lab: Lab, host: Host, **words: Any) -> PlayHost:
+    """How a host is reached as root; `words` say otherwise."""
+    return PlayHost(**{"name": host.name, "address": host.address, "key_path": str(lab.key), **words})
+
+
+def request(lab: Lab, *hosts: PlayHost, **words: Any) -> PlayRequest:
+    """The play os_prep on all hosts of the lab, or on these."""
+    chosen = hosts or tuple(reached(lab, host) for host in lab.hosts)
+    return PlayRequest(
+        **{"playbook": "os_prep", "hosts": chosen, "variables": variables(), "known_hosts": str(lab.known_hosts), **words}
+    )
+
+
+def judged(result: PlayResult, **words: Any) -> Verdict:
+    """What the gate says of a play."""
+    names = tuple(outcome.host for outcome in result.hosts)
+    want = Expectation(**{"nodes": names, "items": ("package chrony", "sysctl *"), "tolerate": NO_TIME, **words})
+    return gate.nodes(probe.from_play(result.hosts), want)

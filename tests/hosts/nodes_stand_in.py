@@ -1,0 +1,102 @@
+"""Stand-in for what runs on RKE2's machines: nodes, static pods, charts and check pods, played in the hosts' real API server.
+
+The simulator of the rehearsals does it, as an API client. It is told which hosts run the stand-in for RKE2, in which release, by
+looking at the hosts themselves.
+"""
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from hostlab.host import Host
+from hostlab.lab import Lab
+
+from steps.clients import ansible
+from steps.contract.play import PlayHost, PlayRequest
+from workflows.plan.model import Plan
+from workflows.rehearsal.processes import Existing, SimulatedCluster, simulated_cluster, write_fleet
+
+LOOK_SECONDS = 0.3
+QUICK = ("--real-time", "1", "--delay-scale", "0.02")
+"""Time is the wall's, as it is for the steps; kubelets and charts need a fiftieth of what real ones do."""
+
+RUNNING = "for kind in server agent; do systemctl --quiet is-active rke2-$kind && echo $kind; done; /usr/local/bin/rke2 --version"
+KUBECONFIG = "/etc/rancher/rke2/rke2.yaml"
+
+
+@contextmanager
+def played(lab: Lab, plan: Plan, folder: Path) -> Iterator[None]:
+    """Play them while the context lasts; `plan` says what nodes are told at their registration."""
+    done = threading.Event()
+    folder.mkdir(parents=True, exist_ok=True)
+    thread = threading.Thread(target=_play, args=(lab, plan, folder, done))
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _play(lab: Lab, plan: Plan, folder: Path, done: threading.Event) -> None:
+    known: dict[str, tuple[str, str]] = {}
+    with ExitStack() as stack:
+        cluster: SimulatedCluster | None = None
+        while not done.wait(LOOK_SECONDS):
+            shown = {host: state for host in lab.hosts if (state := _state(host)) is not None}
+            if cluster is None and (kubeconfig := _kubeconfig(shown, folder)) is not None:
+                existing = Existing(kubeconfig=kubeconfig)
+                cluster = stack.enter_context(simulated_cluster(folder, write_fleet(folder, plan), QUICK, existing))
+            if cluster is not None:
+                _follow(cluster, plan, lab, {host.name: state for host, state in shown.items()}, known)
+
+
+def _follow(
+    cluster: SimulatedCluster, plan: Plan, lab: Lab, shown: dict[str, tuple[str, str]], known: dict[str, tuple[str, str]]
+) -> None:
+    """Tell the simulator what has changed since: a host that came, went, or changed its release."""
+    for host in lab.hosts:
+        state = shown.get(host.name)
+        if state is None and host.name in known:
+            _let(cluster, host, "rke2_reset", {})
+            del known[host.name]
+        elif state is not None and state[0] and known.get(host.name) != state:
+            kind, version = state
+            _let(cluster, host, f"rke2_{kind}", _arguments(plan, f"{kind}s")["variables"] | {"rke2_version": version})
+            known[host.name] = state
+
+
+def _state(host: Host) -> tuple[str, str] | None:
+    """Kind and release of what is installed on a host, without a kind where its service is down; None where nothing is."""
+    try:
+        *kinds, said = host.run("sh", "-c", RUNNING).splitlines()
+    except (subprocess.CalledProcessError, RuntimeError, ValueError):
+        return None
+    return "".join(kinds), said.split()[2]
+
+
+def _kubeconfig(shown: dict[Host, tuple[str, str]], folder: Path) -> Path | None:
+    """The admin's kubeconfig of a server that serves, with the address at which this machine reaches it."""
+    for host in (host for host, (kind, _) in shown.items() if kind == "server"):
+        try:
+            text = host.run("cat", KUBECONFIG)
+        except (subprocess.CalledProcessError, RuntimeError):
+            continue
+        path = folder / "kubeconfig"
+        path.touch(0o600)
+        path.write_text(text.replace("127.0.0.1", host.address))
+        return path
+    return None
+
+
+def _let(cluster: SimulatedCluster, host: Host, playbook: str, variables: dict[str, Any]) -> None:
+    """Let the simulated machine of this name do what the real one has done."""
+    hosts = (PlayHost(name=host.name, address=host.address),)
+    ansible.play(PlayRequest(playbook=playbook, hosts=hosts, variables=variables), environ=cluster.environment)
+
+
+def _arguments(plan: Plan, name: str) -> dict[str, Any]:
+    return next(task.arguments for task in plan.tasks if (task.stage, task.name) == ("rke2", name))

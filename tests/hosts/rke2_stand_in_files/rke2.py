@@ -1,0 +1,263 @@
+#!/usr/bin/python3
+"""A stand-in for the program rke2: it opens RKE2's ports, says what RKE2 says there, and knows its cluster's nodes."""
+
+import base64
+import contextlib
+import hashlib
+import http.server
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+VERSION = "@VERSION@"
+DATA = Path("/var/lib/rancher/rke2")
+ETCD = DATA / "server/db/etcd"
+SHARE = Path("/usr/local/share/rke2-stand-in")
+FAULTS = Path("/etc/rke2-stand-in.json")
+UNVERIFIED = ssl._create_unverified_context()
+LOCK = threading.Lock()
+
+
+def setting(key: str) -> str:
+    """A plain value of config.yaml."""
+    found = re.search(f"^{key}: *(.*)$", Path("/etc/rancher/rke2/config.yaml").read_text(), re.M)
+    return found[1].strip("'\"") if found else ""
+
+
+def password() -> str:
+    """The secret part of the token."""
+    return Path(setting("token-file")).read_text().strip().rpartition(":")[2]
+
+
+def ask(address: str, path: str, body: object = None) -> bytes:
+    """One request to another server's supervisor."""
+    data = json.dumps(body).encode() if body is not None else None
+    request = urllib.request.Request(f"https://{address}:9345{path}", data=data)
+    request.add_header("Authorization", "Basic " + base64.b64encode(b"node:" + password().encode()).decode())
+    return urllib.request.urlopen(request, timeout=5, context=UNVERIFIED).read()
+
+
+class Cluster:
+    """The nodes as every server keeps them; a change goes to all other servers."""
+
+    def __init__(self) -> None:
+        self.path = ETCD / "nodes.json"
+        self.nodes = json.loads(self.path.read_text()) if self.path.exists() else {}
+
+    def change(self, nodes: dict, removed: list, *, spread: bool) -> None:
+        """Take nodes in and out; `spread`: tell the other servers."""
+        with LOCK:
+            before = dict(self.nodes)
+            self.nodes.update(nodes)
+            for name in removed:
+                self.nodes.pop(name, None)
+            self.path.write_text(json.dumps(self.nodes))
+        own = setting("node-name")
+        for name, node in before.items():
+            if spread and name != own and "etcd" in node["metadata"]["labels"].get("stand-in/roles", ""):
+                with contextlib.suppress(OSError):
+                    ask(node["status"]["address"], "/stand-in/change", {"nodes": nodes, "removed": removed})
+
+
+def own_node(kind: str, known: dict) -> dict:
+    """This host's Node; what others wrote on it stays."""
+    labels = {"node-role.kubernetes.io/control-plane": "true", "stand-in/roles": "etcd"} if kind == "server" else {}
+    conditions = [{"type": "Ready", "status": "True"}] + ([{"type": "EtcdIsVoter", "status": "True"}] if labels else [])
+    status = {"nodeInfo": {"kubeletVersion": VERSION}, "conditions": conditions, "address": setting("node-ip")}
+    name = setting("node-name")
+    old = known.get(name, {})
+    metadata = {"name": name, "labels": labels, "annotations": old.get("metadata", {}).get("annotations", {})}
+    return {name: {"metadata": metadata, "spec": old.get("spec", {}), "status": status}}
+
+
+class Say(http.server.BaseHTTPRequestHandler):
+    """Answers on all ports; what needs the token is refused without it."""
+
+    cluster: Cluster
+    secret = ""
+    shared = ""
+
+    def do_GET(self) -> None:  # http.server's name
+        """Read."""
+        answers = {
+            "/ping": "pong",
+            "/cacerts": (SHARE / "ca.pem").read_text(),
+            "/readyz": "ok",
+            "/healthz": "ok",
+            "/v1-rke2/readyz": "ok",
+            "/health": '{"health":"true","reason":""}',
+            "/metrics": metrics(self.cluster.nodes) if self.secret else "",
+            "/stand-in/nodes": json.dumps(self.cluster.nodes) if self.secret else "",
+            "/stand-in/shared": self.shared,
+        }
+        guarded = self.path.startswith(("/v1-rke2/", "/stand-in/"))
+        code = 404 if self.path not in answers else 401 if guarded and not self._may() else 200
+        self._answer(code, answers.get(self.path, "") if code == 200 else "")
+
+    def do_POST(self) -> None:  # http.server's name
+        """Change nodes: from kubectl on this host, which is spread, or from another server or a joining agent."""
+        change = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if not self._may():
+            return self._answer(401, "")
+        self.cluster.change(change["nodes"], change["removed"], spread=self.path == "/stand-in/spread")
+        return self._answer(200, "")
+
+    def _may(self) -> bool:
+        given = base64.b64decode(self.headers.get("Authorization", "").partition(" ")[2]).decode().partition(":")[2]
+        return self.client_address[0] == "127.0.0.1" or given == self.secret
+
+    def _answer(self, code: int, text: str) -> None:
+        self.send_response(code)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+def metrics(nodes: dict) -> str:
+    """What etcd would say of itself."""
+    peers = [name for name, node in nodes.items() if node["metadata"]["labels"] and name != setting("node-name")]
+    fsync = "etcd_disk_wal_fsync_duration_seconds"
+    lines = [f'{fsync}_bucket{{le="0.001"}} 990', f'{fsync}_bucket{{le="+Inf"}} 1000', f"{fsync}_count 1000"]
+    lines += ["etcd_server_leader_changes_seen_total 1", "etcd_server_has_leader 1", "etcd_server_is_learner 0"]
+    lines += [f'etcd_network_active_peers{{Local="{setting("node-name")}",Remote="{peer}"}} 1' for peer in peers]
+    return "\n".join([*lines, f"process_start_time_seconds {time.time() - 3600}", ""])
+
+
+def serve(address: str, port: int, context: ssl.SSLContext | None = None) -> None:
+    """Open a port."""
+    server = http.server.ThreadingHTTPServer((address, port), Say)
+    if context:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def certificate() -> ssl.SSLContext:
+    """A certificate for this server, signed by the cluster's CA."""
+    folder = DATA / "server/tls"
+    folder.mkdir(parents=True, exist_ok=True)
+    names = f"subjectAltName=IP:127.0.0.1,IP:{setting('node-ip')}"
+    (folder / "names").write_text(names)
+    new = "openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=stand-in -keyout own.key -out own.csr"
+    sign = f"openssl x509 -req -in own.csr -CA {SHARE}/ca.pem -CAkey {SHARE}/ca.key -CAcreateserial -CAserial ca.srl -days 9"
+    for command in (new, f"{sign} -extfile names -out own.pem"):
+        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "own.pem", folder / "own.key")
+    return context
+
+
+def server() -> None:
+    """Found a cluster, or join the one that the configuration names, and open the ports."""
+    joins = setting("server") and not ETCD.exists()
+    joined = setting("server")[8:].rpartition(":")[0] if joins else ""
+    nodes = json.loads(ask(joined, "/stand-in/nodes")) if joins else {}
+    ETCD.mkdir(parents=True, exist_ok=True)
+    Say.cluster, Say.secret = Cluster(), password()
+    for node in list(Say.cluster.nodes.values()):
+        if node["metadata"]["name"] != setting("node-name") and node["metadata"]["labels"]:
+            with contextlib.suppress(OSError):
+                nodes |= json.loads(ask(node["status"]["address"], "/stand-in/nodes"))
+    Say.cluster.change(nodes, [], spread=False)
+    Say.cluster.change(own_node("server", Say.cluster.nodes), [], spread=True)
+    secure = f"K10{hashlib.sha256((SHARE / 'ca.pem').read_bytes()).hexdigest()}::server:{Say.secret}\n"
+    (DATA / "server/token").write_text(secure)
+    (DATA / "bin").mkdir(exist_ok=True)
+    images = next((DATA / "agent/images").glob("rke2-images-*"), None)
+    if images and tarfile.is_tarfile(images):
+        real_control_plane(images, joined)
+    else:
+        Path("/etc/rancher/rke2/rke2.yaml").write_text("clusters: [{name: default, cluster: {server: 'https://127.0.0.1:6443'}}]\n")
+        shutil.copy(SHARE / "kubectl.py", DATA / "bin/kubectl")
+        serve("127.0.0.1", 6443)
+        serve("127.0.0.1", 2381)
+    serve("", 9345, certificate())
+    serve("127.0.0.1", 10248)
+
+
+def real_control_plane(images: Path, joined: str) -> None:
+    """Start etcd and the API server whose programs the images hold; `joined` is whose etcd a new server becomes a member of."""
+    sys.path.insert(0, str(SHARE))
+    from control_plane import ControlPlane
+
+    place = DATA / "data" / VERSION / "bin"
+    with tarfile.open(images) as archive:
+        archive.extractall(place)  # of our own making
+    plane = ControlPlane(setting("node-name"), setting("node-ip"), str(DATA / "server/real"), str(place))
+    plane.start(joined or setting("node-ip"), json.loads(ask(joined, "/stand-in/shared")) if joined else None)
+    Say.shared = json.dumps(plane.shared())
+    Path("/etc/rancher/rke2/rke2.yaml").write_text(plane.kubeconfig())
+    (DATA / "bin/kubectl").unlink(missing_ok=True)
+    (DATA / "bin/kubectl").symlink_to(place / "kubectl")
+
+
+def agent() -> None:
+    """Register with the server, and be a kubelet."""
+    where = setting("server")[8:].rpartition(":")[0]
+    known = json.loads(ask(where, "/stand-in/nodes"))
+    ask(where, "/stand-in/spread", {"nodes": own_node("agent", known), "removed": []})
+    (DATA / "agent").mkdir(parents=True, exist_ok=True)
+    (DATA / "agent/kubelet.kubeconfig").write_text("kubeconfig\n")
+    serve("127.0.0.1", 10248)
+
+
+def leave_traces() -> None:
+    """What containers leave on a host: shims that outlive the service, mounts, namespaces, links, rules."""
+    shim = DATA / "data" / VERSION / "bin/containerd-shim-runc-v2"
+    shim.parent.mkdir(parents=True, exist_ok=True)
+    if not shim.exists():
+        shutil.copy("/usr/bin/sleep", shim)
+    subprocess.Popen([shim, "100000"], start_new_session=True, stdin=subprocess.DEVNULL)
+    for place in ("/run/k3s/containerd/sandbox", "/var/lib/kubelet/pods/a/volumes/token"):
+        if not os.path.ismount(place):
+            os.makedirs(place, exist_ok=True)
+            subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True)
+    os.makedirs("/etc/cni/net.d", exist_ok=True)
+    tries = [
+        "ip netns add cni-stand-in",
+        "ip link add cni0 type bridge",
+        "ip link add flannel.1 type vxlan id 1 dstport 8472",
+        "iptables -t nat -N KUBE-SERVICES",
+        "iptables -t nat -A PREROUTING -m comment --comment standin -j KUBE-SERVICES",
+        "iptables -A FORWARD -s 192.0.2.0/24 -j ACCEPT",
+    ]
+    for command in tries:
+        if shutil.which(command.split()[0]):
+            subprocess.run(command.split(), check=False, capture_output=True)
+
+
+def main() -> None:
+    """One of the program's commands."""
+    word = sys.argv[1]
+    faults = json.loads(FAULTS.read_text()) if FAULTS.exists() else {}
+    if word == "--version":
+        print(f"rke2 version {VERSION} (stand-in)")
+    elif word == "secrets-encrypt":
+        print("Encryption Status: Enabled\nCurrent Rotation Stage: start")
+    elif word == "etcd-snapshot":
+        folder = DATA / "server/db/snapshots"
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ETCD / "nodes.json", folder / f"{sys.argv[sys.argv.index('--name') + 1]}-{setting('node-name')}-1")
+    else:
+        if VERSION in faults.get("crash", ()):
+            sys.exit('level=fatal msg="the stand-in was told to crash"')
+        time.sleep(faults.get("slow", 0))
+        {"server": server, "agent": agent}[word]()
+        leave_traces()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
+        threading.Event().wait()
+
+
+main()

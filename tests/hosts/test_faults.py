@@ -1,0 +1,154 @@
+"""Faults of real hosts in one play, side by side: each is named with its class and ends in its time, and nobody else is held up."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from hostlab import faults, profile
+from hostlab.host import Host
+from hostlab.lab import Init, Lab
+from hostlab.waiting import until
+
+from steps.clients import ansible
+from steps.contract.play import FailureKind, HostStatus, PlayEvent, PlayHost, PlayResult
+from steps.contract.verdict import FailureClass, Status
+
+OK, FAILED, UNREACHABLE = HostStatus.OK, HostStatus.FAILED, HostStatus.UNREACHABLE
+HOST_SECONDS = 35
+"""Longest time of the module on one host in these plays."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fault: what makes it, how the play ends after how many tries, the class that the gate gives, how the host is reached."""
+
+    name: str
+    make: Callable[[Host], object]
+    status: HostStatus = OK
+    kind: FailureKind | None = None
+    failure_class: FailureClass | None = None
+    tries: int = 1
+    reach: dict[str, Any] = field(default_factory=dict)
+
+
+def nothing(_host: Host) -> None:
+    """A healthy host."""
+
+
+def locked_out(host: Host) -> None:
+    """The run's key is not among those that may log in."""
+    host.run("sh", "-c", ": > /etc/ssh/authorized_keys")
+
+
+def waiting(seconds: int) -> Callable[[Host], str]:
+    return lambda host: faults.python_that_waits(host, seconds)
+
+
+SLOW, LONG = "/usr/local/bin/waiting-3", "/usr/local/bin/waiting-600"
+CUT = "/usr/local/bin/waiting-8"
+CASES = (
+    Case("healthy", nothing),
+    Case("slow host", waiting(3), reach={"python": SLOW}),
+    Case("half-applied previous run", faults.half_applied),
+    Case("package lock that goes", faults.packages_locked_once, tries=2),
+    Case("cable that comes back", waiting(8), tries=2, reach={"python": CUT}),
+    Case("cable cut mid-play", waiting(8), UNREACHABLE, FailureKind.NETWORK, FailureClass.DEPENDENCY, 2, {"python": CUT}),
+    Case("silent from start", Host.silence, UNREACHABLE, FailureKind.NETWORK, FailureClass.DEPENDENCY, 2),
+    Case("stalled host", waiting(600), FAILED, FailureKind.TIMEOUT, FailureClass.RUNTIME, 1, {"python": LONG}),
+    Case("wrong key", locked_out, UNREACHABLE, FailureKind.SSH_AUTH, FailureClass.PERMISSION),
+    Case("wrong sudo", nothing, FAILED, FailureKind.SUDO, FailureClass.PERMISSION, 1, {"user": "guest"}),
+    Case("host key changed", nothing, UNREACHABLE, FailureKind.HOST_KEY, FailureClass.PERMISSION),
+    Case("python missing", nothing, FAILED, FailureKind.PYTHON_MISSING, FailureClass.DEPENDENCY, 1, {"python": "/usr/bin/python9"}),
+    Case("full disk", faults.full_disk, FAILED, FailureKind.DISK_FULL, FailureClass.DEPENDENCY),
+    Case("read-only root", Host.read_only, FAILED, FailureKind.READ_ONLY, FailureClass.HARDWARE),
+    Case("broken package manager", faults.broken_packages, FAILED, FailureKind.PACKAGE_MANAGER, FailureClass.DEPENDENCY),
+    Case("clock skew", lambda host: faults.skewed_clock(host, 3600), failure_class=FailureClass.DEPENDENCY),
+)
+
+
+def of(name: str) -> int:
+    return next(number for number, case in enumerate(CASES) if case.name == name)
+
+
+class Cables:
+    """Pulls two cables once their hosts are in the middle of the module, and plugs one in again when it was missed."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.cut, self.back = lab.hosts[of("cable cut mid-play")], lab.hosts[of("cable that comes back")]
+        self.thread = threading.Thread(target=self._pull)
+        self.ends: dict[str, float] = {}
+
+    def _pull(self) -> None:
+        for host in (self.cut, self.back):
+            until(partial(faults.has_started, host), 30)
+            host.unplug()
+
+    def hear(self, event: PlayEvent) -> None:
+        """Events of the play, as they come."""
+        if event.event == "runner_on_unreachable" and event.host == self.back.name:
+            self.back.plug()
+        if event.host and event.event != "runner_on_start":
+            self.ends[event.host] = event.time
+
+
+def swap_keys(lab: Lab, host: Host) -> None:
+    """Another host's key in place of this one's in known_hosts."""
+    lines = [line.split() for line in lab.known_hosts.read_text().splitlines()]
+    other = next(key for address, _, key in lines if address != host.address)
+    lab.known_hosts.write_text("".join(f"{at} {kind} {other if at == host.address else key}\n" for at, kind, key in lines))
+
+
+def played(lab: Lab, **words: Any) -> tuple[PlayResult, Cables]:
+    for case, host in zip(CASES, lab.hosts, strict=True):
+        case.make(host)
+    swap_keys(lab, lab.hosts[of("host key changed")])
+    hosts: tuple[PlayHost, ...] = tuple(
+        profile.reached(lab, host, **case.reach) for case, host in zip(CASES, lab.hosts, strict=True)
+    )
+    variables = profile.variables() | {"os_prep_timeout": HOST_SECONDS}
+    cables = Cables(lab)
+    cables.thread.start()
+    result = ansible.play(profile.request(lab, *hosts, variables=variables), on_event=cables.hear)
+    cables.thread.join()
+    return result, cables
+
+
+def test_every_fault_is_named_with_its_class_while_the_others_go_on(up: Any) -> None:
+    lab = up(len(CASES), prepared=True)
+
+    result, cables = played(lab)
+
+    seen = [(case.name, row.status, row.kind, row.tries) for case, row in zip(CASES, result.hosts, strict=True)]
+    assert seen == [(case.name, case.status, case.kind, case.tries) for case in CASES], [row.message for row in result.hosts]
+    verdict = profile.judged(result)
+    classes = {row.node: row.failure_class for row in verdict.nodes if row.status is not Status.PASS}
+    wanted = {host.name: case.failure_class for case, host in zip(CASES, lab.hosts, strict=True) if case.failure_class}
+    assert classes == wanted, verdict.reason
+    assert all(row.task == profile.CHANGE or row.task.startswith("Fail the node") for row in result.hosts if row.kind)
+    last = cables.ends[lab.hosts[of("stalled host")].name] - result.started
+    assert last < HOST_SECONDS + 10, "a host that hangs is given up in its time"
+    assert cables.ends[lab.hosts[of("healthy")].name] - result.started < last, "nobody waits for it"
+    healed = lab.hosts[of("half-applied previous run")]
+    assert healed.run("dpkg-query", "--show", "--showformat=${Status}", "socat") == "install ok installed"
+    assert healed.run("sh", "-c", "ls -a /etc/sysctl.d | grep -c bringup; hostname").split() == ["1", healed.name]
+
+
+def test_a_reboot_that_does_not_come_back_is_said_of_that_node(up: Any) -> None:
+    lab = up(3, Init.SYSTEMD, prepared=True)
+    for host in lab.hosts[1:]:
+        host.run("touch", "/run/reboot-required")
+    faults.no_way_back(lab.hosts[2])
+    variables = profile.variables() | {"os_prep_reboot": True, "os_prep_reboot_seconds": 15}
+
+    result = ansible.play(profile.request(lab, variables=variables))
+
+    assert [(row.status, row.kind, row.tries) for row in result.hosts] == [
+        (OK, None, 1),
+        (OK, None, 1),
+        (FAILED, FailureKind.REBOOT, 1),
+    ], [row.message for row in result.hosts]
+    row = profile.judged(result).nodes[2]
+    assert (row.node, row.failure_class) == ("n002", FailureClass.HARDWARE)
+    assert "did not come back" in row.next_step

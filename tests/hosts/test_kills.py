@@ -1,0 +1,154 @@
+"""The engine, or an SSH session, is killed at random points; going on ends in the same state, and no change is made twice.
+
+The hosts count themselves: an audit hook of their Python writes down every file put in place, every sysctl, every host name.
+"""
+
+import collections
+import contextlib
+import hashlib
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostlab import lab, network
+from hostlab.census import census
+from hostlab.host import Host
+from hostlab.lab import Lab
+
+BRINGUP = Path(sys.executable).with_name("bringup")
+LOG = "var/log/changes"
+AUDIT = f"""
+import os, sys
+def hook(event, arguments):
+    if event == "os.rename" and str(arguments[1]).startswith("/etc/"):
+        change = str(arguments[1])
+    elif event == "open" and str(arguments[0]).startswith("/proc/sys/") and "w" in str(arguments[1]):
+        change = str(arguments[0])
+    elif event == "socket.sethostname":
+        change = "hostname"
+    else:
+        return
+    handle = os.open("/{LOG}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(handle, (change + "\\n").encode())
+    os.close(handle)
+sys.addaudithook(hook)
+"""
+OWN = ("ssh/", "machine-id", "python3.11/")
+"""Below /etc: what differs from host to host, and our hook."""
+
+MOST_KILLS = 5
+"""In one run: then it may end."""
+
+
+class Site:
+    """Hosts as new and a home for their run."""
+
+    def __init__(self, home: Path) -> None:
+        lab.down()
+        self.lab: Lab = lab.up(3, prepared=True)
+        self.home = home
+        for host in self.lab.hosts:
+            host.run("dpkg", "--purge", "socat")
+            host.run("sh", "-c", ": > /var/log/dpkg.log")
+            host.run("sh", "-c", "cat > /etc/python3.11/sitecustomize.py", text=AUDIT)
+
+    def start(self) -> subprocess.Popen[str]:
+        """Run, or go on where a run was begun."""
+        begun = any(self.home.glob("store/runs/*"))
+        command = ["resume"] if begun else ["run", "three-hosts", "--only", "os_prep"]
+        environment = {**os.environ, "BRINGUP_HOME": str(self.home), "NO_COLOR": "1"}
+        out = (self.home.parent / f"{self.home.name}.log").open("a")
+        with out:
+            return subprocess.Popen(
+                [BRINGUP, *command], cwd=self.lab.folder, env=environment, stdout=out, stderr=subprocess.STDOUT, text=True
+            )
+
+    @property
+    def said(self) -> str:
+        """What the commands printed."""
+        return (self.home.parent / f"{self.home.name}.log").read_text()
+
+    def state(self) -> dict[str, dict[str, str]]:
+        """Host → what lies in its own /etc, and its packages."""
+        return {host.name: {**_files(host), "packages": host.run("dpkg-query", "--show")} for host in self.lab.hosts}
+
+    def changes(self) -> dict[str, collections.Counter[str]]:
+        """Host → how often each thing was changed, and how often the package was installed."""
+        counted = {}
+        for host in self.lab.hosts:
+            lines = (host.folder / "upper" / LOG).read_text().splitlines()
+            history = host.run("cat", "/var/log/dpkg.log").splitlines()
+            lines += ["package socat" for line in history if line.split()[2:4] == ["install", "socat:amd64"]]
+            counted[host.name] = collections.Counter(lines)
+        return counted
+
+
+def _files(host: Host) -> dict[str, str]:
+    top = host.folder / "upper/etc"
+    paths = [path for path in sorted(top.rglob("*")) if path.is_file() and not str(path.relative_to(top)).startswith(OWN)]
+    return {str(path.relative_to(top)): hashlib.sha256(path.read_bytes()).hexdigest()[:12] for path in paths}
+
+
+def kill_session(host: Host) -> bool:
+    """End the SSH sessions of one host with SIGKILL, as a crash of its SSH server does; whether there were any."""
+    found = False
+    for pid in network.processes(host.name):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sshd: root"):
+                os.kill(pid, signal.SIGKILL)
+                found = True
+    return found
+
+
+def disturb(site: Site, chance: random.Random, longest: float, most: int) -> list[str]:
+    """One run from bare hosts to its end, with at most so many kills on its way; which they were."""
+    kills: list[str] = []
+    process = site.start()
+    while len(kills) < most:
+        try:
+            process.wait(chance.uniform(0.1, longest))
+            break
+        except subprocess.TimeoutExpired:
+            pass
+        victim = chance.choice([None, *site.lab.hosts])
+        if victim is None:
+            process.kill()
+            process.wait()
+            kills.append("engine")
+            process = site.start()
+        elif kill_session(victim):
+            kills.append(victim.name)
+    assert process.wait(120) == 0, site.said
+    return kills
+
+
+@pytest.mark.parametrize("wanted", [10, pytest.param(30, marks=pytest.mark.long)])
+def test_killed_at_random_points_it_ends_in_the_same_state_with_each_change_made_once(up: Any, tmp_path: Path, wanted: int) -> None:
+    seed = int(os.environ.get("BRINGUP_SEED") or time.time_ns() % 1_000_000)
+    print(f"seed {seed} (BRINGUP_SEED)")
+    chance = random.Random(seed)
+    began = time.monotonic()
+    calm = Site(tmp_path / "calm")
+    assert disturb(calm, chance, 1, 0) == []
+    longest = 0.7 * (time.monotonic() - began)
+    state, changes = calm.state(), calm.changes()
+    assert {name: set(counted.values()) for name, counted in changes.items()} == {name: {1} for name in changes}
+    assert all(len(counted) > 10 for counted in changes.values()), changes
+
+    kills: list[str] = []
+    for number in itertools.count():
+        if len(kills) == wanted:
+            break
+        site = Site(tmp_path / f"run{number}")
+        kills += disturb(site, chance, longest, min(MOST_KILLS, wanted - len(kills)))
+        assert site.state() == state, (kills, site.said)
+        assert site.changes() == changes, (kills, site.said)
+        assert not [title for title in census()["processes"] if "ansible" in title or title.startswith("ssh: ")]
+    print(f"{len(kills)} kills: {', '.join(kills)}; {time.monotonic() - began:.0f} s")

@@ -1,0 +1,57 @@
+"""What hosts and plays leave on this machine: nothing, also where they were killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hostlab import lab, profile
+from hostlab.census import census
+from hostlab.lab import Init
+from hostlab.waiting import until
+
+from steps.clients import ansible
+from steps.contract.play import PlayStatus
+
+
+def test_nothing_is_left_of_hosts_and_their_plays(up: Any) -> None:
+    before = census()
+    made = up(3, Init.SYSTEMD, prepared=True)
+    there = census()
+    assert there["hosts"] == ["n000", "n001", "n002"]
+    assert all(there[name] for name in ("links", "mounts", "cgroups", "processes", "folders")), there
+    assert ansible.play(profile.request(made)).status is PlayStatus.OK
+
+    lab.down()
+
+    assert census() == before
+
+
+PLAY = """
+import sys, msgspec
+from steps.clients import ansible
+from steps.contract.play import PlayRequest
+request = msgspec.json.decode(sys.stdin.buffer.read(), type=PlayRequest)
+ansible.play(request, on_event=lambda event: print(event.event, flush=True))
+"""
+
+
+def test_the_next_play_removes_what_a_killed_one_left(up: Any) -> None:
+    made = up(2, prepared=True)
+    environment = os.environ | {"PYTHONPATH": str(Path(ansible.__file__).parents[2])}
+    with subprocess.Popen([sys.executable, "-c", PLAY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(msgspec.json.encode(profile.request(made)))
+        child.stdin.close()
+        next(line for line in child.stdout if line.startswith(b"runner_on_start"))
+        child.send_signal(signal.SIGKILL)
+    assert len(census()["folders"]) > 1, "it had no time to remove its private folder"
+
+    ansible.play(profile.request(made))
+
+    assert census()["folders"] == [str(lab.folder())]
+    assert until(lambda: not [title for title in census()["processes"] if "ansible" in title], 30), "it went on alone, and ended"
