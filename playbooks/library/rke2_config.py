@@ -45,6 +45,7 @@ pending: {description: Whether RKE2 must be restarted to know what its files say
 """
 
 TOKEN = "/etc/rancher/rke2/token"
+CONFIG = "/etc/rancher/rke2/config.yaml"
 OURS = "# Made by bringup."
 EXCLUDE = (("token", "token-file"), ("agent-token", "agent-token-file"), ("datastore-endpoint", "disable-etcd"))
 """Pairs of keys of which RKE2 takes one."""
@@ -55,6 +56,9 @@ NEVER = {
 }
 FILES = ("audit-policy-file", "pod-security-admission-config-file", "token-file")
 """Keys that name files which must be there at the start."""
+
+FIXED = ("cluster-cidr", "service-cidr", "cluster-dns", "cluster-domain", "disable-kube-proxy", "egress-selector-mode")
+"""Keys that a cluster is founded with: a server whose file says another value does not start again (peers §4)."""
 
 
 class Conflict(Exception):
@@ -76,6 +80,16 @@ def check(config: dict, paths: list) -> None:
         path = config.get(key, "")
         if path and path not in paths and not os.path.exists(path):
             raise Conflict("config.yaml: %s: %s is not there" % (key, path))
+
+
+def check_fixed(config: dict, there: str) -> None:
+    """A server of a cluster keeps what its cluster was founded with; `there` is its config.yaml of now. Raises Conflict."""
+    for key in FIXED:
+        found = re.search(r"^%s:[ \t]*(\S.*?)[ \t]*$" % key, there, re.MULTILINE)
+        now = found.group(1).strip("'\"") if found else ""
+        if now and key in config and now.lower() != str(config[key]).lower():
+            said = "config.yaml: %s: the cluster was founded with %s; with %s this server would not start: take the old value back"
+            raise Conflict(said % (key, now, config[key]))
 
 
 def check_etcd_user() -> None:
@@ -150,6 +164,8 @@ def main() -> None:
         files = [dict(token, restart=True, absent=False), *wanted["files"]]
         check(wanted["config"], [entry["path"] for entry in files if not entry["absent"]])
         check_drop_ins(wanted["config"])
+        if wanted["joined"] == "server":
+            check_fixed(wanted["config"], read(CONFIG))
         if wanted["etcd_user"]:
             check_etcd_user()
         found = differing(files)

@@ -23,6 +23,7 @@ author: [bringup]
 RETURN = r"""
 observation: {description: 'traces: what is left by kind, and looked: how many things of each kind were looked at.', type: dict}
 any: {description: Whether anything was there before., type: bool}
+joins: {description: The server that the configuration joins; empty where it joins none., type: str}
 """
 
 
@@ -44,7 +45,9 @@ def main() -> None:
         left, looked = traces.find(force)
     if state == "gone" and not any(left.values()) and os.path.exists(traces.RESETTING) and acts:
         os.unlink(traces.RESETTING)
-    module.exit_json(changed=there and state == "gone", any=there, observation={"traces": dict(left, looked=looked)})
+    module.exit_json(
+        changed=there and state == "gone", any=there, joins=traces.joins(), observation={"traces": dict(left, looked=looked)}
+    )
 
 
 def begin() -> None:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from steps.clients import ansible
 from steps.clients.fleet import selected
+from steps.contract import run as run_contract
 from steps.contract import site_roles
 from steps.contract.exit import ExitCode
 from steps.contract.fleet import Host
@@ -64,7 +65,7 @@ def run(context: Context) -> ExitCode:
             wanted.ssh,
             hosts,
             helpers=_helpers(context, wanted, names),
-            variables=wanted.variables,
+            variables=wanted.variables | _known(context),
             secret_variables=wanted.secret_variables,
             forks=wanted.forks,
             role=wanted.role,
@@ -100,6 +101,12 @@ def _helpers(context: Context, wanted: Arguments, played: tuple[str, ...]) -> tu
     aside = context.quarantined()
     chosen = context.fleet.hosts(wanted.helpers) if wanted.helpers else ()
     return tuple(host for host in chosen if host.name not in aside and host.name not in played)
+
+
+def _known(context: Context) -> dict[str, Any]:
+    """The cluster that this run is about, where it is known: a play must not found a second one in its place."""
+    uid = run_contract.target_uid(context.environment.run, context.store.read)
+    return {"bringup_target_uid": uid} if uid else {}
 
 
 def _observe(gate: gating.Gate, outcomes: Any) -> Any:

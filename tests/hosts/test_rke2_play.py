@@ -72,6 +72,7 @@ def play(lab: Lab, site: Site, playbook: str, hosts: list[Host], helpers: list[H
         "rke2_source": site.url,
         "rke2_images": ["core"],
         "rke2_registration_address": lab.hosts[0].address,
+        "rke2_reset_servers": [host.address for host in lab.hosts],
         "rke2_first_server": lab.hosts[0].name,
         "rke2_ready_seconds": 25,
         "rke2_drain_seconds": 5,

@@ -53,18 +53,20 @@ def reset(
     """Take RKE2 off the machines again, with all that it and its pods left there; data of the cluster is lost."""
     operation = Operation(kind=Kind.RESET, hosts=operations.names(hosts or ()))
     if not yes:
-        _ask(spec, hosts or ())
+        _ask(spec, hosts or (), operation)
     return starting.start(spec, place, starting.Wish(operation=operation))
 
 
-def _ask(spec: str, hosts: Sequence[str]) -> None:
+def _ask(spec: str, hosts: Sequence[str], operation: Operation) -> None:
     """Whoever resets types the cluster's name. Raises typer.BadParameter where nobody is there to ask, Abort for another name."""
-    from workflows.cli import sources
+    from workflows.cli import planning, sources
 
+    planning.made(spec, (), "", operation)  # what is refused is not asked about
     loaded = sources.read(spec)[1]
-    if not sys.stdin.isatty():
-        raise typer.BadParameter(f"reset removes cluster {loaded.name} from its machines, and nobody is here to ask: add --yes")
     which = f"hosts {', '.join(hosts)}" if hosts else f"all {output.count(len(loaded.machines), 'host')}"
-    output.lines([f"reset takes RKE2, its pods and their data off {which} of cluster {loaded.name}"])
+    said = f"reset takes RKE2, its pods and their data off {which} of cluster {loaded.name}"
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"{said}, and nobody is here to ask: add --yes")
+    output.lines([said])
     if typer.prompt("type the name of the cluster to go on") != loaded.name:
         raise typer.Abort

@@ -20,13 +20,23 @@ def names(texts: Sequence[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def only(operation: Operation) -> tuple[str, ...]:
-    """The stages of an operation that has one alone; empty where the spec says which."""
-    return ("rke2",) if operation.kind is Kind.UPGRADE else ()
+def only(operation: Operation, told: Sequence[str] = (), until: str = "") -> tuple[str, ...]:
+    """The stages that are asked for alone; empty where the spec says which.
+
+    Raises typer.BadParameter where an operation that has one stage is `told` others.
+    """
+    if operation.kind is not Kind.UPGRADE:
+        return tuple(told)
+    if told or until:
+        raise typer.BadParameter("--operation upgrade is stage rke2 alone: leave out --only and --until")
+    return ("rke2",)
 
 
 def named(name: str, hosts: Sequence[str], older: str = "") -> Operation:
-    """The operation that a plan or a rehearsal is told of. Raises typer.BadParameter for one that there is not, or that cannot be meant."""
+    """The operation that a plan or a rehearsal is told of.
+
+    Raises typer.BadParameter for one that there is not, or that cannot be meant.
+    """
     kinds = {kind.value: kind for kind in Kind if kind is not Kind.BRINGUP}
     if name and name not in kinds:
         raise typer.BadParameter(f"--operation {name!r} is none; use {', '.join(kinds)}")

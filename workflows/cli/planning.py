@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from steps.contract.operation import BRINGUP, Operation
 from workflows.cli import output, quarantining, sources
 from workflows.cli.output import Format
 from workflows.plan import diff, show
@@ -11,9 +12,9 @@ from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 
 
-def made(source: str, only: Sequence[str], until: str) -> Plan:
+def made(source: str, only: Sequence[str], until: str, operation: Operation = BRINGUP) -> Plan:
     """The plan of a spec argument. Raises NoSpec, SpecErrors, PlanError."""
-    return compile_plan(sources.read(source)[1], only=only, until=until)
+    return compile_plan(sources.read(source)[1], only=only, until=until, operation=operation)
 
 
 def show_plan(plan: Plan, form: str) -> None:
@@ -22,7 +23,9 @@ def show_plan(plan: Plan, form: str) -> None:
         output.lines([*show.tree(plan), *show.warnings(plan)])
     elif form == "table":
         identity = f"{plan.name}, owner {plan.owner}, revision {plan.revision}, target {plan.target_uid or 'not known yet'}"
-        output.lines([f"plan {plan.digest}", identity, ""])
+        others = "; the other hosts are only read" if any(host.untouched for host in plan.hosts) else ""
+        doing = [f"operation {said}{others}"] if (said := show.operation(plan)) else []
+        output.lines([f"plan {plan.digest}", identity, *doing, ""])
         output.table(show.COLUMNS, show.rows(plan))
         output.lines(["", *show.releases(plan)] if plan.releases else [])
         output.lines(["", *told] if (told := show.started(plan)) else [])

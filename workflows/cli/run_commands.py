@@ -92,7 +92,7 @@ def rehearse(
     again = ["bringup", "rehearse", spec, *_given(asked), *(["--hold"] if hold else [])]
     options = Options(faults=tuple(fault or ()), seed=seed, existing=there, bare=standing.bare(work), again=shlex.join(again))
     loaded = sources.read(spec)[1]
-    plan, bundle = running.prepare(loaded, operations.only(work) or only or (), until, work)
+    plan, bundle = running.prepare(loaded, operations.only(work, only or (), until), until, work)
     approver.check(plan, approve_as, key)
     is_whole = work.kind is Kind.BRINGUP
     before = preparing.ground(loaded, plan) if is_whole else standing.ground(loaded, plan, work, older)

@@ -76,16 +76,22 @@ def plan(
     only: Only = None,
     until: Until = "",
     against: Annotated[str, typer.Option("--against", help="Another spec: print only what differs from its plan.")] = "",
+    operation: Annotated[
+        str, typer.Option("--operation", metavar="NAME", help="Of add-node, replace-node, upgrade or reset, not of run.")
+    ] = "",
+    hosts: Annotated[list[str] | None, typer.Option("--hosts", metavar="RANGE", help="With --operation: which hosts.")] = None,
 ) -> int:
     """Show what a run would do: stages, changes, nodes, releases, gates, rollback."""
-    from workflows.cli import checking, planning
+    from workflows.cli import checking, operations, planning
     from workflows.spec import SpecErrors
 
     if form not in ("table", "tree", "json", "yaml"):
         raise typer.BadParameter(f"{form!r} is no form of output; use table, tree, json or yaml")
+    work = operations.named(operation, hosts or ())
+    narrowed = operations.only(work, only or (), until)
     try:
-        made = planning.made(spec, only or (), until)
-        before = planning.made(against, only or (), until) if against else None
+        made = planning.made(spec, narrowed, until, work)
+        before = planning.made(against, narrowed, until, work) if against else None
     except SpecErrors:
         wrong = next((found for found in map(checking.check, filter(None, (spec, against))) if found.errors), None)
         if form in ("table", "tree") or wrong is None:

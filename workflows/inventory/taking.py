@@ -3,7 +3,7 @@
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from workflows.spec import ranges
 
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _FRONT = (
+    "bringup_registration_address",
     "rke2_api_ip",
     "rke2_kubernetes_api_server_host",
     "apiserver_endpoint",
@@ -21,7 +22,9 @@ _FRONT = (
     "kubevip_address",
     "vip_address",
 )
-"""Variables in which ansible-role-rke2, rke2-ansible, k3s-ansible and Kubespray keep the address in front of the servers."""
+"""Variables in which `writing`, ansible-role-rke2, rke2-ansible, k3s-ansible and Kubespray keep the address before the servers."""
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+"""Variables in which Kubespray and others keep the proxies of the machines."""
 _ADDRESS = re.compile(r"[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?")
 
 
@@ -205,10 +208,16 @@ def _gpu(groups: Sequence[str]) -> list[str]:
 def _variables(ways: Mapping[str, Access]) -> list[str]:
     """Ansible's variables that were lost, and the names of all others."""
     lost = _by_reason("", ((f"{name}: {why}", host) for host, way in ways.items() for name, why in way.lost))
-    own = sorted({name for way in ways.values() for name in way.own} - {*_FRONT})
+    own = sorted({name for way in ways.values() for name in way.own} - {*_FRONT, *_PROXIES})
     shown = ", ".join(own[:8]) + (f" and {len(own) - 8} more" if len(own) > 8 else "")
     kept = [f"variables {shown}: they are your roles' own; a role that roles: names gets what it is given there"] if own else []
-    return [*lost, *kept]
+    return [*lost, *_proxies({name for way in ways.values() for name in way.own}), *kept]
+
+
+def _proxies(names: Collection[str]) -> list[str]:
+    """That a spec has a place for the machines' proxies, which is not filled since templates and passwords may be in them."""
+    said = [name for name in _PROXIES if name in names]
+    return [f"variables {', '.join(said)}: say them as proxy: {{http: http://HOST:PORT, no_proxy: [.example.org]}}"] if said else []
 
 
 def _by_reason(what: str, pairs: Iterable[tuple[str, str]]) -> list[str]:

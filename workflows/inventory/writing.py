@@ -56,7 +56,9 @@ def _common(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
     """What holds for all hosts. Host keys are verified, and secrets are left out: only the path of the key is here."""
     ssh = spec.ssh
     key = {"ansible_ssh_private_key_file": _path(folder, ssh.key.file)} if ssh.key and ssh.key.file else {}
+    front = {"bringup_registration_address": spec.rke2.registration_address} if spec.rke2.registration_address else {}
     return {
+        **front,
         "ansible_user": ssh.user,
         "ansible_port": ssh.port,
         **key,

@@ -19,11 +19,17 @@ def to_data(plan: Plan) -> dict[str, Any]:
         "revision": plan.revision,
         "targetUid": plan.target_uid,
         "digest": plan.digest,
+        **({"operation": said} if (said := operation(plan)) else {}),
         "hosts": {"count": len(plan.hosts), "ranges": compress([host.name for host in plan.hosts])},
         "releases": [_release(release) for release in plan.releases],
         "issues": [_issue(issue) for issue in plan.issues],
         "stages": [_stage(plan, stage) for stage in plan.stages],
     }
+
+
+def operation(plan: Plan) -> str:
+    """What is done to a cluster that stands, and to which of its hosts; empty for a whole bring-up."""
+    return str(plan.open_task.arguments.get("operation", ""))
 
 
 def starts(plan: Plan) -> dict[str, Any]:
@@ -65,7 +71,8 @@ def started(plan: Plan) -> list[str]:
 
 def tree(plan: Plan) -> list[str]:
     """The plan as an indented outline, one line an entry."""
-    lines = [f"{plan.name} ({len(plan.hosts)} hosts, plan {plan.digest[:19]})"]
+    doing = f"{said}, " if (said := operation(plan)) else ""
+    lines = [f"{plan.name} ({doing}{len(plan.hosts)} hosts, plan {plan.digest[:19]})"]
     for stage in plan.stages:
         if stage.approval:
             lines.append(f"├─ approval before {stage.id}: {approval(stage.approval)}")

@@ -13,21 +13,29 @@ from workflows.spec.ranges import compress
 
 
 class NoEarlier(ValueError):
-    """Nothing says which release a rehearsed upgrade starts from."""
+    """No release that a rehearsed upgrade could start from is named."""
 
-    hint = "name it: --from v1.35.6+rke2r1"
+    hint = "name one of the same minor or the one before: --from v1.35.6+rke2r1"
+
+
+class NoMajority(ValueError):
+    """The cluster without the servers that are to be added is none that etcd would be whole in."""
+
+    hint = "add as many at once that 1, 3 or 5 servers stand before, or rehearse replace-node"
 
 
 def ground(spec: ClusterSpec, plan: Plan, operation: Operation, older: str = "") -> Plan:
     """The plan that builds that cluster, without approvals: up to the last stage that the operation looks at.
 
-    An added host is missing, an upgrade finds `older` (the patch release before, where none is named). Raises NoEarlier.
+    An added host is missing, an upgrade finds `older` (the patch release before, where none is named).
+    Raises NoEarlier, NoMajority.
     """
     changes: dict[str, Any] = {"approvals": ()}
     if operation.kind is Kind.ADD_NODE:
         changes["hosts"] = dict(_without(spec, operation))
+        _require_majority(spec, operation)
     if operation.kind is Kind.UPGRADE:
-        changes["rke2"] = spec.rke2.model_copy(update={"version": older or _patch_before(spec.rke2.version)})
+        changes["rke2"] = spec.rke2.model_copy(update={"version": _before(spec.rke2.version, older)})
     last = plan.stages[-1].id if operation.kind in (Kind.ADD_NODE, Kind.REPLACE_NODE) else "rke2"
     return compile_plan(spec.model_copy(update=changes), until=last)
 
@@ -48,8 +56,24 @@ def _without(spec: ClusterSpec, operation: Operation) -> Iterator[tuple[str, Hos
         yield name, group.model_copy(update={"ranges": (compress(kept),), "overrides": overrides, "addresses": addresses})
 
 
-def _patch_before(version: str) -> str:
-    found = parse_version(version)
-    if found is None or not found.patch:
+def _require_majority(spec: ClusterSpec, operation: Operation) -> None:
+    every = [server.name for server in spec.servers]
+    left = len(every) - len(operation.touched(every))
+    if left % 2 == 0:
+        raise NoMajority(f"before {len(every) - left} of {len(every)} servers are added the cluster would have {left}")
+
+
+def _before(version: str, older: str) -> str:
+    """The release that the upgrade starts from; what plays on real hosts refuse is refused here."""
+    wanted, found = parse_version(version), parse_version(older)
+    if wanted is None or (not older and not wanted.patch):
         raise NoEarlier(f"there is no patch release before {version} to rehearse the upgrade from")
-    return f"v{found.major}.{found.minor}.{found.patch - 1}+rke2r1"
+    if not older:
+        return f"v{wanted.major}.{wanted.minor}.{wanted.patch - 1}+rke2r1"
+    if found is None:
+        raise NoEarlier(f"--from {older}: that is no release of RKE2")
+    if found >= wanted:
+        raise NoEarlier(f"--from {older}: an upgrade to the spec's {version} cannot start from it, since it is not older")
+    if (found.major, found.minor) < (wanted.major, wanted.minor - 1):
+        raise NoEarlier(f"--from {older}: an upgrade to the spec's {version} would skip a minor, which Kubernetes does not support")
+    return older

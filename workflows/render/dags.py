@@ -20,6 +20,7 @@ def stage(one: Stage, settings: steps.Settings, secrets: SecretVolumes) -> DAG:
         name=names.dashed(one.id),
         inputs=[Parameter(name=name) for name in SHARD_LISTS],
         fail_fast=False,
+        parallelism=one.parallelism or None,
     ) as dag:
         for step in one.steps:
             _task(step, templates[step.name])

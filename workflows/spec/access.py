@@ -173,9 +173,9 @@ class Rke2(Section):
         default=25, description="Agents that join at once; RKE2 advises at most 50 (peers §2).", examples=[25]
     )
     upgrade_batch: Annotated[int, Field(ge=1, le=50)] = Field(
-        default=10, description="Agents that are drained and upgraded at once.", examples=[10]
+        default=10, description="Agents of a shard of 50 that are drained and upgraded at once.", examples=[10]
     )
-    drain_seconds: Annotated[int, Field(ge=10, le=7200)] = Field(
+    drain_seconds: Annotated[int, Field(ge=10, le=1080)] = Field(
         default=600,
         description="Longest time until the pods of a node are gone before its upgrade; then it keeps its release.",
         examples=[600],

@@ -142,7 +142,7 @@ def _sentences(
     """Return problem and fix."""
     kind, context = detail["type"], detail.get("ctx", {})
     sample = _sample(field, location)
-    write = f"write {sample}" if sample else "see the schema"
+    write = f"write {sample}" if sample else "put `- ` before each entry" if kind == "tuple_type" else "see the schema"
     if kind == "spec":
         return str(context["sentence"]), str(context["fix"])
     if kind == "missing":

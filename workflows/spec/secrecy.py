@@ -14,6 +14,7 @@ from workflows.spec.errors import SpecError
 
 REDACTED = "(redacted)"
 FIX = "put it elsewhere and write {file: PATH}, {secret: {name: NAME, key: KEY}} or {env: NAME}"
+PROXY_FIX = "leave user and password out, machines would keep them in readable files: let the proxy admit them by their address"
 
 URL = "a URL with a password"
 _FORMS = (
@@ -49,9 +50,14 @@ def form_of(text: str) -> str | None:
 def literals(data: object, lines: dict[str, int]) -> list[SpecError]:
     """Return an error for each secret written out in the data."""
     return [
-        SpecError(path, f"{what} is written out in the spec", FIX, value=REDACTED, line=_line(lines, path))
+        SpecError(path, f"{what} is written out in the spec", _fix(path), value=REDACTED, line=_line(lines, path))
         for path, what in _walk("", "", data)
     ]
+
+
+def _fix(path: str) -> str:
+    """Return what to write instead; a proxy is the one place that takes no reference."""
+    return PROXY_FIX if path.startswith("proxy.") else FIX
 
 
 def _line(lines: dict[str, int], path: str) -> int:

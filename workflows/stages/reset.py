@@ -36,17 +36,20 @@ def build(site: Site) -> Stage | None:
 
 
 def _play(site: Site, role: str, *, fan_out: str = "", after: tuple[str, ...] = ()) -> Step:
+    addresses = (machine.address for machine in site.machines if machine.role == "server")
+    servers = list(dict.fromkeys((site.spec.registration_address, *addresses)))
     arguments: Object = {
         "playbook": PLAYBOOK,
         "ssh": ssh_arguments(site.spec),
         "gate": f"{ID}/{role}s",
         "select": role,
-        "variables": {"rke2_reset_forget": False},
+        "variables": {"rke2_reset_forget": False, "rke2_reset_servers": servers},
     }
     if _is_survived(site):
         arguments["helpers"] = "server"
         arguments["variables"] = {
             "rke2_reset_forget": True,
+            "rke2_reset_servers": servers,
             "rke2_reset_drain_seconds": site.spec.rke2.drain_seconds,
             "rke2_registration_address": site.spec.registration_address,  # of the servers that are asked to forget
         }

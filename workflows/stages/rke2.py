@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
+from steps.contract.fleet import SHARD_SIZE
 from steps.contract.operation import Kind
 from steps.contract.task import Verb
 from workflows.spec.access import Rke2
@@ -17,10 +19,8 @@ from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, When, task
 
 ID: Final = "rke2"
-SERVERS_SECONDS = 3600
-"""Servers join one by one (etcd takes one learner at a time); the first one pulls or imports 2 GB of images."""
-AGENTS_SECONDS = 3600
-"""A shard of 50 agents in batches of `join_batch`, each within about ten minutes."""
+MOST_JOINING = 50
+"""Agents that may join at one time over all shards: RKE2 advises no more (peers §2)."""
 CONTROL_SECONDS = 900
 NODES_SECONDS = 900
 MOST_NAMES = 1500
@@ -54,6 +54,7 @@ def build(site: Site) -> Stage | None:
     return Stage(
         id=ID,
         title="Kubernetes (RKE2)",
+        parallelism=1 if site.operation.kind is Kind.UPGRADE else max(1, MOST_JOINING // spec.rke2.join_batch),
         steps=(*steps, _judge(site, members, [step.name for step in steps])),
         gates=gates,
         changes=_changes(site, spec.rke2),
@@ -63,12 +64,22 @@ def build(site: Site) -> Stage | None:
 
 
 def _changes(site: Site, rke2: Rke2) -> tuple[Change, ...]:
-    by_role = {
-        role: compress(machine.name for machine in site.machines if machine.role == role)
+    """What becomes of the machines of each role that plays touch."""
+    how = {
+        Kind.REPLACE_NODE: {
+            "server": ", once the cluster forgot the old machine's Node and etcd member",
+            "agent": ", once the cluster forgot the old machine's Node",
+        },
+        Kind.UPGRADE: {
+            "server": ", after an etcd snapshot: one at a time, each drained before",
+            "agent": f", {rke2.upgrade_batch} at a time, each drained before",
+        },
+    }.get(site.operation.kind, {})
+    return tuple(
+        Change(what=f"RKE2 {rke2.version} as {role}{how.get(role, '')}", where=compress(names))
         for role in ("server", "agent")
-        if site.count(role)
-    }
-    return tuple(Change(what=f"RKE2 {rke2.version} as {role}", where=names) for role, names in by_role.items())
+        if (names := site.touched(role))
+    )
 
 
 def _servers(site: Site) -> Step:
@@ -80,7 +91,14 @@ def _servers(site: Site) -> Step:
         "etcd": {"fsync_p99": spec.rke2.etcd_fsync_ms / 1000},
     }
     return Step(
-        task=task(ID, "servers", Verb.PLAY, deadline=SERVERS_SECONDS, arguments=arguments, expectations=expectations),
+        task=task(
+            ID,
+            "servers",
+            Verb.PLAY,
+            deadline=rke2_options.play_seconds(spec.rke2, site.count("server")),
+            arguments=arguments,
+            expectations=expectations,
+        ),
         rules=rights.CLAIM,
     )
 
@@ -90,7 +108,14 @@ def _agents(site: Site) -> Step:
     arguments = _play(site, "rke2_agent", "agent") | {"fanned": True}
     expectations = {"version": spec.rke2.version, "service": "rke2-agent"}
     return Step(
-        task=task(ID, "agents", Verb.PLAY, deadline=AGENTS_SECONDS, arguments=arguments, expectations=expectations),
+        task=task(
+            ID,
+            "agents",
+            Verb.PLAY,
+            deadline=rke2_options.play_seconds(spec.rke2, math.ceil(SHARD_SIZE / spec.rke2.upgrade_batch)),
+            arguments=arguments,
+            expectations=expectations,
+        ),
         after=("servers",),
         fan_out="agents",
         rules=rights.CLAIM,

@@ -8,6 +8,12 @@ from workflows.spec.access import Rke2
 from workflows.spec.rke2_parts import registry_secrets
 from workflows.stages.stage import Object
 
+PLAY_SECONDS = 3600
+"""Servers join one by one (etcd takes one learner at a time), the first pulls or imports 2 GB of images; a shard of 50 agents joins
+in batches of `join_batch`, each within about ten minutes. An upgrade may take longer."""
+READY_SECONDS = 900
+"""Longest time until a host is ready, images included (`playbooks/roles/rke2/defaults`)."""
+
 
 def variables(rke2: Rke2) -> Object:
     """The options that are not the role's defaults."""
@@ -52,3 +58,8 @@ def _registry(name: str, rke2: Rke2, secrets: dict[str, str]) -> Object:
         "secrets": secrets,
     }
     return {key: value for key, value in found.items() if value}
+
+
+def play_seconds(rke2: Rke2, batches: int) -> int:
+    """Longest time of a play: an upgrade drains batch after batch and waits until each is ready."""
+    return max(PLAY_SECONDS, batches * (rke2.drain_seconds + READY_SECONDS))

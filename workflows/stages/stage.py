@@ -68,6 +68,8 @@ class Stage:
     changes: tuple[Change, ...]
     rollback: str
     releases: tuple[str, ...] = ()
+    parallelism: int = 0
+    """Most tasks of it at one time, over all shards; 0: as many as the engine runs."""
     approval: "Approval | None" = None
 
 

@@ -211,3 +211,13 @@ def delete(path: str) -> None:
     else:
         with contextlib.suppress(OSError):
             os.unlink(path)
+
+
+def joins() -> str:
+    """The address of the server that this host's configuration joins; empty where it joins none."""
+    try:
+        with open("/etc/rancher/rke2/config.yaml") as source:
+            found = re.search(r"^server:\s*[\"']?https://\[?([^\s\"'\]]+?)\]?:\d+", source.read(), re.MULTILINE)
+    except OSError:
+        return ""
+    return found.group(1) if found else ""

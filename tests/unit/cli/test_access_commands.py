@@ -9,7 +9,14 @@ import yaml
 from workflows.cli.main import run
 
 Call = Callable[..., tuple[int, str, str]]
-INVENTORY = "[masters]\nsv1 ansible_host=127.0.0.1 ansible_port=1 ansible_become_password=canary-3\n[nodes]\nw[1:2]\n"
+INVENTORY = """
+[all:vars]
+http_proxy=http://px:3128
+[masters]
+sv1 ansible_host=127.0.0.1 ansible_port=1 ansible_become_password=canary-3
+[nodes]
+w[1:2]
+"""
 
 
 @pytest.fixture
@@ -32,6 +39,7 @@ def test_init_from_an_inventory_validates_and_says_what_is_missing(call: Call) -
     assert code == 0
     assert "wrote cluster.yaml: 3 hosts in 2 groups" in out
     assert "note: ansible_become_password of sv1: secrets are given by reference" in out
+    assert "note: variables http_proxy: say them as proxy: {http: http://HOST:PORT, no_proxy: [.example.org]}" in out
     assert "canary-3" not in out + Path("cluster.yaml").read_text()
     assert call("validate", "cluster.yaml")[0] == 0
     assert call("init", "--from-inventory", "hosts")[0] == 64, "never over a file"

@@ -42,13 +42,39 @@ def test_what_a_reset_leaves_is_told_by_host_and_kind(machine: Any, spec: Path) 
 
 
 @pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        (["add-node", "--hosts", "gpu3"], ["add-node gpu3", "(reboots)", "changes RKE2 v1.35.7+rke2r1 as agent on gpu3"]),
+        (["replace-node", "--hosts", "gpu3"], ["once the cluster forgot the old machine's Node"]),
+        (["upgrade"], ["(upgrade, 4 hosts", "after an etcd snapshot: one at a time", "10 at a time, each drained before"]),
+        (["reset", "--hosts", "gpu1"], ["(reset gpu1, 4 hosts", "drained, its Node deleted; RKE2, its containers"]),
+    ],
+    ids=lambda value: str(value[0]),
+)
+def test_a_plan_says_what_an_operation_does_and_to_whom(machine: Any, spec: Path, operation: list[str], said: list[str]) -> None:
+    done = machine.call("plan", spec, "-o", "tree", "--operation", *operation)
+
+    assert done.code == 0, done.text
+    assert not [sentence for sentence in said if sentence not in done.out], done.out
+    assert f"operation {' '.join(operation).replace('--hosts ', '')}" in machine.call("plan", spec, "--operation", *operation).out
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["rehearse", "--operation", "repair"], "--operation 'repair' is none; use add-node, replace-node, upgrade, reset"),
         (["rehearse", "--hosts", "gpu1"], "--hosts and --from belong to --operation NAME"),
         (["rehearse", "--operation", "add-node"], "--operation add-node needs --hosts RANGE"),
         (["rehearse", "--operation", "upgrade", "--hosts", "gpu1"], "all machines of a cluster run one release"),
-        (["reset"], "reset removes cluster h200-16 from its machines, and nobody is here to ask: add --yes"),
+        (["rehearse", "--operation", "upgrade", "--from", "1.35.6"], "--from 1.35.6: that is no release of RKE2"),
+        (["rehearse", "--operation", "upgrade", "--from", "v1.33.5+rke2r1"], "would skip a minor"),
+        (["rehearse", "--operation", "upgrade", "--from", "v1.35.7+rke2r1"], "it is not older"),
+        (["rehearse", "--operation", "add-node", "--hosts", "sv1"], "before 1 of 1 servers are added the cluster would have 0"),
+        (["plan", "--operation", "upgrade", "--only", "os_prep"], "upgrade is stage rke2 alone: leave out --only and --until"),
+        (["plan", "--operation", "repair"], "--operation 'repair' is none; use add-node, replace-node, upgrade, reset"),
+        (["reset"], "its pods and their data off all 4 hosts of cluster h200-16, and nobody is here to ask: add --yes"),
+        (["reset", "--hosts", "gpu1"], "off hosts gpu1 of cluster h200-16, and nobody is here to ask"),
+        (["reset", "--hosts", "gpu9"], "gpu9 is not among the hosts of h200-16"),
         (["reset", "--yes", "--hosts", "gpu[1-"], "--hosts 'gpu[1-'"),
         (["add-node", "--hosts", "gpu9"], "gpu9 is not among the hosts of h200-16"),
         (["add-node", "--hosts", "gpu3", "--no-wait"], "--no-wait is for --engine argo"),

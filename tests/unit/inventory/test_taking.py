@@ -205,6 +205,7 @@ def test_an_inventory_of_a_spec_gives_the_same_machines_again(source: str, form:
     assert plain(after) == plain(before)
     assert (after.ssh.known_hosts or "").rpartition("/")[2] == (before.ssh.known_hosts or "").rpartition("/")[2]
     assert after.ssh.key is not None
+    assert after.rke2.registration_address == before.rke2.registration_address
 
 
 def test_ten_thousand_hosts_are_no_long_file() -> None:

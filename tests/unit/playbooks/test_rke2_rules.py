@@ -82,3 +82,12 @@ def test_rules_of_kubernetes_are_known(rule: str) -> None:
 
 def test_rules_of_the_machine_are_left_alone() -> None:
     assert not traces.RULE.search("-A INPUT -s 10.0.0.0/8 -p tcp --dport 22 -j ACCEPT")
+
+
+def test_a_host_of_another_cluster_is_not_taken_away_from_it() -> None:
+    ours, renewed, other = (f"K10{cluster * 64}::server:{secret}" for cluster, secret in (("5", "a"), ("5", "b"), ("7", "a")))
+    assert "part of another cluster" in supervisor.token_refusal(other, ours, "agent")
+    assert "part of another cluster" in supervisor.token_refusal(other, ours, "server")
+    assert "another token than rke2.join_token" in supervisor.token_refusal(ours, renewed, "server")
+    for there, joined in ((renewed, "agent"), (ours, "server"), (other, ""), ("", "agent"), ("a", "server")):
+        assert supervisor.token_refusal(there, ours, joined) == ""

@@ -49,4 +49,5 @@ def test_what_is_no_proxy_is_refused(text: str) -> None:
     with pytest.raises(spec.SpecErrors) as refused:
         environment(text)
     assert "proxy" in str(refused.value)
+    assert "{file: PATH}" not in str(refused.value), "a proxy takes no reference"
     assert "canary-9" not in str(refused.value)

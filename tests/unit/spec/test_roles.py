@@ -114,3 +114,11 @@ def test_links_and_large_folders_are_refused(site: Path) -> None:
     assert "let the role download what is large" in refused(site, entry)
     (site / "roles/hardening/files/large").write_bytes(b"x" * (roles.LARGEST_BYTES // 2))
     assert "roles[1].path" in refused(site, entry, entry.replace("name: a", "name: b"))
+
+
+def test_one_role_without_a_list_is_told_how_lists_begin(site: Path) -> None:
+    path = site / "cluster.yaml"
+    path.write_text(HEAD + "roles: {name: hardening, path: ./roles/hardening, before: os_prep}\n")
+
+    with pytest.raises(spec.SpecErrors, match="put `- ` before each entry"):
+        spec.load(path)

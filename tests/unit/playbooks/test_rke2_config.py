@@ -1,0 +1,45 @@
+"""What the module rke2_config refuses before it writes anything."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATH = Path(__file__).parents[3] / "playbooks" / "library" / "rke2_config.py"
+THERE = "# Made by bringup.\ncluster-cidr: 10.42.0.0/16\ncni:\n-   canal\ndisable-kube-proxy: false\nservice-cidr: '10.43.0.0/16'\n"
+
+
+@pytest.fixture
+def module() -> Any:
+    """The module, loaded from where Ansible finds it."""
+    found = importlib.util.spec_from_file_location("rke2_config", PATH)
+    assert found is not None
+    assert found.loader is not None
+    loaded = importlib.util.module_from_spec(found)
+    found.loader.exec_module(loaded)
+    return loaded
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"cluster-cidr": "10.42.0.0/16", "service-cidr": "10.43.0.0/16", "disable-kube-proxy": False},
+        {"cluster-domain": "site.example.org", "cni": ["cilium"]},
+    ],
+)
+def test_what_a_cluster_was_founded_with_may_be_said_again(module: Any, config: dict[str, Any]) -> None:
+    module.check_fixed(config, THERE)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"cluster-cidr": "10.44.0.0/14"}, "cluster-cidr: the cluster was founded with 10.42.0.0/16"),
+        ({"service-cidr": "10.45.0.0/16"}, "service-cidr: the cluster was founded with 10.43.0.0/16"),
+        ({"disable-kube-proxy": True}, "disable-kube-proxy: the cluster was founded with false"),
+    ],
+)
+def test_a_server_that_would_not_start_again_is_left_as_it_is(module: Any, config: dict[str, Any], said: str) -> None:
+    with pytest.raises(module.Conflict, match=said):
+        module.check_fixed(config, THERE)

@@ -1,0 +1,84 @@
+"""Who founds a cluster: run by Ansible up to the point where the first server's course is known, and no further."""
+
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
+FIRST, OTHER = "127.55.0.1", "127.55.0.2"
+PLAY = """
+- hosts: sv1
+  vars: {rke2_kind: server}
+  tasks:
+    - ansible.builtin.include_role: {name: rke2, tasks_from: see, public: true}
+    - ansible.builtin.copy: {dest: "{{ said }}", content: "{{ rke2_course }} {{ rke2_join_address }}"}
+"""
+
+
+class Pong(BaseHTTPRequestHandler):
+    """A supervisor's /ping."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"pong")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[None]:
+    """Another server whose supervisor answers, and that the play cannot see."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed: no certificate for a supervisor")
+    request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=x -keyout key -out cert"
+    subprocess.run(["openssl", *request.split()], cwd=tmp_path, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    with ThreadingHTTPServer((OTHER, 9345), Pong) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield
+        server.shutdown()
+        thread.join()
+
+
+def course(folder: Path) -> str:
+    """What the first server, bare and alone in the play, is to do, and where it would join."""
+    hosts = {"sv1": {"bringup_address": FIRST}, "sv2": {"bringup_address": OTHER}}
+    common = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    groups = {"helpers": {"hosts": {}}, "played": {"hosts": dict.fromkeys(hosts)}}
+    (folder / "hosts.json").write_text(json.dumps({"all": {"vars": common, "hosts": hosts, "children": groups}}))
+    (folder / "play.yml").write_text(PLAY)
+    told = {"rke2_version": "v1.35.7+rke2r1", "rke2_registration_address": FIRST, "rke2_first_server": "sv1"}
+    told["said"] = str(folder / "said")
+    subprocess.run(
+        [
+            *(Path(sys.executable).with_name("ansible-playbook"), folder / "play.yml", "--inventory", folder / "hosts.json"),
+            *("--extra-vars", json.dumps(told)),
+        ],
+        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(folder)},
+        check=True,
+        capture_output=True,
+    )
+    return (folder / "said").read_text()
+
+
+def test_a_bare_first_server_founds_a_cluster_where_nobody_has_one(tmp_path: Path) -> None:
+    assert course(tmp_path) == f"rke2_founding {FIRST}"
+
+
+@pytest.mark.usefixtures("supervisor")
+def test_a_bare_first_server_joins_the_cluster_of_a_server_that_we_cannot_reach(tmp_path: Path) -> None:
+    assert course(tmp_path) == f"rke2_joining {OTHER}"

@@ -1,0 +1,29 @@
+"""One silent host never costs the others their play: whatever waits on a host ends before the play's own longest silence."""
+
+import configparser
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from steps.contract.play import PlayHost, PlayRequest
+
+PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
+SILENCE = PlayRequest(playbook="os_prep", hosts=(PlayHost(name="n1", address="192.0.2.1"),)).idle_timeout_seconds
+
+
+def defaults(role: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((PLAYBOOKS / "roles" / role / "defaults" / "main.yml").read_text()))
+
+
+def test_what_waits_on_one_host_ends_before_the_whole_play_does() -> None:
+    settings = configparser.ConfigParser()
+    settings.read(PLAYBOOKS / "ansible.cfg")
+    of_task = settings.getint("defaults", "task_timeout")
+    assert of_task < SILENCE
+
+    reboot = defaults("os_prep")["os_prep_reboot_seconds"] + 60
+    assert reboot < SILENCE, "role os_prep gives the task itself one minute more"
+    assert defaults("os_prep")["os_prep_timeout"] < SILENCE
+    waits = defaults("rke2")
+    assert max(waits["rke2_ready_seconds"], waits["rke2_drain_seconds"]) < of_task
