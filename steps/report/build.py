@@ -113,7 +113,7 @@ def _overall(stages: tuple[model.Stage, ...], latest: tuple[Evidence, ...]) -> t
             return stage.status, f"{stage.id}: {stage.reason}" + (f" ({untold})" if untold else "")
     if not stages:
         return model.NOT_RUN, "the plan has no stages"
-    return Status.PASS.value, f"all {len(stages)} stages passed"
+    return Status.PASS.value, f"all {len(stages)} stages passed" if len(stages) > 1 else "its one stage passed"
 
 
 def _nodes(source: Source, latest: tuple[Evidence, ...]) -> tuple[model.Node, ...]:

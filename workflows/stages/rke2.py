@@ -154,7 +154,7 @@ def _variables(spec: ClusterSpec) -> Object:
         "rke2_join_batch": rke2.join_batch,
         "rke2_kubelet_args": dict(sorted({MAX_PODS: str(max_pods(spec)), **rke2.kubelet_args}.items())),
         "rke2_first_server": servers[0].name if servers else "",
-        "rke2_servers": [machine.name for machine in servers],
+        "rke2_server_addresses": [machine.address for machine in servers],
         "rke2_node_labels": {group: _pairs(node_labels(spec, group)) for group in spec.hosts},
         "rke2_node_taints": {name: list(group.taints) for name, group in spec.hosts.items() if group.taints},
         "rke2_host_labels": _host_labels(spec),

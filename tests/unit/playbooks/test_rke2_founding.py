@@ -54,14 +54,15 @@ def supervisor(tmp_path: Path) -> Iterator[None]:
         thread.join()
 
 
-def course(folder: Path) -> str:
-    """What the first server, bare and alone in the play, is to do, and where it would join."""
-    hosts = {"sv1": {"bringup_address": FIRST}, "sv2": {"bringup_address": OTHER}}
+def course(folder: Path, *, aside: bool = False) -> str:
+    """What the first server, bare and alone in the play, is to do, and where it would join; `aside`: the other is left out."""
+    hosts = {"sv1": {"bringup_address": FIRST}} | ({} if aside else {"sv2": {"bringup_address": OTHER}})
     common = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     groups = {"helpers": {"hosts": {}}, "played": {"hosts": dict.fromkeys(hosts)}}
     (folder / "hosts.json").write_text(json.dumps({"all": {"vars": common, "hosts": hosts, "children": groups}}))
     (folder / "play.yml").write_text(PLAY)
-    told = {"rke2_version": "v1.35.7+rke2r1", "rke2_registration_address": FIRST, "rke2_first_server": "sv1"}
+    told: dict[str, object] = {"rke2_version": "v1.35.7+rke2r1", "rke2_registration_address": FIRST, "rke2_first_server": "sv1"}
+    told |= {"rke2_server_addresses": [FIRST, OTHER]} if aside else {}
     told["said"] = str(folder / "said")
     subprocess.run(
         [
@@ -80,5 +81,6 @@ def test_a_bare_first_server_founds_a_cluster_where_nobody_has_one(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("supervisor")
-def test_a_bare_first_server_joins_the_cluster_of_a_server_that_we_cannot_reach(tmp_path: Path) -> None:
-    assert course(tmp_path) == f"rke2_joining {OTHER}"
+@pytest.mark.parametrize("aside", [False, True], ids=["not reached", "set aside"])
+def test_a_bare_first_server_joins_the_cluster_of_a_server_that_we_do_not_see(tmp_path: Path, aside: bool) -> None:
+    assert course(tmp_path, aside=aside) == f"rke2_joining {OTHER}"
