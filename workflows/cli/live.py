@@ -124,7 +124,7 @@ class View:
         if isinstance(news, NodeNews):
             for line in self._progress.take(news.node):
                 if not self._live or news.waits or news.node.template == _OPEN:  # no row tells of open; a command stays one line
-                    self._console.print(plain.line(line), soft_wrap=news.waits or None)
+                    self._console.print(plain.line(line), markup=False, emoji=False, soft_wrap=news.waits or None)
 
     def _render(self) -> RenderableType:
         return self._progress.table(time.time())

@@ -24,6 +24,7 @@ _PASSING = frozenset(
         "time",
         "seen",
         "now",
+        "read",
         "epoch",
         "run",
         "engine",
