@@ -25,6 +25,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     returned; without one the outcome itself is the verdict's data. `kubeconfig_from` names the fact that carries the new
     cluster's kubeconfig, which goes to the run's secrets and nowhere else, like every fact in `keep` (fact → secret file).
     `helpers` selects hosts that the play does not change and may ask: a server drains and removes nodes for the others.
+    `after` is a task of this stage that must have passed: without it there is nothing to join, and waiting would tell no more.
     `everyone`: also hosts that the run leaves untouched otherwise, where the playbook only reads them.
     `role` is the site's own that the playbook runs, a file of the tasks folder. `passed` are tasks of this stage: a host that did
     not pass one of them is left out, and the judge names it by that.
@@ -36,6 +37,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     select: str = "all"
     fanned: bool = False
     everyone: bool = False
+    after: str = ""
     helpers: str = ""
     variables: dict[str, Any] = {}
     forks: int = reach.FORKS
@@ -52,6 +54,10 @@ def run(context: Context) -> ExitCode:
     hosts = _hosts(context, wanted)
     names = tuple(host.name for host in hosts)
     gate = gating.find(wanted.gate)
+    if wanted.after and not _passed(context, wanted.after):
+        skipped = f"{wanted.after} did not pass"
+        context.record(Verdict(gate=wanted.gate, status=Status.SKIPPED, reason=skipped))
+        return ExitCode.OK
     if not hosts:
         reason = "no host of this shard takes part: all are set aside, failed before, left untouched, or another task's"
         context.record(Verdict(gate=wanted.gate, status=Status.SKIPPED, reason=reason))
@@ -101,6 +107,12 @@ def _helpers(context: Context, wanted: Arguments, played: tuple[str, ...]) -> tu
     aside = context.quarantined()
     chosen = context.fleet.hosts(wanted.helpers) if wanted.helpers else ()
     return tuple(host for host in chosen if host.name not in aside and host.name not in played)
+
+
+def _passed(context: Context, task: str) -> bool:
+    """Whether a task of this stage left records, and every one of them is a pass."""
+    records = context.store.records(context.environment.run, context.task.stage, task)
+    return bool(records) and all(record.verdict is not None and record.verdict.is_pass for record in records)
 
 
 def _known(context: Context) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def _servers(site: Site) -> Step:
 
 def _agents(site: Site) -> Step:
     spec = site.spec
-    arguments = _play(site, "rke2_agent", "agent") | {"fanned": True}
+    arguments = _play(site, "rke2_agent", "agent") | {"fanned": True, "after": "servers"}
     expectations = {"version": spec.rke2.version, "service": "rke2-agent"}
     return Step(
         task=task(
