@@ -47,6 +47,11 @@ EXPECTED = {
 """What was expected instead, where the kind of failure says it; else that the task succeeds."""
 
 
+def unrecorded(node: str) -> Finding:
+    """No play left a record of this host."""
+    return unknown(FailureClass.RUNTIME, "no record", "a record of this host", f"read the log of the play that holds {node}")
+
+
 def problem(host: Played) -> Finding | None:
     """Why the play is no pass on this host; None where it reached its end."""
     if host.outcome is HostStatus.OK:

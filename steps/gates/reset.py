@@ -37,14 +37,11 @@ def _judged(gate: str, seen: Observation, want: Expectation) -> Verdict:
 
 
 def _row(name: str, host: HostObservation | None) -> NodeVerdict:
-    found = next(_findings(name, host), None)
+    found = plays.unrecorded(name) if host is None else next(_findings(name, host), None)
     return found.of_node(name) if found else NodeVerdict(node=name, status=Status.PASS, seen="nothing of RKE2 is left")
 
 
-def _findings(name: str, host: HostObservation | None) -> Iterator[Finding]:
-    if host is None:
-        yield unknown(FailureClass.RUNTIME, "no record", "a record of this host", f"read the log of the play that holds {name}")
-        return
+def _findings(name: str, host: HostObservation) -> Iterator[Finding]:
     if problem := plays.problem(host):
         yield problem
     if host.facts is None:

@@ -55,7 +55,7 @@ def _played(gate: str, seen: PlayObservation, want: PlayExpectation) -> Verdict:
 
 def _host(name: str, host: HostObservation | None, want: PlayExpectation, members: int) -> NodeVerdict:
     if host is None:
-        return _open(name, "no record", "a record of this host", f"read the log of the play that holds {name}")
+        return plays.unrecorded(name).of_node(name)
     problem = plays.problem(host)
     if problem is not None:
         return problem.of_node(name)

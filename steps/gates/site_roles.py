@@ -16,16 +16,14 @@ def ran(seen: Observation, want: Expectation) -> Verdict:
 
 
 def _row(name: str, host: HostObservation | None, want: Expectation) -> NodeVerdict:
-    found = next(_findings(name, host, want), None)
-    if found or host is None:
-        return (found or _no_record(name)).of_node(name)
+    if host is None:
+        return plays.unrecorded(name).of_node(name)
+    if found := next(_findings(name, host, want), None):
+        return found.of_node(name)
     return NodeVerdict(node=name, status=Status.PASS, seen=f"role {want.role} ran to its end, {host.changed} changed")
 
 
-def _findings(name: str, host: HostObservation | None, want: Expectation) -> Iterator[Finding]:
-    if host is None:
-        yield _no_record(name)
-        return
+def _findings(name: str, host: HostObservation, want: Expectation) -> Iterator[Finding]:
     if problem := plays.problem(host):
         yield problem
     expected = f"role {want.role} at {want.digest[:19]} to run to its end"
@@ -35,7 +33,3 @@ def _findings(name: str, host: HostObservation | None, want: Expectation) -> Ite
     elif (host.ran.role, host.ran.digest) != (want.role, want.digest):
         seen = f"role {host.ran.role} at {host.ran.digest[:19]} ran"
         yield unknown(FailureClass.MANIFEST_GENERATION, seen, expected, "run the plan again as it was submitted")
-
-
-def _no_record(name: str) -> Finding:
-    return unknown(FailureClass.RUNTIME, "no record", "a record of this host", f"read the log of the play that holds {name}")

@@ -22,6 +22,13 @@ def bare(outcome: HostOutcome, kind: type[Seen]) -> Seen:
     )
 
 
+def told(outcome: HostOutcome, kind: type[Seen], facts: type[Any], field: str = "facts") -> Seen:
+    """The observation with the stage's own facts in `field`; why they cannot be read is its message, where the play left none."""
+    seen = bare(outcome, kind)
+    found, why = shown(outcome.facts, facts)
+    return msgspec.structs.replace(seen, message=seen.message or why, **{field: found})
+
+
 def shown(facts: dict[str, Any], kind: type[Shown]) -> tuple[Shown | None, str]:
     """The facts a module of ours returned and why they cannot be read; (None, "") where it returned none."""
     if not facts:

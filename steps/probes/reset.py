@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-import msgspec
-
 from steps.contract.play import HostOutcome
 from steps.contract.stages.reset import HostFacts, HostObservation, Observation
 from steps.probes import played
@@ -11,10 +9,4 @@ from steps.probes import played
 
 def from_play(outcomes: Iterable[HostOutcome]) -> Observation:
     """One observation for each host; facts that nobody can read are told as its message."""
-    return Observation(nodes=tuple(_host(outcome) for outcome in outcomes))
-
-
-def _host(outcome: HostOutcome) -> HostObservation:
-    seen = played.bare(outcome, HostObservation)
-    facts, why = played.shown(outcome.facts, HostFacts)
-    return msgspec.structs.replace(seen, facts=facts, message=seen.message or why)
+    return Observation(nodes=tuple(played.told(outcome, HostObservation, HostFacts) for outcome in outcomes))

@@ -150,12 +150,11 @@ def read_readyz(text: str | None) -> tuple[str, ...] | None:
 
 
 def _host(outcome: HostOutcome) -> HostObservation:
-    seen = played.bare(outcome, HostObservation)
-    facts, why = played.shown(outcome.facts, HostFacts)
+    seen = played.told(outcome, HostObservation, HostFacts)
     told, _ = played.shown(outcome.facts.get("etcd_seen") or {}, rke2_metrics.Seen)
-    if facts is not None and told is not None:
-        facts = msgspec.structs.replace(facts, member=rke2_metrics.etcd(told))
-    return msgspec.structs.replace(seen, facts=facts, message=seen.message or why)
+    if seen.facts is None or told is None:
+        return seen
+    return msgspec.structs.replace(seen, facts=msgspec.structs.replace(seen.facts, member=rke2_metrics.etcd(told)))
 
 
 def _shown(pod: Pod) -> StaticPod:

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-import msgspec
-
 from steps.contract.play import HostOutcome
 from steps.contract.site_roles import HostObservation, Observation, Ran
 from steps.probes import played
@@ -11,10 +9,4 @@ from steps.probes import played
 
 def from_play(outcomes: Iterable[HostOutcome]) -> Observation:
     """One observation for each host."""
-    return Observation(nodes=tuple(_host(outcome) for outcome in outcomes))
-
-
-def _host(outcome: HostOutcome) -> HostObservation:
-    seen = played.bare(outcome, HostObservation)
-    ran, why = played.shown(outcome.facts, Ran)
-    return msgspec.structs.replace(seen, ran=ran, message=seen.message or why)
+    return Observation(nodes=tuple(played.told(outcome, HostObservation, Ran, "ran") for outcome in outcomes))

@@ -54,12 +54,7 @@ def run(context: Context) -> ExitCode:
     hosts = _hosts(context, wanted)
     names = tuple(host.name for host in hosts)
     gate = gating.find(wanted.gate)
-    if wanted.after and not _passed(context, wanted.after):
-        skipped = f"{wanted.after} did not pass"
-        context.record(Verdict(gate=wanted.gate, status=Status.SKIPPED, reason=skipped))
-        return ExitCode.OK
-    if not hosts:
-        reason = "no host of this shard takes part: all are set aside, failed before, left untouched, or another task's"
+    if reason := _why_not(context, wanted, hosts):
         context.record(Verdict(gate=wanted.gate, status=Status.SKIPPED, reason=reason))
         return ExitCode.OK
     if context.kubeconfig().exists():
@@ -87,6 +82,13 @@ def run(context: Context) -> ExitCode:
     context.record(verdict, observation=seen, changes=changed, error=result.message, diagnosis=found)
     context.output("verdict", verdict.status.value)
     return ExitCode.OK
+
+
+def _why_not(context: Context, wanted: Arguments, hosts: tuple[Host, ...]) -> str:
+    """Why there is nothing to play; empty where there is."""
+    if wanted.after and not _passed(context, wanted.after):
+        return f"{wanted.after} did not pass"
+    return "" if hosts else "no host of this shard takes part: all are set aside, failed before, left untouched, or another task's"
 
 
 def _hosts(context: Context, wanted: Arguments) -> tuple[Host, ...]:

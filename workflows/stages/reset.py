@@ -43,13 +43,11 @@ def _play(site: Site, role: str, *, fan_out: str = "", after: tuple[str, ...] = 
         "ssh": ssh_arguments(site.spec),
         "gate": f"{ID}/{role}s",
         "select": role,
-        "variables": {"rke2_reset_forget": False, "rke2_reset_servers": servers},
+        "variables": {"rke2_reset_forget": _is_survived(site), "rke2_reset_servers": servers},
     }
     if _is_survived(site):
         arguments["helpers"] = "server"
-        arguments["variables"] = {
-            "rke2_reset_forget": True,
-            "rke2_reset_servers": servers,
+        arguments["variables"] |= {
             "rke2_reset_drain_seconds": site.spec.rke2.drain_seconds,
             "rke2_registration_address": site.spec.registration_address,  # of the servers that are asked to forget
         }

@@ -234,10 +234,14 @@ def mark_pending() -> None:
 
 def sha256(path: str) -> str:
     """Digest of a file."""
-    digest = hashlib.sha256()
     with open(path, "rb") as source:
-        for block in iter(lambda: source.read(BLOCK), b""):
-            digest.update(block)
+        return _digest(source)
+
+
+def _digest(source: Any) -> str:
+    digest = hashlib.sha256()
+    for block in iter(lambda: source.read(BLOCK), b""):
+        digest.update(block)
     return digest.hexdigest()
 
 
@@ -273,10 +277,7 @@ def _differs(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bool:
     source = archive.extractfile(member)
     if source is None or not os.path.isfile(path) or os.path.getsize(path) != member.size:
         return True
-    digest = hashlib.sha256()
-    for block in iter(lambda: source.read(BLOCK), b""):
-        digest.update(block)
-    return digest.hexdigest() != sha256(path)
+    return _digest(source) != sha256(path)
 
 
 def _replace(path: str, source: Any, mode: int) -> None:
