@@ -3,20 +3,17 @@
 Servers run the stand-in for RKE2 with a real etcd and API server; nodes and pods in it are played by the simulator.
 """
 
-import functools
-import http.server
 import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import nodes_stand_in
 import pytest
-import rke2_stand_in
+import release_site
 import yaml
 from hostlab.host import Host
 from hostlab.lab import Init, Lab
@@ -46,25 +43,11 @@ def programs() -> tuple[Path, ...]:
     return tuple(every[name] for name in PROGRAMS)
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves files without a word."""
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
-
-
 @pytest.fixture
 def source(tmp_path: Path, programs: tuple[Path, ...]) -> Iterator[str]:
     """A download site with two releases, as hosts see it."""
-    rke2_stand_in.authority(tmp_path / "ca")
-    for version in (OLDER, NEWER):
-        rke2_stand_in.release(tmp_path / "site", version, tmp_path / "ca", programs)
-    with http.server.ThreadingHTTPServer(("", 0), functools.partial(Quiet, directory=str(tmp_path / "site"))) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://10.77.255.254:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    with release_site.offered(tmp_path, (OLDER, NEWER), programs) as url:
+        yield url
 
 
 class Site:

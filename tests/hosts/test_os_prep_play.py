@@ -12,44 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 from hostlab.host import Host
-from hostlab.lab import Init, Lab
+from hostlab.lab import Init
+from hostlab.profile import CHANGE, judged, reached, request, variables
 
 from steps.clients import ansible
-from steps.contract.play import FailureKind, HostStatus, Jump, PlayEvent, PlayHost, PlayRequest, PlayResult, PlayStatus
-from steps.contract.stages.os_prep import Expectation, ItemStatus
-from steps.contract.verdict import FailureClass, Status, Verdict
-from steps.gates import os_prep as gate
+from steps.contract.play import FailureKind, HostStatus, Jump, PlayEvent, PlayResult, PlayStatus
+from steps.contract.stages.os_prep import ItemStatus
+from steps.contract.verdict import FailureClass, Status
 from steps.probes import os_prep as probe
-from workflows.catalog import profile
-
-
-def variables(**more: Any) -> dict[str, Any]:
-    """The variables of a play: the catalog's profile of a plain Debian machine, and over it what a test wants."""
-    return {"os_prep_profile": profile.over(profile.of_system("debian"), {"disks": {"/var/lib/rancher": 100}, **more})}
-
-
-VARIABLES = variables()
-NO_TIME = ("time service",)
-"""What no host in namespaces can have: the clock is the whole machine's."""
-
-CHANGE = "Bring the node to its profile"
-
-
-def reached(lab: Lab, host: Host, **words: Any) -> PlayHost:
-    return PlayHost(**{"name": host.name, "address": host.address, "key_path": str(lab.key), **words})
-
-
-def request(lab: Lab, *hosts: PlayHost, **words: Any) -> PlayRequest:
-    chosen = hosts or tuple(reached(lab, host) for host in lab.hosts)
-    return PlayRequest(
-        **{"playbook": "os_prep", "hosts": chosen, "variables": VARIABLES, "known_hosts": str(lab.known_hosts), **words}
-    )
-
-
-def judged(result: PlayResult, **words: Any) -> Verdict:
-    names = tuple(outcome.host for outcome in result.hosts)
-    want = Expectation(**{"nodes": names, "items": ("package chrony", "sysctl *"), "tolerate": NO_TIME, **words})
-    return gate.nodes(probe.from_play(result.hosts), want)
 
 
 def items(result: PlayResult, status: ItemStatus) -> dict[str, list[str]]:

@@ -1,14 +1,14 @@
 """A temporary failure gets a second try, and nothing else does: a stand-in for the simulated hosts answers play after play."""
 
-import http.server
-import json
-import threading
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from steps.clients import ansible
 from steps.contract.play import FailureKind, HostOutcome, HostStatus, PlayHost, PlayRequest, PlayResult, PlayStatus
+from tests.unit.answered_plays import answered, names
 
 SSH = "Failed to connect to the host via ssh: "
 AWAY = {"event": "runner_on_unreachable", "res": {"msg": SSH + "ssh: connect to host 192.0.2.1 port 22: No route to host"}}
@@ -18,56 +18,26 @@ SAME = {"event": "runner_on_ok", "res": {"changed": False, "observation": {"try"
 COLUMNS = {"runner_on_unreachable": "dark", "runner_on_failed": "failures", "runner_on_ok": "ok"}
 
 
-class Hosts(http.server.ThreadingHTTPServer):
-    """Gives each play the next answer of each of its hosts; `cut` ends the second play without its statistics."""
+def play(
+    answers: dict[str, list[dict[str, Any]]], *, cut: bool = False, groups: tuple[str, ...] = (), **words: Any
+) -> tuple[PlayResult, list[dict[str, Any]]]:
+    """A play in which each host gives its next answer with every try, and the requests; `cut`: no statistics of the second."""
+    tries = itertools.count()
 
-    def __init__(self, answers: dict[str, list[dict[str, Any]]], *, cut: bool = False) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answers, self.cut = answers, cut
-        self.asked: list[list[str]] = []
-        self.helpers: list[list[str]] = []
+    def answer(hosts: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        number = next(tries)
+        stats: dict[str, Any] = {"processed": dict.fromkeys(hosts, 1)}
+        for name in hosts:
+            given = answers[name][min(number, len(answers[name]) - 1)]
+            stats.setdefault(COLUMNS[given["event"]], {})[name] = 1
+            yield given["event"], {"host": name, "task": "t", "res": given["res"]}
+        if not (cut and number):
+            yield "playbook_on_stats", stats
 
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """One play."""
-
-    server: Hosts
-
-    def do_POST(self) -> None:
-        wanted = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        names = [host["name"] for host in wanted["hosts"]]
-        number = len(self.server.asked)
-        self.server.asked.append(names)
-        self.server.helpers.append([host["name"] for host in wanted.get("helpers", ())])
-        stats: dict[str, Any] = {"processed": dict.fromkeys(names, 1)}
-        self.send_response(200)
-        self.end_headers()
-        for name in names:
-            answer = self.server.answers[name][min(number, len(self.server.answers[name]) - 1)]
-            stats.setdefault(COLUMNS[answer["event"]], {})[name] = 1
-            self._say(answer["event"], {"host": name, "task": "t", "res": answer["res"]})
-        if not (self.server.cut and number):
-            self._say("playbook_on_stats", stats)
-
-    def _say(self, event: str, data: dict[str, Any]) -> None:
-        self.wfile.write(json.dumps({"event": event, "event_data": data}).encode() + b"\n")
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
-
-
-def play(answers: dict[str, list[dict[str, Any]]], *, cut: bool = False, **words: Any) -> tuple[PlayResult, list[list[str]]]:
-    hosts = tuple(PlayHost(name=name, address="192.0.2.1") for name in answers)
-    with Hosts(answers, cut=cut) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{server.server_address[1]}"
-            result = ansible.play(PlayRequest(playbook="os_prep", hosts=hosts, **words), environ={"BRINGUP_SIMULATOR": url})
-        finally:
-            server.shutdown()
-            thread.join()
-    return result, server.asked
+    hosts = tuple(PlayHost(name=name, address="192.0.2.1", groups=groups) for name in answers)
+    with answered(answer) as (url, requests):
+        result = ansible.play(PlayRequest(playbook="os_prep", hosts=hosts, **words), environ={"BRINGUP_SIMULATOR": url})
+    return result, requests
 
 
 def row(one: HostOutcome) -> tuple[HostStatus, FailureKind | None, int, int]:
@@ -79,7 +49,7 @@ def test_only_hosts_with_a_temporary_failure_are_played_again() -> None:
     hung = {"event": "runner_on_failed", "res": {"msg": "Timed out after 900 second(s)."}}
     result, asked = play({"n1": [CHANGED], "n2": [AWAY, CHANGED], "n3": [LOCKED, SAME], "n4": [denied], "n5": [hung], "n6": [AWAY]})
 
-    assert asked == [["n1", "n2", "n3", "n4", "n5", "n6"], ["n2", "n3", "n6"]]
+    assert [names(one) for one in asked] == [["n1", "n2", "n3", "n4", "n5", "n6"], ["n2", "n3", "n6"]]
     assert [row(one) for one in result.hosts] == [
         (HostStatus.OK, None, 1, 1),
         (HostStatus.OK, None, 2, 1),
@@ -93,17 +63,10 @@ def test_only_hosts_with_a_temporary_failure_are_played_again() -> None:
 
 
 def test_servers_that_need_no_second_try_help_those_that_do() -> None:
-    answers = {"n1": [AWAY, SAME], "n2": [SAME]}
-    hosts = tuple(PlayHost(name=name, address="192.0.2.1", groups=("control", "server")) for name in answers)
-    with Hosts(answers) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        url = f"http://127.0.0.1:{server.server_address[1]}"
-        ansible.play(PlayRequest(playbook="rke2_server", hosts=hosts), environ={"BRINGUP_SIMULATOR": url})
-        server.shutdown()
-        thread.join()
+    _, asked = play({"n1": [AWAY, SAME], "n2": [SAME]}, groups=("control", "server"))
 
-    assert (server.asked, server.helpers) == ([["n1", "n2"], ["n1"]], [[], ["n2"]])
+    assert [names(one) for one in asked] == [["n1", "n2"], ["n1"]]
+    assert [names(one, "helpers") for one in asked] == [[], ["n2"]]
 
 
 def test_a_play_whose_hosts_all_came_through_in_the_end_is_ok() -> None:
@@ -111,7 +74,7 @@ def test_a_play_whose_hosts_all_came_through_in_the_end_is_ok() -> None:
 
 
 def test_without_time_left_nothing_is_played_again() -> None:
-    assert play({"n1": [AWAY, SAME]}, timeout_seconds=5)[1] == [["n1"]]
+    assert [names(one) for one in play({"n1": [AWAY, SAME]}, timeout_seconds=5)[1]] == [["n1"]]
 
 
 def test_a_second_try_that_is_cut_off_leaves_what_the_first_said() -> None:

@@ -6,12 +6,13 @@ import shutil
 import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+from tests.unit.served import served
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 FIRST, OTHER = "127.55.0.1", "127.55.0.2"
@@ -47,11 +48,8 @@ def supervisor(tmp_path: Path) -> Iterator[None]:
     context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
     with ThreadingHTTPServer((OTHER, 9345), Pong) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield
-        server.shutdown()
-        thread.join()
+        with served(server):
+            yield
 
 
 def course(folder: Path, *, aside: bool = False) -> str:

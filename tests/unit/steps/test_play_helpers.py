@@ -1,8 +1,5 @@
 """The verb play hands helpers on: servers that it may ask, which are neither played, nor set aside."""
 
-import http.server
-import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +7,7 @@ import pytest
 
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.contract.task import Task, Verb
+from tests.unit.answered_plays import answered
 from tests.unit.steps.conftest import host
 
 GONE = {"unreachable": True, "msg": "ssh: connect to host"}
@@ -19,27 +17,13 @@ GONE = {"unreachable": True, "msg": "ssh: connect to host"}
 @pytest.fixture
 def asked(desk: Any) -> Iterator[list[dict[str, Any]]]:
     """The requests of plays that came in."""
-    requests: list[dict[str, Any]] = []
 
-    class Take(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-            for one in requests[-1]["hosts"]:
-                event = {"event": "runner_on_unreachable", "event_data": {"host": one["name"], "task": "Look", "res": GONE}}
-                self.wfile.write(json.dumps(event).encode() + b"\n")
+    def gone(hosts: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        return (("runner_on_unreachable", {"host": name, "task": "Look", "res": GONE}) for name in hosts)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Take) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        desk.environment |= {SIMULATOR: f"http://127.0.0.1:{server.server_address[1]}", SIMULATOR_TOKEN: "t"}
+    with answered(gone) as (url, requests):
+        desk.environment |= {SIMULATOR: url, SIMULATOR_TOKEN: "t"}
         yield requests
-        server.shutdown()
-        thread.join()
 
 
 def task(select: str) -> Task:

@@ -1,8 +1,5 @@
 """The verb play with roles of a site: which hosts take part, how they are reached, and what is recorded."""
 
-import http.server
-import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,58 +8,36 @@ import pytest
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.contract.fleet import Host
 from steps.contract.task import Task, Verb
+from tests.unit.answered_plays import answered, names
 from tests.unit.steps.conftest import host
 
 ROLE = {"name": "hardening", "file": "role_hardening.tar.gz.b64", "digest": f"sha256:{'ab' * 32}"}
 RAN = {"role": ROLE["name"], "digest": ROLE["digest"]}
 
 
+def ran(hosts: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All come to the end of the role but `gpu2`."""
+    failing = [name for name in hosts if name == "gpu2"]
+    for name in hosts:
+        failed = name in failing
+        result = {"msg": "no"} if failed else {"observation": RAN, "changed": True}
+        yield "runner_on_failed" if failed else "runner_on_ok", {"host": name, "task": "Run", "res": result}
+    ends = {"ok": [name for name in hosts if name not in failing], "failures": failing, "processed": hosts}
+    yield "playbook_on_stats", {column: dict.fromkeys(members, 1) for column, members in ends.items()}
+
+
 @pytest.fixture
 def asked(desk: Any) -> Iterator[list[dict[str, Any]]]:
-    """The requests of plays that came in; stand-ins for hosts answer: all come to the end of the role but `gpu2`."""
-    requests: list[dict[str, Any]] = []
-
-    class Take(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-            for one in requests[-1]["hosts"]:
-                failed = one["name"] == "gpu2"
-                data = {
-                    "host": one["name"],
-                    "task": "Run",
-                    "res": {"msg": "no"} if failed else {"observation": RAN, "changed": True},
-                }
-                event = {"event": "runner_on_failed" if failed else "runner_on_ok", "event_data": data}
-                self.wfile.write(json.dumps(event).encode() + b"\n")
-            ends = {"ok": {}, "failures": {}, "processed": {}}
-            for one in requests[-1]["hosts"]:
-                ends["failures" if one["name"] == "gpu2" else "ok"][one["name"]] = 1
-                ends["processed"][one["name"]] = 1
-            stats = {"event": "playbook_on_stats", "event_data": ends}
-            self.wfile.write(json.dumps(stats).encode() + b"\n")
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Take) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        desk.environment |= {SIMULATOR: f"http://127.0.0.1:{server.server_address[1]}", SIMULATOR_TOKEN: "t"}
+    """The requests of plays that came in, answered by stand-ins for hosts."""
+    with answered(ran) as (url, requests):
+        desk.environment |= {SIMULATOR: url, SIMULATOR_TOKEN: "t"}
         yield requests
-        server.shutdown()
-        thread.join()
 
 
 def task(name: str, select: str = "all", **more: Any) -> Task:
     ssh = {"user": "root", "proxy": {"HTTP_PROXY": "http://proxy:3128"}, "jump": {"address": "b2", "jump": {"address": "b1"}}}
     arguments = {"playbook": "site_role", "ssh": ssh, "gate": "site_roles/ran", "select": select, "role": ROLE, **more}
     return Task(stage="rke2", name=name, verb=Verb.PLAY, arguments=arguments, expectations=RAN)
-
-
-def names(request: dict[str, Any]) -> list[str]:
-    return [one["name"] for one in request["hosts"]]
 
 
 def test_a_host_that_failed_before_is_left_out_of_what_follows(desk: Any, asked: list[dict[str, Any]]) -> None:
