@@ -14,10 +14,10 @@ from workflows.spec import load
 
 
 def changes(folder: Path, number: int) -> dict[str, int]:
-    """By host, how many tasks of this run's plays of RKE2 changed something."""
+    """By host, how many tasks of this run's plays of RKE2 changed something; agents are not played after servers that fail."""
     store = Store(Home(folder / f"{number:03d}-rke2").store)
     records = [record for task in ("servers", "agents") for record in store.records(RUN, "rke2", task)]
-    return {row["node"]: row.get("changed", 0) for record in records for row in record.observation["nodes"]}
+    return {row["node"]: row.get("changed", 0) for record in records for row in (record.observation or {"nodes": ()})["nodes"]}
 
 
 def forget(folder: Path) -> None:

@@ -31,6 +31,14 @@ def test_a_failed_install_keeps_the_cause_that_its_log_told() -> None:
     assert "not found in https://charts.example.org" in both.reason
 
 
+@pytest.mark.parametrize("failed", ["", "BackoffLimitExceeded"], ids=["while it tries", "when it has failed"])
+def test_the_first_lines_of_a_next_try_do_not_hide_the_cause_of_the_one_before(failed: str) -> None:
+    begun = seen(log="+ helm_v3 install cert-manager", failed=failed)
+    kept = carried(begun, seen(log=LOG))
+    assert "not found in https://charts.example.org" in base_services.control(kept, WANT).reason
+    assert carried(begun, seen(log="+ helm_v3 ls")) is begun
+
+
 @pytest.mark.parametrize(
     "now",
     [
