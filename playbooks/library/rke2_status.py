@@ -56,6 +56,8 @@ JOINED = {"rke2-server": ETCD, "rke2-agent": "/var/lib/rancher/rke2/agent/kubele
 KUBELET = "http://127.0.0.1:10248/healthz"
 LOCAL = "127.0.0.1"
 POLL_FIRST, POLL_MAX = 0.5, 5.0
+CRASHES = 10
+"""Restarts while it is waited for, after which it is given up: systemd starts RKE2 again after 5 s, so that is a minute of them."""
 LOG_LINES = "15"
 
 
@@ -194,29 +196,38 @@ def member(name: str) -> list:
 
 
 def wait(module: AnsibleModule, service: str, seconds: int, not_before: str) -> tuple:
-    """The last observation: ready, or what it was when time was up."""
-    until = time.monotonic() + seconds
+    """The last observation, the unit's invocation, and why the wait ended early; empty: ready, or time was up."""
+    began = time.monotonic()
     seen, invocation = observe(module, service)
-    pause = POLL_FIRST
-    while not (seen["ready"] and invocation != not_before) and time.monotonic() < until and not module.check_mode:
+    pause, before, failed = POLL_FIRST, seen["restarts"], False
+    why = ""
+    while not (seen["ready"] and invocation != not_before) and time.monotonic() < began + seconds and not module.check_mode:
+        crashes = seen["restarts"] - before
+        # a unit that is to be started is still failed until systemd comes to it: what counts is the second look
+        why = "systemd gave it up" if failed and seen["state"] == "failed" else ""
+        why = why or ("it ended %d times" % crashes if crashes >= CRASHES else "")
+        if why:
+            why += " within %d s" % (time.monotonic() - began)
+            break
+        failed = seen["state"] == "failed"
         time.sleep(pause)
         pause = min(pause * 1.5, POLL_MAX)
         seen, invocation = observe(module, service)
+        before = min(before, seen["restarts"])
     if seconds and seen["ready"] and invocation == not_before:
         seen["ready"], seen["waiting_for"] = False, "restart"
-    return seen, invocation
+    return seen, invocation, why
 
 
-def settle(module: AnsibleModule, seen: dict) -> Optional[str]:
+def settle(module: AnsibleModule, seen: dict, why: str) -> Optional[str]:
     """What a wait that was asked for ends with: None, or why the service is not ready."""
     if seen["ready"]:
         if os.path.exists(release.PENDING):
             os.unlink(release.PENDING)
         return None
-    seconds, service = module.params["ready_seconds"], module.params["service"]
+    service, ended = module.params["service"], why or "not ready after %d s" % module.params["ready_seconds"]
     _, log, _ = module.run_command(["journalctl", "--unit", service, "--lines", LOG_LINES, "--no-pager", "--output", "cat"])
-    said = "%s is %s and not ready after %d s (%s): %s"
-    return said % (service, seen["state"], seconds, seen["waiting_for"], log.strip()[-600:])
+    return "%s is %s: %s (%s): %s" % (service, seen["state"], ended, seen["waiting_for"], log.strip()[-600:])
 
 
 SPEC: dict = {
@@ -235,7 +246,7 @@ def main() -> None:
     """Read, and wait if asked to."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     asked: dict[str, Any] = module.params
-    seen, invocation = wait(module, asked["service"], asked["ready_seconds"], asked["not_before"])
+    seen, invocation, why = wait(module, asked["service"], asked["ready_seconds"], asked["not_before"])
     if asked["service"] == "rke2-server" and seen["ready"]:
         seen["secrets_encryption"] = encryption(module)
         seen["etcd_seen"] = rke2metrics.etcd()
@@ -254,7 +265,7 @@ def main() -> None:
         "server": configured("server"),
         "pings": "" if seen["joined"] else supervisor.answering(asked["ping"]),
     }
-    lack = settle(module, seen) if asked["ready_seconds"] and not module.check_mode else None
+    lack = settle(module, seen, why) if asked["ready_seconds"] and not module.check_mode else None
     if lack:
         module.fail_json(msg=lack, **result)
     module.exit_json(**result)

@@ -1,15 +1,13 @@
 """The playbooks for RKE2 on systemd hosts, with a stand-in for its release: install, again, upgrade, roll back, refuse, reset."""
 
-import functools
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import release_site
 import rke2_stand_in
 import yaml
 from hostlab.host import Host
@@ -30,13 +28,6 @@ REGISTRY = {
 }
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves files without a word."""
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
-
-
 @dataclass(frozen=True)
 class Site:
     """A download site as the hosts see it, the folder that it serves, and a folder for secrets."""
@@ -49,16 +40,8 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path, up: Any) -> Iterator[Site]:
     """A download site with two releases."""
-    folder = tmp_path / "site"
-    rke2_stand_in.authority(tmp_path / "ca")
-    for version in RELEASES:
-        rke2_stand_in.release(folder, version, tmp_path / "ca")
-    with http.server.ThreadingHTTPServer(("", 0), functools.partial(Quiet, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield Site(f"http://10.77.255.254:{server.server_address[1]}", folder, tmp_path)
-        server.shutdown()
-        thread.join()
+    with release_site.offered(tmp_path, RELEASES) as url:
+        yield Site(url, tmp_path / "site", tmp_path)
 
 
 def play(lab: Lab, site: Site, playbook: str, hosts: list[Host], helpers: list[Host] | None = None, **variables: Any) -> PlayResult:
@@ -210,8 +193,8 @@ def test_a_release_that_does_not_start_is_rolled_back_and_the_others_go_on(up: A
     assert nodes(server)[stuck.name]["spec"]["unschedulable"] is True, "a cordon that was not ours stays"
 
     server.run("sh", "-c", f"echo '{json.dumps({'crash': [NEWER]})}' > /etc/rke2-stand-in.json")
-    result = play(lab, site, "rke2_server", [server], rke2_version=NEWER, rke2_ready_seconds=6)
-    assert "not ready after 6 s" in result.hosts[0].message
+    result = play(lab, site, "rke2_server", [server], rke2_version=NEWER)
+    assert "it ended 10 times within" in result.hosts[0].message, "nobody waits a quarter of an hour for a service that crashes"
     assert server.run("/usr/local/bin/rke2", "--version").startswith(f"rke2 version {VERSION}")
     assert lacks(play(lab, site, "rke2_server", [server]), "server") == ""
 
