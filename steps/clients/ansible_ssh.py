@@ -58,7 +58,7 @@ class SshTransport:
             private_data_dir=str(space.folder),
             playbook=str(space.playbook),
             inventory=str(space.inventory),
-            cmdline=f"--extra-vars @{space.variables}" + (" --check" if request.check else ""),
+            cmdline=f"--module-path {space.library} --extra-vars @{space.variables}" + (" --check" if request.check else ""),
             forks=request.forks,
             envvars=_environment(space, mark),
             settings={
@@ -76,7 +76,7 @@ class SshTransport:
 def _environment(space: Workspace, mark: str) -> dict[str, str]:
     """What Ansible is to know beside our own environment."""
     return {
-        "ANSIBLE_CONFIG": str(space.playbook.parent / "ansible.cfg"),
+        "ANSIBLE_CONFIG": str(space.playbooks / "ansible.cfg"),
         **_role_paths(space),
         "ANSIBLE_HOST_KEY_CHECKING": "True",  # ansible-runner turns it off where it is not set
         "ANSIBLE_HOME": str(space.folder / "home"),
@@ -92,7 +92,7 @@ def _role_paths(space: Workspace) -> dict[str, str]:
     """With a role of the site: where it lies, and facts as variables of their own, which most roles out there expect."""
     if not space.roles.exists():
         return {}
-    return {"ANSIBLE_ROLES_PATH": f"{space.roles}:{space.playbook.parent / 'roles'}", "ANSIBLE_INJECT_FACT_VARS": "True"}
+    return {"ANSIBLE_ROLES_PATH": f"{space.roles}:{space.playbooks / 'roles'}", "ANSIBLE_INJECT_FACT_VARS": "True"}
 
 
 def _tail(folder: Path) -> str:

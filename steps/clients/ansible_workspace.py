@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 import steps
-from steps.clients import role_archives, ssh_configuration
+from steps.clients import ansible_packed, role_archives, ssh_configuration
 from steps.clients.ansible_private import private_folder
 from steps.contract.play import HostKeys, Jump, PlayHost, PlayRequest
 from steps.errors import BadTask
@@ -32,13 +33,18 @@ class Workspace(Struct, frozen=True):
     """The folder and what is in it."""
 
     folder: Path
+    playbooks: Path
+    """Where roles and modules lie."""
     playbook: Path
+    """A copy of the playbook: those beside the playbook itself would come before the packed modules."""
     configuration: Path
     inventory: Path
     variables: Path
     sockets: Path
     roles: Path
     """Where the role of the site lies, if the play has one; else nothing is there."""
+    library: Path
+    """Modules that are packed for this play."""
 
 
 def playbook_path(name: str) -> Path:
@@ -112,15 +118,20 @@ def _fill(folder: Path, playbook: Path, request: PlayRequest) -> Workspace:
     keys = {path: _copy_key(folder, number, path) for number, path in enumerate(sorted(_key_paths(request)))}
     space = Workspace(
         folder,
-        playbook,
+        playbook.parent,
+        folder / playbook.name,
         folder / "ssh_config",
         folder / "inventory" / "hosts.json",
         folder / "variables.json",
         folder / "ssh",
         folder / "roles",
+        folder / "library",
     )
-    space.sockets.mkdir()
-    space.inventory.parent.mkdir()
+    for made in (space.sockets, space.inventory.parent, space.library):
+        made.mkdir()
+    space.playbook.write_text(playbook.read_text())
+    for name, script in ansible_packed.modules(playbook.parent, request.playbook).items():
+        (space.library / name).write_text(script)
     space.configuration.write_text(_configuration(request, keys, folder))
     space.inventory.write_text(json.dumps(_inventory(request, space.configuration)))
     if request.role is not None:
@@ -163,7 +174,16 @@ def _configuration(request: PlayRequest, keys: dict[str, Path], folder: Path) ->
     check = {HostKeys.STRICT: "yes", HostKeys.ACCEPT_NEW: "accept-new", HostKeys.OFF: "no"}[request.host_keys]
     if request.host_keys is HostKeys.ACCEPT_NEW and request.known_hosts and Path(request.known_hosts).is_file():
         known = f"{folder / 'known_hosts'} {request.known_hosts}"
-    return ssh_configuration.configuration(request.reached, keys, known=known, check=check)
+    exchanges = ssh_configuration.key_exchanges(_ssh_settings())
+    return ssh_configuration.configuration(request.reached, keys, known=known, check=check, exchanges=exchanges)
+
+
+def _ssh_settings() -> str:
+    """What SSH does where no configuration says otherwise; empty without SSH, which the play then tells for every host."""
+    try:
+        return subprocess.run(["ssh", "-F", "none", "-G", "any"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return ""
 
 
 def _inventory(request: PlayRequest, configuration: Path) -> dict[str, Any]:

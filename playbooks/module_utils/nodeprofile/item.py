@@ -108,8 +108,13 @@ def item(name: str, status: str, **words: str) -> Item:
     return dict({"name": name, "status": status}, **{key: value for key, value in words.items() if value})
 
 
-def settle(node: Node, name: str, want: str, read: Callable[[], str], change: Callable[[], None]) -> Item:
-    """Bring one item to `want`: a second run finds it there and changes nothing."""
+def settle(
+    node: Node, name: str, want: str, read: Callable[[], str], change: Callable[[], None], *, seen_later: bool = False
+) -> Item:
+    """Bring one item to `want`: a second run finds it there and changes nothing.
+
+    `seen_later`: only a reload that serves several items shows the change; the second reading of the whole profile is the proof.
+    """
     before = ""
     try:
         before = read()
@@ -118,7 +123,7 @@ def settle(node: Node, name: str, want: str, read: Callable[[], str], change: Ca
         if node.check_mode:
             return item(name, DIFFERS, want=want, before=before, after=before)
         change()
-        after = read()
+        after = want if seen_later else read()
     except Waiting as reason:
         node.reboots.append("%s: %s" % (name, reason))
         return item(name, DIFFERS, want=want, before=before, after=before, why=str(reason))

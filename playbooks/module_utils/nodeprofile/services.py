@@ -18,27 +18,20 @@ def has_systemd() -> bool:
     return os.path.isdir("/run/systemd/system")
 
 
-def services(node: Node, wanted: dict) -> list:
-    """Units by name, each started, stopped or masked. A unit that is not installed counts as stopped."""
-    seen = units(node, sorted(wanted)) if has_systemd() else {}
-    return [_service(node, name, state, seen.get(name)) for name, state in sorted(wanted.items())]
+def services(node: Node, wanted: dict, time_services: list) -> list:
+    """Units by name, each started, stopped or masked, and one of the time services started. A unit that is not installed counts
+    as stopped. All are read in one call, and changed with one reload: each takes systemd a fifth of a second."""
+    seen = units(node, sorted({*wanted, *time_services})) if has_systemd() else {}
+    rows = [_service(node, "service " + name, name, state, seen.get(name)) for name, state in sorted(wanted.items())]
+    return rows + (_time_service(node, time_services, seen) if time_services else [])
 
 
-def _service(node: Node, name: str, state: str, first: Optional[dict]) -> Item:
-    label = "service " + name
-    if not has_systemd():
-        if state != "started":
-            return item(label, "ok", want=state, why="no init runs services here")
-        return item(label, "unavailable", want=state, why="no init runs services here")
+def _service(node: Node, label: str, name: str, state: str, seen: Optional[dict]) -> Item:
+    if seen is None:
+        status = "unavailable" if state == "started" else "ok"
+        return item(label, status, want=state, why="no init runs services here")
     want = {"started": STARTED, "stopped": STOPPED, "masked": MASKED}[state]
-    readings = [first] if first else []  # all units were read at once; a second reading asks again
-    return settle(
-        node,
-        label,
-        want,
-        lambda: _state(name, want, readings.pop() if readings else unit(node, name)),
-        lambda: _change(node, name, state),
-    )
+    return settle(node, label, want, lambda: _state(name, want, seen), lambda: _change(node, name, state), seen_later=True)
 
 
 def units(node: Node, names: list) -> dict:
@@ -48,11 +41,6 @@ def units(node: Node, names: list) -> dict:
     output = node.must("systemctl", "show", "--property=" + PROPERTIES, *names)
     blocks = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in output.split("\n\n")]
     return dict(zip(names, blocks))
-
-
-def unit(node: Node, name: str) -> dict:
-    """What systemd says of a unit."""
-    return dict(units(node, [name])[name])
 
 
 def _state(name: str, want: str, seen: dict) -> str:
@@ -70,39 +58,24 @@ def _state(name: str, want: str, seen: dict) -> str:
 
 
 def _change(node: Node, name: str, state: str) -> None:
-    commands = {
-        "started": [("systemctl", "enable", name), ("systemctl", "start", name)],
-        "stopped": [("systemctl", "disable", "--now", name)],
-        "masked": [("systemctl", "mask", "--now", name)],
-    }
-    for command in commands[state]:
-        node.must(*command)
+    verb = {"started": "enable", "stopped": "disable", "masked": "mask"}[state]
+    node.must("systemctl", verb, "--now", "--no-reload", name)
+    node.reload("units")
 
 
-def time_service(node: Node, candidates: list) -> list:
+def _time_service(node: Node, candidates: list, seen: dict) -> list:
     """One of the candidates keeps the clock; the first that is installed is started if none does."""
-    if not candidates:
-        return []
-    if not has_systemd():
+    if not seen:
         running = running_time_service()
         status = "ok" if running else "unavailable"
         return [item("time service", status, want="active", after=running, why="" if running else "no init runs services here")]
-    seen = units(node, candidates)
     active = [name for name in candidates if seen[name]["ActiveState"] == "active"]
     there = [name for name in candidates if seen[name]["LoadState"] == "loaded"]
     if active:
         return [item("time service", "ok", want="active", after=active[0])]
     if not there:
         return [item("time service", "failed", want="active", before="none", why="none installed of: %s" % ", ".join(candidates))]
-    return [
-        settle(
-            node,
-            "time service",
-            STARTED,
-            lambda: _state(there[0], STARTED, unit(node, there[0])),
-            lambda: _change(node, there[0], "started"),
-        )
-    ]
+    return [_service(node, "time service", there[0], "started", seen[there[0]])]
 
 
 def running_time_service() -> str:
@@ -125,9 +98,11 @@ def reloads(node: Node, system: dict) -> list:
     """Let what reads changed files learn of them: an item for each, failed where that cannot be done."""
     if node.check_mode:
         return []
+    whole = "systemd" in node.reloads
     commands = {
         "initramfs": system.get("initramfs") or [],
         "systemd": ["systemctl", "daemon-reexec"] if has_systemd() else [],
+        "units": ["systemctl", "daemon-reload"] if has_systemd() and not whole else [],
         "networkmanager": ["systemctl", "reload", "NetworkManager"] if has_systemd() else [],
         "time": ["systemctl", "try-restart", *(system.get("time_services") or [])[:1]] if has_systemd() else [],
     }

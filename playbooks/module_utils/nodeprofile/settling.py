@@ -76,8 +76,7 @@ def settle_all(node: Node, want: dict) -> list:
         *links.links(node, want["links"]),
         *links.routes(node, want["routes"]),
         *pci.acs(node, want["pcie_acs"]),
-        *services.services(node, want["services"]),
-        *services.time_service(node, (system.get("time_services") or []) if want["time_service"] else []),
+        *services.services(node, want["services"], (system.get("time_services") or []) if want["time_service"] else []),
         *services.reloads(node, system),
     ]
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from steps.clients.ansible_workspace import playbook_path, workspace
+from steps.clients.ssh_configuration import key_exchanges
 from steps.contract.play import HostKeys, Jump, PlayHost, PlayRequest
 from steps.errors import BadTask
 
@@ -52,6 +53,27 @@ def test_ssh_reads_the_configuration_as_meant(secrets: Path) -> None:
         lines
     )
     assert {"hostname 192.0.2.9", "port 2222", "user gate", "stricthostkeychecking true"} <= set(jump_lines)
+
+
+def test_ssh_offers_all_its_key_exchanges_and_the_slow_ones_last(secrets: Path) -> None:
+    """Both orders are read from SSH itself."""
+    offered = subprocess.run(["ssh", "-F", "none", "-G", "n1"], capture_output=True, text=True, check=True).stdout
+    with workspace(request(secrets)) as space:
+        ours = subprocess.run(
+            ["ssh", "-F", str(space.configuration), "-G", "n1"], capture_output=True, text=True, check=True
+        ).stdout
+    before, after = (
+        next(line for line in text.splitlines() if line.startswith("kexalgorithms")).split()[1] for text in (offered, ours)
+    )
+    names = after.split(",")
+    assert sorted(names) == sorted(before.split(","))
+    assert [name.startswith("sntrup") for name in names] == sorted(name.startswith("sntrup") for name in names)
+
+
+def test_key_exchanges_keep_their_order_but_for_the_slow_ones() -> None:
+    said = "port 22\nkexalgorithms mlkem768x25519-sha256,sntrup761x25519-sha512,curve25519-sha256\n"
+    assert key_exchanges(said) == ("mlkem768x25519-sha256", "curve25519-sha256", "sntrup761x25519-sha512")
+    assert key_exchanges("") == ()
 
 
 def test_the_inventory_has_hosts_groups_and_variables(secrets: Path) -> None:

@@ -1,0 +1,110 @@
+"""What a packed module has in place of Ansible's own `ansible.module_utils.basic`: arguments, commands and results, and no more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import syslog
+from typing import Any, Dict, NoReturn
+
+ARGUMENTS: Any = b"{}"
+"""The module's arguments as JSON; those that begin with `_ansible_` are Ansible's."""
+
+TRUE, FALSE = ("y", "yes", "on", "1", "true", "t", "1.0"), ("n", "no", "off", "0", "false", "f", "0.0")
+
+
+class AnsibleModule:
+    """The part of Ansible's class that our modules use, with the same names and results."""
+
+    def __init__(self, argument_spec: Dict[str, Any], supports_check_mode: bool = False) -> None:
+        given = json.loads(ARGUMENTS)
+        self.check_mode = bool(given.get("_ansible_check_mode"))
+        self._diff = bool(given.get("_ansible_diff"))
+        name = str(given.get("_ansible_module_name", "module"))
+        syslog.openlog("ansible-" + name.rpartition(".")[2], syslog.LOG_PID)
+        syslog.syslog(syslog.LOG_INFO, "Invoked%s" % (" in check mode" if self.check_mode else ""))
+        if self.check_mode and not supports_check_mode:
+            self.exit_json(skipped=True, msg="remote module does not support check mode")
+        try:
+            self.params = _settled(
+                "", argument_spec, {key: value for key, value in given.items() if not key.startswith("_ansible_")}
+            )
+        except ValueError as error:
+            self.fail_json(msg=str(error))
+
+    def run_command(self, args: list, environ_update: Dict[str, str], handle_exceptions: bool = True) -> tuple:
+        """Exit code, standard output and standard error of a command; 126 where it cannot be started."""
+        try:
+            done = subprocess.run(
+                args,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(os.environ, **environ_update),
+                check=False,
+            )
+        except OSError as error:
+            if not handle_exceptions:
+                raise
+            return 126, "", str(error)
+        return done.returncode, *(text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
+
+    def exit_json(self, **result: Any) -> NoReturn:
+        """End well with a result."""
+        print(json.dumps({"changed": False, **result}))
+        sys.exit(0)
+
+    def fail_json(self, msg: str, **result: Any) -> NoReturn:
+        """End as failed, with the reason."""
+        print(json.dumps({"failed": True, "msg": msg, **result}))
+        sys.exit(1)
+
+
+def _settled(where: str, spec: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, Any]:
+    """The arguments with defaults, each of its type. Raises ValueError for one that is unknown, missing or of another type."""
+    unknown = sorted(set(given) - set(spec))
+    if unknown:
+        raise ValueError(
+            "Unsupported parameters: %s. Supported parameters include: %s." % (_named(where, unknown), ", ".join(sorted(spec)))
+        )
+    missing = sorted(name for name, rule in spec.items() if rule.get("required") and given.get(name) is None)
+    if missing:
+        raise ValueError("missing required arguments: %s" % _named(where, missing))
+    return {name: _argument(where + name, rule, given.get(name)) for name, rule in spec.items()}
+
+
+def _named(where: str, names: list) -> str:
+    return ", ".join(where + name for name in names)
+
+
+def _argument(where: str, rule: Dict[str, Any], value: Any) -> Any:
+    if value is None:
+        value = {} if rule.get("apply_defaults") else rule.get("default")
+        if value is None:
+            return None
+    value = _typed(where, rule.get("type", "str"), value)
+    if "choices" in rule and value not in rule["choices"]:
+        raise ValueError("value of %s must be one of: %s, got: %s" % (where, ", ".join(map(str, rule["choices"])), value))
+    if "options" in rule:
+        return _settled(where + ".", rule["options"], value)
+    if "elements" in rule:
+        return [_typed(where, rule["elements"], one) for one in value]
+    return value
+
+
+def _typed(where: str, kind: str, value: Any) -> Any:
+    """The value as this type, as far as Ansible itself takes one for the other."""
+    text = str(value).lower()
+    if kind == "str" and not isinstance(value, (dict, list)):
+        return value if isinstance(value, str) else str(value)
+    if kind == "bool" and text in TRUE + FALSE:
+        return text in TRUE
+    if kind == "int" and not isinstance(value, bool) and text.lstrip("-").isdigit():
+        return int(text)
+    if kind == "list" and isinstance(value, (list, str, int, float)):
+        return value if isinstance(value, list) else str(value).split(",")
+    if kind == "dict" and isinstance(value, dict):
+        return value
+    raise ValueError("argument '%s' is of type %s and we were unable to convert to %s" % (where, type(value).__name__, kind))

@@ -1,0 +1,54 @@
+#!/usr/bin/python
+"""Starts a packed module: the parts come with this script, Ansible writes the arguments into it, and nothing else is needed."""
+
+import base64
+import json
+import sys
+import traceback
+import zlib
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from typing import Any, Optional
+
+PARTS: dict = json.loads(zlib.decompress(base64.b64decode("@PARTS@")).decode())
+"""Name of each part → its text; a package has one too."""
+
+# Ansible takes a script with these words for a module that has its arguments in itself: <<INCLUDE_ANSIBLE_MODULE_JSON_ARGS>>
+ARGUMENTS: Any = "<<INCLUDE_ANSIBLE_MODULE_COMPLEX_ARGS>>"
+
+
+class Finder:
+    """Imports parts by their names, before anything of that name on the host."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Optional[ModuleSpec]:
+        """The part of this name, if there is one."""
+        package = any(part.startswith(name + ".") for part in PARTS)
+        return ModuleSpec(name, self, is_package=package) if name in PARTS or package else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """A plain module."""
+
+    def exec_module(self, module: Any) -> None:
+        """Run its text; a package without one is empty."""
+        exec(compile(PARTS.get(module.__name__, ""), module.__name__ + ".py", "exec"), module.__dict__)
+
+
+def main() -> None:
+    """Run the module as Ansible would; what it does not catch is told as a failure with its reason."""
+    if sys.version_info < (3, 8):
+        print(json.dumps({"failed": True, "msg": "@NAME@ requires a minimum of Python 3.8; this is %s" % sys.version.split()[0]}))
+        sys.exit(1)
+    sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]
+    # Ansible would pack its own library for a script that names it in an import
+    basic: Any = import_module("ansible.module_utils.basic")
+    basic.ARGUMENTS = ARGUMENTS
+    try:
+        exec(compile(PARTS["__main__"], "@NAME@.py", "exec"), {"__name__": "__main__"})
+    except Exception as error:
+        said = "%s: %s" % (type(error).__name__, error)
+        print(json.dumps({"failed": True, "msg": "@NAME@: " + said, "exception": traceback.format_exc()}))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""A packed module does what Ansible's own way of sending it does, with the same arguments, results and refusals."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from steps.clients import ansible_packed
+from steps.clients.ansible_workspace import playbook_path
+
+PLAYBOOKS = playbook_path("os_prep").parent
+LIBRARY = PLAYBOOKS / "library"
+
+
+def loaded(path: Path) -> Any:
+    """A module that lies where no import finds it."""
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def answer(folder: Path, *more: str, profile: dict[str, Any]) -> dict[str, Any]:
+    """What Ansible makes of node_profile in check mode on this machine; `more` are options, such as where the module lies."""
+    told = json.dumps({"profile": profile, "hostname": "other", "groups": ["gpu"]})
+    command = [str(Path(sys.executable).with_name("ansible")), "localhost", "--check", "--diff", "--connection", "local", *more]
+    command += ["--extra-vars", json.dumps({"ansible_python_interpreter": sys.executable}), "--module-name", "node_profile"]
+    settings = {"ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(folder)}
+    subprocess.run(
+        [*command, "--tree", str(folder / "said"), "--args", told], env=os.environ | settings, capture_output=True, check=True
+    )
+    found: dict[str, Any] = json.loads((folder / "said/localhost").read_text())
+    return found
+
+
+PROFILE = {
+    "sysctls": {"kernel.no_such_value": "1"},
+    "files": [{"path": "/etc/bringup-no-such-folder/ü", "content": 'a "quoted"\n\\line — 😀\n'}],
+    "directories": {"/proc": "0755"},
+    "gpu_groups": ["gpu"],
+    "gpu": {"hugepages": {}, "memlock": "unlimited"},
+}
+
+
+def test_both_ways_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "node_profile.py").write_text(ansible_packed.packed(PLAYBOOKS, "node_profile"))
+    plain, packed = (answer(tmp_path, *more, profile=PROFILE) for more in ((), ("--module-path", str(tmp_path))))
+    seen = [json.loads(one.pop("observation")) for one in (plain, packed)]
+    assert seen[0]["items"] == seen[1]["items"]
+    assert seen[0]["facts"].keys() == seen[1]["facts"].keys()
+    assert plain == packed
+    assert packed["changed"]
+    assert {"file /etc/bringup-no-such-folder/ü", "sysctl kernel.no_such_value"} <= {one["name"] for one in seen[1]["items"]}
+
+
+def test_what_a_module_does_not_catch_is_told_as_its_failure(tmp_path: Path) -> None:
+    for name in ("library", "packed", "module_utils"):
+        (tmp_path / name).mkdir()
+    for name in ("start.py", "basic.py"):
+        (tmp_path / "packed" / name).write_text((PLAYBOOKS / "packed" / name).read_text())
+    (tmp_path / "module_utils/broken.py").write_text("raise OSError('no space left')\n")
+    (tmp_path / "library/broken.py").write_text("from ansible.module_utils import broken\n")
+    ended = subprocess.run(
+        [sys.executable, "-"], input=ansible_packed.packed(tmp_path, "broken"), capture_output=True, text=True, check=False
+    )
+    said = json.loads(ended.stdout)
+    assert (ended.returncode, said["failed"], said["msg"]) == (1, True, "broken: OSError: no space left")
+    assert "broken.py" in said["exception"]
+
+
+def test_a_module_that_needs_more_of_ansible_is_not_packed() -> None:
+    with pytest.raises(ValueError, match=r"ansible\.module_utils\.urls is Ansible's own"):
+        ansible_packed.packed(PLAYBOOKS, "rke2_status")
+
+
+def test_only_what_is_listed_is_packed() -> None:
+    assert ansible_packed.modules(PLAYBOOKS, "os_prep").keys() == {"node_profile.py"}
+    assert ansible_packed.modules(PLAYBOOKS, "rke2_agent") == {}
+
+
+GOOD: tuple[dict[str, Any], ...] = (
+    {},
+    {"packages": ["curl", 7], "ports": "2379,2380"},
+    {"sysctls": {"a.b": "1"}, "swap_off": "yes", "memlock": 8388608},
+    {"swap_off": False, "selinux": "enforcing", "gpu": {"pcie_acs": "off", "files": [{"path": "/x"}]}},
+    {"gpu": None, "users": []},
+)
+
+
+@pytest.mark.parametrize("profile", GOOD, ids=range(len(GOOD)))
+def test_arguments_get_the_same_types_and_defaults(profile: dict[str, Any]) -> None:
+    ours, spec = loaded(PLAYBOOKS / "packed/basic.py"), loaded(LIBRARY / "node_profile.py").SPEC
+    theirs = ArgumentSpecValidator(spec).validate({"profile": profile})
+    assert theirs.error_messages == []
+    assert ours._settled("", spec, {"profile": profile}) == theirs.validated_parameters
+
+
+BAD: tuple[dict[str, Any], ...] = (
+    {},
+    {"profile": {"package": ["curl"]}},
+    {"profile": {"gpu": {"sysctl": {}}}},
+    {"profile": {"selinux": "off"}},
+    {"profile": {"sysctls": ["a"]}},
+    {"profile": {"files": ["/etc/hosts"]}},
+    {"profile": {"swap_off": "perhaps"}},
+    {"profile": {"packages": {"curl": 1}}},
+    {"profile": {}, "hosts": "n1"},
+)
+
+
+@pytest.mark.parametrize("given", BAD, ids=range(len(BAD)))
+def test_the_same_arguments_are_refused(given: dict[str, Any]) -> None:
+    ours, spec = loaded(PLAYBOOKS / "packed/basic.py"), loaded(LIBRARY / "node_profile.py").SPEC
+    assert ArgumentSpecValidator(spec).validate(given).error_messages
+    with pytest.raises(ValueError, match=r"\w"):
+        ours._settled("", spec, given)
