@@ -10,7 +10,7 @@ import re
 import secrets
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import release, supervisor
+from ansible.module_utils.rke2 import files, pending, supervisor
 
 DOCUMENTATION = r"""
 module: rke2_config
@@ -129,10 +129,10 @@ def read(path: str) -> str:
         return ""
 
 
-def differing(files: list) -> list:
+def differing(entries: list) -> list:
     """Those files whose content or mode is another one, and those of ours that are to go."""
     found = []
-    for entry in files:
+    for entry in entries:
         path = entry["path"]
         if entry["absent"]:
             found += [entry] if read(path).startswith(OURS) else []
@@ -174,18 +174,18 @@ def main() -> None:
     except (Conflict, OSError) as error:
         module.fail_json(msg=str(error))
     paths = [entry["path"] for entry in found]
-    module.exit_json(changed=bool(found), files=paths, pending=os.path.exists(release.PENDING))
+    module.exit_json(changed=bool(found), files=paths, pending=pending.is_there())
 
 
-def write(files: list) -> None:
+def write(entries: list) -> None:
     """Replace the files; the need of a restart is remembered first."""
-    if any(entry["restart"] for entry in files):
-        release.mark_pending()
-    for entry in files:
+    if any(entry["restart"] for entry in entries):
+        pending.mark()
+    for entry in entries:
         if entry["absent"]:
             os.unlink(entry["path"])
         else:
-            release.write(entry["path"], (entry["content"].rstrip("\n") + "\n").encode(), int(entry["mode"], 8))
+            files.write(entry["path"], (entry["content"].rstrip("\n") + "\n").encode(), int(entry["mode"], 8))
 
 
 if __name__ == "__main__":

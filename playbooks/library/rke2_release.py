@@ -7,7 +7,7 @@ import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import release
+from ansible.module_utils.rke2 import kept, pending, release
 from ansible.module_utils.urls import open_url
 
 DOCUMENTATION = r"""
@@ -49,14 +49,14 @@ def act(module: AnsibleModule) -> list:
     """Do what `state` says; returns the files that it concerned."""
     wanted: dict[str, Any] = module.params
     if wanted["state"] == "restored":
-        return [] if module.check_mode else release.restore(wanted["version"])
+        return [] if module.check_mode else kept.restore(wanted["version"])
     one = release.Release(
         wanted["version"], platform.machine(), wanted["source"], wanted["artifacts"], wanted["checksum"], open_url
     )
     if wanted["state"] == "fetched":
         return one.fetch(wanted["images"], module.check_mode)
     if not module.check_mode:
-        release.mark_pending()
+        pending.mark()
     return one.install(wanted["replaces"], module.check_mode)
 
 
@@ -67,7 +67,7 @@ def main() -> None:
         files = act(module)
     except release.Later as error:
         module.fail_json(msg=str(error), temporary=True)
-    except (release.Bad, OSError) as error:
+    except (release.Bad, kept.NotKept, OSError) as error:
         module.fail_json(msg=str(error), temporary=False)
     module.exit_json(changed=bool(files), files=files)
 

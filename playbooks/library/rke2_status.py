@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 from ansible.module_utils import rke2metrics
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import kube, release, supervisor, versions
+from ansible.module_utils.rke2 import kube, pending, supervisor, versions
 from ansible.module_utils.urls import open_url
 
 DOCUMENTATION = r"""
@@ -222,8 +222,7 @@ def wait(module: AnsibleModule, service: str, seconds: int, not_before: str) -> 
 def settle(module: AnsibleModule, seen: dict, why: str) -> Optional[str]:
     """What a wait that was asked for ends with: None, or why the service is not ready."""
     if seen["ready"]:
-        if os.path.exists(release.PENDING):
-            os.unlink(release.PENDING)
+        pending.clear()
         return None
     service, ended = module.params["service"], why or "not ready after %d s" % module.params["ready_seconds"]
     _, log, _ = module.run_command(["journalctl", "--unit", service, "--lines", LOG_LINES, "--no-pager", "--output", "cat"])
@@ -261,7 +260,7 @@ def main() -> None:
         "refusal": refusal(seen, asked["wanted"], asked["servers"]),
         "adopted": seen["joined"] and not is_ours(),
         "start": invocation,
-        "pending": os.path.exists(release.PENDING),
+        "pending": pending.is_there(),
         "server": configured("server"),
         "pings": "" if seen["joined"] else supervisor.answering(asked["ping"]),
     }

@@ -10,27 +10,23 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import tarfile
-import tempfile
 import urllib.parse
-from contextlib import contextmanager
-from typing import Any, Iterator, Optional
+from typing import Any
 
-STORE = "/var/lib/rancher/download"
+from ansible.module_utils.rke2 import files, kept
+
+STORE = kept.STORE
 IMAGES = "/var/lib/rancher/rke2/agent/images"
 PREFIX = "/usr/local"
-KEPT, MARK = "kept", "/VERSION"
-CONFIGURATION = ("/etc/rancher/rke2/config.yaml", "/etc/rancher/rke2/registries.yaml", "/etc/rancher/rke2/audit-policy.yaml")
 ELSEWHERE = ("/usr/bin/rke2", "/opt/rke2/bin/rke2")
 """Where other installers put RKE2; two of them on one host would run side by side (peers §4, trap a)."""
 PARTS = ("bin/", "lib/systemd/system/", "share/")
 """Where members of the archive may lie."""
-BLOCK = 1 << 20
+PROGRAM = "bin/rke2"
+"""It says which release is installed, and comes last: an install that was killed is not taken for a whole one."""
 IMAGE_ENDINGS = (".tar.zst", ".tar.gz", ".tar")
 SUM = re.compile(r"([0-9a-f]{64})[ *]+(\S+)")
-PENDING = "/var/lib/rancher/.bringup-restart"
-"""There while a change waits for a restart of RKE2; it outlives a run that was killed in between."""
 
 
 class Bad(Exception):
@@ -76,7 +72,7 @@ class Release:
             for name in absent:
                 self._place(name, IMAGES, self._sum(sums, name), 0o644)
             if wanted:
-                _touch(os.path.join(IMAGES, ".cache.json"))  # imports only what is new, not all at every start
+                files.touch(os.path.join(IMAGES, ".cache.json"))  # imports only what is new, not all at every start
         return missing + absent
 
     def install(self, replaces: str, check_mode: bool) -> list:
@@ -89,11 +85,11 @@ class Release:
             differing = [one for one in members if _differs(archive, one)]
             if check_mode or not differing:
                 return [_name(one) for one in differing]
-            keep([os.path.join(PREFIX, _name(one)) for one in members], replaces)
-            for one in differing:
-                source = archive.extractfile(one)
-                if source is not None:
-                    _replace(os.path.join(PREFIX, _name(one)), source, 0o755 if one.mode & 0o100 else 0o644)
+            with kept.aside([os.path.join(PREFIX, _name(one)) for one in members], replaces):
+                for one in sorted(differing, key=lambda one: _name(one) == PROGRAM):
+                    source = archive.extractfile(one)
+                    if source is not None:
+                        files.copy(os.path.join(PREFIX, _name(one)), source, 0o755 if one.mode & 0o100 else 0o644)
         return [_name(one) for one in differing]
 
     def _found(self, images: list) -> list:
@@ -133,9 +129,9 @@ class Release:
             seen = os.stat(path)
         except FileNotFoundError:
             return False
-        if _read_json(self._record(path)) == [digest, seen.st_size, seen.st_mtime_ns]:
+        if files.read_json(self._record(path)) == [digest, seen.st_size, seen.st_mtime_ns]:
             return True
-        return sha256(path) == digest
+        return files.sha256(path) == digest
 
     def _record(self, path: str) -> str:
         return os.path.join(self.folder, os.path.basename(path) + ".verified")
@@ -143,7 +139,7 @@ class Release:
     def _place(self, name: str, folder: str, digest: str, mode: int) -> None:
         """Copy or download beside its place, verify, and move it there in one step."""
         path = os.path.join(folder, name)
-        with replacing(path, mode) as out:
+        with files.replacing(path, mode) as out:
             found = self._copy(name, out)
             if digest and found != digest:
                 self._forget_sums()
@@ -151,7 +147,7 @@ class Release:
                 raise Bad(said % (self._where(name), found, self.sums, digest))
         seen = os.stat(path)
         if digest:
-            write(self._record(path), json.dumps([digest, seen.st_size, seen.st_mtime_ns]).encode(), 0o600)
+            files.write(self._record(path), json.dumps([digest, seen.st_size, seen.st_mtime_ns]).encode(), 0o600)
 
     def _forget_sums(self) -> None:
         """The list may have been the wrong one: the next run reads it again."""
@@ -168,7 +164,7 @@ class Release:
         with self._source(name) as source:
             while True:
                 try:
-                    block = source.read(BLOCK)
+                    block = source.read(files.BLOCK)
                 except (OSError, ValueError) as error:
                     raise Later("%s: %s" % (self._where(name), error)) from error
                 if not block:
@@ -190,84 +186,6 @@ class Release:
             raise (Bad(said) if 400 <= code < 500 and code != 429 else Later(said)) from error
 
 
-def keep(paths: list, version: str) -> None:
-    """Copy the installed release and its configuration aside, so that it can be put back; a half-done copy counts for nothing."""
-    place = os.path.join(STORE, KEPT)
-    fresh = place + ".new"
-    shutil.rmtree(fresh, ignore_errors=True)
-    os.makedirs(fresh, mode=0o700)
-    there = [path for path in [*paths, *CONFIGURATION] if os.path.exists(path)]
-    for path in there:
-        target = fresh + path
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copy2(path, target)
-    with open(fresh + MARK, "w") as out:
-        out.write(version)
-    shutil.rmtree(place, ignore_errors=True)
-    os.rename(fresh, place)
-
-
-def restore(version: str) -> list:
-    """Put the kept release and its configuration back; returns the files. Raises Bad where none is kept."""
-    place = os.path.join(STORE, KEPT)
-    paths = [os.path.join(folder, name) for folder, _, names in os.walk(place) for name in names]
-    try:
-        with open(place + MARK) as source:
-            kept = source.read()
-    except FileNotFoundError:
-        kept = "none"
-    if kept != version:
-        raise Bad("%s was to be put back, and %s is kept in %s" % (version, kept, place))
-    paths.remove(place + MARK)
-    mark_pending()
-    for path in sorted(paths):
-        with open(path, "rb") as source:
-            _replace(path[len(place) :], source, os.stat(path).st_mode & 0o777)
-    return [path[len(place) :] for path in sorted(paths)]
-
-
-def mark_pending() -> None:
-    """Remember, before anything is changed, that RKE2 must be restarted."""
-    os.makedirs(os.path.dirname(PENDING), mode=0o755, exist_ok=True)
-    _touch(PENDING)
-
-
-def sha256(path: str) -> str:
-    """Digest of a file."""
-    with open(path, "rb") as source:
-        return _digest(source)
-
-
-def _digest(source: Any) -> str:
-    digest = hashlib.sha256()
-    for block in iter(lambda: source.read(BLOCK), b""):
-        digest.update(block)
-    return digest.hexdigest()
-
-
-@contextmanager
-def replacing(path: str, mode: int) -> Iterator[Any]:
-    """A file to write, which takes the place of `path` in one step, or not at all. A program that runs can be replaced too."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    handle, fresh = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".bringup-")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            yield out
-            out.flush()
-            os.fsync(out.fileno())
-        os.chmod(fresh, mode)
-        os.replace(fresh, path)
-    finally:
-        if os.path.exists(fresh):
-            os.unlink(fresh)
-
-
-def write(path: str, data: bytes, mode: int) -> None:
-    """Replace a file in one step; its folder is made if need be."""
-    with replacing(path, mode) as out:
-        out.write(data)
-
-
 def _name(member: tarfile.TarInfo) -> str:
     return member.name[2:] if member.name.startswith("./") else member.name
 
@@ -277,22 +195,4 @@ def _differs(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bool:
     source = archive.extractfile(member)
     if source is None or not os.path.isfile(path) or os.path.getsize(path) != member.size:
         return True
-    return _digest(source) != sha256(path)
-
-
-def _replace(path: str, source: Any, mode: int) -> None:
-    with replacing(path, mode) as out:
-        shutil.copyfileobj(source, out, BLOCK)
-
-
-def _touch(path: str) -> None:
-    with open(path, "a"):
-        pass
-
-
-def _read_json(path: str) -> Optional[list]:
-    try:
-        with open(path) as source:
-            return json.load(source)
-    except (OSError, ValueError):
-        return None
+    return files.digest(source) != files.sha256(path)

@@ -1,0 +1,68 @@
+"""The release that another takes the place of, and its configuration: kept aside, so that it can be put back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from typing import Iterator, Optional
+
+from ansible.module_utils.rke2 import files, pending
+
+STORE = "/var/lib/rancher/download"
+PLACE, MARK = os.path.join(STORE, "kept"), "/VERSION"
+BEGUN = os.path.join(STORE, "installing")
+"""There while files are replaced: what lies at their places is then no release that could be kept."""
+CONFIGURATION = ("/etc/rancher/rke2/config.yaml", "/etc/rancher/rke2/registries.yaml", "/etc/rancher/rke2/audit-policy.yaml")
+
+
+class NotKept(Exception):
+    """The release that is to be put back is not the one that is kept."""
+
+
+@contextmanager
+def aside(paths: list, version: str) -> Iterator[None]:
+    """Keep the installed release while its files are replaced; one that a killed run has kept before it began stays as it is."""
+    if not (os.path.exists(BEGUN) and _kept() == version):
+        keep(paths, version)
+    files.touch(BEGUN)
+    yield
+    os.unlink(BEGUN)
+
+
+def keep(paths: list, version: str) -> None:
+    """Copy the installed release and its configuration aside; a half-done copy counts for nothing."""
+    fresh = PLACE + ".new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    os.makedirs(fresh, mode=0o700)
+    for path in filter(os.path.exists, [*paths, *CONFIGURATION]):
+        os.makedirs(os.path.dirname(fresh + path), exist_ok=True)
+        shutil.copy2(path, fresh + path)
+    with open(fresh + MARK, "w") as out:
+        out.write(version)
+    shutil.rmtree(PLACE, ignore_errors=True)
+    os.rename(fresh, PLACE)
+
+
+def restore(version: str) -> list:
+    """Put the kept release and its configuration back; returns the files. Raises NotKept where it is another one."""
+    if _kept() != version:
+        raise NotKept("%s was to be put back, and %s is kept in %s" % (version, _kept() or "none", PLACE))
+    found = [os.path.join(folder, name) for folder, _, names in os.walk(PLACE) for name in names]
+    places = sorted(path[len(PLACE) :] for path in found if path != PLACE + MARK)
+    pending.mark()
+    for path in places:
+        with open(PLACE + path, "rb") as source:
+            files.copy(path, source, os.stat(PLACE + path).st_mode & 0o777)
+    if os.path.exists(BEGUN):
+        os.unlink(BEGUN)
+    return places
+
+
+def _kept() -> Optional[str]:
+    """The release that is kept; None where there is none."""
+    try:
+        with open(PLACE + MARK) as source:
+            return source.read()
+    except FileNotFoundError:
+        return None
