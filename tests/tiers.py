@@ -1,15 +1,18 @@
-"""Runs the test tiers one after another and prints how many tests ran in each; a tier that cannot run is named with its reason.
+"""Runs the test tiers and prints how many tests ran in each; a tier that cannot run is named with its reason.
 
-Under CI=true a skipped tier, or a skipped test, is a failure.
+Hosts wait for each other half of the time: the fast tier runs beside them, and gives way. Under CI=true a skipped tier, or a
+skipped test, is a failure.
 """
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -19,13 +22,15 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Tier:
-    """One tier: its folders, its budget in seconds on two cores, and what keeps it from running here (empty: nothing)."""
+    """One tier: its folders, its budget in seconds on two cores, what keeps it from running here (empty: nothing), and whether it
+    gives way to the one beside it."""
 
     name: str
     folders: tuple[str, ...]
     budget: int
     prepare: Callable[[], str]
     arguments: tuple[str, ...] = ()
+    yields: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,8 @@ def _nothing() -> str:
 
 
 def _hosts() -> str:
-    """Install what real SSH hosts need; why the tier cannot run here, if it cannot."""
-    return _prepared("tests/hosts/hosts.py", "install")
+    """Install what real SSH hosts need, and build what their servers run; why the tier cannot run here, if it cannot."""
+    return _prepared("tests/hosts/hosts.py", "install") or _cluster()
 
 
 def _cluster() -> str:
@@ -60,26 +65,32 @@ def _prepared(script: str, command: str) -> str:
     return "" if done.returncode == 0 else (done.stderr or done.stdout or f"{script} {command} failed").strip().splitlines()[-1]
 
 
-TIERS = (
-    Tier(
-        "fast",
-        ("tests/unit", "tests/contract", "tests/golden", "tests/gates", "tests/conformance"),
-        480,
-        _nothing,
-        ("-n", "2", "--dist", "loadfile"),
-    ),
-    Tier("cluster", ("tests/cluster",), 720, _cluster, ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")),
-    Tier("hosts", ("tests/hosts",), 1020, _hosts),  # last: its servers run programs that the tier before has built
+CLUSTER = Tier("cluster", ("tests/cluster",), 720, _cluster, ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"))
+FAST = Tier(
+    "fast",
+    ("tests/unit", "tests/contract", "tests/golden", "tests/gates", "tests/conformance"),
+    1080,
+    _nothing,
+    ("-n", "2", "--dist", "loadfile"),
+    yields=True,
 )
+HOSTS = Tier("hosts", ("tests/hosts",), 1020, _hosts)
+ROUNDS = ((FAST, HOSTS), (CLUSTER,))
+"""One after another, each with its tiers side by side."""
 
 
 def main() -> int:
     """Run the tiers; 0 when everything that ran passed (under CI: and nothing was left out)."""
+    tiers = {tier.name: tier for tiers in ROUNDS for tier in tiers}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", action="store_true", help="also the sweeps that do not fit the tiers' budgets")
-    parser.add_argument("--tier", action="append", choices=[tier.name for tier in TIERS], help="only this tier")
+    parser.add_argument("--tier", action="append", choices=list(tiers), help="only this tier")
     options = parser.parse_args()
-    outcomes = [_run(tier, long=options.long) for tier in TIERS if not options.tier or tier.name in options.tier]
+    began = time.monotonic()
+    outcomes: list[Outcome] = []
+    for beside in ROUNDS:
+        chosen = [tier for tier in beside if not options.tier or tier.name in options.tier]
+        outcomes += _side_by_side(chosen, long=options.long)
     for one in outcomes:
         text = f"not run: {one.reason}" if one.reason else f"{one.passed} passed, {one.failed} failed, {one.skipped} skipped"
         print(f"{one.name:<8} {text} ({one.seconds:.0f} s)")
@@ -88,31 +99,40 @@ def main() -> int:
     if left_out and os.environ.get("CI") == "true":
         print(f"left out under CI: {', '.join(left_out)}")
         failed += len(left_out)
-    print(f"{passed} passed, {failed} failed")
+    print(f"{passed} passed, {failed} failed ({time.monotonic() - began:.0f} s)")
     return 1 if failed or not passed else 0
 
 
-def _run(tier: Tier, *, long: bool) -> Outcome:
+def _side_by_side(tiers: list[Tier], *, long: bool) -> list[Outcome]:
+    """Run tiers at the same time; the first one's output is seen as it comes, that of the others when all have ended."""
+    if not tiers:
+        return []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(tiers)) as pool:
+        outputs = [None, *(Path(folder) / tier.name for tier in tiers[1:])]
+        running = [pool.submit(_run, tier, long=long, output=output) for tier, output in zip(tiers, outputs, strict=True)]
+        outcomes = [one.result() for one in running]
+        for output in outputs:
+            if output is not None and output.exists():
+                print(output.read_text(), end="", flush=True)
+    return outcomes
+
+
+def _run(tier: Tier, *, long: bool, output: Path | None) -> Outcome:
     began = time.monotonic()
     reason = tier.prepare()
     if reason:
         return Outcome(tier.name, reason=reason, seconds=time.monotonic() - began)
     with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "junit.xml"
+        report, temporary = Path(folder) / "junit.xml", Path(folder) / "tmp"
+        temporary.mkdir()
         marks = [] if long else ["-m", "not long"]
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            *tier.folders,
-            *tier.arguments,
-            *marks,
-            f"--junitxml={report}",
-            "-rs",
-            "--durations=8",
-        ]
-        print(f"== {tier.name}: {' '.join(command[2:])}", flush=True)
-        code = subprocess.run(command, cwd=ROOT, check=False).returncode
+        words = ["-m", "pytest", *tier.folders, *tier.arguments, *marks, f"--junitxml={report}", "-rs", "--durations=8"]
+        print(f"== {tier.name}: {' '.join(words[1:])}", flush=True)
+        # its own place for temporary files: the tier beside it counts what it leaves in the common one
+        settings = {**os.environ, "TMPDIR": str(temporary)} if tier.yields else None
+        command = [*(["nice", "-n", "5"] if tier.yields else []), sys.executable, *words]
+        with output.open("w") if output else contextlib.nullcontext() as stream:
+            code = subprocess.run(command, cwd=ROOT, check=False, env=settings, stdout=stream, stderr=stream).returncode
         counted = _count(report)
     seconds = time.monotonic() - began
     broken = counted[1] or (1 if code else 0)
