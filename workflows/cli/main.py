@@ -118,7 +118,8 @@ def _misused(problem: typer.BadParameter, arguments: list[str]) -> int:
 def _said(problem: typer.BadParameter) -> str:
     """What is wrong with the command line; our own sentences as they are, without "Invalid value"."""
     ours = isinstance(problem, typer.BadParameter) and problem.param is None
-    return problem.message if ours else problem.format_message()
+    # typer lets pydantic read choices, whose sentences begin with its own words
+    return problem.message if ours else problem.format_message().replace(": Value error, ", ": ", 1)
 
 
 def _failed(problem: Exception, debug: bool) -> int:

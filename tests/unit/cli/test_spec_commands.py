@@ -46,6 +46,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
         (["plan", "--nope"], "No such option: --nope"),
         (["plan", "nowhere.yaml"], "neither a file nor an example"),
         (["plan", "h200-16", "-o", "csv"], "no form of output"),
+        (["inventory", "h200-16", "-o", "xml"], "'--output' / '-o': 'xml' is not one of"),
         (["plan", "h200-16", "--only", "os-prep"], "no stage"),
         (["render", "h200-16", "--pipeline", "day2"], "no pipeline"),
         (["rehearse", "--fault", "gpu_mising"], "gpu_mising"),
