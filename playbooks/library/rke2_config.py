@@ -42,6 +42,7 @@ author: [bringup]
 RETURN = r"""
 files: {description: The paths that differed., type: list, returned: success}
 pending: {description: Whether RKE2 must be restarted to know what its files say., type: bool, returned: success}
+restart: {description: Whether that is so or will be, once the files are written., type: bool, returned: success}
 """
 
 TOKEN = "/etc/rancher/rke2/token"
@@ -174,7 +175,9 @@ def main() -> None:
     except (Conflict, OSError) as error:
         module.fail_json(msg=str(error))
     paths = [entry["path"] for entry in found]
-    module.exit_json(changed=bool(found), files=paths, pending=pending.is_there())
+    waits = pending.is_there()
+    restart = waits or any(entry["restart"] for entry in found)
+    module.exit_json(changed=bool(found), files=paths, pending=waits, restart=restart)
 
 
 def write(entries: list) -> None:

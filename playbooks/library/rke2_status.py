@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 from ansible.module_utils import rke2metrics
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import kube, pending, supervisor, versions
+from ansible.module_utils.rke2 import kept, kube, pending, supervisor, versions
 from ansible.module_utils.urls import open_url
 
 DOCUMENTATION = r"""
@@ -32,6 +32,7 @@ options:
   kubeconfig_address: {description: 'Address to put into a returned kubeconfig; empty: return none, and no token.', type: str}
   ping: {description: 'Addresses of supervisors; C(pings) then says which one answers.', type: list, elements: str}
   rolled_back: {description: The release that was put back., type: str}
+  etcd_writes: {description: 'How often etcd shall have written its log before its figures are read; waits 90 s for it.', type: int}
 author: [bringup]
 """
 
@@ -42,6 +43,7 @@ adopted: {description: Whether somebody else set RKE2 up here., type: bool, retu
 refusal: {description: Why the wanted release is refused., type: str, returned: always}
 start: {description: Which start of the unit this is., type: str, returned: always}
 pending: {description: Whether a change waits for a restart., type: bool, returned: always}
+half: {description: Whether a release was being put in the place of another when a run was killed., type: bool, returned: always}
 server: {description: The server that the configuration joins., type: str, returned: always}
 pings: {description: 'The first asked address where a supervisor answers; empty: none.', type: str, returned: always}
 """
@@ -58,6 +60,8 @@ LOCAL = "127.0.0.1"
 POLL_FIRST, POLL_MAX = 0.5, 5.0
 CRASHES = 10
 """Restarts while it is waited for, after which it is given up: systemd starts RKE2 again after 5 s, so that is a minute of them."""
+WRITES_SECONDS = 90
+"""The leases of an idle cluster alone make etcd write twice a second."""
 LOG_LINES = "15"
 
 
@@ -229,6 +233,16 @@ def settle(module: AnsibleModule, seen: dict, why: str) -> Optional[str]:
     return "%s is %s: %s (%s): %s" % (service, seen["state"], ended, seen["waiting_for"], log.strip()[-600:])
 
 
+def measured(writes: int, check_mode: bool) -> dict:
+    """What etcd says of itself, once it has written its log so often: the gate would not believe fewer. A young member waits."""
+    until = time.monotonic() + WRITES_SECONDS
+    found = rke2metrics.etcd()
+    while rke2metrics.writes(found) < writes and time.monotonic() < until and not check_mode:
+        time.sleep(POLL_FIRST)
+        found = rke2metrics.etcd()
+    return found
+
+
 SPEC: dict = {
     "service": {"type": "str", "required": True, "choices": ["rke2-server", "rke2-agent"]},
     "wanted": {"type": "str", "default": ""},
@@ -238,6 +252,7 @@ SPEC: dict = {
     "kubeconfig_address": {"type": "str", "default": ""},
     "ping": {"type": "list", "elements": "str", "default": []},
     "rolled_back": {"type": "str", "default": ""},
+    "etcd_writes": {"type": "int", "default": 0},
 }
 
 
@@ -248,7 +263,7 @@ def main() -> None:
     seen, invocation, why = wait(module, asked["service"], asked["ready_seconds"], asked["not_before"])
     if asked["service"] == "rke2-server" and seen["ready"]:
         seen["secrets_encryption"] = encryption(module)
-        seen["etcd_seen"] = rke2metrics.etcd()
+        seen["etcd_seen"] = measured(asked["etcd_writes"], module.check_mode)
     if seen["ready"] and asked["kubeconfig_address"]:
         seen.update(secrets(asked["kubeconfig_address"]))
     if asked["rolled_back"]:
@@ -261,6 +276,7 @@ def main() -> None:
         "adopted": seen["joined"] and not is_ours(),
         "start": invocation,
         "pending": pending.is_there(),
+        "half": kept.is_replacing(),
         "server": configured("server"),
         "pings": "" if seen["joined"] else supervisor.answering(asked["ping"]),
     }

@@ -22,9 +22,8 @@ class AnsibleModule:
         given = json.loads(ARGUMENTS)
         self.check_mode = bool(given.get("_ansible_check_mode"))
         self._diff = bool(given.get("_ansible_diff"))
-        name = str(given.get("_ansible_module_name", "module"))
-        syslog.openlog("ansible-" + name.rpartition(".")[2], syslog.LOG_PID)
-        syslog.syslog(syslog.LOG_INFO, "Invoked%s" % (" in check mode" if self.check_mode else ""))
+        if not given.get("_ansible_no_log"):
+            _log(given, "Invoked%s" % (" in check mode" if self.check_mode else ""))
         if self.check_mode and not supports_check_mode:
             self.exit_json(skipped=True, msg="remote module does not support check mode")
         try:
@@ -60,6 +59,14 @@ class AnsibleModule:
         """End as failed, with the reason."""
         print(json.dumps({"failed": True, "msg": msg, **result}))
         sys.exit(1)
+
+
+def _log(given: Dict[str, Any], text: str) -> None:
+    """A line in the machine's log. Ansible says `no_log` where its `no_target_syslog` is set, too."""
+    name = str(given.get("_ansible_module_name", "module"))
+    facility = getattr(syslog, str(given.get("_ansible_syslog_facility")), syslog.LOG_USER)
+    syslog.openlog("ansible-" + name.rpartition(".")[2], 0, facility)
+    syslog.syslog(syslog.LOG_INFO, " ".join([*filter(None, [given.get("_ansible_target_log_info")]), text]))
 
 
 def _settled(where: str, spec: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, Any]:

@@ -54,7 +54,7 @@ class ControlPlane:
     def _end(self) -> None:
         """End those of an earlier start: like containers they outlive the service that started them."""
         subprocess.run(
-            ["pkill", "--signal", "KILL", "--full", f"--data-dir={self.data}/|--tls-cert-file={self.data}/"], check=False
+            ["pkill", "--signal", "KILL", "--full", "--", f"--data-dir={self.data}/|--tls-cert-file={self.data}/"], check=False
         )
 
     def kubeconfig(self) -> str:
@@ -119,9 +119,14 @@ class ControlPlane:
         self._until("etcd", lambda: json.loads(self._get(HEALTH))["health"] == "true")
 
     def _join(self, first: str, peer: str) -> str:
-        """Make this host a member, and return who the members are."""
+        """Make this host a member, and return who the members are. RKE2 removes the member of a Node that is deleted; here the
+        machine that takes its place does."""
+        url = f"http://{first}:{CLIENT}/v3/cluster/member"
+        for old in json.loads(self._get(f"{url}/list", b"{}"))["members"]:
+            if peer in old["peerURLs"]:
+                self._get(f"{url}/remove", json.dumps({"ID": old["ID"]}).encode())
         asked = json.dumps({"peerURLs": [peer]}).encode()
-        answer = json.loads(self._get(f"http://{first}:{CLIENT}/v3/cluster/member/add", asked))
+        answer = json.loads(self._get(f"{url}/add", asked))
         return ",".join(f"{one.get('name') or self.name}={one['peerURLs'][0]}" for one in answer["members"])
 
     def _start_api(self) -> None:

@@ -56,8 +56,9 @@ class Site:
     def __init__(self, lab: Lab, folder: Path, source: str) -> None:
         self.lab, self.folder, self.source = lab, folder, source
 
-    def write(self, agents: str, version: str = OLDER) -> specs.ClusterSpec:
-        """The spec with these agents and this release."""
+    def write(self, agents: str, version: str = OLDER, *, servers: int = 1) -> specs.ClusterSpec:
+        """The spec with these agents after so many servers, and this release."""
+        control = "n000" if servers == 1 else f"n[000-{servers - 1:03d}]"
         document: dict[str, Any] = {
             "apiVersion": "bringup/v1",
             "kind": "Cluster",
@@ -66,8 +67,8 @@ class Site:
             "revision": "1",
             "stages": ["os_prep", "rke2"],
             "hosts": {
-                "control": {"role": "server", "ranges": "n000", "addresses": {"start": "10.77.0.1"}},
-                "nodes": {"role": "agent", "ranges": agents, "addresses": {"start": "10.77.0.2"}},
+                "control": {"role": "server", "ranges": control, "addresses": {"start": "10.77.0.1"}},
+                "nodes": {"role": "agent", "ranges": agents, "addresses": {"start": f"10.77.0.{servers + 1}"}},
             },
             "ssh": {"key": {"file": str(self.lab.key)}, "known_hosts": str(self.lab.known_hosts)},
             "os": {
@@ -78,7 +79,8 @@ class Site:
                 "tolerate": ["time service", "module *", "sysctl *", "apparmor*"],
             },
             # this machine's disk is shared with much else
-            "rke2": {"version": version, "source": self.source, "images": ["core"], "etcd_fsync_ms": 1000, "drain_seconds": 30},
+            "rke2": {"version": version, "source": self.source, "images": ["core"], "etcd_fsync_ms": 1000, "drain_seconds": 30}
+            | ({"registration_address": "10.77.0.1"} if servers > 1 else {}),
             "quorum": {"default": "1/2"},
         }
         (self.folder / "cluster.yaml").write_text(yaml.safe_dump(document))
@@ -150,3 +152,22 @@ def test_bare_hosts_become_a_cluster_that_is_added_to_repaired_upgraded_and_take
     assert changed == ["n000", "n001", "n002"]
     assert "reset: pass: 4 of 4 nodes passed all gates" in said
     assert site.passes("reset", "cluster.yaml", "--yes")[1] == []
+
+
+def test_three_servers_share_one_etcd_through_an_upgrade_and_the_loss_of_one(site: Site, tmp_path: Path) -> None:
+    hosts = site.lab.hosts
+    plan = compile_plan(site.write("n003", servers=3))
+    with nodes_stand_in.played(site.lab, plan, tmp_path / "played"):
+        said, changed = site.passes("run", "cluster.yaml", "--until", "rke2")
+        assert changed == ["n000", "n001", "n002", "n003"]
+        assert "3 of 3 etcd members are healthy" in said
+
+        site.write("n003", NEWER, servers=3)
+        said, changed = site.passes("upgrade", "cluster.yaml")
+        assert changed == ["n000", "n001", "n002", "n003"]
+        assert "3 of 3 etcd members are healthy" in said
+
+        hosts[1].run("sh", "-c", "rke2-killall.sh; rke2-uninstall.sh")
+        said, changed = site.passes("replace-node", "cluster.yaml", "--hosts", "n001")
+        assert changed == ["n001"]
+        assert "3 of 3 etcd members are healthy" in said

@@ -25,14 +25,24 @@ VERSION = "v1.35.7+rke2r1"
 NEWER = "v1.35.8+rke2r1"
 RELEASES = (VERSION, NEWER)
 KUBECTL_LOG = "/var/log/kubectl-stand-in.log"
-KILLED_WHILE_INSTALLING = f"""
+KILLED_WHILE_INSTALLING = """
 kept=/var/lib/rancher/download/kept
 mkdir -p $kept/usr/local/bin
 cp /usr/local/bin/rke2* $kept/usr/local/bin
-printf %s {VERSION} > $kept/VERSION
+printf %s @RELEASE@ > $kept/VERSION
 touch /var/lib/rancher/download/installing
 echo "half of another release" > /usr/local/bin/rke2-killall.sh
 """
+NOT_READY = """
+import json, ssl, sys, urllib.request
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+node = json.load(open("/var/lib/rancher/rke2/server/db/etcd/nodes.json"))[sys.argv[1]]
+node["status"]["conditions"][0]["status"] = "Unknown"
+data = json.dumps({"nodes": {sys.argv[1]: node}, "removed": []}).encode()
+urllib.request.urlopen(urllib.request.Request("https://127.0.0.1:9345/stand-in/spread", data), context=context).read()
+"""
+"""What a real cluster finds out by itself: this node's kubelet is silent."""
 REGISTRY = {
     "registry.example.org": {"endpoints": ["https://192.0.2.5"], "username": "puller", "secrets": {"password": "rke2_secret_1"}}
 }
@@ -115,7 +125,12 @@ def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(up: Any, site:
         "rke2_node_taints": {"gpu": ["nvidia.com/gpu=present:NoSchedule"]},
         "rke2_host_labels": {agents[0].name: ["site/rack=7"]},
         "rke2_virtual_address": {"interface": "eth0", "image": "ghcr.io/kube-vip/kube-vip:v1.0.1"},
+        "rke2_profile": "cis",
+        "rke2_snapshot_schedule": "0 3 * * *",
     }
+    for host in servers:
+        host.run("useradd", "--system", "--no-create-home", "etcd")
+    servers[1].run("sh", "-c", "echo '{\"learner\": 5}' > /etc/rke2-stand-in.json")
 
     first = play(lab, site, "rke2_server", servers, **options)
     assert said(first) == []
@@ -125,6 +140,12 @@ def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(up: Any, site:
     config = yaml.safe_load(servers[1].run("cat", "/etc/rancher/rke2/config.yaml"))
     assert config["server"] == f"https://{servers[0].address}:9345"
     assert config["audit-policy-file"] == "/etc/rancher/rke2/audit-policy.yaml"
+    assert (config["profile"], config["etcd-snapshot-schedule-cron"], config["etcd-snapshot-retention"]) == ("cis", "0 3 * * *", 5)
+    assert {"audit-log-maxage=30", "service-account-extend-token-expiration=false"} <= set(config["kube-apiserver-arg"])
+    began = [outcome.facts["started"] for outcome in first.hosts]
+    assert began[0] < began[1], "one after the other"
+    assert began[1] + 5 <= began[2], "the third waits until the second votes in etcd"
+    servers[1].run("rm", "/etc/rke2-stand-in.json")
     assert yaml.safe_load(servers[1].run("cat", "/etc/rancher/rke2/audit-policy.yaml"))["rules"][-1] == {"level": "Metadata"}
     registries = yaml.safe_load(servers[1].run("cat", "/etc/rancher/rke2/registries.yaml"))
     assert registries["configs"]["registry.example.org"]["auth"] == {"username": "puller", "password": "canary-60"}
@@ -170,6 +191,19 @@ def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(up: Any, site:
     ], "each server drains itself, and the first one the agent"
     assert {node["spec"].get("unschedulable", False) for node in nodes(servers[2]).values()} == {False}
 
+    servers[2].run("systemctl", "stop", "rke2-server")
+    servers[0].run("python3", "-c", NOT_READY, servers[2].name)
+    there = servers[0].run("cat", "/etc/rancher/rke2/config.yaml")
+    settings = newer | {"rke2_kubelet_args": {"max-pods": "300"}, "rke2_spare_tries": 1}
+    refused = play(lab, site, "rke2_server", servers[:2], **settings)
+    assert f"etcd needs 2 of 3 members and would have 1 without {servers[0].name}" in refused.hosts[0].message
+    assert servers[0].run("cat", "/etc/rancher/rke2/config.yaml") == there, "nothing is written that would be read after a crash"
+    settled = play(lab, site, "rke2_server", servers, **settings)
+    assert lacks(settled, "server", NEWER) == "", "the one that is down comes back first, and then the others can be spared"
+    began = [outcome.facts["started"] for outcome in settled.hosts]
+    assert began[2] < began[0] < began[1]
+    assert "max-pods=300" in servers[1].run("cat", "/etc/rancher/rke2/config.yaml")
+
 
 def test_a_release_that_does_not_start_is_rolled_back_and_the_others_go_on(up: Any, site: Site) -> None:
     lab = up(3, Init.SYSTEMD)
@@ -179,7 +213,7 @@ def test_a_release_that_does_not_start_is_rolled_back_and_the_others_go_on(up: A
     crashing.run("sh", "-c", f"echo '{json.dumps({'crash': [NEWER]})}' > /etc/rke2-stand-in.json")
     server.run("touch", f"/etc/stuck-{stuck.name}")
     whole = crashing.run("cat", "/usr/local/bin/rke2-killall.sh")
-    crashing.run("sh", "-c", KILLED_WHILE_INSTALLING)
+    crashing.run("sh", "-c", KILLED_WHILE_INSTALLING.replace("@RELEASE@", VERSION))
 
     result = play(
         lab, site, "rke2_agent", [crashing, stuck], [server], rke2_version=NEWER, rke2_upgrade_batch=1, rke2_ready_seconds=6
@@ -204,6 +238,12 @@ def test_a_release_that_does_not_start_is_rolled_back_and_the_others_go_on(up: A
     result = play(lab, site, "rke2_agent", [crashing, stuck], [server], rke2_version=NEWER)
     assert lacks(result, "agent", NEWER) == ""
     assert nodes(server)[stuck.name]["spec"]["unschedulable"] is True, "a cordon that was not ours stays"
+
+    newer = stuck.run("cat", "/usr/local/bin/rke2-killall.sh")
+    stuck.run("sh", "-c", KILLED_WHILE_INSTALLING.replace("@RELEASE@", NEWER))
+    assert lacks(play(lab, site, "rke2_agent", [stuck], [server], rke2_version=NEWER), "agent", NEWER) == ""
+    assert stuck.run("cat", "/usr/local/bin/rke2-killall.sh") == newer, "who goes back from a half-done upgrade has a whole release"
+    assert "installing" not in stuck.run("ls", "/var/lib/rancher/download")
 
     server.run("sh", "-c", f"echo '{json.dumps({'crash': [NEWER]})}' > /etc/rke2-stand-in.json")
     result = play(lab, site, "rke2_server", [server], rke2_version=NEWER, rke2_ready_seconds=900)
@@ -286,7 +326,7 @@ def test_hosts_are_reset_to_bare_and_replaced(up: Any, site: Site) -> None:
     alone = play(lab, site, "rke2_reset", [agent, bare], rke2_reset_forget=True)
     assert "no server that stays answers; nothing was removed" in alone.hosts[0].message
 
-    looked = before(agent)
+    looked = left(agent)
     assert all(looked[kind] for kind in ("processes", "mounts", "links", "rules", "paths", "units")), looked
     gone = play(lab, site, "rke2_reset", [agent, bare], [server], rke2_reset_forget=True)
     assert said(gone) == []
@@ -295,6 +335,7 @@ def test_hosts_are_reset_to_bare_and_replaced(up: Any, site: Site) -> None:
         traces = outcome.facts["traces"]
         assert {kind: found for kind, found in traces.items() if kind != "looked" and found} == {}
         assert all(traces["looked"].values())
+    assert {kind: found for kind, found in left(agent).items() if found} == {}
     assert list(nodes(server)) == [server.name], "its Node is deleted"
     assert "192.0.2.1" in agent.run("iptables-save"), "what is not RKE2's stays"
     assert [outcome.changed for outcome in play(lab, site, "rke2_reset", [agent, bare]).hosts] == [0, 0]
@@ -313,14 +354,14 @@ def test_hosts_are_reset_to_bare_and_replaced(up: Any, site: Site) -> None:
     )
 
 
-def before(host: Host) -> dict[str, list[str]]:
-    """What the stand-in left on a host, counted by the test's own means."""
+def left(host: Host) -> dict[str, list[str]]:
+    """What the stand-in leaves on a host, counted by the test's own means."""
     links = host.run("ls", "/sys/class/net").split()
     return {
-        "processes": host.run("pgrep", "-f", "/var/lib/rancher/rke2/data").split(),
+        "processes": host.run("sh", "-c", "pgrep -f ^/var/lib/rancher/rke2/data || true").split(),
         "mounts": [line for line in host.run("cat", "/proc/mounts").splitlines() if "/run/k3s" in line],
         "links": [link for link in links if link in ("cni0", "flannel.1")],
         "rules": [line for line in host.run("iptables-save").splitlines() if "KUBE-" in line],
-        "paths": host.run("ls", "/var/lib/rancher").split(),
-        "units": host.run("ls", "/usr/local/lib/systemd/system").split(),
+        "paths": host.run("sh", "-c", "ls -d /var/lib/rancher/rke2 /etc/rancher/rke2 /run/k3s 2>&- || true").split(),
+        "units": host.run("sh", "-c", "ls /usr/local/lib/systemd/system 2>&- || true").split(),
     }

@@ -37,7 +37,7 @@ def gather(node: Node, paths: list, began: float) -> dict:
     """The facts of `steps/contract/stages/os_prep.py`; `began` is when the module did, by the monotonic clock."""
     release = os_release()
     memory = _fields("/proc/meminfo")
-    gpus, switches = _nvidia_devices()
+    gpus, switches = nvidia_devices()
     return {
         "os_id": release.get("ID", ""),
         "os_version": release.get("VERSION_ID", ""),
@@ -58,14 +58,14 @@ def gather(node: Node, paths: list, began: float) -> dict:
         "memlock": _memlock(),
         "gpus": gpus,
         "nvswitches": switches,
-        "nic_firmware": _nic_firmware(),
+        "nic_firmware": nic_firmware(),
         "selinux": confinement.selinux_mode(),
         "apparmor": confinement.apparmor_mode(),
         "nouveau_loaded": is_loaded("nouveau"),
         "reboot_required": os.path.exists("/run/reboot-required"),
         "clock": _clock(node, began),
         "disks": [_disk(path) for path in paths],
-        **_driver(node),
+        **driver(node),
     }
 
 
@@ -84,9 +84,9 @@ def _cpu_model() -> str:
     return " ".join(part.group(1) for part in parts if part)
 
 
-def _nic_firmware() -> list:
+def nic_firmware(root: str = "") -> list:
     """Board and firmware of every RDMA device, without its name and in order: alike on machines of one kind."""
-    folders = glob.glob("/sys/class/infiniband/*")
+    folders = glob.glob(root + "/sys/class/infiniband/*")
     return sorted("%s %s" % (read_text(path + "/board_id").strip(), read_text(path + "/fw_ver").strip()) for path in folders)
 
 
@@ -105,23 +105,23 @@ def _disk(path: str) -> dict:
     return {"path": path, "free_mib": usage.free // MIB, "total_mib": usage.total // MIB}
 
 
-def _nvidia_devices() -> tuple:
+def nvidia_devices(root: str = "") -> tuple:
     """GPUs and NVSwitches on the PCI bus, driver or not."""
     classes = [
         read_text(folder + "/class").strip()[:6]
-        for folder in glob.glob("/sys/bus/pci/devices/*")
+        for folder in glob.glob(root + "/sys/bus/pci/devices/*")
         if read_text(folder + "/vendor").strip() == NVIDIA
     ]
     return sum(kind in GPU_CLASSES for kind in classes), sum(kind == BRIDGE_CLASS for kind in classes)
 
 
-def _driver(node: Node) -> dict:
-    """Driver and fabric manager (gpu_stack §9 P05)."""
-    found = re.search(r"Module\s+(\d[\d.]+)", read_text("/proc/driver/nvidia/version"))
+def driver(node: Node, root: str = "") -> dict:
+    """Driver and fabric manager (gpu_stack §9 P05). NVIDIA's open module names the architecture before its version."""
+    found = re.search(r"Module(?: for \S+)?\s+(\d[\d.]+)", read_text(root + "/proc/driver/nvidia/version"))
     if not found:
         return {}
     manager = re.search(r"(\d[\d.]+)", node.run("nv-fabricmanager", "--version")[1])
-    units = services.units(node, ["nvidia-fabricmanager"]) if services.has_systemd() else {}
+    units = services.units(node, ["nvidia-fabricmanager"]) if services.has_systemd(root) else {}
     fabric = re.findall(r"^\s+Fabric\s*\n\s+State\s*:\s*(.+?)\s*$", node.run("nvidia-smi", "-q")[1], re.MULTILINE)
     return {
         "nvidia_driver": found.group(1),
@@ -133,11 +133,11 @@ def _driver(node: Node) -> dict:
 
 def _clock(node: Node, began: float) -> dict:
     clock = {"epoch": time.time(), "after_seconds": time.monotonic() - began, "service": services.running_time_service()}
-    clock.update(_chrony(node) or (_kernel_clock() if services.has_systemd() else None) or {})
+    clock.update(chrony(node) or (_kernel_clock() if services.has_systemd() else None) or {})
     return clock
 
 
-def _chrony(node: Node) -> Optional[dict]:
+def chrony(node: Node) -> Optional[dict]:
     """`chronyc -c tracking`: field 4 is the offset of the system time in seconds, the last one the leap status."""
     code, output, _ = node.run("chronyc", "-c", "-n", "tracking")
     fields = output.strip().split(",")

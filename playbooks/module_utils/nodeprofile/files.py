@@ -8,6 +8,7 @@ import os
 import re
 import socket
 
+from ansible.module_utils.nodeprofile import services
 from ansible.module_utils.nodeprofile.item import Item, Node, read_text, settle
 
 BEGIN = "# begin of bringup's lines\n"
@@ -40,7 +41,7 @@ def _blacklisted(names: list) -> list:
 
 
 def _manager(memlock: str) -> list:
-    return ["[Manager]", "DefaultLimitMEMLOCK=" + ("infinity" if memlock == "unlimited" else memlock)] if memlock else []
+    return ["[Manager]", "%s=%s" % (services.MEMLOCK, services.limit(memlock))] if memlock else []
 
 
 def files(node: Node, wanted: list) -> list:
@@ -125,18 +126,18 @@ def hosts(node: Node, address: str, name: str) -> list:
     return [settle(node, "hosts", line, read, change)]
 
 
-def swap(node: Node, off: bool) -> list:
+def swap(node: Node, off: bool, root: str = "") -> list:
     """No swap: kubelet does not start with it, and a page of a pinned GPU buffer must not leave memory."""
     if not off:
         return []
     return [
-        settle(node, "swap now", "off", _swap_now, lambda: _swapoff(node)),
-        settle(node, "swap /etc/fstab", "not listed", _swap_listed, lambda: _unlist_swap(node)),
+        settle(node, "swap now", "off", lambda: _swap_now(root), lambda: _swapoff(node)),
+        settle(node, "swap /etc/fstab", "not listed", lambda: _swap_listed(root), lambda: _unlist_swap(node, root)),
     ]
 
 
-def _swap_now() -> str:
-    return "on" if len(read_text("/proc/swaps").splitlines()) > 1 else "off"
+def _swap_now(root: str) -> str:
+    return "on" if len(read_text(root + "/proc/swaps").splitlines()) > 1 else "off"
 
 
 def _swapoff(node: Node) -> None:
@@ -148,10 +149,10 @@ def _is_swap(line: str) -> bool:
     return len(fields) > 2 and not line.lstrip().startswith("#") and fields[2] == "swap"
 
 
-def _swap_listed() -> str:
-    return "listed" if any(_is_swap(line) for line in read_text("/etc/fstab").splitlines()) else "not listed"
+def _swap_listed(root: str) -> str:
+    return "listed" if any(_is_swap(line) for line in read_text(root + "/etc/fstab").splitlines()) else "not listed"
 
 
-def _unlist_swap(node: Node) -> None:
-    lines = read_text("/etc/fstab").splitlines()
-    node.write("/etc/fstab", "".join("%s%s\n" % ("# bringup: " if _is_swap(line) else "", line) for line in lines), 0o644)
+def _unlist_swap(node: Node, root: str) -> None:
+    lines = read_text(root + "/etc/fstab").splitlines()
+    node.write(root + "/etc/fstab", "".join("%s%s\n" % ("# bringup: " if _is_swap(line) else "", line) for line in lines), 0o644)

@@ -7,14 +7,14 @@ import os
 from ansible.module_utils.nodeprofile.item import Item, Node, Unavailable, read_text, settle
 
 
-def modules(node: Node, wanted: dict) -> list:
+def modules(node: Node, wanted: dict, root: str = "") -> list:
     """Modules to be in the kernel, by name; the path beside it tells it of one that is built in without a trace."""
-    return [_module(node, name, evidence or "") for name, evidence in sorted(wanted.items())]
+    return [_module(node, name, evidence or "", root) for name, evidence in sorted(wanted.items())]
 
 
-def _module(node: Node, name: str, evidence: str) -> Item:
+def _module(node: Node, name: str, evidence: str, root: str) -> Item:
     def read() -> str:
-        if is_loaded(name) or (evidence and os.path.exists(evidence)) or _built_in(name):
+        if is_loaded(name, root) or (evidence and os.path.exists(root + evidence)) or _built_in(name, root):
             return "loaded"
         if node.run("modinfo", name)[0] != 0:
             raise Unavailable("this kernel has no module %s: install its modules package" % name)
@@ -23,14 +23,14 @@ def _module(node: Node, name: str, evidence: str) -> Item:
     return settle(node, "module " + name, "loaded", read, lambda: _must(node, "modprobe", name))
 
 
-def blacklist(node: Node, wanted: list) -> list:
+def blacklist(node: Node, wanted: list, root: str = "") -> list:
     """Modules that must not be in the kernel; one that is in use leaves with the next boot only."""
-    return [_unloaded(node, name) for name in wanted]
+    return [_unloaded(node, name, root) for name in wanted]
 
 
-def _unloaded(node: Node, name: str) -> Item:
+def _unloaded(node: Node, name: str, root: str) -> Item:
     def read() -> str:
-        return "loaded" if is_loaded(name) else "not loaded"
+        return "loaded" if is_loaded(name, root) else "not loaded"
 
     return settle(node, "module " + name, "not loaded", read, lambda: _must(node, "modprobe", "--remove", name))
 
@@ -55,13 +55,13 @@ def _sysctl(node: Node, key: str, want: str) -> Item:
     return settle(node, "sysctl " + key, want, read, change)
 
 
-def is_loaded(name: str) -> bool:
+def is_loaded(name: str, root: str = "") -> bool:
     """Whether the module is in the running kernel, as a module or, where it left a trace, built in."""
-    return os.path.exists("/sys/module/" + name.replace("-", "_"))
+    return os.path.exists(root + "/sys/module/" + name.replace("-", "_"))
 
 
-def _built_in(name: str) -> bool:
-    listed = read_text("/lib/modules/%s/modules.builtin" % os.uname().release)
+def _built_in(name: str, root: str) -> bool:
+    listed = read_text(root + "/lib/modules/%s/modules.builtin" % os.uname().release)
     return any(line.endswith("/%s.ko" % name) for line in listed.splitlines())
 
 

@@ -1,4 +1,4 @@
-"""Interfaces of the fabric: their names, their MTU now and after a boot, and routes through them."""
+"""Interfaces of the fabric: their names, their MTU now and after a boot, and whether the routes through them are there."""
 
 from __future__ import annotations
 
@@ -113,7 +113,8 @@ def keeper(node: Node, name: str) -> "Networkd | Manager | None":
 
 
 def routes(node: Node, wanted: list) -> list:
-    """Routes: `to`, `via`, `device`. They are set now; after a boot it is the network's configuration that must bring them."""
+    """Routes: `to`, `via`, `device`. They are looked for and never set: only the network's configuration brings them with every
+    boot, and it is the site's."""
     return [_route(node, entry["to"], entry.get("via") or "", entry.get("device") or "") for entry in wanted]
 
 

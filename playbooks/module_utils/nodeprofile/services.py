@@ -10,20 +10,36 @@ from ansible.module_utils.nodeprofile.item import CHANGED, FAILED, CannotChange,
 STARTED = "active, enabled"
 STOPPED = "not active, not enabled"
 MASKED = "masked"
-PROPERTIES = "LoadState,ActiveState,UnitFileState,ConditionResult,ConditionTimestamp"
+PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ConditionResult,ConditionTimestamp,NeedDaemonReload"
+
+MEMLOCK = "DefaultLimitMEMLOCK"
 
 
-def has_systemd() -> bool:
+def has_systemd(root: str = "") -> bool:
     """Whether systemd is process 1 of this machine."""
-    return os.path.isdir("/run/systemd/system")
+    return os.path.isdir(root + "/run/systemd/system")
 
 
-def services(node: Node, wanted: dict, time_services: list) -> list:
+def services(node: Node, wanted: dict, time_services: list, root: str = "") -> list:
     """Units by name, each started, stopped or masked, and one of the time services started. A unit that is not installed counts
     as stopped. All are read in one call, and changed with one reload: each takes systemd a fifth of a second."""
-    seen = units(node, sorted({*wanted, *time_services})) if has_systemd() else {}
-    rows = [_service(node, "service " + name, name, state, seen.get(name)) for name, state in sorted(wanted.items())]
-    return rows + (_time_service(node, time_services, seen) if time_services else [])
+    try:
+        seen = _current(node, sorted({*wanted, *time_services})) if has_systemd(root) else {}
+        rows = [_service(node, "service " + name, name, state, seen.get(name)) for name, state in sorted(wanted.items())]
+        if seen and time_services and any(row["status"] in (CHANGED, FAILED) for row in rows):
+            seen = units(node, time_services)  # what was started or stopped just now may keep the clock
+    except CannotChange as error:
+        return [item("services", FAILED, want="what systemd says of them", why=str(error))]
+    return rows + (_time_service(node, time_services, seen, wanted) if time_services else [])
+
+
+def _current(node: Node, names: list) -> dict:
+    """The units, as their files say by now: systemd would start one by what it read before a drop-in was written."""
+    seen = units(node, names)
+    if node.check_mode or not any(unit["NeedDaemonReload"] == "yes" for unit in seen.values()):
+        return seen
+    node.must("systemctl", "daemon-reload")
+    return units(node, names)
 
 
 def _service(node: Node, label: str, name: str, state: str, seen: Optional[dict]) -> Item:
@@ -59,22 +75,25 @@ def _state(name: str, want: str, seen: dict) -> str:
 
 def _change(node: Node, name: str, state: str) -> None:
     verb = {"started": "enable", "stopped": "disable", "masked": "mask"}[state]
+    node.reload("units")  # what fails may have changed links to unit files before
     node.must("systemctl", verb, "--now", "--no-reload", name)
-    node.reload("units")
 
 
-def _time_service(node: Node, candidates: list, seen: dict) -> list:
-    """One of the candidates keeps the clock; the first that is installed is started if none does."""
+def _time_service(node: Node, candidates: list, seen: dict, wanted: dict) -> list:
+    """One of the candidates keeps the clock; the first that is installed is started if none does. None that must be stopped."""
     if not seen:
         running = running_time_service()
         status = "ok" if running else "unavailable"
         return [item("time service", status, want="active", after=running, why="" if running else "no init runs services here")]
+    banned = {name for name, state in wanted.items() if state != "started"}
+    candidates = [name for name in candidates if not banned & {name, seen[name]["Id"]}]
     active = [name for name in candidates if seen[name]["ActiveState"] == "active"]
     there = [name for name in candidates if seen[name]["LoadState"] == "loaded"]
     if active:
         return [item("time service", "ok", want="active", after=active[0])]
     if not there:
-        return [item("time service", "failed", want="active", before="none", why="none installed of: %s" % ", ".join(candidates))]
+        why = "none installed of: %s" % ", ".join(candidates) if candidates else "the profile stops all that keep the clock"
+        return [item("time service", "failed", want="active", before="none", why=why)]
     return [_service(node, "time service", there[0], "started", seen[there[0]])]
 
 
@@ -94,17 +113,35 @@ def _command(pid: str) -> str:
         return ""  # the process ended while we looked
 
 
-def reloads(node: Node, system: dict) -> list:
+def limit(memlock: str) -> str:
+    """A limit of locked memory, in KiB as limits.conf(5) has it, as systemd does: in bytes."""
+    return str(int(memlock) * 1024) if memlock.isdigit() else "infinity"
+
+
+def memlock(node: Node, wanted: str, root: str = "") -> list:
+    """The limit that systemd gives the services which say none themselves. The file says so, and systemd may not have read it, or
+    another one that says otherwise. What the kernel grants is not seen here; without systemd, logins alone have limits."""
+    if not wanted or not has_systemd(root):
+        return []
+
+    def read() -> str:
+        return node.must("systemctl", "show", "--property=" + MEMLOCK).strip().partition("=")[2]
+
+    return [settle(node, "memlock", limit(wanted), read, lambda: node.reload("systemd"), seen_later=True)]
+
+
+def reloads(node: Node, system: dict, root: str = "") -> list:
     """Let what reads changed files learn of them: an item for each, failed where that cannot be done."""
     if node.check_mode:
         return []
     whole = "systemd" in node.reloads
+    with_systemd = has_systemd(root)
     commands = {
         "initramfs": system.get("initramfs") or [],
-        "systemd": ["systemctl", "daemon-reexec"] if has_systemd() else [],
-        "units": ["systemctl", "daemon-reload"] if has_systemd() and not whole else [],
-        "networkmanager": ["systemctl", "reload", "NetworkManager"] if has_systemd() else [],
-        "time": ["systemctl", "try-restart", *(system.get("time_services") or [])[:1]] if has_systemd() else [],
+        "systemd": ["systemctl", "daemon-reexec"] if with_systemd else [],
+        "units": ["systemctl", "daemon-reload"] if with_systemd and not whole else [],
+        "networkmanager": ["systemctl", "reload", "NetworkManager"] if with_systemd else [],
+        "time": ["systemctl", "try-restart", *(system.get("time_services") or [])[:1]] if with_systemd else [],
     }
     # a machine that boots over the network has no tool for an initramfs, and none of its own
     return [_reloaded(node, name, commands[name]) for name in node.reloads if commands[name] and node.has(commands[name][0])]

@@ -19,7 +19,7 @@ from ansible.module_utils.nodeprofile import (
     services,
     storage,
 )
-from ansible.module_utils.nodeprofile.item import CHANGED, DIFFERS, FAILED, OK, Item, Node, measured
+from ansible.module_utils.nodeprofile.item import CHANGED, DIFFERS, FAILED, OK, UNAVAILABLE, Item, Node, measured
 
 CHRONY = "server %s iburst\n"
 CHRONY_END = "driftfile /var/lib/chrony/drift\nmakestep 1.0 3\nrtcsync\n"
@@ -51,6 +51,8 @@ def settle_all(node: Node, want: dict) -> list:
     system = want["system"]
     ours = _is_ours(system.get("ids") or [])
     boot_loader, manager = (str(system.get(key) or "") if ours else "" for key in ("boot_loader", "package_manager"))
+    # first of all: a package may bring a kernel, whose boot entry needs our parameters
+    installed = packages.packages(node, want["packages"], manager, int(system.get("lock_seconds") or 0))
     parameters = boot.parameters(node, want["kernel_parameters"], boot_loader, bool(want["rebooted_from"]))
     waiting = [entry["name"] for entry in parameters if entry["status"] in (CHANGED, DIFFERS)]
     return [
@@ -60,7 +62,7 @@ def settle_all(node: Node, want: dict) -> list:
         *listening.ports(want["ports"]),
         *files.hostname(node, want["hostname"]),
         *files.hosts(node, want["address"], want["hostname"]),
-        *packages.packages(node, want["packages"], manager, int(system.get("lock_seconds") or 0)),
+        *installed,
         *files.files(node, [*files.kept(want), *_chrony(want["time_servers"], system)]),
         *files.directories(node, want["directories"]),
         *files.swap(node, want["swap_off"]),
@@ -76,6 +78,7 @@ def settle_all(node: Node, want: dict) -> list:
         *links.links(node, want["links"]),
         *links.routes(node, want["routes"]),
         *pci.acs(node, want["pcie_acs"]),
+        *services.memlock(node, want["memlock"]),
         *services.services(node, want["services"], (system.get("time_services") or []) if want["time_service"] else []),
         *services.reloads(node, system),
     ]
@@ -95,21 +98,30 @@ def _chrony(servers: list, system: dict) -> list:
 
 
 def confirmed(changed: list, read: list) -> list:
-    """What a second reading of the whole profile makes of the items: a change that did not last has failed."""
+    """What a second reading of the whole profile makes of the items: what did not last has failed, changed or as it was."""
     again = {entry["name"]: entry for entry in read}
     return [_confirmed(entry, again.get(entry["name"])) for entry in changed]
 
 
 def _confirmed(entry: Item, again: "Item | None") -> Item:
-    if again is None or entry["status"] == again["status"] or again["status"] not in (OK, DIFFERS, FAILED):
+    if again is None or entry["status"] == again["status"]:
         return entry
     if again["status"] == OK:
         return dict(entry, status=CHANGED if entry["status"] == FAILED else entry["status"], after=again.get("after", ""))
-    if entry["status"] == CHANGED:
-        why = again.get("why") or "changed, and something changed it back at once"
-        waits = again["status"] == DIFFERS and "why" in again
-        return dict(entry, status=DIFFERS if waits else FAILED, after=again.get("after", ""), why=why)
-    return entry
+    if again["status"] == CHANGED or entry["status"] not in (CHANGED, OK):
+        return entry
+    if again["status"] == UNAVAILABLE:
+        seen = {key: value for key, value in entry.items() if key != "after"}
+        return dict(seen, status=UNAVAILABLE, why=again.get("why", ""))
+    waits = again["status"] == DIFFERS and "why" in again
+    return dict(entry, status=DIFFERS if waits else FAILED, after=again.get("after", ""), why=_lost(entry, again, waits))
+
+
+def _lost(entry: Item, again: Item, waits: bool) -> str:
+    why = str(again.get("why", ""))
+    if waits or entry["status"] == CHANGED:
+        return why or "changed, and something changed it back at once"
+    return "it was as wanted, and another change undid it%s" % (": " + why if why else "")
 
 
 def runs_rke2(node: Node) -> bool:

@@ -13,6 +13,8 @@ STORE = "/var/lib/rancher/download"
 PLACE, MARK = os.path.join(STORE, "kept"), "/VERSION"
 BEGUN = os.path.join(STORE, "installing")
 """There while files are replaced: what lies at their places is then no release that could be kept."""
+PROGRAM = "/usr/local/bin/rke2"
+"""It says which release is installed: an install puts it in its place last, the way back first, so that both are gone on with."""
 CONFIGURATION = ("/etc/rancher/rke2/config.yaml", "/etc/rancher/rke2/registries.yaml", "/etc/rancher/rke2/audit-policy.yaml")
 
 
@@ -23,11 +25,11 @@ class NotKept(Exception):
 @contextmanager
 def aside(paths: list, version: str) -> Iterator[None]:
     """Keep the installed release while its files are replaced; one that a killed run has kept before it began stays as it is."""
-    if not (os.path.exists(BEGUN) and _kept() == version):
+    if not (is_replacing() and _kept() == version):
         keep(paths, version)
     files.touch(BEGUN)
     yield
-    os.unlink(BEGUN)
+    finish()
 
 
 def keep(paths: list, version: str) -> None:
@@ -51,12 +53,23 @@ def restore(version: str) -> list:
     found = [os.path.join(folder, name) for folder, _, names in os.walk(PLACE) for name in names]
     places = sorted(path[len(PLACE) :] for path in found if path != PLACE + MARK)
     pending.mark()
-    for path in places:
+    files.touch(BEGUN)
+    for path in sorted(places, key=lambda path: path != PROGRAM):
         with open(PLACE + path, "rb") as source:
             files.copy(path, source, os.stat(PLACE + path).st_mode & 0o777)
-    if os.path.exists(BEGUN):
-        os.unlink(BEGUN)
+    finish()
     return places
+
+
+def finish() -> None:
+    """All files of one release are at their places."""
+    if is_replacing():
+        os.unlink(BEGUN)
+
+
+def is_replacing() -> bool:
+    """Whether files were being replaced when a run was killed."""
+    return os.path.exists(BEGUN)
 
 
 def _kept() -> Optional[str]:

@@ -23,8 +23,6 @@ ELSEWHERE = ("/usr/bin/rke2", "/opt/rke2/bin/rke2")
 """Where other installers put RKE2; two of them on one host would run side by side (peers §4, trap a)."""
 PARTS = ("bin/", "lib/systemd/system/", "share/")
 """Where members of the archive may lie."""
-PROGRAM = "bin/rke2"
-"""It says which release is installed, and comes last: an install that was killed is not taken for a whole one."""
 IMAGE_ENDINGS = (".tar.zst", ".tar.gz", ".tar")
 SUM = re.compile(r"([0-9a-f]{64})[ *]+(\S+)")
 
@@ -83,10 +81,13 @@ class Release:
             if odd:
                 raise Bad("%s holds %s, which belongs into no release" % (self.archive, odd[0]))
             differing = [one for one in members if _differs(archive, one)]
-            if check_mode or not differing:
+            if check_mode:
                 return [_name(one) for one in differing]
+            if not differing:
+                kept.finish()
+                return []
             with kept.aside([os.path.join(PREFIX, _name(one)) for one in members], replaces):
-                for one in sorted(differing, key=lambda one: _name(one) == PROGRAM):
+                for one in sorted(differing, key=lambda one: os.path.join(PREFIX, _name(one)) == kept.PROGRAM):
                     source = archive.extractfile(one)
                     if source is not None:
                         files.copy(os.path.join(PREFIX, _name(one)), source, 0o755 if one.mode & 0o100 else 0o644)

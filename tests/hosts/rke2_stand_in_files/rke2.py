@@ -69,10 +69,10 @@ class Cluster:
                     ask(node["status"]["address"], "/stand-in/change", {"nodes": nodes, "removed": removed})
 
 
-def own_node(kind: str, known: dict) -> dict:
+def own_node(kind: str, known: dict, *, voter: bool = True) -> dict:
     """This host's Node; what others wrote on it stays."""
     labels = {"node-role.kubernetes.io/control-plane": "true", "stand-in/roles": "etcd"} if kind == "server" else {}
-    conditions = [{"type": "Ready", "status": "True"}] + ([{"type": "EtcdIsVoter", "status": "True"}] if labels else [])
+    conditions = [{"type": "Ready", "status": "True"}] + ([{"type": "EtcdIsVoter", "status": str(voter)}] if labels else [])
     status = {"nodeInfo": {"kubeletVersion": VERSION}, "conditions": conditions, "address": setting("node-ip")}
     name = setting("node-name")
     old = known.get(name, {})
@@ -170,7 +170,9 @@ def server() -> None:
             with contextlib.suppress(OSError):
                 nodes |= json.loads(ask(node["status"]["address"], "/stand-in/nodes"))
     Say.cluster.change(nodes, [], spread=False)
-    Say.cluster.change(own_node("server", Say.cluster.nodes), [], spread=True)
+    learns = faults().get("learner", 0)
+    Say.cluster.change(own_node("server", Say.cluster.nodes, voter=not learns), [], spread=True)
+    threading.Timer(learns, lambda: Say.cluster.change(own_node("server", Say.cluster.nodes), [], spread=True)).start()
     secure = f"K10{hashlib.sha256((SHARE / 'ca.pem').read_bytes()).hexdigest()}::server:{Say.secret}\n"
     (DATA / "server/token").write_text(secure)
     (DATA / "bin").mkdir(exist_ok=True)
@@ -237,10 +239,14 @@ def leave_traces() -> None:
             subprocess.run(command.split(), check=False, capture_output=True)
 
 
+def faults() -> dict:
+    """How this host is to fail."""
+    return dict(json.loads(FAULTS.read_text())) if FAULTS.exists() else {}
+
+
 def main() -> None:
     """One of the program's commands."""
     word = sys.argv[1]
-    faults = json.loads(FAULTS.read_text()) if FAULTS.exists() else {}
     if word == "--version":
         print(f"rke2 version {VERSION} (stand-in)")
     elif word == "secrets-encrypt":
@@ -250,9 +256,9 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(ETCD / "nodes.json", folder / f"{sys.argv[sys.argv.index('--name') + 1]}-{setting('node-name')}-1")
     else:
-        if VERSION in faults.get("crash", ()):
+        if VERSION in faults().get("crash", ()):
             sys.exit('level=fatal msg="the stand-in was told to crash"')
-        time.sleep(faults.get("slow", 0))
+        time.sleep(faults().get("slow", 0))
         {"server": server, "agent": agent}[word]()
         leave_traces()
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:

@@ -18,6 +18,7 @@ class Machine:
         self.environments: list[dict[str, str]] = []
         self.reboots: list[str] = []
         self.reloads: list[str] = []
+        self.diffs: list[dict[str, str]] = []
         self.written: dict[str, str] = {}
 
     def has(self, tool: str) -> bool:
@@ -46,4 +47,5 @@ class Machine:
             Path(path).write_text(content)
 
     def reload(self, name: str) -> None:
-        self.reloads.append(name)
+        if name and name not in self.reloads:
+            self.reloads.append(name)

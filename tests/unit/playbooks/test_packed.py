@@ -28,20 +28,24 @@ def loaded(path: Path) -> Any:
     return module
 
 
-def answer(folder: Path, *more: str, profile: dict[str, Any]) -> dict[str, Any]:
+def answer(folder: Path, *more: str, profile: dict[str, Any], settings: dict[str, str] | None = None) -> dict[str, Any]:
     """What Ansible makes of node_profile in check mode on this machine; `more` are options, such as where the module lies."""
     told = json.dumps({"profile": profile, "hostname": "other", "groups": ["gpu"]})
     command = [str(Path(sys.executable).with_name("ansible")), "localhost", "--check", "--diff", "--connection", "local", *more]
     command += ["--extra-vars", json.dumps({"ansible_python_interpreter": sys.executable}), "--module-name", "node_profile"]
-    settings = {"ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(folder)}
+    settings = {**(settings or {}), "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(folder)}
+    # without -vvv, Ansible leaves the diff out of what it keeps
     subprocess.run(
-        [*command, "--tree", str(folder / "said"), "--args", told], env=os.environ | settings, capture_output=True, check=True
+        [*command, "-vvv", "--tree", str(folder / "said"), "--args", told],
+        env=os.environ | settings,
+        capture_output=True,
+        check=True,
     )
     found: dict[str, Any] = json.loads((folder / "said/localhost").read_text())
     return found
 
 
-PROFILE = {
+PROFILE: dict[str, Any] = {
     "sysctls": {"kernel.no_such_value": "1"},
     "files": [{"path": "/etc/bringup-no-such-folder/ü", "content": 'a "quoted"\n\\line — 😀\n'}],
     "directories": {"/proc": "0755"},
@@ -50,15 +54,66 @@ PROFILE = {
 }
 
 
+def before(script: str, line: str) -> str:
+    """The script with a line of ours that runs before all others."""
+    first, rest = script.split("\n", 1)
+    return f"{first}\n{line}\n{rest}"
+
+
 def test_both_ways_say_the_same(tmp_path: Path) -> None:
-    (tmp_path / "node_profile.py").write_text(ansible_packed.packed(PLAYBOOKS, "node_profile"))
-    plain, packed = (answer(tmp_path, *more, profile=PROFILE) for more in ((), ("--module-path", str(tmp_path))))
+    mark = tmp_path / "packed-ran"
+    script = before(ansible_packed.packed(PLAYBOOKS, "node_profile"), f"open({str(mark)!r}, 'w').close()")
+    (tmp_path / "node_profile.py").write_text(script)
+    plain = answer(tmp_path, profile=PROFILE)
+    assert not mark.exists()
+    packed = answer(tmp_path, "--module-path", str(tmp_path), profile=PROFILE)
+    assert mark.exists(), "Ansible took the module of the library"
     seen = [json.loads(one.pop("observation")) for one in (plain, packed)]
     assert seen[0]["items"] == seen[1]["items"]
     assert seen[0]["facts"].keys() == seen[1]["facts"].keys()
     assert plain == packed
     assert packed["changed"]
+    path, content = PROFILE["files"][0]["path"], PROFILE["files"][0]["content"]
+    (shown,) = [one for one in packed["diff"] if one["after_header"] == path]
+    assert shown == {"before_header": path, "after_header": path, "before": "", "after": content}
     assert {"file /etc/bringup-no-such-folder/ü", "sysctl kernel.no_such_value"} <= {one["name"] for one in seen[1]["items"]}
+
+
+LOGGED = "import sys, types; log = types.SimpleNamespace(LOG_USER=8, LOG_LOCAL3=152, LOG_INFO=6, "
+LOGGED += "openlog=lambda *said: print(said, file=sys.stderr), syslog=lambda *said: print(said, file=sys.stderr)); "
+LOGGED += "sys.modules['syslog'] = log"
+"""A stand-in for the machine's log, which says what it is told on standard error."""
+
+
+@pytest.mark.parametrize(
+    ("words", "logged"),
+    [
+        ({"syslog_facility": "LOG_USER"}, "('ansible-node_profile', 0, 8)\n(6, 'Invoked in check mode')\n"),
+        ({"syslog_facility": "LOG_LOCAL3"}, "('ansible-node_profile', 0, 152)\n(6, 'Invoked in check mode')\n"),
+        (
+            {"syslog_facility": "LOG_NONE", "target_log_info": "run 7"},
+            "('ansible-node_profile', 0, 8)\n(6, 'run 7 Invoked in check mode')\n",
+        ),
+        ({"syslog_facility": "LOG_USER", "no_log": True}, ""),
+    ],
+)
+def test_the_machines_log_is_written_as_ansible_says(words: dict[str, Any], logged: str) -> None:
+    said = {"profile": {}, "_ansible_check_mode": True, "_ansible_module_name": "node_profile"}
+    given = json.dumps(said | {f"_ansible_{key}": value for key, value in words.items()}).encode()
+    script = ansible_packed.packed(PLAYBOOKS, "node_profile")
+    script = script.replace('"<<INCLUDE_ANSIBLE_MODULE_COMPLEX_ARGS>>"', repr(given))
+    ended = subprocess.run([sys.executable, "-"], input=before(script, LOGGED), capture_output=True, text=True, check=True)
+    assert "observation" in json.loads(ended.stdout)
+    assert ended.stderr == logged
+
+
+def test_no_target_syslog_of_ansible_reaches_the_module_as_no_log(tmp_path: Path) -> None:
+    settings = {"ANSIBLE_NO_TARGET_SYSLOG": "true"}
+    kept = tmp_path / "given"
+    leave = f"import atexit, pathlib; atexit.register(lambda: pathlib.Path({str(kept)!r}).write_bytes(ARGUMENTS))"
+    (tmp_path / "node_profile.py").write_text(before(ansible_packed.packed(PLAYBOOKS, "node_profile"), leave))
+    answer(tmp_path, "--module-path", str(tmp_path), profile={}, settings=settings)
+    assert json.loads(kept.read_bytes())["_ansible_no_log"] is True
 
 
 def test_what_a_module_does_not_catch_is_told_as_its_failure(tmp_path: Path) -> None:

@@ -1,0 +1,110 @@
+"""Facts out of what tools and the kernel say: chrony's clock, NVIDIA's driver and fabric, devices on the bus, NIC firmware."""
+
+import os
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.nodeprofile import facts
+
+from tests.unit.playbooks.machine import Machine
+
+DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared")
+RECORDED = DATA / "samples/gpu_host"
+needs_records = pytest.mark.skipif(not RECORDED.is_dir(), reason=f"recorded outputs are not at {DATA} (BRINGUP_TEST_DATA)")
+
+# chronyc(1), `tracking` with -c: reference id, its address, stratum, reference time, system time, last offset, RMS offset,
+# frequency, residual frequency, skew, root delay, root dispersion, update interval, leap status
+SYNCED = (
+    "C0000201,192.0.2.1,3,1767607200.123456789,{},-0.000031415,0.000112233,-12.345,0.001,0.051,0.012345678,0.001234567,64.4,{}\n"
+)
+UNSYNCED = (
+    "00000000,,0,0.000000000,0.000000000,0.000000000,0.000000000,0.000,0.000,0.000,1.000000000,1.000000000,0.0,Not synchronised\n"
+)
+
+
+@pytest.mark.parametrize("leap", ["Normal", "Insert second", "Delete second"])
+def test_the_offset_of_the_system_time_is_chronys_fifth_field(leap: str) -> None:
+    node = Machine({"chronyc": lambda _: (0, SYNCED.format("0.000012345", leap), "")})
+    assert facts.chrony(node) == {"synchronized": True, "offset_seconds": 0.000012345}
+    behind = Machine({"chronyc": lambda _: (0, SYNCED.format("-37.000000012", leap), "")})
+    assert facts.chrony(behind) == {"synchronized": True, "offset_seconds": -37.000000012}
+    assert node.said == [("chronyc", "-c", "-n", "tracking")]
+
+
+def test_a_chrony_without_a_source_has_no_offset_and_one_that_is_not_there_says_nothing() -> None:
+    assert facts.chrony(Machine({"chronyc": lambda _: (0, UNSYNCED, "")})) == {"synchronized": False}
+    assert facts.chrony(Machine({"chronyc": lambda _: (1, "506 Cannot talk to daemon\n", "")})) is None
+    assert facts.chrony(Machine({})) is None
+
+
+# the line of /proc/driver/nvidia/version of the two kinds of kernel modules that NVIDIA has, as their users quote it
+CLOSED = (
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Fri Mar  1 22:02:17 UTC 2024\nGCC version:  gcc version 11.4.0\n"
+)
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  575.57.08  Release Build  (dvs-builder@U16)  Tue May 20 2025\n"
+GRACE = OPEN.replace("x86_64", "aarch64").replace("575.57.08", "580.65.06")
+
+
+@pytest.mark.parametrize(("text", "version"), [(CLOSED, "535.161.08"), (OPEN, "575.57.08"), (GRACE, "580.65.06")])
+def test_the_drivers_version_is_read_of_either_kind(tmp_path: Path, text: str, version: str) -> None:
+    (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
+    (tmp_path / "proc/driver/nvidia/version").write_text(text)
+    assert facts.driver(Machine({}), str(tmp_path)) == {
+        "nvidia_driver": version,
+        "fabric_manager": "",
+        "fabric_manager_active": False,
+        "fabric_states": [],
+    }
+
+
+@needs_records
+def test_the_fabrics_state_is_read_of_a_recorded_machine_with_nvswitches(tmp_path: Path) -> None:
+    (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
+    (tmp_path / "proc/driver/nvidia/version").write_text(CLOSED)
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    recorded = (RECORDED / "nvidia_smi_q_8xh100_hw_power_brake.txt").read_text()
+    tools = {
+        "nv-fabricmanager": lambda _: (0, "\n\n\tFabric Manager version is : 535.161.08\n\n", ""),
+        "systemctl": lambda _: (0, "Id=nvidia-fabricmanager.service\nActiveState=active\n", ""),
+        "nvidia-smi": lambda _: (0, recorded, ""),
+    }
+    found = facts.driver(Machine(tools), str(tmp_path))
+    assert (found["fabric_manager"], found["fabric_manager_active"]) == ("535.161.08", True)
+    assert found["fabric_states"] == ["Completed"]
+
+    at_work = recorded.replace(": Completed", ": In Progress", 1)
+    assert facts.driver(Machine({**tools, "nvidia-smi": lambda _: (0, at_work, "")}), str(tmp_path))["fabric_states"] == [
+        "Completed",
+        "In Progress",
+    ]
+
+
+def test_no_driver_is_no_fact(tmp_path: Path) -> None:
+    machine = Machine({"nvidia-smi": lambda _: (0, "", "")})
+    assert facts.driver(machine, str(tmp_path)) == {}
+    assert machine.said == []
+
+
+@needs_records
+def test_gpus_and_switches_are_counted_on_the_bus_of_a_recorded_machine(tmp_path: Path) -> None:
+    rows = (RECORDED / "lspci_nn_8xa100_6nvswitch.txt").read_text().splitlines()
+    for row in (*rows, "ffff:00:00.0 Non-Volatile memory controller [0108]: A disk [144d:a80a]"):
+        address, rest = row.split(" ", 1)
+        kind, vendor = rest.partition("[")[2][:4], rest.rpartition("[")[2][:4]
+        folder = tmp_path / "sys/bus/pci/devices" / address
+        folder.mkdir(parents=True)
+        (folder / "class").write_text(f"0x{kind}00\n")
+        (folder / "vendor").write_text(f"0x{vendor}\n")
+    assert facts.nvidia_devices(str(tmp_path)) == (8, 6)
+    assert facts.nvidia_devices(str(tmp_path / "none")) == (0, 0)
+
+
+def test_nic_firmware_is_alike_on_machines_that_name_their_devices_otherwise(tmp_path: Path) -> None:
+    for node, names in (("n1", ("mlx5_0", "mlx5_1")), ("n2", ("ibp24s0", "ibp12s0"))):
+        for name, firmware in zip(names, ("28.39.1002", "28.39.2048"), strict=True):
+            folder = tmp_path / node / "sys/class/infiniband" / name
+            folder.mkdir(parents=True)
+            (folder / "board_id").write_text("MT_0000000838\n")
+            (folder / "fw_ver").write_text(f"{firmware}\n")
+    first, second = (facts.nic_firmware(str(tmp_path / node)) for node in ("n1", "n2"))
+    assert first == second == ["MT_0000000838 28.39.1002", "MT_0000000838 28.39.2048"]

@@ -1,0 +1,75 @@
+"""Kernel modules through stand-ins for modprobe and modinfo, in a folder that stands for the root."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.nodeprofile import kernel
+
+from tests.unit.playbooks.machine import Machine
+
+
+class Kernel:
+    """A stand-in for a kernel: modules that it has as files, those that are loaded, and those that are in use."""
+
+    def __init__(self, root: Path, *known: str, loaded: tuple[str, ...] = (), used: tuple[str, ...] = ()) -> None:
+        self.root, self.known, self.used = root, known, used
+        self.machine = Machine({"modprobe": self.modprobe, "modinfo": self.modinfo})
+        for name in loaded:
+            self.folder(name).mkdir(parents=True)
+
+    def folder(self, name: str) -> Path:
+        return self.root / "sys/module" / name.replace("-", "_")
+
+    def modinfo(self, command: tuple[str, ...]) -> tuple[int, str, str]:
+        return (0, "", "") if command[1] in self.known else (1, "", f"modinfo: ERROR: Module {command[1]} not found.")
+
+    def modprobe(self, command: tuple[str, ...]) -> tuple[int, str, str]:
+        name = command[-1]
+        if name in self.used:
+            return 1, "", f"modprobe: FATAL: Module {name} is in use."
+        if command[1] == "--remove":
+            self.folder(name).rmdir()
+        else:
+            self.folder(name).mkdir(parents=True)
+        return 0, "", ""
+
+    def loaded(self, wanted: dict[str, str]) -> dict[str, dict[str, Any]]:
+        return {row["name"]: row for row in kernel.modules(self.machine, wanted, str(self.root))}
+
+
+def test_a_module_is_loaded_once(tmp_path: Path) -> None:
+    node = Kernel(tmp_path, "br-netfilter")
+    assert node.loaded({"br-netfilter": ""})["module br-netfilter"]["status"] == "changed"
+    assert node.loaded({"br-netfilter": ""})["module br-netfilter"]["status"] == "ok"
+    assert node.machine.said == [("modinfo", "br-netfilter"), ("modprobe", "br-netfilter")]
+
+
+def test_what_is_built_in_is_there_and_what_the_kernel_lacks_is_unavailable(tmp_path: Path) -> None:
+    node = Kernel(tmp_path)
+    listed = tmp_path / "lib/modules" / os.uname().release / "modules.builtin"
+    listed.parent.mkdir(parents=True)
+    listed.write_text("kernel/fs/overlayfs/overlay.ko\n")
+    (tmp_path / "proc/net").mkdir(parents=True)
+    rows = node.loaded({"overlay": "", "nf_conntrack": "/proc/net", "ib_umad": "/sys/class/none"})
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "module ib_umad": "unavailable",
+        "module nf_conntrack": "ok",
+        "module overlay": "ok",
+    }
+    assert "has no module ib_umad" in rows["module ib_umad"]["why"]
+
+
+def test_a_module_that_must_not_be_there_goes_unless_it_is_in_use(tmp_path: Path) -> None:
+    node = Kernel(tmp_path, loaded=("nouveau", "lockd"), used=("lockd",))
+    gone, used, none = kernel.blacklist(node.machine, ["nouveau", "lockd", "radeon"], str(tmp_path))
+    assert (gone["status"], used["status"], none["status"]) == ("changed", "failed", "ok")
+    assert "Module lockd is in use" in used["why"]
+    assert kernel.is_loaded("lockd", str(tmp_path))
+
+
+def test_check_mode_loads_nothing(tmp_path: Path) -> None:
+    node = Kernel(tmp_path, "overlay")
+    node.machine.check_mode = True
+    assert node.loaded({"overlay": ""})["module overlay"]["status"] == "differs"
+    assert node.machine.said == [("modinfo", "overlay")]
