@@ -174,7 +174,7 @@ def _configuration(request: PlayRequest, keys: dict[str, Path], folder: Path) ->
     check = {HostKeys.STRICT: "yes", HostKeys.ACCEPT_NEW: "accept-new", HostKeys.OFF: "no"}[request.host_keys]
     if request.host_keys is HostKeys.ACCEPT_NEW and request.known_hosts and Path(request.known_hosts).is_file():
         known = f"{folder / 'known_hosts'} {request.known_hosts}"
-    exchanges = ssh_configuration.key_exchanges(_ssh_settings())
+    exchanges = () if request.post_quantum else ssh_configuration.key_exchanges(_ssh_settings())
     return ssh_configuration.configuration(request.reached, keys, known=known, check=check, exchanges=exchanges)
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from steps.contract import plain as plain_text
 from steps.contract.evidence import Diagnosis, Evidence
+from steps.contract.play import PlayEvent
 from steps.contract.task import Verb
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict
 
@@ -32,7 +33,7 @@ _QUOTED = re.compile(r"""(["'])(.*?)\1""")
 _CREDENTIAL = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])\S+")
 _LONG = 16
 _RECORDS = "\n".join(
-    [name for kind in (Evidence, Verdict, NodeVerdict, Diagnosis) for name in kind.__struct_fields__]
+    [name for kind in (Evidence, Verdict, NodeVerdict, Diagnosis, PlayEvent) for name in kind.__struct_fields__]
     + [word for words in (Status, FailureClass, Verb) for word in words]
     + ["sha256"]
 )

@@ -1,4 +1,5 @@
-"""The log of a step: its key in the store, and the last line of the step's stderr, which names that key to whoever follows it."""
+"""The log of a step: its key in the store, and the last line of the step's stderr, which names that key to whoever follows it; and
+beside it what each host of a play did."""
 
 import re
 
@@ -11,6 +12,16 @@ def folder(run: str) -> str:
 def key(run: str, stage: str, task: str, shard: int, attempt: int) -> str:
     """Write-once key of a log: `runs/RUN/logs/STAGE/TASK/SHARD/ATTEMPT.log`, numbered as the attempt's record where it has one."""
     return f"{folder(run)}/{stage}/{task}/{shard:04d}/{attempt:02d}.log"
+
+
+def events_folder(run: str, stage: str, task: str, shard: int) -> str:
+    """The folder of what the hosts of a shard did, task by task: `runs/RUN/events/STAGE/TASK/SHARD`."""
+    return f"runs/{run}/events/{stage}/{task}/{shard:04d}"
+
+
+def events_key(run: str, stage: str, task: str, shard: int, attempt: int) -> str:
+    """Write-once key of those lines of JSON (`PlayEvent`), numbered as the log of the same attempt."""
+    return f"{events_folder(run, stage, task, shard)}/{attempt:02d}.jsonl"
 
 
 def kept_line(key_: str) -> str:

@@ -65,7 +65,8 @@ class PlayRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `playbook` is a name below `playbooks/` without `.yml`. `secret_variables` maps a variable to the file that holds its value:
     only the path is in the request. Times are seconds: the whole play, and the longest silence between two events.
     `role` is one of the site, which the playbook finds beside ours. `helpers` are reached as `hosts` are, but not played: tasks may
-    be delegated to them, and what becomes of them is no outcome.
+    be delegated to them, and what becomes of them is no outcome. `post_quantum`: SSH's own order of key exchanges holds, also where
+    that is slow.
     """
 
     playbook: str
@@ -75,6 +76,7 @@ class PlayRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     secret_variables: dict[str, str] = {}
     known_hosts: str = ""
     host_keys: HostKeys = HostKeys.STRICT
+    post_quantum: bool = False
     forks: int = 50
     timeout_seconds: int = 1800
     idle_timeout_seconds: int = 1500

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from steps.contract.cancelled import Cancelled
 from steps.contract.evidence import Diagnosis
+from steps.contract.plural import count
 from steps.contract.quarantine import Entry
 from steps.contract.revision import Source as Origin
 
@@ -69,7 +70,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 class Stage(Struct, frozen=True, kw_only=True):
     """One planned stage. `failure_class` and `next_step` are set where it did not pass. Without a `judged` verdict the reason says
-    why there is none: interrupted, cancelled, not reached, or still to come. `notes` are remarks that decided nothing."""
+    why there is none: interrupted, cancelled, not reached, or still to come. `notes` are remarks that decided nothing. `played`
+    counts the hosts that its plays recorded, in any attempt, `changed` those of them that a play changed."""
 
     id: str
     title: str
@@ -84,6 +86,17 @@ class Stage(Struct, frozen=True, kw_only=True):
     changes: int = 0
     judged: bool = True
     notes: tuple[str, ...] = ()
+    played: int = 0
+    changed: int = 0
+
+    @property
+    def hosts(self) -> str:
+        """What its plays changed, for people; empty where it has none, or none left a record."""
+        if not self.played:
+            return ""
+        if not self.changed:
+            return f"{count(self.played, 'host')}: nothing changed"
+        return f"{self.changed} of {count(self.played, 'host')} changed"
 
 
 class Node(Struct, frozen=True, kw_only=True):

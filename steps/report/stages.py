@@ -3,10 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from steps.contract import approval
 from steps.contract import run as contract
 from steps.contract.cancelled import Cancelled
 from steps.contract.evidence import Evidence
+from steps.contract.task import Verb
 from steps.contract.verdict import Status, Verdict
 from steps.report import model
 from steps.report.source import Source
@@ -38,7 +41,10 @@ def stages(
         told = [row for row in rows if row.stage == planned["id"]]
         stopper = next((stage.id for stage in made if stage.judged and stage.status != Status.PASS.value), stopped)
         why = _running(mine, told) if running else _ended(planned, mine, told, source.cancelled, stopper)
-        made.append(_stage(planned, mine, why, roles))
+        every_attempt = [record.evidence for record in source.records if record.evidence.stage == planned["id"]]
+        played = _played(every_attempt)
+        stage = _stage(planned, mine, why, roles)
+        made.append(msgspec.structs.replace(stage, played=len(played), changed=sum(played.values())))
     return tuple(made)
 
 
@@ -100,6 +106,16 @@ def _stage(
         judged=verdict is not None,
         notes=verdict.notes if verdict else (),
     )
+
+
+def _played(records: Iterable[Evidence]) -> dict[str, bool]:
+    """The hosts that plays observed, and whether any play changed them."""
+    found: dict[str, bool] = {}
+    for record in records:
+        seen = record.observation if record.verb == Verb.PLAY and isinstance(record.observation, dict) else {}
+        for row in seen.get("nodes", ()):
+            found[row["node"]] = found.get(row["node"], False) or bool(row.get("changed"))
+    return found
 
 
 def _class(verdict: Verdict | None) -> str:

@@ -36,7 +36,8 @@ def _said(stage: model.Stage) -> str:
     """What each gate says, where any of them said something; else why none did."""
     if not stage.judged and all(gate.status == model.NOT_RUN for gate in stage.gates):
         return stage.reason
-    return ", ".join(_gate(gate) for gate in stage.gates)
+    gates = ", ".join(_gate(gate) for gate in stage.gates)
+    return f"{gates}; {stage.hosts}" if stage.hosts else gates
 
 
 def _gate(gate: model.Gate) -> str:

@@ -15,7 +15,7 @@ from steps.errors import BadTask
 def problems(folder: Path, signer: tuple[str, str] | None = None) -> tuple[str, ...]:
     """What is wrong with a run's folder; empty when it is exactly what was sealed, the seal itself included.
 
-    Evidence, logs, reports, plan, hosts and quarantine are sealed; secrets are not.
+    Evidence, logs, events of plays, reports, plan, hosts and quarantine are sealed; secrets are not.
     `signer` is (name, SSH public key): then the seal must carry that key's signature. Without it a whole seal shows that
     nothing was changed by accident, not that nobody wrote it anew.
     """

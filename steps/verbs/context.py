@@ -15,6 +15,7 @@ from steps.clients.clock import of as clock_of
 from steps.clients.environment import Environment
 from steps.clients.fleet import Fleet
 from steps.clients.log import Log
+from steps.clients.play_events import PlayEvents
 from steps.clients.redact import Redactor
 from steps.clients.store import AlreadyWritten, Store
 from steps.contract import last_word as last_word_contract
@@ -53,6 +54,7 @@ class Context:
         self.inputs = dict(inputs or {})
         self.store = Store(environment.store)
         self.fleet = Fleet(environment.fleet)
+        self.events = PlayEvents()
         self.log = log or Log(Redactor([environment.secrets, self.run_secrets]))
         self._started = time.time()
         self._attempt = 1
@@ -81,12 +83,15 @@ class Context:
         return any(not change.startswith("unchanged ") for change in self._changes)
 
     def keep_log(self) -> None:
-        """Store what was said so far, once. Raises StoreBusy."""
+        """Store what was said so far, once, and beside it what the hosts of a play did. Raises StoreBusy."""
         if self._log_is_kept:
             return
+        here = (self.environment.run, self.task.stage, self.task.name, self.shard)
+        if events := self.log.redactor.text(self.events.text()):
+            self.say(f"what each host did, task by task: {log_contract.events_folder(*here)}")
         attempt, data = self._attempt, self.log.text().encode()
         while True:
-            key = log_contract.key(self.environment.run, self.task.stage, self.task.name, self.shard, attempt)
+            key = log_contract.key(*here, attempt)
             try:
                 self.store.write(key, data)
             except AlreadyWritten:
@@ -95,6 +100,8 @@ class Context:
                 break
         self._log_is_kept = True
         self.log.write(log_contract.kept_line(key))
+        if events:
+            self.store.write(log_contract.events_key(*here, attempt), events.encode())
 
     @functools.cached_property
     def clock(self) -> Clock:

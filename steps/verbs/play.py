@@ -70,7 +70,8 @@ def run(context: Context) -> ExitCode:
             secret_variables=wanted.secret_variables,
             forks=wanted.forks,
             role=wanted.role,
-        )
+        ),
+        on_event=context.events.take,
     )
     result = _keep_secrets(context, wanted, result)
     seen = _observe(gate, result.hosts)

@@ -18,7 +18,7 @@ PROXY = "bringup_proxy"
 
 class Ssh(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How hosts are reached: paths are names below the secrets folder. `proxy` is the environment by which they reach others:
-    every play has it as the variable `bringup_proxy`."""
+    every play has it as the variable `bringup_proxy`. `post_quantum`: SSH's own order of key exchanges holds."""
 
     user: str = "root"
     port: int = 22
@@ -28,6 +28,7 @@ class Ssh(Struct, frozen=True, kw_only=True, omit_defaults=True):
     jump: Jump | None = None
     sudo_password: str = ""
     proxy: dict[str, str] = {}
+    post_quantum: bool = False
 
 
 def request(
@@ -56,6 +57,7 @@ def request(
         secret_variables=_existing(context, named),
         known_hosts=path[ssh.known_hosts],
         host_keys=ssh.host_keys,
+        post_quantum=ssh.post_quantum,
         forks=forks,
         role=_role(role, context),
         timeout_seconds=context.task.deadline_seconds,

@@ -6,10 +6,12 @@ here they are child processes. Standard library only: it runs on the host.
 """
 
 import base64
+import contextlib
 import json
 import secrets
 import ssl
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -20,6 +22,7 @@ CLIENT, PEER, METRICS, API = 2379, 2380, 2381, 6443
 HEALTH, READY = f"http://127.0.0.1:{METRICS}/health", f"https://127.0.0.1:{API}/readyz"
 SERVE_SECONDS = 90.0
 LOOK_SECONDS = 0.2
+RENEW_SECONDS = 0.2
 SHARED = ("ca.key", "ca.crt", "sa.key", "sa.pub", "tokens.csv")
 """Files that all servers must have in common; RKE2 hands such data out as bootstrap data at its port 9345."""
 
@@ -50,12 +53,23 @@ class ControlPlane:
         self._end()
         self._start_etcd(first)
         self._start_api()
+        threading.Thread(target=self._renew, daemon=True).start()
 
     def _end(self) -> None:
         """End those of an earlier start: like containers they outlive the service that started them."""
         subprocess.run(
             ["pkill", "--signal", "KILL", "--full", "--", f"--data-dir={self.data}/|--tls-cert-file={self.data}/"], check=False
         )
+
+    def _renew(self) -> None:
+        """Write to etcd as often as the leases of a real control plane's controllers and kubelets do."""
+        lease = json.dumps(
+            {"key": base64.b64encode(f"/stand-in/leases/{self.name}".encode()).decode(), "value": "bGVhc2U="}
+        ).encode()
+        while True:
+            with contextlib.suppress(OSError):
+                self._get(f"http://127.0.0.1:{CLIENT}/v3/kv/put", lease)
+            time.sleep(RENEW_SECONDS)
 
     def kubeconfig(self) -> str:
         """An admin kubeconfig for this host itself, as RKE2 writes it to rke2.yaml."""

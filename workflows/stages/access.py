@@ -48,6 +48,7 @@ def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
     arguments |= {"key": SSH_KEY} if ssh.key else {}
     arguments |= {"known_hosts": KNOWN_HOSTS} if _known_hosts(spec) else {}
     arguments |= {"sudo_password": SUDO_PASSWORD} if ssh.sudo_password else {}
+    arguments |= {"post_quantum": True} if ssh.post_quantum else {}
     if proxy := _proxy(spec):
         arguments["proxy"] = proxy
     if ssh.jump_host:

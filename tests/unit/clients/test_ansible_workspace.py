@@ -70,9 +70,21 @@ def test_ssh_offers_all_its_key_exchanges_and_the_slow_ones_last(secrets: Path) 
     assert [name.startswith("sntrup") for name in names] == sorted(name.startswith("sntrup") for name in names)
 
 
+def test_who_must_have_post_quantum_gets_the_order_of_ssh_itself(secrets: Path) -> None:
+    offered = subprocess.run(["ssh", "-F", "none", "-G", "n1"], capture_output=True, text=True, check=True).stdout
+    with workspace(request(secrets, post_quantum=True)) as space:
+        ours = subprocess.run(
+            ["ssh", "-F", str(space.configuration), "-G", "n1"], capture_output=True, text=True, check=True
+        ).stdout
+    before, after = (next(line for line in text.splitlines() if line.startswith("kexalgorithms")) for text in (offered, ours))
+    assert after == before
+
+
 def test_key_exchanges_keep_their_order_but_for_the_slow_ones() -> None:
     said = "port 22\nkexalgorithms mlkem768x25519-sha256,sntrup761x25519-sha512,curve25519-sha256\n"
     assert key_exchanges(said) == ("mlkem768x25519-sha256", "curve25519-sha256", "sntrup761x25519-sha512")
+    old = "kexalgorithms sntrup761x25519-sha512@openssh.com,curve25519-sha256\n"
+    assert key_exchanges(old) == ("curve25519-sha256", "sntrup761x25519-sha512@openssh.com")
     assert key_exchanges("") == ()
 
 

@@ -249,6 +249,46 @@ def test_the_git_commit_of_the_spec_is_told(stored: source.Source) -> None:
     assert public.public(report).source is None
 
 
+def changing(stored: source.Source, *attempts: dict[str, int]) -> model.Report:
+    """The report with these attempts of the play of os_prep, each with what it changed by host."""
+    first = stored.records[0]
+    records = [
+        msgspec.structs.replace(
+            first,
+            key=f"evidence/os_prep/play/0000/{number:02d}.json",
+            evidence=msgspec.structs.replace(
+                first.evidence,
+                verb="play",
+                attempt=number,
+                observation={"nodes": [{"node": node, "changed": changed} for node, changed in attempt.items()]},
+            ),
+        )
+        for number, attempt in enumerate(attempts, 1)
+    ]
+    return build(msgspec.structs.replace(stored, records=(*records, *stored.records[1:])))
+
+
+def test_a_stage_with_plays_says_how_many_hosts_were_changed(stored: source.Source) -> None:
+    nothing = dict.fromkeys(("sv1", "gpu001", "gpu002"), 0)
+    for attempts, said in (
+        ((nothing,), "3 hosts: nothing changed"),
+        ((nothing | {"gpu001": 4},), "1 of 3 hosts changed"),
+        ((nothing | {"gpu001": 4}, nothing | {"sv1": 1}), "2 of 3 hosts changed"),
+        (({"sv1": 1},), "1 of 1 host changed"),
+    ):
+        report = changing(stored, *attempts)
+        (line,) = (line for line in text.text(report).splitlines() if line.startswith("os_prep "))
+        assert line.endswith(f"; {said}")
+        assert said in html.html(report)
+        assert public.public(report).stages[0].hosts == said
+
+
+def test_a_stage_without_a_play_or_its_record_says_nothing_of_hosts(stored: source.Source) -> None:
+    assert [stage.hosts for stage in build(stored).stages] == ["", "", ""]
+    assert "changed" not in text.text(build(stored))
+    assert changing(stored, {}).stages[0].hosts == ""
+
+
 def test_the_timeline_folds_equal_changes_of_many_hosts(stored: source.Source) -> None:
     changes = (*(f"{name}: 12 changes" for name in ("gpu001", "gpu002", "gpu003")), "sv1: 3 changes", "created run r1")
     first = msgspec.structs.replace(

@@ -55,6 +55,11 @@ def kubelet(flag: str, value: str) -> dict[str, Any]:
     return {"rke2": {"kubelet_args": {flag: value}}}
 
 
+def configured(**fields: Any) -> dict[str, Any]:
+    """Fields of KubeletConfiguration."""
+    return {"rke2": {"kubelet_config": fields}}
+
+
 def delivered(**fields: Any) -> dict[str, Any]:
     """Delivery by Argo CD with these fields."""
     argo = {"repo": "https://g.example.org/a", "revision": "v1", "project": "p"} | fields
@@ -285,6 +290,27 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         {"rke2": {"kubelet_args": {"cpu-manager-policy": "static", "kube-reserved": "memory=2Gi,cpu=0"}}},
         ("error", "rke2.kubelet_args.cpu-manager-policy"),
     ),
+    ("P16", kubelet("memory-manager-policy", "static"), ("error", "rke2.kubelet_args.memory-manager-policy")),
+    ("P16", configured(topologyManagerPolicy="single-numa-node"), ("error", "rke2.kubelet_config.topologyManagerPolicy")),
+    ("P16", configured(topologyManagerPolicy="strict"), ("error", "rke2.kubelet_config.topologyManagerPolicy")),
+    ("P16", configured(topologyManagerScope=["pod"]), ("error", "rke2.kubelet_config.topologyManagerScope")),
+    ("P16", configured(memoryManagerPolicy="static"), ("error", "rke2.kubelet_config.memoryManagerPolicy")),
+    ("P16", configured(cpuManagerPolicy="static"), ("error", "rke2.kubelet_config.cpuManagerPolicy")),
+    (
+        "P16",
+        configured(cpuManagerPolicy="static", kubeReserved={"memory": "2Gi", "cpu": "0"}),
+        ("error", "rke2.kubelet_config.cpuManagerPolicy"),
+    ),
+    (
+        "P16",
+        {
+            "rke2": {
+                "kubelet_args": {"topology-manager-policy": "single-numa-node"},
+                "kubelet_config": {"topologyManagerPolicy": "none"},
+            }
+        },
+        ("error", "rke2.kubelet_args.topology-manager-policy"),
+    ),
     ("P17", {"rke2": {"version": "v1.36.3+rke2r1"}}, ("warning", "rke2.ingress_controller")),
 ]
 
@@ -337,6 +363,19 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P16", kubelet("topology-manager-policy", "single-numa-node") | {"accelerator": {"product": "L40S", "per_node": 1}}),
     ("P16", kubelet("topology-manager-policy", "single-numa-node") | {"sharing": {"mode": "dra"}}),
     ("P16", {"rke2": {"kubelet_args": {"cpu-manager-policy": "static", "kube-reserved": "memory=2Gi,cpu=500m"}}}),
+    ("P16", configured(topologyManagerPolicy="restricted", topologyManagerScope="pod", memoryManagerPolicy="None")),
+    ("P16", configured(cpuManagerPolicy="static", reservedSystemCPUs="0-3")),
+    ("P16", configured(cpuManagerPolicy="static", systemReserved={"cpu": "500m"})),
+    ("P16", {"rke2": {"kubelet_args": {"cpu-manager-policy": "static"}, "kubelet_config": {"kubeReserved": {"cpu": 2}}}}),
+    (
+        "P16",
+        {
+            "rke2": {
+                "kubelet_args": {"topology-manager-policy": "none"},
+                "kubelet_config": {"topologyManagerPolicy": "single-numa-node"},
+            }
+        },
+    ),
     ("P17", {"rke2": {"version": "v1.36.3+rke2r1", "ingress_controller": "ingress-nginx"}}),
     ("P17", {"rke2": {"version": "v1.35.7+rke2r1"}}),
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
@@ -36,6 +37,13 @@ def task(select: str) -> Task:
     }
     expectations = {"version": "v1.35.7+rke2r1", "service": f"rke2-{select}"}
     return Task(stage="rke2", name=f"{select}s", verb=Verb.PLAY, arguments=arguments, expectations=expectations)
+
+
+def test_the_order_of_key_exchanges_that_a_spec_asks_for_reaches_the_play(desk: Any, asked: list[dict[str, Any]]) -> None:
+    for ssh in ({"post_quantum": True}, {}):
+        one = task("agent")
+        assert desk.run(msgspec.structs.replace(one, arguments=one.arguments | {"ssh": ssh})).returncode == 0
+    assert (asked[0]["post_quantum"], "post_quantum" in asked[-1]) == (True, False)
 
 
 def test_servers_help_agents_and_no_server_helps_itself(desk: Any, asked: list[dict[str, Any]]) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from workflows.spec.access import Rke2
 from workflows.spec.compat.registry import Finding, Platform, outside, rule
 from workflows.spec.products import has_containerd_2_1, numbers
 
@@ -110,6 +111,7 @@ _POLICIES = {
     "topology-manager-policy": ("none", "best-effort", "restricted", "single-numa-node"),
     "topology-manager-scope": ("container", "pod"),
     "cpu-manager-policy": ("none", "static"),
+    "memory-manager-policy": ("None", "Static"),
 }
 """Values that a kubelet takes; with another one it does not start."""
 _RESERVED = ("reserved-cpus", "kube-reserved", "system-reserved")
@@ -120,19 +122,38 @@ _WHOLE_NODE = ("slurm", "gang", "validation")
 @rule("P16", "error", source="gpu_stack §8.6")
 def whole_node_pods_fit(platform: Platform) -> Iterator[Finding]:
     """The kubelet's topology policy lets a pod in that asks for all GPUs of a node."""
-    written = platform.spec.rke2.kubelet_args
-    for key, known in _POLICIES.items():
-        if key in written and written[key] not in known:
-            problem = f"{written[key]} is no value of this flag, and a kubelet does not start with it"
-            yield Finding(f"rke2.kubelet_args.{key}", problem, f"use one of {', '.join(known)}")
-    if written.get("cpu-manager-policy") == "static" and not any(_reserves(key, written.get(key, "")) for key in _RESERVED):
+    rke2 = platform.spec.rke2
+    for flag, known in _POLICIES.items():
+        path, value = _of_kubelet(rke2, flag)
+        if value is not None and value not in known:
+            problem = f"{value} is no value that this setting takes, and a kubelet does not start with it"
+            yield Finding(path, problem, f"use one of {', '.join(known)}")
+    path, value = _of_kubelet(rke2, "cpu-manager-policy")
+    if value == "static" and not any(_reserves(flag, _of_kubelet(rke2, flag)[1]) for flag in _RESERVED):
         problem = "a kubelet does not start with the static policy while no CPU is reserved"
-        yield Finding("rke2.kubelet_args.cpu-manager-policy", problem, 'add reserved-cpus: "0-1", or the CPUs of your choice')
+        first = _RESERVED[0] if path.startswith("rke2.kubelet_args") else _field(_RESERVED[0])
+        yield Finding(path, problem, f'add {first}: "0-1", or the CPUs of your choice')
     yield from _across_numa(platform)
 
 
-def _reserves(key: str, value: str) -> bool:
-    return bool(value) and (key == "reserved-cpus" or re.search(r"(^|,)cpu=[^,]*[1-9]", value) is not None)
+def _of_kubelet(rke2: Rke2, flag: str) -> tuple[str, Any]:
+    """Where a setting of the kubelet is written and its value, None where it is not: a flag wins over KubeletConfiguration."""
+    if flag in rke2.kubelet_args:
+        return f"rke2.kubelet_args.{flag}", rke2.kubelet_args[flag]
+    return f"rke2.kubelet_config.{_field(flag)}", rke2.kubelet_config.get(_field(flag))
+
+
+def _field(flag: str) -> str:
+    """The name of a flag's setting in KubeletConfiguration."""
+    first, *others = flag.split("-")
+    return "reservedSystemCPUs" if flag == "reserved-cpus" else first + "".join(map(str.capitalize, others))
+
+
+def _reserves(flag: str, value: Any) -> bool:
+    """Whether CPUs are kept for the system: a list of them, or a quantity, which a flag has among others as `cpu=500m`."""
+    if isinstance(value, Mapping):
+        return re.search("[1-9]", str(value.get("cpu", ""))) is not None
+    return bool(value) and (flag == "reserved-cpus" or re.search(r"(^|,)cpu=[^,]*[1-9]", str(value)) is not None)
 
 
 def _across_numa(platform: Platform) -> Iterator[Finding]:
@@ -140,14 +161,14 @@ def _across_numa(platform: Platform) -> Iterator[Finding]:
     boards with eight GPUs, and GB200, have two."""
     spec, gpu = platform.spec, platform.spec.accelerator
     asking = [stage for stage in spec.enabled_stages() if stage in _WHOLE_NODE]
-    strict = spec.rke2.kubelet_args.get("topology-manager-policy") == "single-numa-node"
-    if not strict or gpu is None or gpu.per_node < 2 or not asking or _uses_dra(platform):
+    path, policy = _of_kubelet(spec.rke2, "topology-manager-policy")
+    if policy != "single-numa-node" or gpu is None or gpu.per_node < 2 or not asking or _uses_dra(platform):
         return
     surely = gpu.per_node >= 8 or gpu.product == "GB200"
     where = "they are on two NUMA nodes" if surely else "unless one NUMA node has them all"
     problem = f"single-numa-node rejects the pods of {', '.join(asking)}, which ask for all {gpu.per_node} GPUs ({where})"
     fix = "use restricted or best-effort: pods with fewer GPUs are still aligned"
-    yield Finding("rke2.kubelet_args.topology-manager-policy", problem, fix, None if surely else "warning")
+    yield Finding(path, problem, fix, None if surely else "warning")
 
 
 @rule("P17", "warning", later=("rke2/control",), source="docs.rke2.io/reference/ingress_migration")

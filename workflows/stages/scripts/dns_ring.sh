@@ -35,7 +35,7 @@ through() {
   [ -n "$resolved" ] && [ -n "$vip" ] && [ -n "$named" ] && { [ "$COUNT" -eq 1 ] || [ -n "$peer" ]; } &&
     { [ -z "$INGRESS_HOST" ] || [ -n "$ingress" ]; }
 }
-while [ "$(date +%s)" -lt "$end" ]; do
+while :; do # once in any case: a second may be over before it has begun
   [ -n "$resolved" ] || resolved=$(look_up kubernetes.default.svc.cluster.local)
   [ -n "$resolved" ] || failed
   [ -n "$address" ] || address=$(look_up "vip.$search")
@@ -45,6 +45,7 @@ while [ "$(date +%s)" -lt "$end" ]; do
   [ "$COUNT" -eq 1 ] || [ -n "$before" ] || before=$(ask "http://dns-$last.dns:8080/cgi-bin/name")
   [ -z "$INGRESS_HOST" ] || [ -n "$ingress" ] || come_in
   if through && { [ "$COUNT" -eq 1 ] || [ -e /tmp/asked ]; }; then break; fi
+  [ "$(date +%s)" -lt "$end" ] || break
   sleep 1
 done
 reached=false
