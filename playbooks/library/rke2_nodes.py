@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rke2 import kube, versions
 
@@ -20,6 +22,7 @@ options:
   mark: {description: Why they are drained., type: str}
   seconds: {description: How long a drain may take., type: int}
   leaving: {description: A server that is to stop; C(majority) then says whether etcd keeps its majority., type: str}
+  patience: {description: 'How long, in seconds, the other servers may take until etcd can spare that one.', type: int}
   wanted: {description: 'A release for this server: C(refusal) then says which node would be too old for it.', type: str}
 author: [bringup]
 """
@@ -32,12 +35,14 @@ majority: {description: Why etcd would lose its majority., type: str, returned: 
 refused: {description: A sentence for each node that refused., type: dict, returned: success}
 """
 
+POLL = 2.0
 SPEC: dict = {
     "state": {"type": "str", "choices": ["read", "drained", "free", "removed"], "required": True},
     "names": {"type": "list", "elements": "str", "default": []},
     "mark": {"type": "str", "default": "upgrade"},
     "seconds": {"type": "int", "default": 600},
     "leaving": {"type": "str", "default": ""},
+    "patience": {"type": "int", "default": 0},
     "wanted": {"type": "str", "default": ""},
 }
 
@@ -51,6 +56,16 @@ def read(kubectl: kube.Kube, wanted: dict) -> dict:
         "refusal": versions.server_refusal(wanted["wanted"], kubectl.versions()) if wanted["wanted"] else "",
         "majority": kube.missing_voters(servers, wanted["leaving"]) if wanted["leaving"] else "",
     }
+
+
+def read_when_spared(kubectl: kube.Kube, wanted: dict) -> dict:
+    """What is read once etcd can spare the server that is to stop, or when patience ends: who has just restarted is soon Ready."""
+    until = time.monotonic() + wanted["patience"]
+    found = read(kubectl, wanted)
+    while found["majority"] and time.monotonic() < until:
+        time.sleep(POLL)
+        found = read(kubectl, wanted)
+    return found
 
 
 def change(kubectl: kube.Kube, wanted: dict, check_mode: bool) -> dict:
@@ -86,7 +101,7 @@ def main() -> None:
     kubectl = kube.Kube()
     try:
         if module.params["state"] == "read":
-            module.exit_json(changed=False, refused={}, **read(kubectl, module.params))
+            module.exit_json(changed=False, refused={}, **read_when_spared(kubectl, module.params))
         module.exit_json(**change(kubectl, module.params, module.check_mode))
     except kube.Refused as error:
         module.fail_json(msg="kubectl on this server: %s" % error)

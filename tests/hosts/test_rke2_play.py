@@ -23,7 +23,8 @@ from steps.probes import rke2 as probe
 
 VERSION = "v1.35.7+rke2r1"
 NEWER = "v1.35.8+rke2r1"
-RELEASES = (VERSION, NEWER)
+MINOR = "v1.36.1+rke2r1"
+RELEASES = (VERSION, NEWER, MINOR)
 KUBECTL_LOG = "/var/log/kubectl-stand-in.log"
 KILLED_WHILE_INSTALLING = """
 kept=/var/lib/rancher/download/kept
@@ -169,7 +170,7 @@ def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(up: Any, site:
     again = [play(lab, site, "rke2_server", servers, **options), play(lab, site, "rke2_agent", agents, servers, **options)]
     assert [outcome.changed for result in again for outcome in result.hosts] == [0, 0, 0, 0], again
 
-    early = play(lab, site, "rke2_agent", agents, servers, **options | {"rke2_version": "v1.36.1+rke2r1"})
+    early = play(lab, site, "rke2_agent", agents, servers, **options | {"rke2_version": MINOR})
     assert "would be newer: upgrade the servers first" in early.hosts[0].message
 
     newer = options | {"rke2_version": NEWER}
@@ -194,7 +195,7 @@ def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(up: Any, site:
     servers[2].run("systemctl", "stop", "rke2-server")
     servers[0].run("python3", "-c", NOT_READY, servers[2].name)
     there = servers[0].run("cat", "/etc/rancher/rke2/config.yaml")
-    settings = newer | {"rke2_kubelet_args": {"max-pods": "300"}, "rke2_spare_tries": 1}
+    settings = newer | {"rke2_kubelet_args": {"max-pods": "300"}, "rke2_spare_seconds": 1}
     refused = play(lab, site, "rke2_server", servers[:2], **settings)
     assert f"etcd needs 2 of 3 members and would have 1 without {servers[0].name}" in refused.hosts[0].message
     assert servers[0].run("cat", "/etc/rancher/rke2/config.yaml") == there, "nothing is written that would be read after a crash"
@@ -250,6 +251,15 @@ def test_a_release_that_does_not_start_is_rolled_back_and_the_others_go_on(up: A
     assert re.search(r"it ended 1\d times within \d+ s", result.hosts[0].message), "nobody waits a quarter of an hour for it"
     assert server.run("/usr/local/bin/rke2", "--version").startswith(f"rke2 version {VERSION}")
     assert lacks(play(lab, site, "rke2_server", [server]), "server") == ""
+
+    server.run("sh", "-c", f"echo '{json.dumps({'crash': [MINOR]})}' > /etc/rke2-stand-in.json")
+    result = play(lab, site, "rke2_server", [server], rke2_version=MINOR, rke2_ready_seconds=6)
+    assert "is not put back to" in result.hosts[0].message
+    assert "restore etcd from bringup-before-v1.36.1-rke2r1-" in result.hosts[0].message
+    assert server.run("/usr/local/bin/rke2", "--version").startswith(f"rke2 version {MINOR}"), "an older minor cannot read its data"
+    server.run("rm", "/etc/rke2-stand-in.json")
+    assert lacks(play(lab, site, "rke2_server", [server], rke2_version=MINOR), "server", MINOR) == ""
+    assert nodes(server)[server.name]["spec"].get("unschedulable", False) is False
 
 
 def test_what_cannot_work_is_refused_before_anything_is_stopped(up: Any, site: Site) -> None:
