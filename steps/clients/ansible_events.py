@@ -21,6 +21,10 @@ Ansible marks and copies every leaf of a result several times: text is one leaf,
 """
 
 
+QUOTED = 60
+"""Characters of a failure by which a later one is known to quote it: the middle of long ones is cut out."""
+
+
 class Data(Struct, frozen=True, kw_only=True):
     """`event_data` of an event: the fields that we read. The last four are those of `playbook_on_stats`, by host."""
 
@@ -59,9 +63,11 @@ class HostState:
         self.window = (0.0, 0.0)
 
     def fail(self, status: HostStatus, kind: FailureKind, task: str, message: str) -> None:
-        """Keep the first failure; what follows it is its consequence."""
+        """Keep the first failure; what follows it is its consequence. A rescue that begins with its words says the end."""
         if self.status is None:
             self.status, self.kind, self.task, self.message = status, kind, task, message
+        elif self.message and message.startswith(self.message[:QUOTED]):
+            self.message = message
 
 
 class Ledger:

@@ -130,6 +130,13 @@ def test_the_first_failure_stands() -> None:
     assert seen.message == "first"
 
 
+def test_a_rescue_that_quotes_the_failure_says_what_became_of_it() -> None:
+    cause = "rke2-server is activating: it ended 12 times within 70 s (unit activating): level=fatal"
+    end = outcome(failed(msg=cause), failed(msg=f"{cause}: n1 did not come to v2 and runs v1 again"), stats(failures={"n1": 1}))
+    assert end.message.endswith("runs v1 again")
+    assert (end.status, end.kind) == (HostStatus.FAILED, FailureKind.TASK_FAILED)
+
+
 def test_changes_are_counted_and_the_last_observation_is_kept_with_its_time() -> None:
     first = event("runner_on_ok", res={"changed": True, "observation": {"items": [1]}})
     last = event(
