@@ -15,7 +15,7 @@ from hostlab.host import Host
 from hostlab.lab import Lab
 
 from steps.clients import ansible
-from steps.contract.play import PlayHost, PlayRequest
+from steps.contract.play import PlayHost, PlayRequest, PlayStatus
 from workflows.plan.model import Plan
 from workflows.rehearsal.processes import Existing, SimulatedCluster, simulated_cluster, write_fleet
 
@@ -60,13 +60,12 @@ def _follow(
     """Tell the simulator what has changed since: a host that came, went, or changed its release."""
     for host in lab.hosts:
         state = shown.get(host.name)
-        if state is None and host.name in known:
-            _let(cluster, host, "rke2_reset", {})
+        if state is None and host.name in known and _let(cluster, host, "rke2_reset", {}):
             del known[host.name]
         elif state is not None and state[0] and known.get(host.name) != state:
             kind, version = state
-            _let(cluster, host, f"rke2_{kind}", _arguments(plan, f"{kind}s")["variables"] | {"rke2_version": version})
-            known[host.name] = state
+            if _let(cluster, host, f"rke2_{kind}", _arguments(plan, f"{kind}s")["variables"] | {"rke2_version": version}):
+                known[host.name] = state
 
 
 def _state(host: Host) -> tuple[str, str] | None:
@@ -92,10 +91,11 @@ def _kubeconfig(shown: dict[Host, tuple[str, str]], folder: Path) -> Path | None
     return None
 
 
-def _let(cluster: SimulatedCluster, host: Host, playbook: str, variables: dict[str, Any]) -> None:
-    """Let the simulated machine of this name do what the real one has done."""
+def _let(cluster: SimulatedCluster, host: Host, playbook: str, variables: dict[str, Any]) -> bool:
+    """Let the simulated machine of this name do what the real one has done; it cannot while the API server is away."""
     hosts = (PlayHost(name=host.name, address=host.address),)
-    ansible.play(PlayRequest(playbook=playbook, hosts=hosts, variables=variables), environ=cluster.environment)
+    played = ansible.play(PlayRequest(playbook=playbook, hosts=hosts, variables=variables), environ=cluster.environment)
+    return played.status is PlayStatus.OK
 
 
 def _arguments(plan: Plan, name: str) -> dict[str, Any]:

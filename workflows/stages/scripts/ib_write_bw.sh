@@ -25,7 +25,7 @@ done
 port=$base
 for device in $devices; do
   state=$(get "$device" ports/1/state); state=${state#*: } gbit=0 said= tries=0
-  while [ "$state" = ACTIVE ] && [ "$(left)" -gt 0 ]; do
+  while [ "$state" = ACTIVE ] && { [ "$tries" -eq 0 ] || [ "$(left)" -gt 0 ]; }; do
     tries=$((tries + 1))
     out=$(measure "$device" "$port" "$RING-$peer.$RING")
     gbit=$(printf '%s\n' "$out" | awk '/BW average\[Gb/ { unit = 1; next } unit && $1 == 8388608 { found = $4 } END { print found + 0 }')
