@@ -16,7 +16,8 @@ gid() {
     case "$(cat "$path" 2>/dev/null) $(get "$1" "ports/1/gids/$at")" in "RoCE v2 0000:0000:0000:0000:0000:ffff:"*) echo "-x $at"; return 0;; esac
   done
 }
-measure() { timeout "$(left)" ib_write_bw -d "$1" -p "$2" $(gid "$1") -F --report_gbits -s 8388608 -D 5 $3 2>&1; }
+within() { [ "$(left)" -gt 0 ] && left || echo 1; } # timeout 0 would be none
+measure() { timeout "$(within)" ib_write_bw -d "$1" -p "$2" $(gid "$1") -F --report_gbits -s 8388608 -D 5 $3 2>&1; }
 port=$base
 for device in $devices; do
   measure "$device" "$port" "" > /dev/null &
