@@ -1,0 +1,95 @@
+"""Test boots of an image: what is started, and what the booted node reports of itself by HTTP POST."""
+
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from steps.contract.image.testing import ImageTest, Result
+
+REPORT_PATH: Final = "/report"
+"""Where a node posts its report; `/stage/NAME` is asked for on the way, so that the server sees how far a boot came."""
+REPORT_ARGUMENT: Final = "bringup.report"
+"""Kernel argument with the URL of the server that tests and hears the node: `GET URL/tests`, `POST URL/report`."""
+
+
+class Firmware(StrEnum):
+    """What starts the machine."""
+
+    BIOS = "bios"
+    UEFI = "uefi"
+
+
+class BootFault(StrEnum):
+    """Disturbances of a test boot; each must end with its own cause."""
+
+    TRUNCATED_ROOT = "truncated_root"
+    WRONG_KERNEL = "wrong_kernel"
+    NO_NETWORK_DRIVER = "no_network_driver"
+    SERVER_GONE = "server_gone"
+    WRONG_MAC = "wrong_mac"
+    TMPFS_FULL = "tmpfs_full"
+    WRONG_CLOCK = "wrong_clock"
+    ROOT_NOT_OVERLAY = "root_not_overlay"
+
+
+class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the node said of itself, measured there. `root` is the file system of `/`; `clock` its UTC time in seconds; `uptime` in
+    seconds when its tests began; `free_mib` what its root can still take; `failed_units` are systemd's; `mac` and `address` those
+    of the interface that it booted from."""
+
+    mac: str
+    address: str
+    kernel: str
+    root: str
+    clock: float
+    uptime: float
+    image: str = ""
+    """Digest of the root that it booted (`sha256:…`), as the kernel arguments say."""
+    firmware: str = ""
+    free_mib: int = 0
+    failed_units: tuple[str, ...] = ()
+    results: tuple[Result, ...] = ()
+
+
+class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of a boot as the servers saw it: seconds since the machine was started, what (`script`, `kernel`, `initrd`, `root`,
+    `tests`, `report`), bytes sent, and of how many."""
+
+    at: float
+    what: str
+    sent: int = 0
+    size: int = 0
+
+
+class Boot(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One machine's boot. `ended` is how: `report`, `deadline`, `exit` (the machine stopped by itself); `console` the last lines of
+    its serial console, `stopped_at` the last sign of life in the console that a reader knows (e.g. `no-driver`)."""
+
+    name: str
+    firmware: Firmware
+    mac: str
+    seconds: float
+    ended: str
+    events: tuple[Event, ...] = ()
+    report: NodeReport | None = None
+    clock: float = 0.0
+    """This machine's UTC time when the report came."""
+    console: tuple[str, ...] = ()
+    stopped_at: str = ""
+
+
+class Machine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A test machine to start."""
+
+    name: str
+    firmware: Firmware
+    mac: str
+    memory_mib: int = 3072
+    processors: int = 2
+
+
+class Tests(Struct, frozen=True, kw_only=True):
+    """What a node is asked to run."""
+
+    tests: tuple[ImageTest, ...]

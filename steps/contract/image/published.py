@@ -1,0 +1,77 @@
+"""Layout of a published tree: versions that are never overwritten, and one pointer that is switched by rename.
+
+    ROOT/NAME/versions/VERSION/   manifest.json(.sig) root.squashfs vmlinuz initrd.img root.oci.tar tests.json boot/GROUP.ipxe
+    ROOT/NAME/current             → versions/VERSION: the pointer; a group's script below it names its version in every path
+    ROOT/NAME/history.jsonl       what the pointer was, one line a switch
+    ROOT/NAME/incoming/           what is being copied in; never read by a node
+    ROOT/boot/GROUP.ipxe          what a node is told to load: chains to NAME/current/boot/GROUP.ipxe
+    ROOT/nodes/NODE.json          what each node reported last
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+VERSIONS, CURRENT, HISTORY, INCOMING, BOOT, NODES = "versions", "current", "history.jsonl", "incoming", "boot", "nodes"
+TESTS: Final = "tests.json"
+"""Results of the tests that let a version be published."""
+
+
+def version_name(number: int, manifest: str) -> str:
+    """`0007-3fede354d804`: the how-manieth version, and the manifest's digest. `manifest` is `sha256:…`."""
+    return f"{number:04d}-{manifest.removeprefix('sha256:')[:12]}"
+
+
+def number_of(version: str) -> int:
+    """The number of a version's name; -1 when it is none."""
+    head, dash, tail = version.partition("-")
+    return int(head) if dash and head.isdigit() and len(tail) == 12 else -1
+
+
+class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Nodes that boot alike: more kernel arguments, and which nodes by MAC address (`52:54:00:…`, lower case) → host name."""
+
+    name: str
+    kernel_arguments: tuple[str, ...] = ()
+    nodes: dict[str, str] = {}
+
+
+class Place(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a tree lies: `root` on this machine (or a mount), or on `host` by SSH; `url` is how nodes reach `root` by HTTP."""
+
+    root: str
+    url: str
+    host: str = ""
+    user: str = ""
+    port: int = 22
+    keep: int = 3
+    groups: tuple[Group, ...] = ()
+    key: str = ""
+    """Name of the secret file with the key that signs manifests; empty: unsigned."""
+    ssh_key: str = ""
+    """Name of the secret file with the key for `host`."""
+    known_hosts: str = ""
+    """Name of the file with the host's key (in the secrets folder)."""
+    signers: tuple[str, ...] = ()
+    """Public keys whose signatures are trusted."""
+
+
+class Switch(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of the history: the pointer went from one version to another (empty: there was none), when (UTC seconds), in which
+    run or by which command."""
+
+    to: str
+    before: str = ""
+    at: float = 0.0
+    by: str = ""
+
+
+class NodeSeen(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a node reported: the image's digest (that of its manifest), version, and when it had booted (UTC seconds)."""
+
+    node: str
+    image: str
+    version: str = ""
+    manifest: str = ""
+    mac: str = ""
+    at: float = 0.0

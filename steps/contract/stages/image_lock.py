@@ -1,0 +1,25 @@
+"""Stage image_lock: what of the locked packages the archive holds, and that all must be there before anything builds."""
+
+from msgspec import Struct
+
+
+class Archive(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The package archive of the store. `missing` and `wrong` (bytes that are not the locked ones) are `name=version`; `fetched`
+    were brought in just now, `kept` were there; `recipe` is the digest of the recipe that was read; `problems` say why something is
+    missing, in the mirror's words."""
+
+    recipe: str
+    packages: int
+    kept: int = 0
+    fetched: int = 0
+    bytes: int = 0
+    missing: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Digest of the recipe, and how many packages it locks."""
+
+    recipe: str
+    packages: int
