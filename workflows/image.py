@@ -1,6 +1,6 @@
-"""Pipeline image: node-image recipe → a published image that is known to boot. This version builds nothing:
+"""Pipeline image: node-image recipe → a published image that is known to boot. Its stages, in order:
 
-the stages (lock, layers, assemble, test, boot, publish) are not there yet, so there is nothing between the two ends.
+image_lock → image_layers → image_assemble → image_sandbox → image_boot → image_publish
 """
 
 from hera.workflows import WorkflowTemplate
@@ -13,5 +13,5 @@ KIND = "image"
 
 
 def build(plan: Plan, settings: Settings) -> WorkflowTemplate:
-    """The frame of an image build: a run that records that it built nothing."""
-    return pipeline(KIND, plan, (), settings)
+    """An image build as one WorkflowTemplate: every stage of the plan, each behind the judge of the one before."""
+    return pipeline(KIND, plan, plan.stages, settings)

@@ -14,14 +14,24 @@ def key(run: str, stage: str, task: str, shard: int, attempt: int) -> str:
     return f"{folder(run)}/{stage}/{task}/{shard:04d}/{attempt:02d}.log"
 
 
+def all_events(run: str) -> str:
+    """The folder of what the hosts of a run did in its plays."""
+    return f"runs/{run}/events"
+
+
 def events_folder(run: str, stage: str, task: str, shard: int) -> str:
     """The folder of what the hosts of a shard did, task by task: `runs/RUN/events/STAGE/TASK/SHARD`."""
-    return f"runs/{run}/events/{stage}/{task}/{shard:04d}"
+    return f"{all_events(run)}/{stage}/{task}/{shard:04d}"
 
 
 def events_key(run: str, stage: str, task: str, shard: int, attempt: int) -> str:
     """Write-once key of those lines of JSON (`PlayEvent`), numbered as the log of the same attempt."""
     return f"{events_folder(run, stage, task, shard)}/{attempt:02d}.jsonl"
+
+
+def cut_off_key(folder_: str, number: int) -> str:
+    """Write-once key, below such a folder, of what hosts had done when an attempt was killed; it has no record and no log."""
+    return f"{folder_}/cut-off-{number:02d}.jsonl"
 
 
 def kept_line(key_: str) -> str:

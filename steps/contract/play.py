@@ -110,9 +110,11 @@ class FailureKind(StrEnum):
     READ_ONLY = "read_only"
     PACKAGE_LOCK = "package_lock"
     PACKAGE_MANAGER = "package_manager"
+    PROXY = "proxy"
     CLOCK = "clock"
     REBOOT = "reboot"
     TIMEOUT = "timeout"
+    BUSY = "busy"
     TASK_FAILED = "task_failed"
 
 

@@ -1,6 +1,5 @@
 """Spec → plan: resolve the catalog, build each stage, attach approvals, and give everything its digest."""
 
-import dataclasses
 import difflib
 import importlib
 import itertools
@@ -9,12 +8,11 @@ from typing import Any
 
 import msgspec
 
-from steps.contract import approval as contract
 from steps.contract.canonical import digest
 from steps.contract.operation import BRINGUP, STANDING, Kind, Operation
 from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
-from workflows.plan import fleet, judging, lease, operations
+from workflows.plan import approvals, fleet, judging, lease, operations
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import unattended
 from workflows.spec.cluster import ClusterSpec
@@ -22,18 +20,16 @@ from workflows.spec.machines import expand_groups
 from workflows.stages import OPERATIONS, ORDER, site_roles
 from workflows.stages.access import secret_files, ssh_arguments
 from workflows.stages.site import Site
-from workflows.stages.stage import COMMAND, WEBHOOK, Approval, Stage
-from workflows.stages.stage import task as stage_task
+from workflows.stages.stage import Stage
 
-RUN = "run"
-"""The stage name of the tasks that belong to the run as a whole."""
+END_TASKS = (
+    Task(stage=approvals.RUN, name="report", verb=Verb.REPORT, deadline_seconds=300),
+    Task(stage=approvals.RUN, name="seal", verb=Verb.SEAL, deadline_seconds=300),
+)
+"""What every run ends with, whatever happened."""
 
 OPEN_SECONDS = 300
 """Asking a handful of servers over SSH, with one retry where one does not answer; everything else takes no time."""
-
-
-ANNOUNCE_SECONDS = 60
-"""One POST, which is given up after `timeouts.ANNOUNCE`; tries again are the engine's."""
 
 
 def compile_plan(
@@ -55,7 +51,7 @@ def compile_plan(
     site = Site(spec=spec, machines=machines, releases={release.id: release for release in releases}, operation=operation)
     operations.check(site)
     every = _stages(site)
-    stages = _with_approvals(_narrowed(every, only, until), spec)
+    stages = approvals.attached(_narrowed(every, only, until), spec.approvals)
     hosts = fleet.hosts(machines, operation)
     used = {name for stage in stages for name in stage.releases}
     planned = tuple(release for release in releases if release.id in used)
@@ -65,7 +61,7 @@ def compile_plan(
         "hosts": msgspec.to_builtins(hosts),
         "releases": [_plain(release) for release in planned],
     } | operations.said(site)
-    told = _announce_tasks(spec, stages)
+    told = approvals.announce_tasks(spec.name, spec.approvals, stages)
     whole = digest(parts | _private(told))
     return Plan(
         name=spec.name,
@@ -81,9 +77,9 @@ def compile_plan(
         secrets=secret_files(spec),
         digest=whole,
         open_task=_open_task(spec, whole, stages, _left_out(every, stages), site),
-        confirm_tasks=_confirm_tasks(stages),
+        confirm_tasks=approvals.confirm_tasks(stages),
         announce_tasks=told,
-        end_tasks=_END_TASKS,
+        end_tasks=END_TASKS,
         tree=site.tree if _publishes(stages) else {},
         archives=site_roles.archives(spec.roles, stages),
         starts=None if only or until or operation != BRINGUP else _starts(spec),
@@ -126,21 +122,6 @@ def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str) -> tup
     return stages[: present.index(until) + 1] if until else stages
 
 
-def _with_approvals(stages: tuple[Stage, ...], spec: ClusterSpec) -> tuple[Stage, ...]:
-    """Attach each approval to the stage that waits for it; one before a stage that is not planned has nothing to hold."""
-    waiting: dict[str, Any] = {approval.before: approval for approval in spec.approvals}
-    return tuple(
-        dataclasses.replace(stage, approval=_approval(waiting[stage.id])) if stage.id in waiting else stage for stage in stages
-    )
-
-
-def _approval(approval: Any) -> Approval:
-    keys = {who.name: (who.key,) if who.key else () for who in approval.approvers}
-    told = approval.announce
-    how = "" if told is None else WEBHOOK if told.webhook else COMMAND
-    return Approval(approvers=keys, timeout_seconds=int(approval.timeout.total_seconds()), announced=how)
-
-
 def _left_out(every: tuple[Stage, ...], stages: tuple[Stage, ...]) -> list[str]:
     """Stages of the spec that a narrowed plan lacks before its last one: what they built is not looked at."""
     kept = [stage.id for stage in stages]
@@ -162,39 +143,7 @@ def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], left_out
     header |= {"standing": True} if site.operation.kind in STANDING else {}
     plays = any(step.task.verb is Verb.PLAY for stage in stages for step in stage.steps)
     header |= {"ssh": ssh_arguments(spec)} if plays else {}
-    return Task(stage=RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS)
-
-
-def _confirm_tasks(stages: tuple[Stage, ...]) -> dict[str, Task]:
-    """One for each approval; what is approved is the evidence of the stage before it."""
-    tasks = {}
-    for before, stage in zip((RUN, *(stage.id for stage in stages)), stages, strict=False):
-        if stage.approval is not None:
-            keys = {name: list(values) for name, values in stage.approval.approvers.items()}
-            arguments = {"approved": before, "approvers": keys}
-            tasks[stage.id] = Task(
-                stage=stage.id, name=contract.CONFIRM, verb=Verb.CONFIRM, arguments=arguments, deadline_seconds=120
-            )
-    return tasks
-
-
-def _announce_tasks(spec: ClusterSpec, stages: tuple[Stage, ...]) -> dict[str, Task]:
-    """One for each approval that a webhook hears of."""
-    tasks = {}
-    private = {one.before for one in spec.approvals if one.announce is not None and one.announce.ca is not None}
-    for before, stage in zip((RUN, *(stage.id for stage in stages)), stages, strict=False):
-        if stage.approval is not None and stage.approval.announced == WEBHOOK:
-            names, file = list(stage.approval.approvers), contract.webhook_file(stage.id)
-            arguments = {"cluster": spec.name, "approvers": names, "webhook": file, "approved": before}
-            arguments |= {"ca": contract.ca_file(stage.id)} if stage.id in private else {}
-            tasks[stage.id] = stage_task(stage.id, contract.ANNOUNCE, Verb.ANNOUNCE, deadline=ANNOUNCE_SECONDS, arguments=arguments)
-    return tasks
-
-
-_END_TASKS = (
-    Task(stage=RUN, name="report", verb=Verb.REPORT, deadline_seconds=300),
-    Task(stage=RUN, name="seal", verb=Verb.SEAL, deadline_seconds=300),
-)
+    return Task(stage=approvals.RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS)
 
 
 def _plain(value: Any) -> Any:

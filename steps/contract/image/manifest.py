@@ -46,12 +46,14 @@ class PackageOf(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One image. `recipe` is the digest of the resolved recipe, `tools` versions of the programs that packed it,
-    `tests` names of the tests that it was packed with; their results are evidence, and lie in `tests.json` of a published version."""
+    """One image. `recipe` is the digest of the resolved recipe, `origin` where it came from when this content was first packed (a
+    commit), `tools` versions of the programs that packed it, `tests` names of the tests that it must pass; their results are
+    evidence, and lie in `tests.json` of a published version."""
 
     name: str
     key: str
     recipe: str
+    origin: str = ""
     distribution: str
     release: str
     architecture: str

@@ -1,11 +1,11 @@
 """Layout of a published tree: versions that are never overwritten, and one pointer that is switched by rename.
 
-    ROOT/NAME/versions/VERSION/   manifest.json(.sig) root.squashfs vmlinuz initrd.img root.oci.tar tests.json boot/GROUP.ipxe
-    ROOT/NAME/current             → versions/VERSION: the pointer; a group's script below it names its version in every path
-    ROOT/NAME/history.jsonl       what the pointer was, one line a switch
-    ROOT/NAME/incoming/           what is being copied in; never read by a node
-    ROOT/boot/GROUP.ipxe          what a node is told to load: chains to NAME/current/boot/GROUP.ipxe
-    ROOT/nodes/NODE.json          what each node reported last
+ROOT/NAME/versions/VERSION/   manifest.json(.sig) root.squashfs vmlinuz initrd.img root.oci.tar tests.json boot/GROUP.ipxe
+ROOT/NAME/current             → versions/VERSION: the pointer; a group's script below it names its version in every path
+ROOT/NAME/history.jsonl       what the pointer was, one line a switch
+ROOT/NAME/incoming/           what is being copied in; never read by a node
+ROOT/boot/GROUP.ipxe          what a node is told to load: chains to NAME/current/boot/GROUP.ipxe
+ROOT/nodes/NODE.json          what each node reported last
 """
 
 from typing import Final

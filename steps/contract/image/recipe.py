@@ -115,8 +115,8 @@ class Recipe(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """Digest of all of it, by which tasks name it."""
-        return digest(self)
+        """Digest of all of it but where it came from, by which tasks name it: another commit with the same content is the same."""
+        return digest(msgspec.structs.replace(self, origin=""))
 
     def layer(self, name: str) -> Layer:
         """The layer of a name. Raises KeyError."""
