@@ -60,6 +60,11 @@ def _cluster() -> str:
     return _prepared("tests/cluster/cluster.py", "install") or _prepared("tests/cluster/cluster.py", "build")
 
 
+def _boot() -> str:
+    """Install what builds and boots node images."""
+    return _prepared("tests/boot/boot.py", "install")
+
+
 def _prepared(script: str, command: str) -> str:
     """Run one command of a tier's own script; the last line that it said where it fails."""
     done = subprocess.run([sys.executable, str(ROOT / script), command], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -76,7 +81,8 @@ FAST = Tier(
     yields=True,
 )
 HOSTS = Tier("hosts", ("tests/hosts",), 1020, _hosts)
-ROUNDS = ((FAST, HOSTS), (CLUSTER,))
+BOOT = Tier("boot", ("tests/boot",), 900, _boot)
+ROUNDS = ((FAST, HOSTS), (CLUSTER,), (BOOT,))
 """One after another, each with its tiers side by side."""
 
 

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import time
 
+from ansible.module_utils import alone, proxies
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.nodeprofile import facts, settling
 from ansible.module_utils.nodeprofile.item import Node
@@ -54,6 +53,8 @@ options:
   groups: {description: Inventory groups of this machine., type: list, elements: str}
   hostname: {description: Name of the machine; empty leaves it alone., type: str}
   address: {description: Its IP address for /etc/hosts; empty for no line there., type: str}
+  proxy_user: {description: User of the proxies in the environment; empty for none., type: str}
+  proxy_password: {description: Its password., type: str}
   rebooted_from: {description: Id of the boot before the one that the play has just asked for., type: str}
 author: [bringup]
 """
@@ -96,26 +97,16 @@ SPEC = {
     "hostname": {"type": "str", "default": ""},
     "address": {"type": "str", "default": ""},
     "rebooted_from": {"type": "str", "default": ""},
+    **proxies.OPTIONS,
 }
-
-
-LOCK = "/run/bringup-node-profile.lock"
-
-
-def wait_until_alone() -> None:
-    """Lock the node for as long as this process lives: what a killed run started here may still be at work."""
-    try:
-        handle = os.open(LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError:
-        return  # not root, which is an item of its own
-    fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def main() -> None:
     """Read the profile, settle it, read it again where something changed, and return every item."""
     began = time.monotonic()
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    wait_until_alone()
+    alone.or_fail(module, "node_profile")
+    proxies.log_in(module.params)
     node = Node(module)
     want = settling.of_machine(module.params)
     items = settling.settle_all(node, want)

@@ -9,6 +9,7 @@ import pwd
 import re
 import secrets
 
+from ansible.module_utils import alone
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rke2 import files, pending, supervisor
 
@@ -159,6 +160,7 @@ def main() -> None:
         "etcd_user": {"type": "bool", "default": False},
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    alone.or_fail(module, "rke2_config")
     wanted = module.params
     try:
         token = {"path": TOKEN, "content": token_text(wanted["token"], wanted["joined"]), "mode": "0600"}
@@ -175,20 +177,22 @@ def main() -> None:
     except (Conflict, OSError) as error:
         module.fail_json(msg=str(error))
     paths = [entry["path"] for entry in found]
-    waits = pending.is_there()
+    waits = pending.is_there() and not pending.restarted(module)
     restart = waits or any(entry["restart"] for entry in found)
     module.exit_json(changed=bool(found), files=paths, pending=waits, restart=restart)
 
 
-def write(entries: list) -> None:
-    """Replace the files; the need of a restart is remembered first."""
+def write(entries: list, owed: str = pending.PATH) -> None:
+    """Replace the files; the need of a restart is remembered first, so that it outlives a run that is killed before it."""
     if any(entry["restart"] for entry in entries):
-        pending.mark()
+        pending.mark(owed)
     for entry in entries:
         if entry["absent"]:
             os.unlink(entry["path"])
         else:
             files.write(entry["path"], (entry["content"].rstrip("\n") + "\n").encode(), int(entry["mode"], 8))
+    if any(entry["restart"] for entry in entries):
+        pending.made(owed)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import time
-
+from ansible.module_utils import waiting
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rke2 import kube, versions
 
@@ -35,7 +34,6 @@ majority: {description: Why etcd would lose its majority., type: str, returned: 
 refused: {description: A sentence for each node that refused., type: dict, returned: success}
 """
 
-POLL = 2.0
 SPEC: dict = {
     "state": {"type": "str", "choices": ["read", "drained", "free", "removed"], "required": True},
     "names": {"type": "list", "elements": "str", "default": []},
@@ -60,11 +58,11 @@ def read(kubectl: kube.Kube, wanted: dict) -> dict:
 
 def read_when_spared(kubectl: kube.Kube, wanted: dict) -> dict:
     """What is read once etcd can spare the server that is to stop, or when patience ends: who has just restarted is soon Ready."""
-    until = time.monotonic() + wanted["patience"]
-    found = read(kubectl, wanted)
-    while found["majority"] and time.monotonic() < until:
-        time.sleep(POLL)
+    found: dict = {}
+    for _ in waiting.rounds(wanted["patience"]):
         found = read(kubectl, wanted)
+        if not found["majority"]:
+            break
     return found
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import platform
 from typing import Any
 
+from ansible.module_utils import alone, proxies
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rke2 import kept, pending, release
 from ansible.module_utils.urls import open_url
@@ -26,6 +27,8 @@ options:
   artifacts: {description: Folder on the host with the release files; empty means download., type: str}
   checksum: {description: sha256 of the archive in place of the one in the release's list., type: str}
   images: {description: 'Image archives that must be there, as core or canal.', type: list, elements: str}
+  proxy_user: {description: User of the proxies in the environment; empty for none., type: str}
+  proxy_password: {description: Its password., type: str}
 author: [bringup]
 """
 
@@ -42,6 +45,7 @@ SPEC: dict = {
     "artifacts": {"type": "str", "default": ""},
     "checksum": {"type": "str", "default": ""},
     "images": {"type": "list", "elements": "str", "default": []},
+    **proxies.OPTIONS,
 }
 
 
@@ -49,20 +53,29 @@ def act(module: AnsibleModule) -> list:
     """Do what `state` says; returns the files that it concerned."""
     wanted: dict[str, Any] = module.params
     if wanted["state"] == "restored":
-        return [] if module.check_mode else kept.restore(wanted["version"])
+        return [] if module.check_mode else _made(kept.restore(wanted["version"]))
     one = release.Release(
         wanted["version"], platform.machine(), wanted["source"], wanted["artifacts"], wanted["checksum"], open_url
     )
     if wanted["state"] == "fetched":
         return one.fetch(wanted["images"], module.check_mode)
-    if not module.check_mode:
-        pending.mark()
-    return one.install(wanted["replaces"], module.check_mode)
+    if module.check_mode:
+        return one.install(wanted["replaces"], True)
+    pending.mark()
+    return _made(one.install(wanted["replaces"], False))
+
+
+def _made(files: list) -> list:
+    """All files are in their places: RKE2 knows them from its next start on."""
+    pending.made()
+    return files
 
 
 def main() -> None:
     """One state of one release."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    alone.or_fail(module, "rke2_release")
+    proxies.log_in(module.params)
     try:
         files = act(module)
     except release.Later as error:

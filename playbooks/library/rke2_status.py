@@ -8,13 +8,13 @@ import os
 import platform
 import re
 import socket
+import sys
 import time
 from typing import Any, Optional
 
-from ansible.module_utils import rke2metrics
+from ansible.module_utils import alone, direct, rke2metrics, waiting
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rke2 import kept, kube, pending, supervisor, versions
-from ansible.module_utils.urls import open_url
 
 DOCUMENTATION = r"""
 module: rke2_status
@@ -57,7 +57,6 @@ JOINED = {"rke2-server": ETCD, "rke2-agent": "/var/lib/rancher/rke2/agent/kubele
 """What is there once the host has been part of a cluster."""
 KUBELET = "http://127.0.0.1:10248/healthz"
 LOCAL = "127.0.0.1"
-POLL_FIRST, POLL_MAX = 0.5, 5.0
 CRASHES = 10
 """Restarts while it is waited for, after which it is given up: systemd starts RKE2 again after 5 s, so that is a minute of them."""
 WRITES_SECONDS = 90
@@ -76,6 +75,7 @@ def observe(module: AnsibleModule, service: str) -> tuple:
         "state": seen.get("ActiveState", ""),
         "enabled": seen.get("UnitFileState") == "enabled",
         "joined": joined,
+        "kept": kept.version_kept() or "",
         "node_ip": configured("node-ip"),
         "restarts": int(seen.get("NRestarts") or 0),
         "started": started(int(seen.get("ActiveEnterTimestampMonotonic") or 0)),
@@ -140,8 +140,8 @@ def answers(module: AnsibleModule, service: str) -> bool:
         command = [kube.KUBECTL, "--kubeconfig", KUBECONFIG, "--request-timeout=5s", "get", "--raw", "/readyz"]
         return module.run_command(command, handle_exceptions=True)[1].strip() == "ok"
     try:
-        return open_url(KUBELET, timeout=5, use_proxy=False).read().strip() == b"ok"
-    except OSError:
+        return direct.get(KUBELET).strip() == b"ok"
+    except (OSError, ValueError):
         return False
 
 
@@ -201,32 +201,30 @@ def member(name: str) -> list:
 
 def wait(module: AnsibleModule, service: str, seconds: int, not_before: str) -> tuple:
     """The last observation, the unit's invocation, and why the wait ended early; empty: ready, or time was up."""
-    began = time.monotonic()
-    seen, invocation = observe(module, service)
-    pause, before, failed = POLL_FIRST, seen["restarts"], False
-    why = ""
-    while not (seen["ready"] and invocation != not_before) and time.monotonic() < began + seconds and not module.check_mode:
+    seen, invocation, why, before, failed = {}, "", "", sys.maxsize, False
+    for passed in waiting.rounds(0 if module.check_mode else seconds):
+        seen, invocation = observe(module, service)
+        if seen["ready"] and invocation != not_before:
+            break
+        before = min(before, seen["restarts"])
         crashes = seen["restarts"] - before
         # a unit that is to be started is still failed until systemd comes to it: what counts is the second look
         why = "systemd gave it up" if failed and seen["state"] == "failed" else ""
         why = why or ("it ended %d times" % crashes if crashes >= CRASHES else "")
         if why:
-            why += " within %d s" % (time.monotonic() - began)
+            why += " within %d s" % passed
             break
         failed = seen["state"] == "failed"
-        time.sleep(pause)
-        pause = min(pause * 1.5, POLL_MAX)
-        seen, invocation = observe(module, service)
-        before = min(before, seen["restarts"])
     if seconds and seen["ready"] and invocation == not_before:
         seen["ready"], seen["waiting_for"] = False, "restart"
     return seen, invocation, why
 
 
-def settle(module: AnsibleModule, seen: dict, why: str) -> Optional[str]:
-    """What a wait that was asked for ends with: None, or why the service is not ready."""
+def settle(module: AnsibleModule, seen: dict, why: str, owed: str) -> Optional[str]:
+    """What a wait that was asked for ends with: None, or why the service is not ready. `owed` is the restart that it waited for."""
     if seen["ready"]:
-        pending.clear()
+        alone.or_fail(module, "rke2_status")
+        pending.clear(owed)
         return None
     service, ended = module.params["service"], why or "not ready after %d s" % module.params["ready_seconds"]
     _, log, _ = module.run_command(["journalctl", "--unit", service, "--lines", LOG_LINES, "--no-pager", "--output", "cat"])
@@ -235,11 +233,11 @@ def settle(module: AnsibleModule, seen: dict, why: str) -> Optional[str]:
 
 def measured(writes: int, check_mode: bool) -> dict:
     """What etcd says of itself, once it has written its log so often: the gate would not believe fewer. A young member waits."""
-    until = time.monotonic() + WRITES_SECONDS
-    found = rke2metrics.etcd()
-    while rke2metrics.writes(found) < writes and time.monotonic() < until and not check_mode:
-        time.sleep(POLL_FIRST)
+    found: dict = {}
+    for _ in waiting.rounds(0 if check_mode else WRITES_SECONDS, most=waiting.FIRST):
         found = rke2metrics.etcd()
+        if rke2metrics.writes(found) >= writes:
+            break
     return found
 
 
@@ -260,6 +258,7 @@ def main() -> None:
     """Read, and wait if asked to."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     asked: dict[str, Any] = module.params
+    owed = pending.seen()
     seen, invocation, why = wait(module, asked["service"], asked["ready_seconds"], asked["not_before"])
     if asked["service"] == "rke2-server" and seen["ready"]:
         seen["secrets_encryption"] = encryption(module)
@@ -280,7 +279,9 @@ def main() -> None:
         "server": configured("server"),
         "pings": "" if seen["joined"] else supervisor.answering(asked["ping"]),
     }
-    lack = settle(module, seen, why) if asked["ready_seconds"] and not module.check_mode else None
+    if seen["ready"] and not asked["ready_seconds"] and not module.check_mode and pending.restarted(module):
+        pending.clear(owed)  # the run that waited for this start was killed
+    lack = settle(module, seen, why, owed) if asked["ready_seconds"] and not module.check_mode else None
     if lack:
         module.fail_json(msg=lack, **result)
     module.exit_json(**result)

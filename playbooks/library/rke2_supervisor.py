@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import time
-
+from ansible.module_utils import waiting
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rke2 import supervisor
 
@@ -24,8 +23,6 @@ author: [bringup]
 RETURN = r"""
 """
 
-POLL_FIRST, POLL_MAX = 0.5, 5.0
-
 
 def main() -> None:
     """Wait."""
@@ -36,13 +33,11 @@ def main() -> None:
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     address, token, seconds = module.params["address"], module.params["token"], module.params["seconds"]
-    until = time.monotonic() + seconds
-    pause = POLL_FIRST
-    shown, said = supervisor.state(address, token)
-    while shown in (supervisor.SILENT, supervisor.STARTING) and time.monotonic() < until and not module.check_mode:
-        time.sleep(pause)
-        pause = min(pause * 1.5, POLL_MAX)
+    shown, said = "", ""
+    for _ in waiting.rounds(0 if module.check_mode else seconds):
         shown, said = supervisor.state(address, token)
+        if shown not in (supervisor.SILENT, supervisor.STARTING):
+            break
     if shown == supervisor.PONG or module.check_mode:
         module.exit_json(changed=False)
     module.fail_json(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 
+from ansible.module_utils import alone
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rke2 import traces
 
@@ -35,6 +36,8 @@ def main() -> None:
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     state, force = module.params["state"], module.params["force"]
+    if state != "looked":
+        alone.or_fail(module, "rke2_traces")
     left, looked = traces.find(force)
     there = any(left.values())
     acts = not module.check_mode

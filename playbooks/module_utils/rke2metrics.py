@@ -7,7 +7,7 @@ import sys
 import time
 from urllib.error import HTTPError
 
-from ansible.module_utils.urls import open_url
+from ansible.module_utils import direct
 
 BASE = "http://127.0.0.1:2381"
 SERIES = (
@@ -20,7 +20,6 @@ SERIES = (
 )
 """The series that the gate rke2/servers compares; the others, thousands of lines, stay on the host."""
 MOST = 4_000_000
-SECONDS = 5
 
 
 def etcd() -> dict:
@@ -40,9 +39,9 @@ def answer(path: str) -> str:
     """The body of an answer, also of one with an error (/health says 503 and why where etcd is not well); empty without one."""
     try:
         try:
-            found = open_url(BASE + path, timeout=SECONDS, use_proxy=False)
+            found = direct.get(BASE + path, most=MOST)
         except HTTPError as error:
-            found = error
-        return found.read(MOST).decode("utf-8", "replace")
+            found = error.read(MOST)
+        return found.decode("utf-8", "replace")
     except (OSError, ValueError):
         return ""

@@ -28,6 +28,11 @@ _FAILED = (
         FailureKind.PACKAGE_LOCK,
         r"[Cc]ould not get lock|[Uu]nable to (acquire|lock)|management is locked|transaction lock|holds the lock",
     ),
+    (FailureKind.BUSY, r"of an earlier play is still at work on this host"),
+    (
+        FailureKind.PROXY,
+        r"407 Proxy Auth|HTTP(/\d\.\d)? ?(Error|code:?|error)?:? ?407|[Pp]roxy [Aa]uthentication [Rr]equired|refuses this login",
+    ),
     (FailureKind.CLOCK, r"not valid yet|not yet valid|[Cc]lock skew"),
     (FailureKind.PACKAGE_MANAGER, r"packages are half installed|database is damaged|repositories cannot be reached|is not trusted"),
     (FailureKind.PACKAGE_MANAGER, r"dpkg was interrupted|dpkg --configure -a|[Uu]nmet dependencies|--fix-broken|[Rr]pmdb"),

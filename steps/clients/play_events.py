@@ -12,6 +12,8 @@ BEGUN = "runner_on_start"
 FAILURES = frozenset({"runner_on_failed", "runner_on_unreachable", "runner_item_on_failed"})
 KEPT = frozenset({"runner_on_ok", *FAILURES})
 ENDS = frozenset({"runner_on_ok", "runner_on_failed", "runner_on_unreachable", "runner_on_skipped"})
+NOTED = frozenset({BEGUN, *KEPT, *ENDS})
+"""What tells of a host: all of this together says how far each one was."""
 LEFT_OUT = "left_out"
 """Event of the last line, where there was no room for all."""
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -72,6 +73,7 @@ class Redactor:
         plain = {text for text in found if len(text) >= SHORTEST and text not in _RECORDS}
         plain |= {base64.b64encode(text.encode()).decode() for text in plain}
         plain |= {form for text in plain for form in _in_one_line(text) if len(form) >= SHORTEST}
+        plain |= {quote(text, safe="") for text in plain if "\n" not in text}  # as in the URL of a proxy
         once = plain | {form for text in plain for form in _escaped(text)}
         twice = once | {form for text in once for form in _escaped(text)}
         self._values = sorted(twice, key=len, reverse=True)

@@ -23,9 +23,14 @@ PLAY_FAILED = {
         FailureClass.DEPENDENCY,
         "repair {node}'s package manager, or the way to its repositories, as the message says; then play again",
     ),
+    FailureKind.PROXY: (
+        FailureClass.PERMISSION,
+        "correct proxy.user and proxy.password, or let the proxy of {node} admit it without a login",
+    ),
     FailureKind.CLOCK: (FailureClass.DEPENDENCY, "set {node}'s clock, and give it a time server"),
     FailureKind.REBOOT: (FailureClass.HARDWARE, "look at {node}'s console: it did not come back from its reboot in time"),
     FailureKind.TIMEOUT: (FailureClass.RUNTIME, "look on {node} for what hangs"),
+    FailureKind.BUSY: (FailureClass.RUNTIME, "let that process on {node} end, or end it, and play again"),
     FailureKind.TASK_FAILED: (FailureClass.RUNTIME, "read the message, repair {node}, and play again"),
 }
 """Failure class and next step of each kind of failed play."""
@@ -40,9 +45,11 @@ EXPECTED = {
     FailureKind.READ_ONLY: "a file system that can be written",
     FailureKind.PACKAGE_LOCK: "a package manager that nobody else holds",
     FailureKind.PACKAGE_MANAGER: "a package manager that works",
+    FailureKind.PROXY: "a proxy that lets the host through",
     FailureKind.CLOCK: "a clock that certificates and packages can be checked by",
     FailureKind.REBOOT: "a node that is back after its reboot",
     FailureKind.TIMEOUT: "an end within its time",
+    FailureKind.BUSY: "a host that no earlier play is still at work on",
 }
 """What was expected instead, where the kind of failure says it; else that the task succeeds."""
 

@@ -9,9 +9,11 @@ from steps.contract.evidence import Evidence
 from steps.contract.verdict import FailureClass, Status
 from steps.report import checklists, model
 from steps.report.approvals import approvals
+from steps.report.images import image
 from steps.report.source import Record, Source
 from steps.report.stages import JUDGE, opening
 from steps.report.stages import stages as every_stage
+from steps.report.upgraded import upgraded
 
 
 def build(source: Source, workflow: str = "", running: bool = False, begun: Iterable[model.Begun] = ()) -> model.Report:
@@ -30,6 +32,7 @@ def build(source: Source, workflow: str = "", running: bool = False, begun: Iter
         owner=source.header.owner,
         revision=source.header.revision,
         operation=source.header.operation,
+        upgraded=upgraded(source.header.operation, [record.evidence for record in source.records]),
         target_uid=source.target_uid or source.header.target_uid,
         status=status,
         workflow=workflow,
@@ -53,6 +56,7 @@ def build(source: Source, workflow: str = "", running: bool = False, begun: Iter
         cancelled=source.cancelled,
         opening=opened,
         running=running,
+        image=image(latest),
     )
 
 

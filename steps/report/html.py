@@ -3,6 +3,7 @@
 from importlib import resources
 
 import jinja2
+import markupsafe
 
 from steps.report import model
 from steps.report.timeline import stamp
@@ -14,9 +15,9 @@ def html(report: model.Report) -> str:
     """The page. Everything from outside is escaped."""
     whole = max(report.finished - report.started, 0.001)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    template = environment.from_string(resources.files("steps.report").joinpath("report.html.j2").read_text())
-    return template.render(
+    return _template(environment, "report.html.j2").render(
         r=report,
+        image=_image(environment, report),
         gates=_node_gates(report),
         stamp=stamp,
         cell=_cell,
@@ -25,6 +26,18 @@ def html(report: model.Report) -> str:
         left=lambda stage: f"{100 * (stage.started - report.started) / whole:.2f}",
         width=lambda stage: f"{100 * (stage.finished - stage.started) / whole:.2f}",
     )
+
+
+def _template(environment: jinja2.Environment, name: str) -> jinja2.Template:
+    return environment.from_string(resources.files("steps.report").joinpath(name).read_text())
+
+
+def _image(environment: jinja2.Environment, report: model.Report) -> markupsafe.Markup:
+    """The part about a node image; its own template has escaped what is in it."""
+    if report.image is None:
+        return markupsafe.Markup("")
+    text = _template(environment, "image.html.j2").render(r=report, span=span, mb=lambda size: f"{size / 1e6:.1f} MB")
+    return markupsafe.Markup(text)
 
 
 def span(seconds: float) -> str:

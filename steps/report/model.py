@@ -7,6 +7,7 @@ from steps.contract.evidence import Diagnosis
 from steps.contract.plural import count
 from steps.contract.quarantine import Entry
 from steps.contract.revision import Source as Origin
+from steps.report.images import Image
 
 NOT_RUN = "not run"
 """Status of a planned stage or gate without a record."""
@@ -179,7 +180,8 @@ class Report(Struct, frozen=True, kw_only=True):
 
     `troubles` are of each task's last attempt, `overcome` those of attempts that a later one followed.
     `opening` is what the task before all stages came to, where that is no pass: no stage began then.
-    `operation` is what the run was for where that was not the whole bring-up: `add-node gpu[017-018]`.
+    `operation` is what the run was for where that was not the whole bring-up: `add-node gpu[017-018]`;
+    `upgraded` says of an upgrade from which release to which.
     `revisions` has an entry whenever what Argo CD showed of a release changed. `source` is the Git commit of the spec's file.
     """
 
@@ -209,8 +211,10 @@ class Report(Struct, frozen=True, kw_only=True):
     source: Origin | None = None
     cancelled: Cancelled | None = None
     operation: str = ""
+    upgraded: str = ""
     opening: Stage | None = None
     running: bool = False
+    image: Image | None = None
     schema: int = 1
 
     @property

@@ -46,6 +46,7 @@ def public(report: model.Report) -> model.Report:
         revisions=(),
         source=None,
         cancelled=None,
+        image=None,
     )
     return msgspec.convert(_clean(msgspec.to_builtins(bare), _Names(report)), model.Report)
 

@@ -10,7 +10,7 @@ def text(report: model.Report) -> str:
     lines = [f"{report.cluster}: {report.status}: {report.sentence}"]
     lines += [f"class of the failure: {kind}" for kind in _classes(report)]
     lines.append(f"run {report.run}, plan {report.plan[:19]}, took {span(report.finished - report.started)}")
-    lines += [f"operation {report.operation}"] if report.operation else []
+    lines += ["operation " + ": ".join(filter(None, (report.operation, report.upgraded)))] if report.operation else []
     lines += [f"spec {report.source.sentence}"] if report.source else []
     if report.simulated:
         lines.append("rehearsal: hosts, cluster and figures are simulated")

@@ -16,6 +16,7 @@ from steps.clients.environment import Environment
 from steps.clients.fleet import Fleet
 from steps.clients.log import Log
 from steps.clients.play_events import PlayEvents
+from steps.clients.play_journal import PlayJournal
 from steps.clients.redact import Redactor
 from steps.clients.store import AlreadyWritten, Store
 from steps.contract import last_word as last_word_contract
@@ -23,6 +24,7 @@ from steps.contract import log as log_contract
 from steps.contract import plain, quarantine
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Diagnosis, Evidence
+from steps.contract.play import PlayEvent
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, inconclusive
 from steps.errors import BadTask, StepError, Temporary
@@ -56,6 +58,8 @@ class Context:
         self.fleet = Fleet(environment.fleet)
         self.events = PlayEvents()
         self.log = log or Log(Redactor([environment.secrets, self.run_secrets]))
+        here = (environment.run, task.stage, task.name, shard)
+        self._journal = PlayJournal(self.store, log_contract.events_folder(*here), self.log)
         self._started = time.time()
         self._attempt = 1
         self._changes: list[str] = []
@@ -82,6 +86,11 @@ class Context:
         """Whether this attempt has changed anything so far; `unchanged …` is told of what was as it should be."""
         return any(not change.startswith("unchanged ") for change in self._changes)
 
+    def hear(self, event: PlayEvent) -> None:
+        """Take what a host did in a play: it is kept with the log, and at once where a killed step leaves it behind."""
+        self.events.take(event)
+        self._journal.note(event)
+
     def keep_log(self) -> None:
         """Store what was said so far, once, and beside it what the hosts of a play did. Raises StoreBusy."""
         if self._log_is_kept:
@@ -102,6 +111,7 @@ class Context:
         self.log.write(log_contract.kept_line(key))
         if events:
             self.store.write(log_contract.events_key(*here, attempt), events.encode())
+        self._journal.remove()
 
     @functools.cached_property
     def clock(self) -> Clock:

@@ -31,7 +31,8 @@ def identify(context: Context, ssh: reach.Ssh) -> Found:
         return Found()
     from steps.clients import ansible  # a run without plays does not pay for it
 
-    shown = {one.host: _identity(one) for one in ansible.play(reach.request(context, PLAYBOOK, ssh, hosts)).hosts}
+    played = ansible.play(reach.request(context, PLAYBOOK, ssh, hosts), on_event=context.hear)
+    shown = {one.host: _identity(one) for one in played.hosts}
     uids = {one.uid: name for name, one in shown.items() if one.state is State.RUNNING}
     if len(uids) > 1:
         said = ", ".join(f"{name} of {uid}" for uid, name in sorted(uids.items()))

@@ -71,7 +71,7 @@ def run(context: Context) -> ExitCode:
             forks=wanted.forks,
             role=wanted.role,
         ),
-        on_event=context.events.take,
+        on_event=context.hear,
     )
     result = _keep_secrets(context, wanted, result)
     seen = _observe(gate, result.hosts)

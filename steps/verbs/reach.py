@@ -14,11 +14,14 @@ from steps.verbs.context import Context
 FORKS = 50
 PROXY = "bringup_proxy"
 """Variable of every play: the environment by which hosts reach others, where the spec names a proxy."""
+PROXY_USER, PROXY_PASSWORD = "bringup_proxy_user", "bringup_proxy_password"
+"""Variables with the login that the proxy wants; the password's value lies in a secret file."""
 
 
 class Ssh(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How hosts are reached: paths are names below the secrets folder. `proxy` is the environment by which they reach others:
-    every play has it as the variable `bringup_proxy`. `post_quantum`: SSH's own order of key exchanges holds."""
+    every play has it as the variable `bringup_proxy`, and as others the login that the proxy wants: a user, and a secret file.
+    `post_quantum`: SSH's own order of key exchanges holds."""
 
     user: str = "root"
     port: int = 22
@@ -28,6 +31,8 @@ class Ssh(Struct, frozen=True, kw_only=True, omit_defaults=True):
     jump: Jump | None = None
     sudo_password: str = ""
     proxy: dict[str, str] = {}
+    proxy_user: str = ""
+    proxy_password: str = ""
     post_quantum: bool = False
 
 
@@ -48,12 +53,13 @@ def request(
     secrets = context.environment.secrets
     path = {name: str(secrets / name) if name else "" for name in (ssh.key, ssh.known_hosts)}
     named = dict(secret_variables or {}) | ({"ansible_become_password": ssh.sudo_password} if ssh.sudo_password else {})
+    named |= {PROXY_PASSWORD: ssh.proxy_password} if ssh.proxy_password else {}
     through = _Through(ssh, secrets)
     return PlayRequest(
         playbook=playbook,
         hosts=tuple(_host(host, ssh, path[ssh.key], through(host)) for host in hosts),
         helpers=tuple(_host(host, ssh, path[ssh.key], through(host)) for host in helpers),
-        variables={**(variables or {}), **({PROXY: ssh.proxy} if ssh.proxy else {})},
+        variables={**(variables or {}), **_proxy(ssh)},
         secret_variables=_existing(context, named),
         known_hosts=path[ssh.known_hosts],
         host_keys=ssh.host_keys,
@@ -62,6 +68,10 @@ def request(
         role=_role(role, context),
         timeout_seconds=context.task.deadline_seconds,
     )
+
+
+def _proxy(ssh: Ssh) -> dict[str, Any]:
+    return {name: value for name, value in ((PROXY, ssh.proxy), (PROXY_USER, ssh.proxy_user)) if value}
 
 
 def _host(host: Host, ssh: Ssh, key_path: str, jump: Jump | None) -> PlayHost:

@@ -4,9 +4,9 @@ import time
 
 from msgspec import Struct
 
-from steps.clients import signature
+from steps.clients import play_journal, signature
+from steps.contract import log, seal
 from steps.contract import run as contract
-from steps.contract import seal
 from steps.contract.canonical import canonical, digest_bytes
 from steps.contract.exit import ExitCode
 from steps.errors import StepError
@@ -26,6 +26,7 @@ def run(context: Context) -> ExitCode:
     _free_target(context)
     name = context.environment.run
     context.say(f"sealing the run, which ended as {context.inputs.get('status', 'unknown')}")
+    _collect(context, log.all_events(name))
     context.keep_log()  # its own log is sealed like the others; what it says from here on is for the engine only
     header = context.store.read(contract.header_key(name))
     prefix = f"runs/{name}/"
@@ -49,6 +50,14 @@ def run(context: Context) -> ExitCode:
 def _sealed(context: Context, prefix: str, key: str) -> seal.Sealed:
     data = context.store.path(prefix + key).read_bytes()
     return seal.Sealed(key=key, sha256=digest_bytes(data), size=len(data))
+
+
+def _collect(context: Context, folder: str) -> None:
+    """Keep what hosts did in plays that were killed and not tried again. A store that refuses it holds no seal back."""
+    try:
+        play_journal.collect(context.store, folder, context.log)
+    except (OSError, StepError) as error:
+        context.say(f"what hosts did in plays that were killed was not kept: {error}")
 
 
 def _free_target(context: Context) -> None:

@@ -11,9 +11,9 @@ import msgspec
 from steps.contract import run as contract
 from steps.contract.exit import ExitCode
 from steps.errors import StepError, Temporary
-from workflows import bringup
-from workflows.cli import argo, compiling, kubeconfigs, naming, output, revisions, running, sources
-from workflows.cli.starting import Place, Wish
+from workflows.cli import argo, compiling, kubeconfigs, naming, output, revisions, running
+from workflows.cli.pipelines import Pipeline, Wish
+from workflows.cli.starting import Place
 from workflows.engines import announce, inputs
 from workflows.engines.argo import install, installation, place, remembered, secret_files, size, submit
 from workflows.engines.argo.home import Home, NoWorkflow
@@ -21,7 +21,6 @@ from workflows.engines.argo.objects import CLUSTER, SUBMISSION, Unreadable, Work
 from workflows.engines.folders import Home as Runs
 from workflows.engines.folders import new_run_name
 from workflows.plan import show
-from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.render import names
 
@@ -40,16 +39,16 @@ Begun = Callable[[str, str], object]
 """Told the name of a run, and what follows it, as soon as it is submitted or may have been."""
 
 
-def run(spec: str, at: Place, wish: Wish, begun: Begun) -> tuple[str, int]:
+def run(spec: str, at: Place, wish: Wish, pipeline: Pipeline, begun: Begun) -> tuple[str, int]:
     """Install, submit and follow; the run's name and its exit code. Raises before anything is written where it could not run."""
-    path, loaded = sources.read(spec)
+    path, loaded = pipeline.read(spec)
     folder = path.parent if Path(spec).exists() else Path.cwd()
     home = kubeconfigs.home(at.kubeconfig, at.context, at.namespace)
     settings = compiling.installation(home.namespace, at.image, os.environ)
-    plan = compile_plan(loaded, only=wish.only, until=wish.until, operation=wish.operation)
+    plan = pipeline.plan(path, loaded, wish)
     _check_reuse(home, plan, wish.reuse)
     inputs.require_target(plan)
-    bundle = compiling.rendered(plan, bringup.build, settings)
+    bundle = compiling.rendered(plan, pipeline.build, settings)
     version = _version(home, at.version, plan, folder)
     size.check(plan, bundle)
     doubts = place.check(home, bundle)

@@ -1,5 +1,6 @@
 """What is wrong with a spec, as rows for scripts: what hinders reading it, and what the compatibility rules find."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,12 @@ from typing import Any
 from workflows import catalog
 from workflows.cli import sources
 from workflows.spec import Issue, SpecError, SpecErrors, unattended
+from workflows.spec.errors import Severity
 from workflows.spec.loading import read
 from workflows.spec.problems import line_of
+from workflows.spec.recipe import KIND as RECIPE
+
+IMAGE = "Image"
 
 
 @dataclass(frozen=True)
@@ -36,10 +41,32 @@ def check(source: str) -> Checked:
     """Read a spec argument and check it. Raises NoSpec where there is no such file."""
     path = sources.find(source)
     try:
+        if _kind(path) in (IMAGE, RECIPE):
+            return Checked(path, tuple(_image(path)))
         spec = sources.read(source)[1]
         return Checked(path, (*catalog.check(spec, catalog.load()), *unattended.issues(spec)))
     except SpecErrors as errors:
         return Checked(path, unreadable=errors)
+
+
+def _kind(path: Path) -> object:
+    data = read(path)[1].data
+    return data.get("kind") if isinstance(data, dict) else None
+
+
+def _image(path: Path) -> Iterator[Issue]:
+    """What is wrong with the lock of an image spec or of a recipe. Raises SpecErrors for what is wrong with those themselves."""
+    from workflows.cli import image_recipes
+    from workflows.images.errors import BuildError
+    from workflows.images.nodes import resolve
+
+    asked = image_recipes.asked(str(path))
+    found = asked.chain(by_name=_kind(path) == RECIPE)
+    try:
+        resolve.locked(asked, found)
+    except BuildError as error:
+        severity: Severity = "warning" if _kind(path) == RECIPE else "error"  # a recipe may be locked by who takes it up
+        yield Issue("locked", severity, "lock", str(error), error.hint, "images/recipes/README.md")
 
 
 def _error(one: SpecError) -> dict[str, Any]:

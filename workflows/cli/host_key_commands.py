@@ -22,7 +22,8 @@ def host_keys(
 ) -> int:
     """Show the keys of all hosts and jump hosts with their fingerprints, and write those that are new into known_hosts.
 
-    Compare the fingerprints with what the machines' consoles or your provisioning say before you say yes. A changed key is never
+    Compare the fingerprints with what the machines' consoles or your provisioning say before you say yes; hosts with the same
+    outcome are one line, and more than 50 new keys are given one by one with -o json alone. A changed key is never
     written, unless --replace names its host. Hosts with a certificate of a CA that a line `@cert-authority` trusts need nothing.
     Ends with 65 where a key has changed, 75 where a host did not answer.
     """

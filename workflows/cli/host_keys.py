@@ -11,6 +11,7 @@ from steps.contract.exit import ExitCode
 from workflows.cli import output, sources
 from workflows.cli.output import Format
 from workflows.host_keys import enrol as keys
+from workflows.host_keys import folding
 from workflows.host_keys.model import Seen, State
 
 
@@ -41,12 +42,13 @@ def enrol(source: str, out: Path | None, *, yes: bool, replace: Sequence[str], f
 
 
 def _show(rows: Sequence[Seen], form: Format) -> None:
-    cells = [(row.host, row.place, row.key.kind if row.key else "-", _fingerprint(row), row.state.value, row.said) for row in rows]
     if form is Format.TABLE:
-        output.table(("host", "address", "type", "fingerprint", "state", ""), cells)
+        output.table(("host", "address", "type", "fingerprint", "state", ""), folding.folded(rows))
+        if len(new := {row.place for row in rows if row.state is State.NEW}) > folding.SHOWN:
+            output.lines([f"new keys of {len(new)} hosts: `-o json` gives each fingerprint, to be compared by a program"])
     else:
         names = ("host", "address", "type", "fingerprint", "state", "said")
-        output.data([dict(zip(names, one, strict=True)) for one in cells], form)
+        output.data([dict(zip(names, one, strict=True)) for one in folding.of_each(rows)], form)
 
 
 def _fingerprint(row: Seen) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from steps.contract.operation import Kind, Operation
-from workflows.cli import operations, output, starting
+from workflows.cli import operations, output, pipelines, starting
 from workflows.cli.argo_options import placed
 
 Spec = Annotated[str, typer.Argument(help="Spec file, or the name of an example.")]
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 def add_node(hosts: Chosen, spec: Spec = "cluster.yaml", until: Until = "", reuse: Reuse = "none", *, place: starting.Place) -> int:
     """Bring hosts that the spec has by now into the cluster that runs; no other is touched, and gates look at all of them."""
     operation = Operation(kind=Kind.ADD_NODE, hosts=operations.names(hosts))
-    return starting.start(spec, place, starting.Wish(reuse=reuse, until=until, operation=operation))
+    return starting.start(spec, place, pipelines.Wish(reuse=reuse, until=until, operation=operation))
 
 
 def replace_node(
@@ -34,13 +34,13 @@ def replace_node(
 ) -> int:
     """Bring new machines in under the names of old ones, of which the cluster forgets Node and etcd member before they join."""
     operation = Operation(kind=Kind.REPLACE_NODE, hosts=operations.names(hosts))
-    return starting.start(spec, place, starting.Wish(reuse=reuse, until=until, operation=operation))
+    return starting.start(spec, place, pipelines.Wish(reuse=reuse, until=until, operation=operation))
 
 
 def upgrade(spec: Spec = "cluster.yaml", *, place: starting.Place) -> int:
     """Bring RKE2 to the spec's version: a snapshot of etcd, servers one at a time, agents drained in batches; nothing else."""
     operation = Operation(kind=Kind.UPGRADE)
-    return starting.start(spec, place, starting.Wish(only=operations.only(operation), operation=operation))
+    return starting.start(spec, place, pipelines.Wish(only=operations.only(operation), operation=operation))
 
 
 def reset(
@@ -54,7 +54,7 @@ def reset(
     operation = Operation(kind=Kind.RESET, hosts=operations.names(hosts or ()))
     if not yes:
         _ask(spec, hosts or (), operation)
-    return starting.start(spec, place, starting.Wish(operation=operation))
+    return starting.start(spec, place, pipelines.Wish(operation=operation))
 
 
 def _ask(spec: str, hosts: Sequence[str], operation: Operation) -> None:

@@ -10,7 +10,7 @@ import typer
 from steps.contract import approval
 from steps.contract.exit import ExitCode
 from steps.contract.operation import Kind
-from workflows.cli import output, starting
+from workflows.cli import output, pipelines, starting
 from workflows.cli.argo_options import (
     ArgoVersion,
     Place,
@@ -129,7 +129,7 @@ def run(
     place: starting.Place,
 ) -> int:
     """Run a spec on real hosts: with the embedded engine, or on the Argo Workflows of a home cluster."""
-    return starting.start(spec, place, starting.Wish(reuse=reuse, only=tuple(only or ()), until=until))
+    return starting.start(spec, place, pipelines.Wish(reuse=reuse, only=tuple(only or ()), until=until))
 
 
 def resume(run: Run = "", version: ArgoVersion = "", *, place: Place) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from steps.contract.operation import BRINGUP, Kind, Operation
+from steps.contract.operation import Kind
 from workflows.cli import output
 from workflows.cli.argo_options import (
     LOCAL,
@@ -19,6 +19,7 @@ from workflows.cli.argo_options import (
     refuse_for_local,
     require_engine,
 )
+from workflows.cli.pipelines import BRINGUP, Pipeline, Wish
 from workflows.engines.folders import Home, new_run_name
 
 
@@ -46,42 +47,33 @@ class Place:
             raise typer.BadParameter("the local engine runs in this command: --no-wait is for --engine argo")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wish:
-    """What a command asks of a run beside its spec."""
-
-    reuse: str = "none"
-    only: tuple[str, ...] = ()
-    until: str = ""
-    operation: Operation = BRINGUP
-
-
-def start(spec: str, place: Place, wish: Wish) -> int:
+def start(spec: str, place: Place, wish: Wish, pipeline: Pipeline = BRINGUP) -> int:
     """Run it and follow it; the exit code of the run."""
     from workflows.cli import argo_running, reporting
 
     kept = reporting.Unfinished(place.junit)
     with kept.explained(spec):
         if place.engine == LOCAL:
-            name, code = _here(spec, wish, kept.begun_here)
+            name, code = _here(spec, wish, pipeline, kept.begun_here)
         else:
-            name, code = argo_running.run(spec, place, wish, kept.begun)
+            name, code = argo_running.run(spec, place, wish, pipeline, kept.begun)
             if not place.wait:
                 return code or kept.code
     return code if place.junit is None else reporting.keep_junit(Home.of_environment(), name, place.junit, code)
 
 
-def _here(spec: str, wish: Wish, begun: Callable[[str], object]) -> tuple[str, int]:
-    from workflows.cli import announcing, revisions, running, sources
+def _here(spec: str, wish: Wish, pipeline: Pipeline, begun: Callable[[str], object]) -> tuple[str, int]:
+    from workflows.cli import announcing, compiling, revisions, running
     from workflows.engines import inputs, launch
 
-    path, loaded = sources.read(spec)
-    plan, bundle = running.prepare(loaded, wish.only, wish.until, wish.operation)
+    path, loaded = pipeline.read(spec)
+    plan = pipeline.plan(path, loaded, wish)
+    bundle = compiling.rendered(plan, pipeline.build)
     home = Home.of_environment()
     running.check_reuse(home, plan, wish.reuse)
     folder = home.run(new_run_name(plan.name))
     beside = path.parent if Path(spec).exists() else Path.cwd()
-    if (loaded.schedule or loaded.events) and wish.operation.kind is Kind.BRINGUP:
+    if plan.starts and (plan.starts.schedule or plan.starts.events) and wish.operation.kind is Kind.BRINGUP:
         output.lines(["the local engine has no scheduler: schedule and events of this spec act with --engine argo alone"])
     inputs.write(folder, plan, bundle, beside, os.environ)
     revisions.keep(folder, spec)

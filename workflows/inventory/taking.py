@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.inventory import grouping
+from workflows.inventory import gpus, grouping
 from workflows.inventory.connection import Access, access
 from workflows.inventory.model import BadInventory, Inventory
 from workflows.spec import ranges
@@ -60,6 +60,7 @@ def taken(inventory: Inventory, choice: Choice) -> Taken:
     jumps = {name: _jump(members, ways, ssh) for name, members in used.groups.items()}
     groups = {name: _group(name, members, ways, used, ssh, jumps[name][0]) for name, members in used.groups.items()}
     said += [note for _, notes in jumps.values() for note in notes]
+    product = _mark_gpus(inventory, used, groups)
     heads = [host for name in used.servers for host in used.groups[name]]
     front, told = _front(inventory, heads, ways)
     network, wide = _network(len(planned))
@@ -71,10 +72,22 @@ def taken(inventory: Inventory, choice: Choice) -> Taken:
         "owner": "platform-team@example.org",
         "revision": "1",
         "hosts": groups,
+        **({"accelerator": product} if product else {}),
         **({"ssh": ssh} if ssh else {}),
         **({"rke2": rke2} if rke2 else {}),
     }
-    return Taken(data=data, notes=(*notes, *used.notes, *said, *told, *wide, *_gpu(used.gpu), *_variables(ways)))
+    return Taken(
+        data=data,
+        notes=(
+            *notes,
+            *used.notes,
+            *said,
+            *told,
+            *wide,
+            *_gpu([name for name in used.gpu if "gpu" not in groups[name]]),
+            *_variables(ways),
+        ),
+    )
 
 
 def _nodes(inventory: Inventory, reached: Mapping[str, Access]) -> tuple[list[str], list[str]]:
@@ -194,6 +207,18 @@ def _network(nodes: int) -> tuple[str, list[str]]:
         return "", []
     network = f"10.64.0.0/{24 - bits}" if bits <= 14 else "10.128.0.0/9"
     return network, [f"rke2.cluster_cidr: {network} has room for {nodes} nodes; write another one where your site uses it"]
+
+
+def _mark_gpus(inventory: Inventory, used: grouping.Grouped, groups: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Say in the groups which of them have GPUs, as far as variables tell; the accelerator that they have, if that is told too."""
+    marked = [name for name, members in used.groups.items() if gpus.has_them(members, inventory.hosts)]
+    product = gpus.accelerator(inventory.hosts[used.groups[marked[0]][0]]) if marked else {}
+    for name in marked if product else ():
+        groups[name]["gpu"] = True
+        odd = {host: few for host in used.groups[name] if (few := gpus.fewer(inventory.hosts[host], product["per_node"]))}
+        for host, few in odd.items():
+            groups[name].setdefault("overrides", {}).setdefault(host, {}).update(few)
+    return product
 
 
 def _gpu(groups: Sequence[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """A spec → an Ansible inventory: its hosts and groups, how they are reached, and where they stand; as YAML, INI or JSON. Pure."""
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
+from workflows.inventory import gpus
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.machines import Machine
 
@@ -48,8 +50,9 @@ def _variables(spec: ClusterSpec, machine: Machine, folder: Path) -> dict[str, A
         "bringup_rack": machine.rack,
         "bringup_leaf": machine.leaf,
         "bringup_scalable_unit": machine.scalable_unit,
+        **gpus.of_host(spec, machine),
     }
-    return {name: value for name, value in named.items() if value or value is False}
+    return {name: value for name, value in named.items() if value or value is False or name == gpus.COUNT}
 
 
 def _common(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
@@ -64,6 +67,7 @@ def _common(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
         **key,
         "ansible_become": ssh.user != "root",
         "ansible_ssh_common_args": _arguments(spec, folder, ssh.jump_host or ""),
+        **gpus.of_all(spec),
     }
 
 
@@ -89,8 +93,13 @@ def _ini(everything: Mapping[str, Any]) -> str:
             " ".join([host, *(f"{key}={shlex.quote(str(one))}" for key, one in own.items())]) for host, own in _members(group)
         ]
         lines += [*group.get("children", {}), ""]
-    lines += ["[all:vars]", *(f"{key}={one}" for key, one in everything["vars"].items())]
+    lines += ["[all:vars]", *(f"{key}={_value(one)}" for key, one in everything["vars"].items())]
     return "\n".join(lines) + "\n"
+
+
+def _value(one: Any) -> str:
+    """A variable of a group in an INI file, where Ansible takes `580.10` for a number unless it stands in quotes."""
+    return json.dumps(one) if isinstance(one, str) and re.fullmatch(r"[\d.]+", one) else str(one)
 
 
 def _members(group: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from steps.contract import approval as approvals
 from steps.contract.delivery import Publication
+from steps.contract.operation import Kind
+from steps.contract.stages.rke2 import parse_version
 from steps.contract.task import Verb
 from workflows.catalog import Release, upgrades
 from workflows.plan import leaves, show
@@ -58,7 +60,7 @@ def changes(before: Plan, after: Plan) -> tuple[Change, ...]:
     refused = tuple(_forbidden(before, after))
     if refused:
         raise PlanError("; ".join(refused))
-    parts = (_identity, _hosts, _releases, _files, _stages, _tasks)
+    parts = (_identity, _hosts, _rke2, _releases, _files, _stages, _tasks)
     found = (*(change for part in parts for change in part(before, after)), *started)
     return found or (Change(what="cluster", name=after.name, path="plan", before=before.digest, after=after.digest),)
 
@@ -131,6 +133,27 @@ def _releases(before: Plan, after: Plan) -> Iterator[Change]:
         else:
             found = leaves.differing(_release(old[name]), _release(new[name]))
             yield from (Change(what="release", name=name, path=path, before=one, after=two) for path, one, two in found)
+
+
+def _rke2(before: Plan, after: Plan) -> Iterator[Change]:
+    """Another release of RKE2, and whose work that is: of all tasks of its stage it is the one thing that people look for."""
+    old, new = (_rke2_version(plan) for plan in (before, after))
+    one, two = parse_version(old), parse_version(new)
+    if one is None or two is None or one == two:
+        return
+    if show.operation(after).startswith(Kind.UPGRADE.value):
+        note = ""
+    elif two < one:
+        note = ", which is older: hosts refuse it, and only etcd's snapshot leads back"
+    else:
+        note = ": this is for `bringup upgrade`, which saves etcd, drains, and goes server by server"
+    yield Change(what="release", name="rke2", path="version", before=old, after=new, note=note)
+
+
+def _rke2_version(plan: Plan) -> str:
+    """The release that servers get; empty for a plan that plays none."""
+    played = (task.arguments for task in plan.tasks if (task.stage, task.name) == ("rke2", "servers"))
+    return next((str(told.get("variables", {}).get("rke2_version", "")) for told in played), "")
 
 
 def _release(release: Release) -> dict[str, Any]:

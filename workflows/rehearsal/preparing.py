@@ -39,22 +39,25 @@ def ground(spec: ClusterSpec, plan: Plan) -> Plan | None:
 def prepare(folder: RunFolder, before: Plan, cluster: SimulatedCluster) -> None:
     """Bring those stages up in the cluster, apart from the run's own store, and hand their secrets on. Raises NotPrepared.
 
-    They run under the run's name, so that the target's lease is the run's own.
+    They run under the run's name, so that the target's lease is the run's own. Once they stand, nothing of that run is left.
     """
     from workflows import bringup  # both with Hera: few rehearsals have stages before them
     from workflows.render.bundle import render
 
-    apart = Home(folder.home.root / "clusters" / folder.name / "prepared").run(folder.name)
+    place = folder.home.root / "clusters" / folder.name / "prepared"
+    apart = Home(place).run(folder.name)
     inputs.write(apart, before, render(before, bringup.build), Path("/"), {}, simulated=True)
     handing.secrets(before, apart.inputs / "secrets")
     result = launch.start(apart, cluster.environment, None)
     if result.exit_code:
         stages = ", ".join(stage.id for stage in before.stages)
-        raise NotPrepared(f"the stages before ({stages}) did not come up: {_headline(apart) or result.message or result.phase}")
+        said = _headline(apart) or result.message or result.phase
+        raise NotPrepared(f"the stages before ({stages}) did not come up: {said} (see {apart.stored})")
     made = apart.stored / "secrets"
     if made.exists():
         shutil.copytree(made, folder.inputs / "secrets", dirs_exist_ok=True)
     handing.delivered(apart.stored, folder.stored)
+    shutil.rmtree(place)
 
 
 def _headline(folder: RunFolder) -> str:

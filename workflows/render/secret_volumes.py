@@ -16,7 +16,7 @@ from workflows.render import names
 from workflows.stages.access import KUBECONFIG, SecretFile
 
 FOLDER = "secrets"
-_NO_TARGET = {Verb.ANNOUNCE, Verb.CONFIRM, Verb.PUBLISH, Verb.REPORT}
+_NO_TARGET = {Verb.ANNOUNCE, Verb.BUILD, Verb.CONFIRM, Verb.PUBLISH, Verb.REPORT}
 """Verbs that read and write nothing in the target."""
 _NAMED = {Verb.ANNOUNCE: ("webhook", "ca"), Verb.CONFIRM: (), Verb.REPORT: ()}
 """Verbs whose other arguments are words of people, which may be names of secret files by chance: the arguments that name one."""

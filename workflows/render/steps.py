@@ -34,6 +34,7 @@ OUTPUTS = {
     "job": {"verdict": "inconclusive"},
     "play": {"verdict": "inconclusive"},
     "judge": {"verdict": "inconclusive"},
+    "build": {"verdict": "inconclusive"},
     "announce": {"verdict": "inconclusive"},
     "confirm": {"verdict": "inconclusive"},
 }

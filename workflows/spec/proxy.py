@@ -6,10 +6,11 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
-from workflows.spec.fields import Listed, Section, problem
+from workflows.spec.fields import Listed, SecretRef, Section, problem
 
 ProxyUrl = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.\[\]:-]+(:[0-9]{1,5})?/?$", max_length=300)]
-"""A proxy's URL; one that wants a password is not supported, since machines would keep it in readable files."""
+"""A proxy's URL, without a login: that is given beside it, by reference."""
+User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._@+\\-]{1,100}$")]
 Outside = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.:/*-]{1,253}$")]
 ALWAYS = ("localhost", "127.0.0.0/8", "::1", ".svc", ".cluster.local")
 _MOST_NETWORKS = 16
@@ -28,10 +29,18 @@ class Proxy(Section):
         examples=[[".example.org", "10.0.0.0/8"]],
     )
 
+    user: User | None = Field(default=None, description="User, where the proxies want a login.", examples=["bringup"])
+    password: SecretRef | None = Field(
+        default=None,
+        description="Its password. On machines it lies in RKE2's own environment file alone, for root to read.",
+    )
+
     @model_validator(mode="after")
     def _one_is_named(self) -> "Proxy":
         if self.http is None and self.https is None:
             raise problem("no proxy is named", "write http: http://HOST:PORT, or leave proxy out")
+        if (self.user is None) != (self.password is None):
+            raise problem("a login has a user and a password, and one of them is missing", "give user and password, or neither")
         return self
 
 

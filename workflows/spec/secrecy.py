@@ -14,7 +14,7 @@ from workflows.spec.errors import SpecError
 
 REDACTED = "(redacted)"
 FIX = "put it elsewhere and write {file: PATH}, {secret: {name: NAME, key: KEY}} or {env: NAME}"
-PROXY_FIX = "leave user and password out, machines would keep them in readable files: let the proxy admit them by their address"
+PROXY_FIX = "leave the login out of the URL, and write it as proxy: {user: NAME, password: {file: PATH}}"
 
 URL = "a URL with a password"
 _FORMS = (
@@ -56,8 +56,8 @@ def literals(data: object, lines: dict[str, int]) -> list[SpecError]:
 
 
 def _fix(path: str) -> str:
-    """Return what to write instead; a proxy is the one place that takes no reference."""
-    return PROXY_FIX if path.startswith("proxy.") else FIX
+    """Return what to write instead; a proxy has its login beside its URLs."""
+    return PROXY_FIX if path in ("proxy.http", "proxy.https") else FIX
 
 
 def _line(lines: dict[str, int], path: str) -> int:

@@ -15,6 +15,7 @@ from workflows.spec.rke2_parts import registry_secrets
 SSH_KEY = "ssh_key"
 KNOWN_HOSTS = "known_hosts"
 SUDO_PASSWORD = "sudo_password"
+PROXY_PASSWORD = "proxy_password"
 KUBECONFIG = "kubeconfig"
 GIT_CREDENTIALS = "git_credentials"
 GIT_KNOWN_HOSTS = "git_known_hosts"
@@ -51,6 +52,8 @@ def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
     arguments |= {"post_quantum": True} if ssh.post_quantum else {}
     if proxy := _proxy(spec):
         arguments["proxy"] = proxy
+    if spec.proxy and spec.proxy.user:
+        arguments |= {"proxy_user": spec.proxy.user, "proxy_password": PROXY_PASSWORD}
     if ssh.jump_host:
         arguments["jump"] = msgspec.to_builtins(Jump.of(ssh.jump_host, SSH_KEY if ssh.key else ""))
     return arguments
@@ -74,6 +77,7 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
     references: dict[str, SecretRef | None] = {
         SSH_KEY: spec.ssh.key,
         SUDO_PASSWORD: spec.ssh.sudo_password,
+        PROXY_PASSWORD: spec.proxy.password if spec.proxy else None,
         KUBECONFIG: spec.target.kubeconfig,
         JOIN_TOKEN: spec.rke2.join_token if spec.rke2 else None,
         GIT_CREDENTIALS: argo.credentials if argo else None,
@@ -89,7 +93,7 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
             references |= {webhook: one.announce.webhook, ca: one.announce.ca}
             certificates[ca] = f"approvals[{index}].announce.ca"
     given = {name: reference for name, reference in references.items() if reference is not None}
-    found = [_file(name, reference, certificates.get(name, "")) for name, reference in given.items()]
+    found = [secret_file(name, reference, certificates.get(name, "")) for name, reference in given.items()]
     if known := _known_hosts(spec):
         found.append(SecretFile(name=KNOWN_HOSTS, path=known))
     if argo and argo.known_hosts:
@@ -97,7 +101,8 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
     return tuple(sorted(found, key=lambda file: file.name))
 
 
-def _file(name: str, reference: SecretRef, certificates: str) -> SecretFile:
+def secret_file(name: str, reference: SecretRef, certificates: str = "") -> SecretFile:
+    """The file below the secrets folder that a reference of a spec fills."""
     if reference.secret is not None:
         return SecretFile(name=name, secret=reference.secret.name, key=reference.secret.key, certificates=certificates)
     return SecretFile(name=name, path=reference.file or "", variable=reference.env or "", certificates=certificates)

@@ -21,7 +21,8 @@ def build(site: ImageSite) -> Stage:
     found, packages = keys.layers(site.recipe), 0
     for layer in site.recipe.layers:
         packages += len(layer.packages)
-        told = arguments(site, GATE, part="layer", layer=layer.name)
+        named = sorted({name for command in layer.commands for name in command.secrets})
+        told = arguments(site, GATE, part="layer", layer=layer.name) | ({"secrets": named} if named else {})
         wanted = {"layer": layer.name, "key": found[layer.name], "packages": packages}
         wanted |= {"budget_mib": layer.budget_mib} if layer.budget_mib else {}
         one = task(ID, f"layer_{layer.name}", Verb.BUILD, deadline=SECONDS, arguments=told, expectations=wanted)

@@ -160,6 +160,7 @@ def _variables(spec: ClusterSpec) -> Object:
         "rke2_host_labels": _host_labels(spec),
         **{key: value for key, value in optional.items() if value is not None},
         **rke2_options.variables(rke2),
+        **rke2_options.selinux(spec),
     }
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from workflows.spec.access import Rke2
+from workflows.spec.cluster import ClusterSpec
 from workflows.spec.rke2_parts import registry_secrets
+from workflows.stages.os_prep import node_profile
 from workflows.stages.stage import Object
 
 PLAY_SECONDS = 3600
@@ -33,6 +35,12 @@ def variables(rke2: Rke2) -> Object:
     if rke2.virtual_address:
         found["rke2_virtual_address"] = rke2.virtual_address.model_dump()
     return found
+
+
+def selinux(spec: ClusterSpec) -> Object:
+    """What RKE2 itself is told where SELinux enforces: its containers then have labels. Elsewhere there is none to tell of."""
+    node = node_profile(spec)
+    return {"rke2_config": {"selinux": True}} if node.get("selinux") == "enforcing" and "rhel" in node["system"]["ids"] else {}
 
 
 def secret_variables(rke2: Rke2) -> dict[str, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import glob
-import os
 import shutil
-import tempfile
 from typing import Any, Callable
+
+from ansible.module_utils import proxies
+from ansible.module_utils.replacing import replacing
 
 OK = "ok"
 CHANGED = "changed"
@@ -67,30 +67,16 @@ class Node:
         """Standard output of a command that has to succeed; else CannotChange with the end of what it said."""
         code, output, error = self.run(*command, **environment)
         if code != 0:
-            said = (error.strip() or output.strip())[-400:]
+            said = proxies.hidden(error.strip() or output.strip(), self._module.params)[-400:]
             raise CannotChange("%s ended with %d: %s" % (" ".join(command[:2]), code, said))
         return output
 
     def write(self, path: str, content: str, mode: int) -> None:
-        """Replace a file in one step; its folder is made if need be. What a run that was cut off left beside it goes."""
-        folder = os.path.dirname(path)
-        os.makedirs(folder, mode=0o755, exist_ok=True)
-        for left in glob.glob(os.path.join(folder, _FRESH + "*")):
-            os.unlink(left)
-        handle, fresh = tempfile.mkstemp(dir=folder, prefix=_FRESH)
-        try:
-            with os.fdopen(handle, "w") as out:
-                out.write(content)
-                out.flush()
-                os.fsync(out.fileno())
-            os.chmod(fresh, mode)
-            os.replace(fresh, path)
-        except OSError:
-            os.unlink(fresh)
-            raise
+        """Replace a file in one step; its folder is made if need be."""
+        with replacing(path, mode) as out:
+            out.write(content.encode())
 
 
-_FRESH = ".bringup-"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

@@ -6,6 +6,7 @@ import os
 import re
 from typing import Dict
 
+from ansible.module_utils import proxies
 from ansible.module_utils.nodeprofile.item import CHANGED, DIFFERS, FAILED, OK, CannotChange, Item, Node, item
 
 QUERY_RPM = ["rpm", "--query", "--queryformat", "%{NAME}\\tinstalled\\t%{VERSION}-%{RELEASE}\\n"]
@@ -49,6 +50,7 @@ BROKEN = {
         r"rpmdb|database disk image is malformed|Packages database|could not be parsed or opened|parsing file '?/var/lib/dpkg"
         r"|Unable to parse package file|package cache file is corrupted"
     ),
+    proxies.REFUSED: r"\b407 +Proxy|[Ss]tatus code:? 407|HTTP code 407|[Pp]roxy [Aa]uthentication [Rr]equired",
     "its repositories cannot be reached": (
         r"[Ff]ailed to fetch|[Cc]ould not resolve|Cannot download|Failed to download|Curl error|[Tt]emporary failure"
     ),

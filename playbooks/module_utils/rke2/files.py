@@ -1,33 +1,15 @@
-"""Files on the host: each takes the place of another in one step, or not at all."""
+"""Files of RKE2 and of its releases: written whole, read, and known by their digest."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import tempfile
-from contextlib import contextmanager
-from typing import Any, Iterator, Optional
+from typing import Any, Optional
+
+from ansible.module_utils.replacing import replacing
 
 BLOCK = 1 << 20
-
-
-@contextmanager
-def replacing(path: str, mode: int) -> Iterator[Any]:
-    """A file to write, which takes the place of `path` in one step, or not at all. A program that runs can be replaced too."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    handle, fresh = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".bringup-")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            yield out
-            out.flush()
-            os.fsync(out.fileno())
-        os.chmod(fresh, mode)
-        os.replace(fresh, path)
-    finally:
-        if os.path.exists(fresh):
-            os.unlink(fresh)
 
 
 def write(path: str, data: bytes, mode: int) -> None:

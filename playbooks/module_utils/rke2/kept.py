@@ -25,7 +25,7 @@ class NotKept(Exception):
 @contextmanager
 def aside(paths: list, version: str) -> Iterator[None]:
     """Keep the installed release while its files are replaced; one that a killed run has kept before it began stays as it is."""
-    if not (is_replacing() and _kept() == version):
+    if not (is_replacing() and version_kept() == version):
         keep(paths, version)
     files.touch(BEGUN)
     yield
@@ -48,8 +48,8 @@ def keep(paths: list, version: str) -> None:
 
 def restore(version: str) -> list:
     """Put the kept release and its configuration back; returns the files. Raises NotKept where it is another one."""
-    if _kept() != version:
-        raise NotKept("%s was to be put back, and %s is kept in %s" % (version, _kept() or "none", PLACE))
+    if version_kept() != version:
+        raise NotKept("%s was to be put back, and %s is kept in %s" % (version, version_kept() or "none", PLACE))
     found = [os.path.join(folder, name) for folder, _, names in os.walk(PLACE) for name in names]
     places = sorted(path[len(PLACE) :] for path in found if path != PLACE + MARK)
     pending.mark()
@@ -72,8 +72,8 @@ def is_replacing() -> bool:
     return os.path.exists(BEGUN)
 
 
-def _kept() -> Optional[str]:
-    """The release that is kept; None where there is none."""
+def version_kept() -> Optional[str]:
+    """The release that is kept; None where there is none, empty where nothing was installed before."""
     try:
         with open(PLACE + MARK) as source:
             return source.read()

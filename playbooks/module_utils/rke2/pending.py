@@ -3,24 +3,56 @@
 from __future__ import annotations
 
 import os
+import secrets
+import time
+from typing import Any
 
 from ansible.module_utils.rke2 import files
 
-PATH = "/var/lib/rancher/.bringup-restart"
+PATH = "/var/lib/rancher/.restart-owed"
+BOOT = "/proc/sys/kernel/random/boot_id"
+STARTED = ["systemctl", "show", "--property=ExecMainStartTimestampMonotonic", "--value", "rke2-server", "rke2-agent"]
 
 
-def mark() -> None:
+def mark(path: str = PATH) -> None:
     """Remember, before anything is changed, that RKE2 must be restarted."""
-    os.makedirs(os.path.dirname(PATH), mode=0o755, exist_ok=True)
-    files.touch(PATH)
+    files.write(path, secrets.token_hex(8).encode(), 0o600)
 
 
-def is_there() -> bool:
+def is_there(path: str = PATH) -> bool:
     """Whether RKE2 must be restarted."""
-    return os.path.exists(PATH)
+    return os.path.exists(path)
 
 
-def clear() -> None:
-    """RKE2 has been restarted and is ready."""
-    if os.path.exists(PATH):
-        os.unlink(PATH)
+def seen(path: str = PATH) -> str:
+    """Which change waits; empty where none does."""
+    try:
+        with open(path) as source:
+            return source.read()
+    except FileNotFoundError:
+        return ""
+
+
+def made(path: str = PATH) -> None:
+    """The change that was remembered has been made: RKE2 knows it from its next start on, whoever sees that start."""
+    if is_there(path):
+        files.write(path, ("%s %s %f" % (seen(path).split()[0], _boot(), time.monotonic())).encode(), 0o600)
+
+
+def restarted(module: Any, path: str = PATH) -> bool:
+    """Whether RKE2 has started since the change was made: a run that was killed while it waited asks for no second restart."""
+    words = seen(path).split()
+    starts = [int(word) / 1e6 for word in module.run_command(STARTED, handle_exceptions=True)[1].split() if word.isdigit()]
+    latest = max(starts, default=0.0)
+    return len(words) == 3 and latest > (float(words[2]) if words[1] == _boot() else 0.0)
+
+
+def _boot() -> str:
+    with open(BOOT) as source:
+        return source.read().strip()
+
+
+def clear(before: str, path: str = PATH) -> None:
+    """RKE2 has been restarted and is ready, with all that was owed `before`; a change that came since still waits."""
+    if is_there(path) and seen(path) == before:
+        os.unlink(path)

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import http.client
 import json
 import os
 import re
 import tarfile
+import urllib.error
 import urllib.parse
 from typing import Any
 
+from ansible.module_utils import proxies
+from ansible.module_utils.replacing import replacing
 from ansible.module_utils.rke2 import files, kept
 
 STORE = kept.STORE
@@ -24,6 +28,8 @@ ELSEWHERE = ("/usr/bin/rke2", "/opt/rke2/bin/rke2")
 PARTS = ("bin/", "lib/systemd/system/", "share/")
 """Where members of the archive may lie."""
 IMAGE_ENDINGS = (".tar.zst", ".tar.gz", ".tar")
+SHUT = re.compile(r"Tunnel connection failed: 407\b")
+"""What the library makes of a proxy that refuses a tunnel to who has no login there."""
 SUM = re.compile(r"([0-9a-f]{64})[ *]+(\S+)")
 
 
@@ -38,10 +44,12 @@ class Later(Exception):
 class Release:
     """One release on one host. `source` is a base URL, or `artifacts` a folder that holds its files."""
 
-    def __init__(self, version: str, machine: str, source: str, artifacts: str, checksum: str, opener: Any) -> None:
+    def __init__(
+        self, version: str, machine: str, source: str, artifacts: str, checksum: str, opener: Any, store: str = STORE
+    ) -> None:
         self.version = version
         self.architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
-        self.folder = os.path.join(STORE, version)
+        self.folder = os.path.join(store, version)
         self.archive = "rke2.linux-%s.tar.gz" % self.architecture
         self.sums = "sha256sum-%s.txt" % self.architecture
         self._base = source.rstrip("/") + "/" + urllib.parse.quote(version, safe="")
@@ -121,6 +129,7 @@ class Release:
         """The checksum that a file must have. Raises Bad where the release names none."""
         found = self._checksum if name == self.archive and self._checksum else sums.get(name, "")
         if not found:
+            self._forget_sums()
             raise Bad("%s has no checksum for %s: give the list of the same release" % (self.sums, name))
         return found
 
@@ -140,7 +149,7 @@ class Release:
     def _place(self, name: str, folder: str, digest: str, mode: int) -> None:
         """Copy or download beside its place, verify, and move it there in one step."""
         path = os.path.join(folder, name)
-        with files.replacing(path, mode) as out:
+        with replacing(path, mode) as out:
             found = self._copy(name, out)
             if digest and found != digest:
                 self._forget_sums()
@@ -161,17 +170,22 @@ class Release:
 
     def _copy(self, name: str, out: Any) -> str:
         """Write the file, and return its sha256."""
-        digest = hashlib.sha256()
+        digest, size = hashlib.sha256(), 0
         with self._source(name) as source:
+            promised = getattr(source, "headers", {}).get("Content-Length", "")
             while True:
                 try:
                     block = source.read(files.BLOCK)
-                except (OSError, ValueError) as error:
-                    raise Later("%s: %s" % (self._where(name), error)) from error
+                except (OSError, ValueError, http.client.HTTPException) as error:
+                    raise Later("%s: broke off after %d bytes: %s" % (self._where(name), size, error)) from error
                 if not block:
-                    return digest.hexdigest()
+                    break
                 digest.update(block)
+                size += len(block)
                 out.write(block)
+        if promised.isdigit() and size < int(promised):  # the library takes an early end for the end
+            raise Later("%s: broke off after %d of %s bytes" % (self._where(name), size, promised))
+        return digest.hexdigest()
 
     def _source(self, name: str) -> Any:
         where = self._where(name)
@@ -181,10 +195,18 @@ class Release:
             return open(where, "rb")
         try:
             return self._open(where, timeout=60)
-        except OSError as error:
-            code = getattr(error, "code", 0)
-            said = "%s: %s" % (where, error)
-            raise (Bad(said) if 400 <= code < 500 and code != 429 else Later(said)) from error
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
+            raise _judged(where, error) from error
+
+
+def _judged(where: str, error: Exception) -> Exception:
+    """Bad, where the answer would be the same when asked again."""
+    code, said = getattr(error, "code", 0), "%s: %s" % (where, error)
+    if code == 407 or SHUT.search(str(error)):
+        return Bad("%s: %s: correct proxy.user and proxy.password in the spec" % (where, proxies.REFUSED))
+    return Bad(said) if 400 <= code < 500 and code != 429 else Later(said)
 
 
 def _name(member: tarfile.TarInfo) -> str:

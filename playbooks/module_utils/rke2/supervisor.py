@@ -6,12 +6,11 @@ import base64
 import hashlib
 import ssl
 import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
+from ansible.module_utils import direct
+
 PORT = 9345
-LONGEST_ANSWER = 1 << 20
-TIMEOUT = 5.0
 
 PONG, SILENT, STARTING, REFUSED, STRANGER = "pong", "silent", "starting", "refused", "stranger"
 """What a supervisor shows: it answers and is ready; no answer; not ready yet; it refuses the token; its CA is not the token's."""
@@ -55,10 +54,10 @@ def answering(addresses: list) -> str:
         return next((address for address, there in zip(addresses, pool.map(pings, addresses)) if there), "")
 
 
-def pings(address: str, timeout: float = TIMEOUT) -> bool:
+def pings(address: str, seconds: float = direct.SECONDS) -> bool:
     """Whether a supervisor answers there; an open port alone does not count."""
     try:
-        return _get(address, "/ping", _unverified(), timeout=timeout).strip() == b"pong"
+        return _get(address, "/ping", _unverified(), seconds=seconds).strip() == b"pong"
     except (OSError, ValueError):
         return False
 
@@ -93,11 +92,7 @@ def _unverified() -> ssl.SSLContext:
     return context
 
 
-def _get(address: str, path: str, context: ssl.SSLContext, token: str = "", timeout: float = TIMEOUT) -> bytes:
-    request = urllib.request.Request("https://%s:%d%s" % (host(address), PORT, path))
-    if token:
-        basic = base64.b64encode(("node:" + password(token)).encode()).decode()
-        request.add_header("Authorization", "Basic " + basic)
-    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=timeout) as answer:
-        return answer.read(LONGEST_ANSWER)
+def _get(address: str, path: str, context: ssl.SSLContext, token: str = "", seconds: float = direct.SECONDS) -> bytes:
+    login = base64.b64encode(("node:" + password(token)).encode()).decode()
+    headers = {"Authorization": "Basic " + login} if token else {}
+    return direct.get("https://%s:%d%s" % (host(address), PORT, path), context, headers, seconds)

@@ -14,8 +14,10 @@ import signal
 import subprocess
 import time
 
+from ansible.module_utils.rke2 import pending
+
 DATA = "/var/lib/rancher/rke2"
-RESETTING = "/var/lib/rancher/.bringup-reset"
+RESETTING = "/var/lib/rancher/.reset-begun"
 """There from before the first removal until nothing is left: a reset that was killed goes on where it was."""
 
 OWN = (
@@ -26,7 +28,7 @@ OWN = (
     "/etc/sysconfig/rke2-agent",
     DATA,
     "/var/lib/rancher/download",
-    "/var/lib/rancher/.bringup-restart",
+    pending.PATH,
     "/usr/local/bin/rke2",
     "/usr/local/bin/rke2-killall.sh",
     "/usr/local/bin/rke2-uninstall.sh",

@@ -48,6 +48,14 @@ def test_hardening_and_peer_to_peer_add_their_layers() -> None:
     assert resolved()[1] == {"pcie_acs": "off", "kernel_parameters": ["iommu=pt"]}, "GPU machines with a fabric"
 
 
+def test_where_selinux_enforces_rke2_needs_its_policy() -> None:
+    policy = {"container-selinux", "rke2-selinux"}
+    red_hat = {"distribution": "rocky", "version": "9"}
+    assert policy <= set(resolved(os={**red_hat, "selinux": "enforcing"})[0]["packages"])
+    assert not policy & set(resolved(os={**red_hat, "selinux": "permissive"})[0]["packages"])
+    assert not policy & set(resolved(os={"selinux": "enforcing"})[0]["packages"]), "Ubuntu has none"
+
+
 def test_peer_to_peer_follows_the_fabric_unless_the_spec_says_so() -> None:
     none = {"fabric": {"kind": "none"}, "validation": {}}
     assert resolved(**none)[1] == {}

@@ -21,7 +21,10 @@ def spec(tmp_path: Path) -> Path:
     [
         (["add-node", "--hosts", "gpu3"], ["nodes pass 1/1", "agents pass 1/1", "nodes pass 4/4", "operation add-node gpu3"]),
         (["replace-node", "--hosts", "gpu2"], ["nodes pass 1/1", "agents pass 1/1", "nodes pass 4/4"]),
-        (["upgrade"], ["agents pass 3/3", "Ready with v1.35.7+rke2r1", "operation upgrade"]),
+        (
+            ["upgrade"],
+            ["agents pass 3/3", "Ready with v1.35.7+rke2r1", "operation upgrade: RKE2 v1.35.6+rke2r1 → v1.35.7+rke2r1 on 4 hosts"],
+        ),
         (["reset", "--hosts", "gpu[1-2]"], ["agents pass 2/2", "operation reset gpu[1-2]"]),
         (["reset"], ["agents pass 3/3, servers pass 1/1"]),
     ],
@@ -32,6 +35,7 @@ def test_an_operation_passes_on_a_cluster_that_stands(machine: Any, spec: Path, 
 
     assert done.code == 0, done.text
     assert not [sentence for sentence in said if sentence not in done.out], done.out
+    assert not list(machine.home.rglob("prepared")), "what it stands on leaves no store of its own"
 
 
 def test_what_a_reset_leaves_is_told_by_host_and_kind(machine: Any, spec: Path) -> None:

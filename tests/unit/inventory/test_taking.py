@@ -168,14 +168,16 @@ hosts:
   heads: {role: server, ranges: "sv[1-3]", addresses: {dns_suffix: example.org}}
   gpu_a:
     role: agent
+    gpu: true
     ranges: rack[01-02]-gpu[1-4]
     addresses: {pattern: "10.1.{1}.{2}"}
     topology: {rack: "rack{1}"}
     jump_host: ops@b1,ops@b2:2222
-    overrides: {rack01-gpu2: {ssh_user: root, ssh_port: 2022}}
+    overrides: {rack01-gpu2: {ssh_user: root, ssh_port: 2022}, rack02-gpu4: {gpus: 0}}
   gpu_b: {role: agent, ranges: [b7, "a[1-2]"]}
 ssh: {user: ops, key: {file: "/keys/my id"}, known_hosts: "/keys/known hosts", jump_host: ops@b0}
 rke2: {registration_address: 10.0.0.1}
+accelerator: {product: H100, per_node: 4, driver: host, driver_version: "580.10"}
 """
 
 
@@ -198,14 +200,38 @@ def test_an_inventory_of_a_spec_gives_the_same_machines_again(source: str, form:
                 machine.ssh_user or spec.ssh.user,
                 machine.ssh_port or spec.ssh.port,
                 machine.ssh_jump or spec.ssh.jump_host,
+                machine.gpu,
+                machine.gpus,
             )
             for machine in spec.machines
         }
 
     assert plain(after) == plain(before)
+    assert after.accelerator == before.accelerator
     assert (after.ssh.known_hosts or "").rpartition("/")[2] == (before.ssh.known_hosts or "").rpartition("/")[2]
     assert after.ssh.key is not None
     assert after.rke2.registration_address == before.rke2.registration_address
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"bringup_gpu": True},
+        {"bringup_gpu": True, "bringup_gpu_product": "K80"},
+        {"bringup_gpu": True, "bringup_gpu_product": "H100", "bringup_gpu_driver": "host"},
+        {"bringup_gpu": "{{ x }}", "bringup_gpu_product": "H100"},
+    ],
+)
+def test_gpus_that_variables_do_not_tell_wholly_are_left_to_the_user(said: dict[str, Any]) -> None:
+    spec, notes = spec_of(inventory({"masters": ["s1"], "gpu": ["g1"]}, g1=said))
+    assert (spec.accelerator, spec.hosts["gpu"].gpu) == (None, False)
+    assert "GPUs of gpu: an inventory does not say which" in notes
+
+
+def test_a_group_has_gpus_only_where_all_its_hosts_are_marked() -> None:
+    marked = {"bringup_gpu": True, "bringup_gpu_product": "H200"}
+    spec, _ = spec_of(inventory({"masters": ["s1"], "a": ["a1", "a2"], "b": ["b1"]}, a1=marked, b1=marked))
+    assert [name for name, group in spec.hosts.items() if group.gpu] == ["b"]
 
 
 def test_ten_thousand_hosts_are_no_long_file() -> None:

@@ -1,5 +1,8 @@
 """What differs between two plans, said with old and new values, bounded for people and whole for scripts."""
 
+import yaml
+
+from steps.contract.operation import BRINGUP, Kind, Operation
 from workflows import examples
 from workflows.plan import diff, leaves
 from workflows.plan.compiler import compile_plan
@@ -44,6 +47,21 @@ def test_values_are_shown_on_one_line_and_cut() -> None:
 def test_a_release_says_which_value_changes() -> None:
     lines = changed("\nquorum:", "\noverrides:\n  volcano: {values: {basic: {image_pull_policy: Always}}}\nquorum:")
     assert "release volcano: values.basic.image_pull_policy: IfNotPresent → Always" in lines
+
+
+def test_another_release_of_rke2_is_the_work_of_upgrade() -> None:
+    def told(old: str, new: str, operation: Operation = BRINGUP) -> str:
+        plans = [compile_plan(load(of_release(text)), only=["rke2"], operation=operation) for text in (old, new)]
+        return next(line for line in diff.differences(*plans) if line.startswith("release rke2"))
+
+    def of_release(version: str) -> str:
+        written = yaml.load(TEXT, Loader=yaml.CSafeLoader)
+        return yaml.safe_dump(written | {"rke2": {**written["rke2"], "version": version}})
+
+    up = told("v1.35.6+rke2r1", "v1.35.7+rke2r1")
+    assert up.startswith("release rke2: v1.35.6+rke2r1 → v1.35.7+rke2r1: this is for `bringup upgrade`")
+    assert told("v1.35.6+rke2r1", "v1.35.7+rke2r1", Operation(kind=Kind.UPGRADE)).endswith("→ v1.35.7+rke2r1")
+    assert "which is older: hosts refuse it" in told("v1.35.7+rke2r1", "v1.35.6+rke2r1")
 
 
 def test_hosts_that_change_alike_are_one_line() -> None:

@@ -61,6 +61,17 @@ def test_what_lacks_is_installed_and_one_unknown_package_fails_alone(name: str) 
         ("dnf", "error: rpmdb: damaged header #18 retrieved", "database is damaged"),
         ("apt", "E: Failed to fetch http://192.0.2.1/x.deb  Connection failed", "cannot be reached"),
         ("dnf", "Error: Failed to download metadata for repo 'baseos'", "cannot be reached"),
+        (
+            "apt",
+            "E: Failed to fetch http://d/x  407  Proxy Authentication Required [IP: 192.0.2.1 3128]",
+            "the proxy refuses this login",
+        ),
+        (
+            "dnf",
+            "Curl error (56): Failure when receiving data [Received HTTP code 407 from proxy after CONNECT]",
+            "refuses this login",
+        ),
+        ("dnf", "Error: Status code: 407 for http://d/repodata/repomd.xml (IP: 192.0.2.1)", "refuses this login"),
         ("apt", "W: GPG error: NO_PUBKEY 0E98404D386FA1D9", "signature is not trusted"),
         ("apt", "E: Unmet dependencies. Try 'apt --fix-broken install'", "half installed"),
         ("dnf", "Error Summary: No space left on device", "No space left on device"),

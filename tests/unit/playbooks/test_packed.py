@@ -133,7 +133,7 @@ def test_what_a_module_does_not_catch_is_told_as_its_failure(tmp_path: Path) -> 
 
 def test_a_module_that_needs_more_of_ansible_is_not_packed() -> None:
     with pytest.raises(ValueError, match=r"ansible\.module_utils\.urls is Ansible's own"):
-        ansible_packed.packed(PLAYBOOKS, "rke2_status")
+        ansible_packed.packed(PLAYBOOKS, "rke2_release")
 
 
 def test_only_what_is_listed_is_packed() -> None:

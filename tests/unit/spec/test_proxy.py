@@ -3,7 +3,7 @@
 import pytest
 
 from workflows import spec
-from workflows.stages.access import ssh_arguments
+from workflows.stages.access import secret_files, ssh_arguments
 
 HEAD = """apiVersion: bringup/v1
 kind: Cluster
@@ -49,5 +49,27 @@ def test_what_is_no_proxy_is_refused(text: str) -> None:
     with pytest.raises(spec.SpecErrors) as refused:
         environment(text)
     assert "proxy" in str(refused.value)
-    assert "{file: PATH}" not in str(refused.value), "a proxy takes no reference"
+    assert "canary-9" not in str(refused.value)
+
+
+def test_a_login_in_a_url_is_told_where_it_belongs() -> None:
+    with pytest.raises(spec.SpecErrors, match=r"write it as proxy: \{user: NAME, password: \{file: PATH\}\}"):
+        environment('{http: "http://user:canary-9@proxy:3128"}')
+
+
+def test_a_login_is_a_user_and_a_secret_file_and_no_part_of_the_plan() -> None:
+    text = '{http: "http://proxy:3128", user: bringup, password: {env: PROXY_PASSWORD}}'
+    loaded = spec.load(HEAD.replace("WORKERS", "{start: 10.9.1.1}") + f"proxy: {text}\n")
+    told = ssh_arguments(loaded)
+    assert (told["proxy_user"], told["proxy_password"]) == ("bringup", "proxy_password")
+    assert told["proxy"]["HTTP_PROXY"] == "http://proxy:3128", "the environment of plays has no login: command lines show it"
+    assert [file.variable for file in secret_files(loaded) if file.name == "proxy_password"] == ["PROXY_PASSWORD"]
+
+
+@pytest.mark.parametrize(
+    "login", ["user: bringup", "password: {env: PROXY_PASSWORD}", "user: 'a b', password: {env: P}", "user: a, password: canary-9"]
+)
+def test_half_a_login_is_none(login: str) -> None:
+    with pytest.raises(spec.SpecErrors) as refused:
+        environment(f'{{http: "http://proxy:3128", {login}}}')
     assert "canary-9" not in str(refused.value)

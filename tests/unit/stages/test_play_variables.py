@@ -46,6 +46,9 @@ EVERYTHING: dict[str, Any] = {
         "artifacts": "/srv/rke2",
     },
     "os": {
+        "distribution": "rhel",
+        "version": "9.6",
+        "selinux": "enforcing",
         "reboot": False,
         "time_servers": ["ntp.example.org"],
         "kernel_parameters": ["intel_iommu=on"],
@@ -142,3 +145,19 @@ def test_the_plans_above_give_every_variable_that_stages_name() -> None:
 )
 def test_a_wrong_name_type_or_choice_is_found(playbook: str, variables: dict[str, Any]) -> None:
     assert wrong(playbook, variables)
+
+
+@pytest.mark.parametrize(
+    ("system", "told"),
+    [
+        ({"distribution": "rhel", "version": "9.6", "selinux": "enforcing"}, {"selinux": True}),
+        ({"distribution": "rhel", "version": "9.6", "selinux": "permissive"}, None),
+        ({"distribution": "ubuntu", "version": "24.04", "selinux": "enforcing"}, None),
+    ],
+)
+def test_rke2_is_told_where_selinux_enforces(system: dict[str, str], told: object) -> None:
+    written = yaml.load(examples.path("h200-16").read_text(), Loader=yaml.CSafeLoader)
+    written["os"] = {**written.get("os", {}), **system}
+    plan = compile_plan(spec.load(yaml.safe_dump(written)), until="rke2")
+    plays = [one.arguments["variables"] for one in plan.tasks if one.stage == "rke2" and one.verb is Verb.PLAY]
+    assert [one.get("rke2_config") for one in plays] == [told, told]

@@ -142,6 +142,7 @@ def _items(one: Machine) -> list[Item]:
         *((f"sysctl {key}", str(value), new) for key, value in sorted(want.get("sysctls", {}).items())),
         *((f"kernel parameter {name}", "on the command line", "ok") for name in want.get("kernel_parameters", ())),
         *((f"hugepages {size}", str(count), new) for size, count in want.get("hugepages", {}).items()),
+        *([("memlock", _memlock(want["memlock"]), new)] if want.get("memlock") else []),
         ("swap now", "off", new),
         ("swap /etc/fstab", "not listed", new),
         *((f"directory {path}", mode, new) for path, mode in want.get("directories", {}).items()),
@@ -159,6 +160,11 @@ def _items(one: Machine) -> list[Item]:
     items = [{"name": name, "want": wanted, "after": wanted, "status": status} for name, wanted, status in lines]
     items += [_disk(one, path, least) for path, least in want.get("disks", {}).items()]
     return [_disturbed(one, item) for item in items]
+
+
+def _memlock(limit: str) -> str:
+    """As systemd says it: in bytes."""
+    return str(int(limit) * 1024) if limit.isdigit() else "infinity"
 
 
 def _disk(one: Machine, path: str, least: int) -> Item:

@@ -131,7 +131,7 @@ def _play(world: World, request: PlayRequest, *, server: bool) -> Iterator[Outco
     for name in sorted(refused):
         yield Outcome(host=name, task=start[0], status=Status.FAILED, seconds=30, action=start[1], result={"msg": refused[name]})
     for name in new - set(refused) if not request.check else ():
-        world.hosts[name]["rke2"] = wanted[name] | {"since": world.now}
+        world.hosts[name]["rke2"] = wanted[name] | {"since": world.now, "kept": _kept(world.hosts[name].get("rke2"), wanted[name])}
     world.wake()
     for name in wanted:
         facts = _facts(world, name, service, name in new)
@@ -188,7 +188,14 @@ def _first_address(cidr: str) -> str:
 
 
 def _without_time(state: dict[str, Any] | None) -> dict[str, Any]:
-    return {key: value for key, value in (state or {}).items() if key != "since"}
+    return {key: value for key, value in (state or {}).items() if key not in ("since", "kept")}
+
+
+def _kept(before: dict[str, Any] | None, now: dict[str, Any]) -> str:
+    """The release that another took the place of stays on the host, until a third does."""
+    if before is None:
+        return ""
+    return str(before["version"] if before["version"] != now["version"] else before.get("kept", ""))
 
 
 def _facts(world: World, name: str, service: str, changed: bool) -> dict[str, Any]:
@@ -204,6 +211,7 @@ def _facts(world: World, name: str, service: str, changed: bool) -> dict[str, An
         "restarts": 0,
         "started": state["since"] if state else 0.0,
         "changed_config": changed,
+        "kept": state["kept"] if state else "",
     }
     if state is None or not state["server"]:
         return facts

@@ -56,6 +56,19 @@ def test_bare_machines_are_prepared_once(make: Make) -> None:
     assert (changes, none) == (4 + 3, 0), "one change on each machine, and a reboot of those with GPUs"
 
 
+def test_the_limit_of_locked_memory_is_among_the_items(make: Make) -> None:
+    user = make(agents=1, servers=1)
+    variables = stage("os_prep", fabric=FABRIC).steps[0].task.arguments["variables"]
+    name = next(iter(user.world.fleet)).name
+    hosts = (PlayHost(name=name, address="10.0.0.1"),)
+    request = PlayRequest(playbook="os_prep", hosts=hosts, variables=variables)
+    ledger = Ledger([name])
+    for event in plays.run(user.world, request):
+        ledger.feed(event)
+    (outcome,) = ledger.outcomes(PlayStatus.OK)
+    assert {"name": "memlock", "want": "infinity", "after": "infinity", "status": "changed"} in outcome.facts["items"]
+
+
 def test_check_mode_changes_nothing(make: Make) -> None:
     user = make(agents=1, servers=1)
     judge(user, check=True)

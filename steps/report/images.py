@@ -1,0 +1,171 @@
+"""Records of an image build → what the report shows: files, layers, packages against the published ones, tests, boots."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.evidence import Evidence
+from steps.contract.image.booting import Boot
+from steps.contract.image.manifest import Part
+from steps.contract.image.testing import Outcome, Result
+from steps.contract.stages.image_assemble import Assembled
+from steps.contract.stages.image_boot import Booted
+from steps.contract.stages.image_layers import Built
+from steps.contract.stages.image_lock import Archive
+from steps.contract.stages.image_publish import Published
+from steps.contract.stages.image_sandbox import Sandboxed
+
+T = TypeVar("T")
+CONSOLE_LINES = 25
+"""Lines of a console that are shown of a boot that went wrong."""
+
+
+class Layer(Struct, frozen=True, kw_only=True):
+    """One layer: bytes and entries that it adds, how long it took, whether it was found in the cache."""
+
+    name: str
+    key: str
+    size: int
+    files: int
+    seconds: float
+    cached: bool
+
+
+class Test(Struct, frozen=True, kw_only=True):
+    """One test and where it ran: `sandbox`, or the machine that booted."""
+
+    name: str
+    where: str
+    outcome: str
+    seconds: float
+    output: str = ""
+
+
+class Mark(Struct, frozen=True, kw_only=True):
+    """One moment of a boot: seconds after the machine was started, and what was asked for or told then."""
+
+    at: float
+    what: str
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """One test machine. `console` is there for a boot that brought no report, or a failed test."""
+
+    name: str
+    firmware: str
+    seconds: float
+    ended: str
+    marks: tuple[Mark, ...] = ()
+    stopped_at: str = ""
+    console: tuple[str, ...] = ()
+
+
+class Image(Struct, frozen=True, kw_only=True):
+    """What a run built. `version` is the published one, `before` what was published until then; empty where nothing was."""
+
+    key: str = ""
+    manifest: str = ""
+    version: str = ""
+    before: str = ""
+    unchanged: bool = False
+    packages: int = 0
+    fetched: int = 0
+    files: tuple[Part, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    tests: tuple[Test, ...] = ()
+    machines: tuple[Machine, ...] = ()
+
+    @property
+    def longest(self) -> float:
+        """Seconds of the longest boot, by which their timelines are drawn."""
+        return max((one.seconds for one in self.machines), default=0.0)
+
+
+def image(latest: Sequence[Evidence]) -> Image | None:
+    """The image that these records tell of; None of a run that builds none. A record that cannot be read shows nothing."""
+    if not any(record.stage.startswith("image_") for record in latest):
+        return None
+    archive = next(_observed(latest, "image_lock", Archive), None)
+    assembled = next(_observed(latest, "image_assemble", Assembled), None)
+    published = next(_observed(latest, "image_publish", Published), None)
+    sandboxed = next(_observed(latest, "image_sandbox", Sandboxed), None)
+    boots = [boot for booted in _observed(latest, "image_boot", Booted) for boot in booted.boots]
+    made = Image(
+        packages=archive.packages if archive else 0,
+        fetched=archive.fetched if archive else 0,
+        key=assembled.key if assembled else "",
+        manifest=assembled.manifest if assembled else "",
+        files=assembled.found if assembled else (),
+        layers=tuple(_layers(latest)),
+        tests=(*_tests("sandbox", sandboxed.results if sandboxed else ()), *(test for boot in boots for test in _of_boot(boot))),
+        machines=tuple(_machine(boot) for boot in boots),
+    )
+    if published is None:
+        return made
+    return msgspec.structs.replace(
+        made,
+        version=published.version,
+        before=published.before,
+        unchanged=published.unchanged,
+        added=published.packages_added,
+        removed=published.packages_removed,
+        changed=published.packages_changed,
+    )
+
+
+def _observed(latest: Iterable[Evidence], stage: str, kind: type[T]) -> Iterator[T]:
+    for record in latest:
+        if record.stage == stage and isinstance(record.observation, dict):
+            found = _read(record.observation, kind)
+            if found is not None:
+                yield found
+
+
+def _read(observation: dict[str, Any], kind: type[T]) -> T | None:
+    try:
+        return msgspec.convert(observation, kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def _layers(latest: Iterable[Evidence]) -> Iterator[Layer]:
+    for record in latest:
+        if record.stage != "image_layers" or not isinstance(record.observation, dict):
+            continue
+        built = _read(record.observation, Built)
+        if built is not None:
+            yield Layer(
+                name=record.task.removeprefix("layer_"),
+                key=built.key,
+                size=built.size,
+                files=built.files,
+                seconds=record.finished - record.started if built.cached else built.seconds,
+                cached=built.cached,
+            )
+
+
+def _tests(where: str, results: Iterable[Result]) -> Iterator[Test]:
+    for one in results:
+        yield Test(name=one.name, where=where, outcome=one.outcome.value, seconds=one.seconds, output=one.output)
+
+
+def _of_boot(boot: Boot) -> Iterator[Test]:
+    yield from _tests(boot.name, boot.report.results if boot.report else ())
+
+
+def _machine(boot: Boot) -> Machine:
+    good = boot.report is not None and all(one.outcome is Outcome.PASS for one in boot.report.results)
+    return Machine(
+        name=boot.name,
+        firmware=boot.firmware.value,
+        seconds=boot.seconds,
+        ended=boot.ended,
+        marks=tuple(Mark(at=event.at, what=event.what) for event in boot.events),
+        stopped_at=boot.stopped_at,
+        console=() if good else boot.console[-CONSOLE_LINES:],
+    )

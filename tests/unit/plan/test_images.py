@@ -1,0 +1,133 @@
+"""Plans of node images: their stages and keys, what travels with the tasks, approvals, and what is refused."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from steps.contract.image import keys
+from steps.contract.image import recipe as contract
+from steps.contract.task import Task, Verb
+from tests.unit import small_image
+from workflows import image
+from workflows.cli import compiling
+from workflows.plan.images import compile_image
+from workflows.plan.model import Plan, PlanError
+from workflows.render.secret_volumes import needed
+from workflows.stages import IMAGE_ORDER
+
+
+def planned(folder: Path, **more: object) -> Plan:
+    return compile_image(small_image.spec(folder, **more), small_image.recipe(), small_image.files())
+
+
+def task(plan: Plan, stage: str, name: str) -> Task:
+    return next(one for one in plan.tasks if (one.stage, one.name) == (stage, name))
+
+
+def test_stages_come_in_order_and_each_has_its_judge(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    assert tuple(stage.id for stage in plan.stages) == IMAGE_ORDER
+    assert all(stage.steps[-1].task.verb is Verb.JUDGE for stage in plan.stages)
+    layers = next(stage for stage in plan.stages if stage.id == "image_layers")
+    assert [(step.name, step.after) for step in layers.steps[:-1]] == [("layer_base", ()), ("layer_hpc", ("layer_base",))]
+    boots = next(stage for stage in plan.stages if stage.id == "image_boot")
+    assert [(step.name, step.after) for step in boots.steps[:-1]] == [("boot_bios", ()), ("boot_uefi", ())], "side by side"
+
+
+def test_same_spec_same_bytes_and_rendered_as_the_house_wants(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    assert plan == planned(tmp_path)
+    bundle = compiling.rendered(plan, image.build)
+    assert bundle == compiling.rendered(planned(tmp_path), image.build)
+    assert bundle.template["metadata"]["labels"]["bringup/pipeline"] == "image"
+
+
+def test_recipe_and_its_files_travel_with_the_tasks_by_digest(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    assert contract.decode(plan.archives[contract.FILE]) == small_image.recipe()
+    assert small_image.unpacked(plan.archives[contract.FILES]) == small_image.files()
+    named = {one.arguments["recipe"] for one in plan.tasks if one.verb in (Verb.BUILD, Verb.PUBLISH)}
+    assert named == {small_image.recipe().digest}
+
+
+def test_a_layer_expects_all_packages_below_it_and_its_key(tmp_path: Path) -> None:
+    want = task(planned(tmp_path), "image_layers", "layer_hpc").expectations
+    assert want == {"layer": "hpc", "key": keys.layers(small_image.recipe())["hpc"], "packages": 4, "budget_mib": 500}
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"origin": "commit 123"}, ("base", "hpc", "image")),
+        ({"kernel_arguments": ("quiet",)}, ("base", "hpc")),
+        ({"tests": ()}, ("base", "hpc")),
+        ({"epoch": 1_700_000_001}, ()),
+        ({"release": "trixie"}, ()),
+    ],
+    ids=["origin", "kernel arguments", "tests", "epoch", "release"],
+)
+def test_keys_change_with_what_the_bytes_are_made_of_alone(change: dict[str, object], same: tuple[str, ...]) -> None:
+    before, after = small_image.recipe(), small_image.recipe(**change)
+    found = {**keys.layers(before), "image": keys.image(before)}
+    now = {**keys.layers(after), "image": keys.image(after)}
+    assert tuple(name for name in found if found[name] == now[name]) == same
+
+
+def test_a_change_of_a_layer_leaves_those_below(tmp_path: Path) -> None:
+    recipe = small_image.recipe()
+    upper = msgspec.structs.replace(recipe.layers[1], packages=(*recipe.layers[1].packages, small_image.package("htop")))
+    before, after = keys.layers(recipe), keys.layers(small_image.recipe(layers=(recipe.layers[0], upper)))
+    assert before["base"] == after["base"]
+    assert before["hpc"] != after["hpc"]
+
+
+def test_an_approval_holds_back_the_publication_alone(tmp_path: Path) -> None:
+    plan = planned(tmp_path, approval={"approvers": ["ada@example.org"], "timeout": "2h"})
+    held = {stage.id: stage.approval for stage in plan.stages if stage.approval is not None}
+    assert list(held) == ["image_publish"]
+    assert held["image_publish"].timeout_seconds == 7200
+    assert plan.confirm_tasks["image_publish"].arguments["approved"] == "image_boot"
+
+
+def test_until_narrows_and_names_what_there_is(tmp_path: Path) -> None:
+    spec = small_image.spec(tmp_path)
+    plan = compile_image(spec, small_image.recipe(), small_image.files(), until="image_sandbox")
+    assert [stage.id for stage in plan.stages] == list(IMAGE_ORDER[:4])
+    with pytest.raises(PlanError, match="'image_test' is no stage of an image; stages are image_lock, image_layers"):
+        compile_image(spec, small_image.recipe(), {}, until="image_test")
+
+
+def test_files_that_cannot_travel_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="limit 800000: put large files into a package"):
+        compile_image(small_image.spec(tmp_path), small_image.recipe(), {"0" * 64: bytes(700_000)})
+
+
+def test_a_schedule_replaces_the_build_before(tmp_path: Path) -> None:
+    plan = planned(tmp_path, schedule={"cron": "0 2 * * *"})
+    made = compiling.rendered(plan, image.build).starts
+    assert made is not None
+    assert [(one["kind"], one["spec"]["concurrencyPolicy"]) for one in made] == [("CronWorkflow", "Replace")]
+
+
+def test_secrets_are_named_never_told(tmp_path: Path) -> None:
+    publish = {
+        **small_image.SPEC["publish"],
+        "sign": {"file": "./sign"},
+        "signers": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000"],
+        "ssh": {"host": "boot.example.org", "key": {"file": "./key"}, "known_hosts": "./known_hosts"},
+    }
+    plan = planned(tmp_path, publish=publish, secrets={"license": {"env": "LICENSE"}})
+    assert [file.name for file in plan.secrets] == ["image_sign_key", "license", "publish_known_hosts", "publish_ssh_key"]
+    place = task(plan, "image_publish", "tree").arguments["place"]
+    assert (place["key"], place["ssh_key"], place["known_hosts"]) == ("image_sign_key", "publish_ssh_key", "publish_known_hosts")
+
+
+def test_a_layer_gets_the_secrets_of_its_own_commands(tmp_path: Path) -> None:
+    recipe = small_image.recipe()
+    base = msgspec.structs.replace(recipe.layers[0], commands=(contract.Command(run="true", secrets=("license",)),))
+    spec = small_image.spec(tmp_path, secrets={"license": {"env": "LICENSE"}, "other": {"env": "OTHER"}})
+    plan = compile_image(spec, small_image.recipe(layers=(base, recipe.layers[1])), {})
+    needing = {one.name for one in plan.tasks if needed(one, plan.secrets)}
+    assert needing == {"layer_base"}
+    assert needed(task(plan, "image_layers", "layer_base"), plan.secrets) == ("license",)

@@ -1,0 +1,153 @@
+"""What modules of all kinds share on the node: a file in place of another, waiting, one writer a host, a restart that is owed."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils import alone, direct, waiting
+from ansible.module_utils.replacing import replacing
+from ansible.module_utils.rke2 import pending
+
+from steps.clients.ansible_failures import of_failed
+from steps.contract.play import FailureKind
+
+LIBRARY = Path(__file__).parents[3] / "playbooks" / "library"
+HOLDER = """
+import sys
+import time
+import ansible.module_utils
+ansible.module_utils.__path__.append(sys.argv[1])
+from ansible.module_utils import alone
+alone.hold("node_profile", sys.argv[2])
+print("held", flush=True)
+sys.stdin.read()
+"""
+"""A module that is at work until it is told otherwise."""
+
+
+def held(path: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(LIBRARY.parent / "module_utils"), str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_module_that_is_still_at_work_is_named_once_it_has_been_waited_for(tmp_path: Path) -> None:
+    with held(tmp_path / "lock") as other:
+        with pytest.raises(alone.Busy) as caught:
+            alone.hold("rke2_config", str(tmp_path / "lock"), seconds=0)
+        assert f"node_profile (pid {other.pid}) since 20" in str(caught.value)
+        assert of_failed(str(caught.value)) is FailureKind.BUSY
+        other.kill()
+
+
+def test_who_comes_second_begins_once_the_first_has_ended_however_that_was(tmp_path: Path) -> None:
+    with held(tmp_path / "lock") as other:
+        other.kill()
+        alone.hold("rke2_config", str(tmp_path / "lock"))
+    assert (tmp_path / "lock").read_text().startswith(f"rke2_config (pid {os.getpid()}) since ")
+
+
+def test_a_host_that_cannot_be_locked_is_left_to_the_module(tmp_path: Path) -> None:
+    alone.hold("node_profile", str(tmp_path / "no" / "lock"))
+
+
+def test_a_file_is_replaced_whole_and_what_a_killed_run_left_beside_it_goes(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("old")
+    (tmp_path / ".bringup-left").touch()
+    with replacing(str(tmp_path / "f"), 0o640) as out:
+        out.write(b"new")
+        assert (tmp_path / "f").read_text() == "old"
+    assert ((tmp_path / "f").read_text(), (tmp_path / "f").stat().st_mode & 0o777) == ("new", 0o640)
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_file_that_could_not_be_written_is_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("old")
+    with pytest.raises(ValueError, match="no"), replacing(str(tmp_path / "f"), 0o640):
+        raise ValueError("no")
+    assert (tmp_path / "f").read_text() == "old"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+@pytest.mark.parametrize(("seconds", "looks"), [(0, 1), (0.001, 2)])
+def test_there_is_a_first_look_and_one_after_the_end(seconds: float, looks: int) -> None:
+    assert len(list(waiting.rounds(seconds, first=0.002))) == looks
+
+
+def test_no_proxy_stands_before_services_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with pytest.raises(OSError, match="refused") as caught:
+        direct.get("http://127.0.0.1:1/", seconds=1.0)
+    assert "Tunnel" not in str(caught.value)
+
+
+def configuration() -> Any:
+    found = importlib.util.spec_from_file_location("rke2_config", LIBRARY / "rke2_config.py")
+    assert found is not None
+    assert found.loader is not None
+    loaded = importlib.util.module_from_spec(found)
+    found.loader.exec_module(loaded)
+    return loaded
+
+
+def entry(path: Path, *, restart: bool = True) -> dict[str, Any]:
+    return {"path": str(path), "content": "a: 1\n", "mode": "0600", "restart": restart, "absent": False}
+
+
+def test_a_restart_is_owed_before_the_first_file_changes(tmp_path: Path) -> None:
+    (tmp_path / "no-folder").touch()
+    with pytest.raises(OSError, match="no-folder"):
+        configuration().write([entry(tmp_path / "no-folder" / "config.yaml")], str(tmp_path / "owed"))
+    assert pending.is_there(str(tmp_path / "owed")), "a run that ends between mark and files owes the restart too"
+
+
+def test_a_restart_stays_owed_until_one_has_been_that_knew_of_it(tmp_path: Path) -> None:
+    owed = str(tmp_path / "owed")
+    configuration().write([entry(tmp_path / "config.yaml")], owed)
+    first = pending.seen(owed)
+    configuration().write([entry(tmp_path / "config.yaml")], owed)
+    pending.clear(first, owed)
+    assert pending.is_there(owed), "a wait that outlived its session knows nothing of the second change"
+    pending.clear(pending.seen(owed), owed)
+    assert not pending.is_there(owed)
+    pending.clear("", owed)
+
+
+def test_what_needs_no_restart_owes_none(tmp_path: Path) -> None:
+    configuration().write([entry(tmp_path / "kube-vip.yaml", restart=False)], str(tmp_path / "owed"))
+    assert not pending.is_there(str(tmp_path / "owed"))
+
+
+class Systemd:
+    """A stand-in for a module on a host where RKE2's process was started then, by the clock since the boot."""
+
+    def __init__(self, started: float) -> None:
+        self.started = started
+
+    def run_command(self, command: list[str], **_words: Any) -> tuple[int, str, str]:
+        return 0, f"{self.started * 1e6:.0f}\n\n0\n", ""
+
+
+def test_a_start_after_the_change_is_the_restart_that_was_owed(tmp_path: Path) -> None:
+    owed = str(tmp_path / "owed")
+    before = time.monotonic() - 1
+    pending.mark(owed)
+    assert not pending.restarted(Systemd(time.monotonic() + 1), owed), "what is half made may still be unknown to it"
+    configuration().write([entry(tmp_path / "config.yaml")], owed)
+    assert not pending.restarted(Systemd(before), owed)
+    assert not pending.restarted(Systemd(0), owed), "it has not been started yet"
+    assert pending.restarted(Systemd(time.monotonic() + 1), owed)
+    words = Path(owed).read_text().split()
+    Path(owed).write_text(f"{words[0]} another-boot {time.monotonic() + 9}")
+    assert pending.restarted(Systemd(before), owed), "every start since a reboot knows what was there before it"

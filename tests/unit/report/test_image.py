@@ -1,0 +1,114 @@
+"""The report of an image build: what is shown of files, layers, packages, tests and boots, also of a build that went wrong."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from steps.contract.evidence import Evidence
+from steps.contract.image.booting import Boot, Event, Firmware, NodeReport
+from steps.contract.image.manifest import Part
+from steps.contract.image.testing import Outcome, Result
+from steps.contract.run import Header
+from steps.contract.stages.image_assemble import Assembled
+from steps.contract.stages.image_boot import Booted
+from steps.contract.stages.image_layers import Built
+from steps.contract.stages.image_lock import Archive
+from steps.contract.stages.image_publish import Published
+from steps.contract.stages.image_sandbox import Sandboxed
+from steps.contract.verdict import passed
+from steps.report import html, public
+from steps.report.build import build
+from steps.report.images import image
+from steps.report.model import Report
+from steps.report.source import Record, Source
+
+ROOT = Part(name="root.squashfs", digest="sha256:" + "a" * 64, size=123_400_000)
+GOOD = Result(name="mpi runs", outcome=Outcome.PASS, seconds=0.41, output="2 ranks <ok>")
+BAD = Result(name="clock", outcome=Outcome.FAIL, seconds=0.1, output="it is 1970")
+REPORT = NodeReport(
+    mac="52:54:00:00:00:01", address="10.0.2.15", kernel="6.1", root="overlay", clock=1.0, uptime=20.0, results=(GOOD,)
+)
+EVENTS = (Event(at=5.0, what="script"), Event(at=9.5, what="kernel"), Event(at=61.0, what="report"))
+CONSOLE = ("[    1.0] Linux version", "Unable to find a medium")
+
+
+def records(boot: Boot) -> Iterator[tuple[str, str, object]]:
+    yield "image_lock", "archive", Archive(recipe="sha256:0", packages=140, fetched=3)
+    yield "image_layers", "layer_base", Built(key="k" * 64, size=364_000_000, files=9000, seconds=33.5)
+    yield "image_layers", "layer_hpc", Built(key="h" * 64, size=31_000_000, files=700, cached=True)
+    yield "image_assemble", "outputs", Assembled(key="i" * 64, manifest="sha256:" + "b" * 64, found=(ROOT,))
+    yield "image_sandbox", "tests", Sandboxed(key="i" * 64, results=(GOOD, BAD))
+    yield "image_boot", "boot_uefi", Booted(key="i" * 64, boots=(boot,))
+    added, changed = ("htop=3.2",), ("gcc 12.1 → 12.2",)
+    before = {"before": "0006-000000000000", "packages_added": added, "packages_changed": changed}
+    yield "image_publish", "tree", Published(version="0007-bbbbbbbbbbbb", **before)
+
+
+def evidence(boot: Boot) -> list[Evidence]:
+    return [
+        Evidence(
+            run="r1", stage=stage, task=task, verb="build", shard=0, attempt=1, input_digest="sha256:0", engine="local",
+            started=10.0, finished=12.0, verdict=passed(f"{stage}/x", "good"), observation=msgspec.to_builtins(seen),
+        )
+        for stage, task, seen in records(boot)
+    ]  # fmt: skip
+
+
+def boot(**more: object) -> Boot:
+    made = Boot(name="uefi-1", firmware=Firmware.UEFI, mac="52:54:00:00:00:01", seconds=61.0, ended="report", events=EVENTS)
+    return msgspec.structs.replace(msgspec.structs.replace(made, report=REPORT, console=CONSOLE), **more)
+
+
+def report(one: Boot) -> Report:
+    header = Header(run="r1", engine="local", plan="sha256:1", cluster="compute", owner="hpc", revision="1", target_uid="")
+    kept = tuple(Record(f"k{number}", "sha256:0", made) for number, made in enumerate(evidence(one)))
+    return build(Source(header=header, target_uid="", hosts=(), plan={"stages": []}, records=kept, quarantine=()))
+
+
+def test_what_was_built_is_told_as_data() -> None:
+    made = image(evidence(boot()))
+    assert made is not None
+    assert (made.version, made.before, made.packages, made.fetched) == ("0007-bbbbbbbbbbbb", "0006-000000000000", 140, 3)
+    assert [(layer.name, layer.cached, layer.seconds) for layer in made.layers] == [("base", False, 33.5), ("hpc", True, 2.0)]
+    assert [(test.name, test.where, test.outcome) for test in made.tests] == [
+        ("mpi runs", "sandbox", "pass"),
+        ("clock", "sandbox", "fail"),
+        ("mpi runs", "uefi-1", "pass"),
+    ]
+
+
+def test_a_console_is_shown_of_a_boot_that_went_wrong_alone() -> None:
+    gone = boot(report=None, ended="deadline", stopped_at="no medium")
+    failed = boot(report=msgspec.structs.replace(REPORT, results=(BAD,)))
+    for one, wanted in ((boot(), ()), (gone, CONSOLE), (failed, CONSOLE)):
+        made = image(evidence(one))
+        assert made is not None
+        assert made.machines[0].console == wanted
+
+
+def test_the_page_has_it_escaped_and_on_its_own() -> None:
+    page = html.html(report(boot(report=None, ended="deadline", stopped_at="no medium")))
+    for text in (
+        "0007-bbbbbbbbbbbb",
+        "123.4 MB",
+        "gcc 12.1 → 12.2",
+        "cached",
+        "2 ranks &lt;ok&gt;",
+        "Unable to find a medium",
+        "no medium",
+    ):
+        assert text in page, text
+    assert "<ok>" not in page
+    assert "Nodes × gates" not in page, "no fleet is judged"
+
+
+def test_other_runs_have_no_such_part_and_outsiders_see_none() -> None:
+    assert image([]) is None
+    assert public.public(report(boot())).image is None
+
+
+def test_an_observation_that_cannot_be_read_shows_nothing() -> None:
+    broken = [msgspec.structs.replace(one, observation={"key": 7}) for one in evidence(boot())]
+    made = image(broken)
+    assert made is not None
+    assert (made.layers, made.tests, made.machines, made.files) == ((), (), (), ())

@@ -1,0 +1,83 @@
+"""The pipelines that commands start: how each reads its spec, what plan it makes of it, and what renders that plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steps.contract.operation import BRINGUP as WHOLE
+from steps.contract.operation import Operation
+
+if TYPE_CHECKING:
+    from hera.workflows import WorkflowTemplate  # its import takes longer than what most commands do
+
+    from workflows.plan.model import Plan
+    from workflows.render.steps import Settings
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a command asks of a run beside its spec."""
+
+    reuse: str = "none"
+    only: tuple[str, ...] = ()
+    until: str = ""
+    operation: Operation = WHOLE
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """`read` finds and loads the spec of an argument, `plan` makes a plan of it, `build` renders that.
+
+    A loaded spec has name, owner, revision, approvals, schedule and secrets, whichever pipeline it is for.
+    """
+
+    read: Callable[[str], tuple[Path, Any]]
+    plan: Callable[[Path, Any, Wish], Plan]
+    build: Callable[[Plan, Settings], WorkflowTemplate]
+
+
+def _read_cluster(spec: str) -> tuple[Path, Any]:
+    from workflows.cli import sources
+
+    return sources.read(spec)
+
+
+def _plan_cluster(_: Path, loaded: Any, wish: Wish) -> Plan:
+    from workflows.plan.compiler import compile_plan
+
+    return compile_plan(loaded, only=wish.only, until=wish.until, operation=wish.operation)
+
+
+def _read_image(spec: str) -> tuple[Path, Any]:
+    from workflows.cli import sources
+    from workflows.spec.image import load_image
+
+    path = sources.find_image(spec)
+    return path, load_image(path)
+
+
+def _plan_image(path: Path, loaded: Any, wish: Wish) -> Plan:
+    from workflows.images.nodes import resolve
+    from workflows.plan.images import compile_image
+
+    found = resolve.resolved(loaded, path.parent)
+    return compile_image(loaded, found.recipe, found.files, until=wish.until)
+
+
+def _build_cluster(plan: Plan, settings: Settings) -> WorkflowTemplate:
+    from workflows import bringup
+
+    return bringup.build(plan, settings)
+
+
+def _build_image(plan: Plan, settings: Settings) -> WorkflowTemplate:
+    from workflows import image
+
+    return image.build(plan, settings)
+
+
+BRINGUP = Pipeline(_read_cluster, _plan_cluster, _build_cluster)
+IMAGE = Pipeline(_read_image, _plan_image, _build_image)

@@ -1,0 +1,131 @@
+"""Image spec + resolved recipe → Plan: the stages of the image pipeline, and the recipe as files beside their tasks."""
+
+import base64
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from steps.contract import approval
+from steps.contract.canonical import canonical, digest
+from steps.contract.image import recipe as contract
+from steps.contract.image.booting import Firmware
+from steps.contract.image.published import Group, Place
+from steps.contract.task import Task, Verb
+from workflows.plan import approvals
+from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
+from workflows.plan.model import Plan, PlanError, Starts
+from workflows.spec.image import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, SIGN_KEY, ImageSpec
+from workflows.stages import IMAGE_ORDER
+from workflows.stages.access import SecretFile, secret_file
+from workflows.stages.image_site import ImageSite
+from workflows.stages.stage import Stage
+
+
+def compile_image(spec: ImageSpec, recipe: contract.Recipe, files: Mapping[str, bytes], until: str = "") -> Plan:
+    """The plan of an image build; pure. `recipe` is the spec's, resolved, `files` what it places, by digest; `until` narrows the
+    stages. Raises PlanError for a stage that there is not, and for a recipe whose files are too many to travel with the tasks."""
+    site = _site(spec, recipe)
+    stages = approvals.attached(_narrowed(_stages(site), until), spec.approvals)
+    told = approvals.announce_tasks(spec.name, spec.approvals, stages)
+    parts = {
+        "image": [spec.name, spec.owner, spec.revision],
+        "recipe": site.recipe.digest,
+        "stages": [_plain(stage) for stage in stages],
+    }
+    whole = digest(parts)
+    header = {"plan": whole, "cluster": spec.name, "owner": spec.owner, "revision": spec.revision}
+    return Plan(
+        name=spec.name,
+        owner=spec.owner,
+        revision=spec.revision,
+        target_uid="",
+        accelerator="",
+        built={},
+        stages=stages,
+        hosts=(),
+        releases=(),
+        issues=(),
+        secrets=_secrets(spec),
+        digest=whole,
+        open_task=Task(stage=approvals.RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS),
+        confirm_tasks=approvals.confirm_tasks(stages),
+        announce_tasks=told,
+        end_tasks=END_TASKS,
+        archives=_beside(site.recipe, files),
+        starts=None if until else Starts(schedule=spec.schedule, events=()),
+    )
+
+
+def _site(spec: ImageSpec, recipe: contract.Recipe) -> ImageSite:
+    boot = spec.boot
+    return ImageSite(
+        recipe=recipe,
+        place=place(spec),
+        firmware=tuple(Firmware(name) for name in boot.firmware),
+        machines=boot.nodes,
+        memory_mib=boot.memory_mib,
+        boot_seconds=int(boot.timeout.total_seconds()),
+    )
+
+
+def place(spec: ImageSpec) -> Place:
+    """Where an image spec publishes, as tasks are told."""
+    told, ssh = spec.publish, spec.publish.ssh
+    groups = (
+        Group(name=name, kernel_arguments=group.kernel_arguments, nodes=dict(group.nodes)) for name, group in told.groups.items()
+    )
+    found = Place(
+        root=told.root,
+        url=told.url,
+        keep=told.keep,
+        groups=tuple(groups),
+        key=SIGN_KEY if told.sign else "",
+        signers=told.signers,
+    )
+    if ssh is None:
+        return found
+    reached = {"host": ssh.host, "user": ssh.user, "port": ssh.port, "ssh_key": PUBLISH_KEY, "known_hosts": PUBLISH_KNOWN_HOSTS}
+    return msgspec.structs.replace(found, **reached)
+
+
+def _secrets(spec: ImageSpec) -> tuple[SecretFile, ...]:
+    references = dict(spec.references)
+    for one in spec.approvals:
+        told = one.announce
+        if told is not None and told.webhook is not None:
+            references |= {approval.webhook_file(one.before): told.webhook}
+            references |= {approval.ca_file(one.before): told.ca} if told.ca else {}
+    found = [secret_file(name, reference) for name, reference in references.items()]
+    if spec.publish.ssh is not None:
+        found.append(SecretFile(name=PUBLISH_KNOWN_HOSTS, path=spec.publish.ssh.known_hosts))
+    return tuple(sorted(found, key=lambda file: file.name))
+
+
+def _stages(site: ImageSite) -> tuple[Stage, ...]:
+    return tuple(importlib.import_module(f"workflows.stages.{name}").build(site) for name in IMAGE_ORDER)
+
+
+def _narrowed(stages: tuple[Stage, ...], until: str) -> tuple[Stage, ...]:
+    present = [stage.id for stage in stages]
+    if until and until not in present:
+        raise PlanError(f"{until!r} is no stage of an image; stages are {', '.join(present)}")
+    return stages[: present.index(until) + 1] if until else stages
+
+
+def _beside(recipe: contract.Recipe, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The resolved recipe and the files that it places, by digest. Raises PlanError where they are too large for a ConfigMap."""
+    packed = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
+    found = {contract.FILE: contract.encode(recipe), contract.FILES: canonical(packed)}
+    size = sum(map(len, found.values()))
+    if size > contract.MAX_BYTES:
+        raise PlanError(
+            f"recipe {recipe.name} with its files has {size} bytes, limit {contract.MAX_BYTES}: put large files into a package"
+        )
+    return found
+
+
+def _plain(stage: Stage) -> Any:
+    return msgspec.to_builtins(dataclasses.asdict(stage), enc_hook=dict)
