@@ -75,3 +75,62 @@ GIT_READ: Final = 60.0
 
 GIT_TRIES: Final = 8
 """Pushes of one publication when others push to the same branch in between; each loser fetches, builds on top, and tries again."""
+
+BOOT_SILENCE: Final = 120.0
+"""A booting test machine that neither reads nor writes: an emulated one on a loaded machine pauses for half a minute."""
+
+BOOT_LOOK: Final = 0.5
+"""Between two looks at consoles of test machines: a boot takes a minute, and what ends it early should be known at once."""
+
+BOOT_OVER: Final = 3.0
+"""How long a console must show that a boot is over: a card, or a server, may be there at the second try."""
+
+BOOT_END: Final = 5.0
+"""QEMU ends within a tenth of a second when it is told to; one that does not is killed."""
+
+PUBLISH_LEASE: Final = 300.0
+"""A publisher on another machine that did not renew its lock for this long is gone: it renews every 16 MiB, seconds on any link."""
+
+PUBLISH_ANSWER: Final = 300.0
+PUBLISH_SLOWEST: Final = 1e6
+"""One round trip to a published tree by SSH: reading three versions of a gigabyte takes tens of seconds; a copy has besides the
+time that its bytes need at this many a second."""
+
+PUBLISH_CLOSE: Final = 10.0
+"""The end of an SSH session whose input has ended; one that still hangs is killed."""
+
+SUPERSEDED: Final = 120.0
+SUPERSEDED_POLL: Final = 0.1
+"""A build that a newer one supersedes ends its steps, reports and seals: seconds; a machine under load takes its time."""
+
+IMAGE_TOOL: Final = 120.0
+"""A program that lists or unpacks one file of an image: seconds for 1 GB, more on a disk that is shared."""
+
+IMAGE_SQUASH: Final = 1800.0
+"""mksquashfs packs 200 MB a second and core; ten times that for a root of 30 GB on a busy machine."""
+
+IMAGE_INITRD: Final = 600.0
+"""mkinitramfs takes 10 s on an idle core; it copies hundreds of files, which a slow disk holds up."""
+
+IMAGE_LAYER: Final = 3600.0
+"""One layer of a node image: half a minute here; a CUDA toolkit of many GiB on a slow disk takes a good part of an hour."""
+
+IMAGE_READ: Final = 900.0
+"""Reading, checking or removing one layer of a node image: seconds, and minutes for tens of GiB on a network file system."""
+
+PACKAGE_CONNECT: Final = 10.0
+"""TCP and TLS to a package mirror, or to the proxy before it: milliseconds, or a few seconds across the world."""
+
+PACKAGE_READ: Final = 60.0
+"""Silence of a mirror in the middle of a package: one behind a cache may fetch it first itself."""
+
+PACKAGE_TRIES: Final = 4
+PACKAGE_BACKOFF_FIRST: Final = 0.3
+PACKAGE_BACKOFF_MAX: Final = 5.0
+"""Tries of one package, and waits between them, before its mirror counts as away for all others too."""
+
+IMAGE_SANDBOX: Final = 60.0
+"""Mounting the layers, listing the root and starting the first sandbox: a second when idle; a slow disk reads every folder."""
+
+SERVE_SILENCE: Final = 60.0
+"""A node that asked the rehearsal's server for something and is silent since: it lost its network, or its power."""

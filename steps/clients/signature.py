@@ -10,9 +10,9 @@ NAMESPACE = "bringup"
 """Ties a signature to this use: one made for another purpose does not verify."""
 
 
-def sign(data: bytes, key: Path) -> bytes:
+def sign(data: bytes, key: Path, namespace: str = NAMESPACE) -> bytes:
     """An armoured signature. Raises BadTask when the key cannot sign."""
-    done = process.run(["ssh-keygen", "-Y", "sign", "-n", NAMESPACE, "-f", str(key)], data=data)
+    done = process.run(["ssh-keygen", "-Y", "sign", "-n", namespace, "-f", str(key)], data=data)
     if done.code != 0:
         raise BadTask(f"cannot sign with {key.name}: {done.err.strip()}")
     return done.out.encode()
@@ -28,12 +28,12 @@ def key_of(data: bytes, signature: bytes) -> str:
     return named.replace(" key ", " ", 1) if done.code == 0 else ""
 
 
-def verify(data: bytes, signature: bytes, who: str, public_keys: tuple[str, ...]) -> str:
+def verify(data: bytes, signature: bytes, who: str, public_keys: tuple[str, ...], namespace: str = NAMESPACE) -> str:
     """Empty when `who` signed these bytes with one of the keys (`ssh-ed25519 AAAA…`), else why not."""
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
         allowed, signed = Path(folder, "allowed"), Path(folder, "signature")
-        allowed.write_text("".join(f'{who} namespaces="{NAMESPACE}" {key.strip()}\n' for key in public_keys))
+        allowed.write_text("".join(f'{who} namespaces="{namespace}" {key.strip()}\n' for key in public_keys))
         signed.write_bytes(signature)
-        command = ["ssh-keygen", "-Y", "verify", "-n", NAMESPACE, "-f", str(allowed), "-I", who, "-s", str(signed)]
+        command = ["ssh-keygen", "-Y", "verify", "-n", namespace, "-f", str(allowed), "-I", who, "-s", str(signed)]
         done = process.run(command, data=data)
     return "" if done.code == 0 else (done.err or done.out).strip() or "the signature does not verify"

@@ -17,7 +17,8 @@ adds what its tasks and approvals may take between two writes. A run that died f
 class Header(Struct, frozen=True, kw_only=True):
     """`run.json`: what this run is about. `target_uid` is empty where the spec does not know the cluster; `simulated` is a
     rehearsal. `left_out` are stages of the spec that this run does not have, though a later one of the spec runs in it.
-    `operation` is what the run was for, with its hosts, where that was not the whole bring-up."""
+    `operation` is what the run was for, with its hosts, where that was not the whole bring-up. `targetless`:
+    it is about no cluster."""
 
     run: str
     engine: str
@@ -30,6 +31,7 @@ class Header(Struct, frozen=True, kw_only=True):
     lease_seconds: int = LEASE_SECONDS
     left_out: tuple[str, ...] = ()
     operation: str = ""
+    targetless: bool = False
     schema: int = 1
 
 
@@ -93,8 +95,11 @@ def why_not_reused(earlier: str, read: Read, *, cluster: str, uid: str, simulate
 
 
 def unreached(earlier: str, read: Read) -> str:
-    """Says of an earlier run that never reached its cluster that it left nothing to reuse; empty for one that did."""
-    return "" if target_uid(earlier, read) else f"run {earlier} never reached its cluster: nothing of it is reused"
+    """Says of an earlier run that never reached its cluster that it left nothing to reuse; empty for one that did, or had none."""
+    header = read(header_key(earlier))
+    if target_uid(earlier, read) or (header is not None and decode_header(header).targetless):
+        return ""
+    return f"run {earlier} never reached its cluster: nothing of it is reused"
 
 
 PLAN_FILE = "plan.json"

@@ -27,6 +27,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lease_seconds: int = contract.LEASE_SECONDS
     left_out: tuple[str, ...] = ()
     operation: str = ""
+    targetless: bool = False
     standing: bool = False
     ssh: reach.Ssh | None = None
 
@@ -98,6 +99,7 @@ def _header(context: Context, wanted: Arguments) -> contract.Header:
         lease_seconds=wanted.lease_seconds,
         left_out=wanted.left_out,
         operation=wanted.operation,
+        targetless=wanted.targetless,
     )
 
 

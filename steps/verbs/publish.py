@@ -1,4 +1,5 @@
-"""Verb publish: brings a rendered tree to its Git repository under a revision that never moves, and keeps which commit that is.
+"""Verb publish: brings a rendered tree to its Git repository under a revision that never moves, and keeps which commit that is;
+in stage `image_publish` a node image to the tree that nodes boot from (`image_publishing`).
 
 Whatever ends it at whatever moment, the next attempt finds what is there already: a tag with this tree is done, a branch with it
 needs its tag only. Others may push at the same time; nothing is ever forced.
@@ -26,6 +27,7 @@ from steps.verbs.context import Context
 
 Changes = dict[str, str | None]
 """Path → its new text, None to remove it."""
+IMAGE_STAGE = "image_publish"
 MOST_NAMED = 200
 """Files that a record names."""
 
@@ -40,6 +42,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(context: Context) -> ExitCode:
     """Publish what differs; the record has the repository, revision, commit, tree and the files that were changed."""
+    if context.task.stage == IMAGE_STAGE:
+        from steps.verbs import image_publishing  # only an image pays for its builders
+
+        return image_publishing.run(context)
     wanted = context.arguments(Publication)
     tree = _tree(context, wanted)
     access = git_access.of(context.environment, wanted.repo, wanted.credentials, wanted.known_hosts, wanted.ca)

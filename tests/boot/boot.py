@@ -10,8 +10,6 @@ from pathlib import Path
 PACKAGES = {
     "mmdebstrap": "mmdebstrap",
     "mksquashfs": "squashfs-tools",
-    "dpkg-scanpackages": "dpkg-dev",
-    "apt-ftparchive": "apt-utils",
     "bwrap": "bubblewrap",
     "qemu-system-x86_64": "qemu-system-x86",
     "zstd": "zstd",

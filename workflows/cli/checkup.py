@@ -11,11 +11,19 @@ from pathlib import Path
 from workflows.engines.folders import Home, NoHome
 from workflows.rehearsal import loopback
 
-REHEARSAL, RUN, HOSTS, CLUSTER = "rehearsal", "run on real hosts", "host tests", "cluster tests"
+REHEARSAL, RUN, IMAGES, HOSTS, CLUSTER = "rehearsal", "run on real hosts", "node images", "host tests", "cluster tests"
 _OLDEST_PYTHON = (3, 11)
 _PACKAGES = ("hera", "kubernetes", "ansible_runner", "yaml", "tenacity", "aiohttp")
 _PROGRAMS = {
     RUN: {"ssh": "apt-get install openssh-client", "ssh-keygen": "apt-get install openssh-client"},
+    IMAGES: {
+        "apt-get": "build on Debian or Ubuntu",
+        "mksquashfs": "apt-get install squashfs-tools",
+        "bwrap": "apt-get install bubblewrap",
+        "qemu-system-x86_64": "apt-get install qemu-system-x86 ovmf ipxe-qemu",
+        "zstd": "apt-get install zstd",
+        "cpio": "apt-get install cpio",
+    },
     HOSTS: {
         "mmdebstrap": "apt-get install mmdebstrap",
         "ip": "apt-get install iproute2",

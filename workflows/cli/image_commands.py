@@ -1,4 +1,4 @@
-"""Commands about images: the step image."""
+"""Commands about images: node images, and the step image."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +7,11 @@ import typer
 
 from steps.contract.exit import ExitCode
 from workflows.cli import output
+from workflows.cli.image_build_commands import register as register_build
+from workflows.cli.image_diff_commands import register as register_differences
+from workflows.cli.image_gc_commands import register as register_garbage
+from workflows.cli.image_recipe_commands import register as register_recipes
+from workflows.cli.image_tree_commands import register as register_trees
 from workflows.cli.output import Format
 
 Tree = Annotated[Path | None, typer.Option("--tree", help="Checkout of bringup; without it, the one that this command comes from.")]
@@ -15,6 +20,8 @@ Tree = Annotated[Path | None, typer.Option("--tree", help="Checkout of bringup; 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     image, step = typer.Typer(no_args_is_help=True), typer.Typer(no_args_is_help=True)
+    for add in (register_build, register_recipes, register_trees, register_differences, register_garbage):
+        add(image)
     step.command(name="build")(build)
     step.command(name="lock")(lock)
     image.add_typer(step, name="step", help="The image that runs `python -m steps` in pods.")

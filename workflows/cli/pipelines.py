@@ -11,8 +11,6 @@ from steps.contract.operation import BRINGUP as WHOLE
 from steps.contract.operation import Operation
 
 if TYPE_CHECKING:
-    from hera.workflows import WorkflowTemplate  # its import takes longer than what most commands do
-
     from workflows.plan.model import Plan
     from workflows.render.steps import Settings
 
@@ -29,14 +27,15 @@ class Wish:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """`read` finds and loads the spec of an argument, `plan` makes a plan of it, `build` renders that.
+    """`read` finds and loads the spec of an argument, `plan` makes a plan of it, `build` renders that to a WorkflowTemplate (whose
+    module takes longer to import than what most commands do).
 
     A loaded spec has name, owner, revision, approvals, schedule and secrets, whichever pipeline it is for.
     """
 
     read: Callable[[str], tuple[Path, Any]]
     plan: Callable[[Path, Any, Wish], Plan]
-    build: Callable[[Plan, Settings], WorkflowTemplate]
+    build: Callable[[Plan, Settings], Any]
 
 
 def _read_cluster(spec: str) -> tuple[Path, Any]:
@@ -60,20 +59,25 @@ def _read_image(spec: str) -> tuple[Path, Any]:
 
 
 def _plan_image(path: Path, loaded: Any, wish: Wish) -> Plan:
+    import msgspec
+
+    from workflows.cli import revisions
     from workflows.images.nodes import resolve
     from workflows.plan.images import compile_image
 
     found = resolve.resolved(loaded, path.parent)
-    return compile_image(loaded, found.recipe, found.files, until=wish.until)
+    source = revisions.of(path)
+    origin = f"{source.commit}{' with changes' if source.dirty else ''}" if source else ""
+    return compile_image(loaded, msgspec.structs.replace(found.recipe, origin=origin), found.files, until=wish.until)
 
 
-def _build_cluster(plan: Plan, settings: Settings) -> WorkflowTemplate:
+def _build_cluster(plan: Plan, settings: Settings) -> Any:
     from workflows import bringup
 
     return bringup.build(plan, settings)
 
 
-def _build_image(plan: Plan, settings: Settings) -> WorkflowTemplate:
+def _build_image(plan: Plan, settings: Settings) -> Any:
     from workflows import image
 
     return image.build(plan, settings)

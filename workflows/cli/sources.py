@@ -26,3 +26,11 @@ def read(source: str) -> tuple[Path, ClusterSpec]:
     """The file and the loaded spec. Raises NoSpec or SpecErrors."""
     path = find(source)
     return path, load(path)
+
+
+def find_image(source: str) -> Path:
+    """The file of an image spec, or a shipped example of one. Raises NoSpec."""
+    path = Path(source)
+    if path.exists():
+        return path
+    raise NoSpec(f"{source!r} is no file: name an image spec (image.yaml)")

@@ -154,11 +154,13 @@ def _gitops(spec: str, folder: Path, check: bool, others: list[str]) -> int:
     return gitops.check(spec, folder) if check else gitops.write(spec, folder)
 
 
-def schema() -> int:
-    """Print the JSON Schema of cluster.yaml for editors."""
-    from workflows.spec.schema import json_schema
+def schema(kind: Annotated[str, typer.Argument(help="Cluster, Factory, Stack, Image or ImageRecipe.")] = "Cluster") -> int:
+    """Print the JSON Schema of cluster.yaml, or of another kind of file, for editors."""
+    from workflows.spec.schema import KINDS, json_schema
 
-    output.data(json_schema(), Format.JSON)
+    if kind not in KINDS:
+        raise typer.BadParameter(f"{kind!r} is no kind of file; use {', '.join(KINDS)}")
+    output.data(json_schema(kind), Format.JSON)
     return ExitCode.OK
 
 

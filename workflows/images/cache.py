@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from steps.contract.oci import Blob
 from workflows.images.errors import BuildError
-from workflows.images.oci import Blob
 
 
 def default() -> Path:

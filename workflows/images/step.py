@@ -5,10 +5,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from steps.contract import oci as archives
 from steps.contract.canonical import digest, digest_bytes
+from steps.contract.oci import Blob
 from workflows.images import application, bytecode, debs, fetch, oci, recipe, sbom, tree, wheels
 from workflows.images.cache import Cache
-from workflows.images.oci import Blob
 from workflows.images.recipe import FILES
 from workflows.images.tree import Tree
 
@@ -127,4 +128,4 @@ class Step:
             "WorkingDir": wanted.config.workdir,
             "Labels": labels,
         }
-        return oci.config(settings, layers, wanted.architecture, wanted.created)
+        return archives.config(settings, layers, wanted.architecture, wanted.created)

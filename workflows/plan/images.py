@@ -36,7 +36,7 @@ def compile_image(spec: ImageSpec, recipe: contract.Recipe, files: Mapping[str, 
         "stages": [_plain(stage) for stage in stages],
     }
     whole = digest(parts)
-    header = {"plan": whole, "cluster": spec.name, "owner": spec.owner, "revision": spec.revision}
+    header = {"plan": whole, "cluster": spec.name, "owner": spec.owner, "revision": spec.revision, "targetless": True}
     return Plan(
         name=spec.name,
         owner=spec.owner,
@@ -84,6 +84,7 @@ def place(spec: ImageSpec) -> Place:
         groups=tuple(groups),
         key=SIGN_KEY if told.sign else "",
         signers=told.signers,
+        report=told.report or "",
     )
     if ssh is None:
         return found

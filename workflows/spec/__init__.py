@@ -8,9 +8,10 @@ Compatibility rules are in `workflows.spec.compat`; `workflows.catalog.check` ru
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.errors import Issue, SpecError, SpecErrors
 from workflows.spec.fields import STAGES, SecretRef, StageName
+from workflows.spec.image import ImageSpec, load_image
 from workflows.spec.loading import load, load_as
 from workflows.spec.machines import Machine
-from workflows.spec.others import FactorySpec, ImageSpec, StackSpec, load_factory, load_image, load_stack
+from workflows.spec.others import FactorySpec, StackSpec, load_factory, load_stack
 from workflows.spec.ranges import BadRange, compress, expand
 from workflows.spec.schema import json_schema
 from workflows.spec.scope import OUT_OF_SCOPE, OutOfScope

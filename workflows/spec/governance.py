@@ -144,10 +144,9 @@ class Announce(Section):
         return self
 
 
-class Approval(Section):
-    """A point where the run waits for a person."""
+class Asked(Section):
+    """Who is asked before the run goes on, and how they hear of it."""
 
-    before: StageName = Field(description="Stage that waits.", examples=["validation"])
     approvers: Annotated[
         tuple[Approver, ...],
         Listed,
@@ -168,11 +167,17 @@ class Approval(Section):
         return all(approver.key for approver in self.approvers)
 
     @model_validator(mode="after")
-    def _keys_for_all_or_none(self) -> "Approval":
+    def _keys_for_all_or_none(self) -> "Asked":
         keyed = [approver.key is not None for approver in self.approvers]
         if any(keyed) and not all(keyed):
             raise problem("some approvers have a key and some have none", "give every approver a key, or none")
         return self
+
+
+class Approval(Asked):
+    """A point where the run waits for a person."""
+
+    before: StageName = Field(description="Stage that waits.", examples=["validation"])
 
 
 class Override(Section):

@@ -55,6 +55,11 @@ def load(source: Path | str) -> ClusterSpec:
 def load_as(model: type[Model], source: Path | str) -> Model:
     """Load one of the other specs (`factory.yaml`, `stack.yaml`, `image.yaml`) with the same errors."""
     name, document = read(source)
+    return validated(model, name, document)
+
+
+def validated(model: type[Model], name: str, document: Document) -> Model:
+    """A document as a model. Raises `SpecErrors` with everything that is wrong with it."""
     errors, spec = _validate(model, document)
     if errors or spec is None:
         raise SpecErrors(name, _cut(errors))

@@ -1,4 +1,4 @@
-"""The specs of the other three pipelines: `factory.yaml`, `stack.yaml`, `image.yaml`.
+"""The specs of factory and stack: `factory.yaml`, `stack.yaml`; and what they share with `image.yaml`.
 
 Small on purpose: each names its target, its sources, where results go and when it runs; what is built stands in those
 sources (`spack.yaml`, an image recipe), not here.
@@ -15,7 +15,6 @@ from workflows.spec.fields import (
     Argument,
     ChartVersion,
     ClusterName,
-    DnsLabel,
     Duration,
     Listed,
     Section,
@@ -133,35 +132,6 @@ class StackSpec(Pipeline):
     publish: Publish = Field(description="Where the view goes.")
 
 
-class Boot(Section):
-    """The real PXE boot test."""
-
-    firmware: Annotated[tuple[Literal["bios", "uefi"], ...], Listed, Field(min_length=1)] = Field(
-        default=("bios", "uefi"), description="Firmware that must boot it.", examples=[["uefi"]]
-    )
-    memory_mib: Annotated[int, Field(ge=512, le=65536)] = Field(
-        default=3072, description="Memory of the test machine in MiB.", examples=[3072]
-    )
-    timeout: Duration = Field(
-        default="5m", validate_default=True, description="Longest boot (spack_pxe §3: 35–70 s idle).", examples=["5m"]
-    )
-
-
-class ImageSpec(Pipeline):
-    """`image.yaml`: a node image from a recipe, tested in a container and by a real PXE boot, published at once."""
-
-    kind: Literal["Image"] = Field(description="What the file describes.", examples=["Image"])
-    recipe: RelativePath = Field(description="The image recipe.", examples=["recipes/compute.yaml"])
-    distribution: Literal["debian", "ubuntu"] = Field(default="debian", description="Distribution.", examples=["debian"])
-    release: DnsLabel = Field(default="bookworm", description="Release.", examples=["bookworm"])
-    mirror: Url | None = Field(
-        default=None, description="Package mirror; default: the builder's.", examples=["https://deb.example.org/debian"]
-    )
-    lock: RelativePath | None = Field(default=None, description="Package lock (name=version sha256).", examples=["compute.lock"])
-    boot: Boot = Field(default=Boot(), description="The PXE boot test.")
-    publish: Publish = Field(description="Where image, kernel and initrd go.")
-
-
 def load_factory(source: Path | str) -> FactorySpec:
     """Load `factory.yaml`; raises `SpecErrors` with every error."""
     return load_as(FactorySpec, source)
@@ -170,8 +140,3 @@ def load_factory(source: Path | str) -> FactorySpec:
 def load_stack(source: Path | str) -> StackSpec:
     """Load `stack.yaml`; raises `SpecErrors` with every error."""
     return load_as(StackSpec, source)
-
-
-def load_image(source: Path | str) -> ImageSpec:
-    """Load `image.yaml`; raises `SpecErrors` with every error."""
-    return load_as(ImageSpec, source)

@@ -10,12 +10,21 @@ from typing import Any
 from pydantic import BaseModel
 
 from workflows.spec.cluster import ClusterSpec
-from workflows.spec.others import FactorySpec, ImageSpec, StackSpec
+from workflows.spec.image import ImageSpec
+from workflows.spec.others import FactorySpec, StackSpec
+from workflows.spec.recipe import KIND as RECIPE
+from workflows.spec.recipe import RecipeSpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-KINDS: dict[str, type[BaseModel]] = {"Cluster": ClusterSpec, "Factory": FactorySpec, "Stack": StackSpec, "Image": ImageSpec}
-"""The four specs by their `kind`."""
+KINDS: dict[str, type[BaseModel]] = {
+    "Cluster": ClusterSpec,
+    "Factory": FactorySpec,
+    "Stack": StackSpec,
+    "Image": ImageSpec,
+    RECIPE: RecipeSpec,
+}
+"""The four specs, and the recipe of a node image, by their `kind`."""
 
 
 def json_schema(kind: str = "Cluster") -> dict[str, Any]:

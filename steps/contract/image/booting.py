@@ -8,9 +8,13 @@ from msgspec import Struct
 from steps.contract.image.testing import ImageTest, Result
 
 REPORT_PATH: Final = "/report"
-"""Where a node posts its report; `/stage/NAME` is asked for on the way, so that the server sees how far a boot came."""
+"""Where a node posts its report."""
+TESTS_PATH: Final = "/tests"
+"""Where it asks for its tests."""
 REPORT_ARGUMENT: Final = "bringup.report"
 """Kernel argument with the URL of the server that tests and hears the node: `GET URL/tests`, `POST URL/report`."""
+TESTS_ARGUMENT: Final = "bringup.tests"
+"""Kernel argument that lets the node run that server's tests (`yes`), in a test boot alone."""
 
 
 class Firmware(StrEnum):
@@ -48,6 +52,10 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Digest of the root that it booted (`sha256:…`), as the kernel arguments say."""
     firmware: str = ""
     free_mib: int = 0
+    node: str = ""
+    """Its host name."""
+    modules: bool = False
+    """Whether the root has modules of the kernel that runs."""
     failed_units: tuple[str, ...] = ()
     results: tuple[Result, ...] = ()
 
@@ -63,8 +71,10 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Boot(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One machine's boot. `ended` is how: `report`, `deadline`, `exit` (the machine stopped by itself); `console` the last lines of
-    its serial console, `stopped_at` the last sign of life in the console that a reader knows (e.g. `no-driver`)."""
+    """One machine's boot. `ended` is how: `report`, `deadline`, `exit` (the machine stopped by itself), `console` (its console
+    showed that nothing more would come); `console` are the last lines of its serial console, `stopped_at` the cause or the last
+    sign of life there that a reader knows (a name of `console.SIGNS` or `console.LIVES`), `kernel` the release of the kernel that
+    started as it says there, `problem` why a report of its was refused, or what QEMU said at its end."""
 
     name: str
     firmware: Firmware
@@ -77,6 +87,8 @@ class Boot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """This machine's UTC time when the report came."""
     console: tuple[str, ...] = ()
     stopped_at: str = ""
+    kernel: str = ""
+    problem: str = ""
 
 
 class Machine(Struct, frozen=True, kw_only=True, omit_defaults=True):

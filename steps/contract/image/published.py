@@ -15,6 +15,13 @@ from msgspec import Struct
 VERSIONS, CURRENT, HISTORY, INCOMING, BOOT, NODES = "versions", "current", "history.jsonl", "incoming", "boot", "nodes"
 TESTS: Final = "tests.json"
 """Results of the tests that let a version be published."""
+SUMS: Final = "SHA256SUMS"
+SUMS_SIGNATURE: Final = "SHA256SUMS.sig"
+LOCK: Final = ".lock"
+"""In `incoming`: who changes this tree right now."""
+CLAIM: Final = ".claim."
+"""Begins the names there with which others ask for the lock."""
+SCRIPT: Final = ".ipxe"
 
 
 def version_name(number: int, manifest: str) -> str:
@@ -54,6 +61,8 @@ class Place(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Name of the file with the host's key (in the secrets folder)."""
     signers: tuple[str, ...] = ()
     """Public keys whose signatures are trusted."""
+    report: str = ""
+    """URL of the server that hears nodes (`POST URL/report`) and keeps `ROOT/nodes`; empty: nodes say nothing."""
 
 
 class Switch(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -115,8 +115,10 @@ class Recipe(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """Digest of all of it but where it came from, by which tasks name it: another commit with the same content is the same."""
-        return digest(msgspec.structs.replace(self, origin=""))
+        """Digest of all that the image is, by which tasks name it: where the recipe came from, and which mirror has the packages,
+        whose bytes are locked, is no part of it."""
+        plain = msgspec.structs.replace(self, origin="", sources=())
+        return digest(decode(encode(plain)))  # as it is read: 5 seconds are 5.0 then
 
     def layer(self, name: str) -> Layer:
         """The layer of a name. Raises KeyError."""

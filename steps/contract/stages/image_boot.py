@@ -8,11 +8,12 @@ from steps.contract.stages.image_sandbox import Case
 
 class Booted(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All machines that were started with one firmware. `root_digest` and `root_size` are those of the squashfs that was served
-    (size in bytes as the manifest has it), `problem`: why no machine could be started."""
+    (size in bytes as the manifest has it), `kernel` the release that its kernel has, `problem`: why no machine could be started."""
 
     key: str
     root_digest: str = ""
     root_size: int = 0
+    kernel: str = ""
     boots: tuple[Boot, ...] = ()
     problem: str = ""
 

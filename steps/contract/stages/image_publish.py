@@ -24,7 +24,15 @@ class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
     signature: str = "none"
     versions: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    packages_added: tuple[str, ...] = ()
+    packages_removed: tuple[str, ...] = ()
+    packages_changed: tuple[str, ...] = ()
+    """Against the version that was published before: `name=version`, and `name old → new`."""
     problem: str = ""
+    entries: tuple[str, ...] = ()
+    """Groups whose ROOT/boot/GROUP.ipxe leads to the pointer of this image."""
+    in_use: tuple[str, ...] = ()
+    """Versions that nodes reported to run: they stay, however many there are."""
 
 
 class Wanted(Struct, frozen=True, kw_only=True, omit_defaults=True):

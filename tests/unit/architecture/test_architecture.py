@@ -12,7 +12,7 @@ import pytest
 
 import steps
 import workflows
-from workflows.stages import OPERATIONS, ORDER
+from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER
 
 ROOT = Path(__file__).parents[3]
 CODE = [path for room in ("steps", "workflows", "playbooks") for path in sorted((ROOT / room).rglob("*.py"))]
@@ -68,6 +68,18 @@ def test_a_stage_has_one_basename_everywhere(stage: str) -> None:
         f"steps/probes/{stage}.py",
         f"workflows/rehearsal/simulator/{stage}.py",
         f"workflows/rehearsal/faults/{stage}.py",
+        f"tests/gates/{stage}",
+    ]
+    assert not [place for place in places if not (ROOT / place).exists()]
+
+
+@pytest.mark.parametrize("stage", IMAGE_ORDER)
+def test_a_stage_of_an_image_has_one_basename_everywhere(stage: str) -> None:
+    """Nothing of an image is simulated, and no cluster is read: verbs ask clients."""
+    places = [
+        f"workflows/stages/{stage}.py",
+        f"steps/contract/stages/{stage}.py",
+        f"steps/gates/{stage}.py",
         f"tests/gates/{stage}",
     ]
     assert not [place for place in places if not (ROOT / place).exists()]

@@ -46,6 +46,24 @@ def _own(given: dict[str, str]) -> dict[str, str]:
 SNIPPETS = {"gitlab": gitlab, "github": github}
 
 
+def gitlab_image() -> tuple[str, dict[str, str]]:
+    """The same of the job that builds a node image."""
+    job: dict[str, Any] = yaml.safe_load((HERE / "images/gitlab-ci.yml").read_text())["image"]
+    assert job["retry"]["exit_codes"] == ExitCode.TEMPORARY
+    assert job["interruptible"], "a newer push ends it"
+    return "\n".join(job["script"]), _own(job["variables"])
+
+
+def github_image() -> tuple[str, dict[str, str]]:
+    made: dict[str, Any] = yaml.safe_load((HERE / "images/github-actions.yml").read_text())
+    assert made["concurrency"]["cancel-in-progress"]
+    job = made["jobs"]["image"]
+    return "\n".join(step["run"] for step in job["steps"] if "run" in step), _own(job["env"])
+
+
+IMAGES = {"gitlab": gitlab_image, "github": github_image}
+
+
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     """Runs a shell text as both CI servers do: bash, ended by the first command that fails; uv runs what is installed."""
@@ -112,3 +130,17 @@ def test_the_image_is_the_one_that_the_snippet_names(server: str, shell: Shell, 
     assert "the home cluster does not serve workflows" in good.stderr
     assert wrong.returncode == ExitCode.USAGE
     assert "'BRINGUP_IMAGE=registry.example.org/Steps' is no image reference" in wrong.stderr
+
+
+@pytest.mark.parametrize("server", IMAGES)
+def test_an_image_is_built_where_something_changed_and_newer_builds_win(server: str, shell: Shell) -> None:
+    text, given = IMAGES[server]()
+    assert text.splitlines()[-1] == 'uv run bringup image build "$SPEC" --supersede --junit report.xml'
+    assert given == {"SPEC": "image.yaml"}
+    done = shell(text.splitlines()[-1], **given)
+    assert done.returncode == ExitCode.USAGE, done.stderr
+    assert "'image.yaml' is no file" in done.stderr
+    assert "went on" not in done.stdout
+    (file,) = (HERE / "images").glob(f"{server}*.yml")
+    explained = {int(code) for code in re.findall(r"^# {1,3}(\d+) ", file.read_text(), re.MULTILINE)}
+    assert explained == {*map(int, ExitCode), 130}

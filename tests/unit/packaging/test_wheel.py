@@ -1,5 +1,6 @@
 """What is shipped works away from the sources: the wheel holds all data and rehearses, and pods need no compile-side package."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from workflows.spec import load
 from workflows.stages import ORDER
 
 ROOT = Path(__file__).parents[3]
-SHIPPED = ("pyproject.toml", "README.md", "uv.lock", "steps", "workflows", "playbooks")
+SHIPPED = ("pyproject.toml", "README.md", "uv.lock", "steps", "workflows", "playbooks", "images")
 COMPILE_SIDE = ("hera", "pydantic", "pydantic_core", "typer", "click", "rich", "aiohttp", "workflows")
 
 pytestmark = pytest.mark.xdist_group("wheel")  # they share one installation
@@ -64,7 +65,12 @@ def test_all_data_is_in_the_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
     tree = wheel.parents[1]
-    packages = [path for name in ("steps", "workflows", "playbooks") for path in sorted((tree / name).rglob("*")) if path.is_file()]
+    packages = [
+        path
+        for name in ("steps", "workflows", "playbooks", "images")
+        for path in sorted((tree / name).rglob("*"))
+        if path.is_file()
+    ]
     missing = {path.relative_to(tree).as_posix() for path in packages} - inside
     assert not missing
     wanted = (
@@ -73,11 +79,14 @@ def test_all_data_is_in_the_wheel(wheel: Path) -> None:
         "workflows/rehearsal/simulator/crds.yaml",
         "steps/report/report.html.j2",
         "steps/report/checklists.yaml",
+        "images/boot/files.yaml",
+        "images/recipes/base.yaml",
+        "images/recipes/compute.lock.json",
     )
     assert not set(wanted) - inside
     assert any(name.startswith("workflows/rehearsal/apiserver/data/") for name in inside)
     assert any(name.startswith("playbooks/") and name.endswith((".yml", ".yaml")) for name in inside)
-    assert not [name for name in inside if name.startswith(("tests/", "images/", "."))]
+    assert not [name for name in inside if name.startswith(("tests/", "."))]
 
 
 def test_the_installed_command_rehearses_away_from_the_sources(installed: Path, tmp_path: Path) -> None:
@@ -98,6 +107,8 @@ def test_the_installed_command_rehearses_away_from_the_sources(installed: Path, 
     assert command("bringup", "report", "-o", "html").stdout.rstrip().endswith("</html>")
     assert command("bringup", "init").returncode == 0
     assert command("bringup", "validate").returncode == 0
+    recipes = {row["name"]: row["lock"] for row in json.loads(command("bringup", "image", "recipes", "-o", "json").stdout)}
+    assert recipes["compute"] == "fits"
 
 
 @pytest.fixture

@@ -60,12 +60,13 @@ def test_a_layer_expects_all_packages_below_it_and_its_key(tmp_path: Path) -> No
     ("change", "same"),
     [
         ({"origin": "commit 123"}, ("base", "hpc", "image")),
+        ({"sources": ()}, ("base", "hpc", "image")),
         ({"kernel_arguments": ("quiet",)}, ("base", "hpc")),
         ({"tests": ()}, ("base", "hpc")),
         ({"epoch": 1_700_000_001}, ()),
         ({"release": "trixie"}, ()),
     ],
-    ids=["origin", "kernel arguments", "tests", "epoch", "release"],
+    ids=["origin", "mirrors", "kernel arguments", "tests", "epoch", "release"],
 )
 def test_keys_change_with_what_the_bytes_are_made_of_alone(change: dict[str, object], same: tuple[str, ...]) -> None:
     before, after = small_image.recipe(), small_image.recipe(**change)

@@ -39,7 +39,7 @@ owner: hpc-software@example.org
 revision: "1"
 recipe: recipes/compute.yaml
 boot: {firmware: [uefi]}
-publish: {root: /srv/bringup/images, keep: 5}
+publish: {root: /srv/bringup/images, url: "http://boot.example.org/images", keep: 5}
 """
 
 

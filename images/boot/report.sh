@@ -1,0 +1,147 @@
+#!/bin/bash
+# Posts one report of what this node is to the server of the kernel argument bringup.report=URL. With bringup.tests=yes, as in a test
+# boot, it asks that server for tests first and runs each: a node in production runs nothing that comes that way.
+# Both ways are lines of words; what may hold anything is in base64. Their forms: steps/contract/image/on_node.py.
+# Usage: report [FILE with kernel arguments [SECONDS between two tries]]
+set -u
+export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+readonly cmdline=${1:-/proc/cmdline} pause=${2:-3} tries=5 silence=60 longest=400
+work=$(mktemp -d "${TMPDIR:-/run}/bringup-report.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+
+say() { echo "bringup-report: $*"; }
+
+# The value of a kernel argument; empty where there is none.
+argument() {
+    local word
+    for word in $(<"$cmdline"); do
+        case $word in "$1="*) printf '%s' "${word#*=}"; return ;; esac
+    done
+}
+
+# One HTTP request: method, path below the URL, file with the body. The answer's body goes to $work/answer; the result is its status.
+request() {
+    local host=$server port=80 line status size=0
+    case $server in *:*) host=${server%:*} port=${server##*:} ;; esac
+    [ "$1" = POST ] && size=$(stat -c %s "$3")
+    exec 3<>"/dev/tcp/$host/$port" || return 1
+    printf '%s %s%s HTTP/1.0\r\nHost: %s\r\nContent-Length: %s\r\nConnection: close\r\n\r\n' "$1" "$prefix" "$2" "$server" "$size" >&3
+    [ "$size" = 0 ] || cat "$3" >&3
+    read -r -t "$silence" _ status _ <&3 || status=0
+    while read -r -t "$silence" line <&3; do
+        [ "${line%$'\r'}" ] || break
+    done
+    timeout "$silence" cat <&3 >"$work/answer" || status=0
+    exec 3<&- 3>&-
+    printf '%s' "${status:-0}" >"$work/status"
+}
+
+# The same, again where nobody answers; the status goes to $work/status.
+asked() {
+    local try
+    for ((try = 1; try <= tries; try++)); do
+        printf 0 >"$work/status"
+        (request "$@") 2>"$work/why"
+        case $(<"$work/status") in 2??) return 0 ;; esac
+        say "try $try of $tries: $1 http://$server$prefix$2: status $(<"$work/status") $(head -c 200 "$work/why")"
+        sleep "$pause"
+    done
+    return 1
+}
+
+# The end of a file as one line of base64.
+coded() { tail -c "$longest" "$1" | tr '\n\t' '  ' | base64 -w 0; }
+
+# The time between two uptimes, which have two decimals, in hundredths of a second.
+hundredths() { echo $((10#${2/./} - 10#${1/./})); }
+
+# One line about the test NAME of SECONDS, whose script comes in base64.
+test_line() {
+    local began ended code took outcome=pass
+    if ! base64 -d <<<"$3" >"$work/script" 2>/dev/null; then
+        printf 'test %s error 0 %s\n' "$1" "$(base64 -w 0 <<<'its script could not be read')"
+        return
+    fi
+    read -r began _ </proc/uptime
+    timeout -k 5 "$2" /bin/sh -e "$work/script" </dev/null >"$work/output" 2>&1
+    code=$?
+    read -r ended _ </proc/uptime
+    took=$(hundredths "$began" "$ended")
+    # what is killed before its time was killed by somebody else, as by the kernel for want of memory
+    case $code in 0) ;; 124) outcome=timeout ;; 125) outcome=error ;; *) outcome=fail ;; esac
+    [ "$code" = 137 ] && [ "$took" -ge "$(hundredths 0.00 "${2%.*}.00")" ] && outcome=timeout
+    printf 'test %s %s %d.%02d %s\n' "$1" "$outcome" $((took / 100)) $((took % 100)) "$(coded "$work/output")"
+}
+
+# MAC address of the interface that the node booted from, as the interface itself has it; that of any where none has it.
+mac() {
+    local wanted path found=none
+    wanted=$(argument BOOTIF)
+    wanted=${wanted#01-} wanted=${wanted//-/:}
+    for path in /sys/class/net/*/address; do
+        case $path in */lo/address) continue ;; esac
+        found=$(<"$path")
+        [ "$found" = "${wanted,,}" ] && break
+    done
+    echo "$found"
+}
+
+# Type of the file system that lies uppermost on /.
+root_type() {
+    local place type found=unknown
+    while read -r _ place type _; do
+        [ "$place" = / ] && found=$type
+    done </proc/mounts
+    echo "$found"
+}
+
+# MiB that the root can still take.
+free_mib() {
+    local blocks size
+    read -r blocks size < <(stat -f -c '%a %S' /)
+    echo $((blocks * size / 1048576))
+}
+
+facts() {
+    local unit
+    echo 'bringup-report 1'
+    echo "node $(uname -n)"
+    echo "mac $(mac)"
+    echo "address $(hostname -I 2>/dev/null | cut -d ' ' -f 1)"
+    echo "kernel $(uname -r)"
+    echo "modules $([ -e "/lib/modules/$(uname -r)/modules.dep" ] && echo 1 || echo 0)"
+    echo "root $(root_type)"
+    echo "free_mib $(free_mib)"
+    echo "firmware $([ -d /sys/firmware/efi ] && echo uefi || echo bios)"
+    echo "image $(argument bringup.image)"
+    echo "uptime $(cut -d ' ' -f 1 /proc/uptime)"
+    systemctl list-units --state=failed --plain --no-legend --full 2>/dev/null | while read -r unit _; do
+        echo "failed $unit"
+    done
+}
+
+url=$(argument bringup.report)
+case $url in
+    http://*) url=${url#http://} ;;
+    *) say "bringup.report=$url: only http:// is understood" && exit 1 ;;
+esac
+server=${url%%/*} prefix=
+case $url in */*) prefix=/${url#*/} prefix=${prefix%/} ;; esac
+
+facts >"$work/report"
+count=0
+if [ "$(argument bringup.tests)" = yes ]; then
+    asked GET /tests || exit 1
+    # a list without its last line came in part: the report shows which tests it had
+    while read -r kind name limit script; do
+        [ "$kind" = test ] || continue
+        say "test $name"
+        test_line "$name" "$limit" "$script" >>"$work/report"
+        count=$((count + 1))
+    done <"$work/answer"
+fi
+# the clock last: the server compares it with its own when it hears it
+echo "clock $(date -u +%s.%N)" >>"$work/report"
+echo "end $count" >>"$work/report"
+asked POST /report "$work/report" || exit 1
+say "told http://$server$prefix of $count tests"

@@ -1,0 +1,57 @@
+"""A folder that appears whole, by one rename: made beside its place under a lock, so that one makes it and others find it."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from steps.clients.image import kernel
+
+_REMOVALS = 3
+"""Tries to empty a folder: the kernel ends what a killed build had started within milliseconds."""
+
+
+@contextlib.contextmanager
+def making(parent: Path, key: str, *, remove: Callable[[Path], None] = shutil.rmtree) -> Iterator[Path | None]:
+    """A new folder to fill, which becomes `parent/key` when the block ends well; None where that is there.
+
+    Waits for whoever makes the same. What a kill left of it is removed here (by `remove`): its maker held the lock.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    with (parent / f".{key}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in parent.glob(f".{key}.part*"):
+            _gone(left, remove)
+        place = parent / key
+        if place.exists():
+            yield None
+            return
+        work = parent / f".{key}.part{os.getpid()}"
+        work.mkdir()
+        try:
+            yield work
+            kernel.flush(work)
+            work.rename(place)
+            kernel.flush(parent)
+        finally:
+            if work.exists():
+                _gone(work, remove)
+
+
+def take_away(place: Path, remove: Callable[[Path], None] = shutil.rmtree) -> None:
+    """Remove an entry so that nobody sees half of it: by one rename, then from the disk."""
+    gone = place.with_name(f".{place.name}.part{uuid.uuid4().hex}")
+    place.rename(gone)
+    _gone(gone, remove)
+
+
+def _gone(folder: Path, remove: Callable[[Path], None]) -> None:
+    """Remove a folder to which processes that are being killed may still write."""
+    for _ in range(_REMOVALS):
+        with contextlib.suppress(OSError):
+            remove(folder)
+            return
+    remove(folder)

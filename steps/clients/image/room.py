@@ -1,0 +1,22 @@
+"""What a store says that has no room, or is away, as an error that may pass."""
+
+import contextlib
+import errno
+from collections.abc import Iterator
+from typing import Final
+
+from steps.errors import StoreBusy
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
+HINT: Final = "make room (`bringup image gc`), or use another disk (BRINGUP_HOME)"
+
+
+@contextlib.contextmanager
+def needed() -> Iterator[None]:
+    """Around whatever writes to the store of images. Raises StoreBusy where the disk is full, read-only or away."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise StoreBusy(f"the store of images cannot be written: {error.strerror}", hint=HINT) from error

@@ -1,0 +1,107 @@
+"""One test machine: a QEMU process whose firmware boots by PXE from its network card."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+from steps import timeouts
+from steps.clients.netboot import tied
+from steps.contract.image.booting import Firmware, Machine
+from steps.errors import BadTask
+
+QEMU = "qemu-system-x86_64"
+GATEWAY = "10.0.2.2"
+"""Where the machine sees this host's 127.0.0.1: QEMU's user-mode network, which has its DHCP and TFTP."""
+MAX_CONSOLE = 2_000_000
+"""Bytes of a serial console: a whole boot has 60 kB."""
+
+_CODE = ("OVMF_CODE_4M.fd", "OVMF_CODE.fd")
+_OVMF = Path("/usr/share/OVMF")
+_PACKAGES = "apt-get install qemu-system-x86 ipxe-qemu ovmf"
+
+
+class Hardware(Struct, frozen=True, kw_only=True):
+    """What a fault may change of a machine: the model of its network card, and its clock (empty: right)."""
+
+    card: str = "virtio-net-pci"
+    clock: str = ""
+
+
+class Running:
+    """A started machine: its process, and its console so far."""
+
+    def __init__(self, machine: Machine, process: subprocess.Popen[bytes], console: Path) -> None:
+        self.machine = machine
+        self._process = process
+        self._console = console
+
+    @property
+    def ended(self) -> bool:
+        """Whether the machine stopped by itself."""
+        return self._process.poll() is not None
+
+    @property
+    def too_long(self) -> bool:
+        """Whether it fills its console without end."""
+        return self._console.stat().st_size > MAX_CONSOLE
+
+    def console(self) -> str:
+        """The serial console so far, within its bound."""
+        with self._console.open("rb") as file:
+            return file.read(MAX_CONSOLE).decode(errors="replace")
+
+    def said(self) -> str:
+        """What QEMU itself said: why it did not start."""
+        return self._console.with_suffix(".err").read_text(errors="replace").strip()[-400:]
+
+    def end(self) -> None:
+        """Stop it, however it is."""
+        self._process.terminate()
+        try:
+            self._process.wait(timeouts.BOOT_END)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def start(machine: Machine, hardware: Hardware, folder: Path) -> Running:
+    """Start a machine whose TFTP folder is `folder/tftp`. Raises BadTask where this host lacks a program or firmware."""
+    if shutil.which(QEMU) is None:
+        raise BadTask(f"{QEMU} is not installed: no test machine can be started", hint=_PACKAGES)
+    console = folder / "console"
+    console.touch()
+    with console.with_suffix(".err").open("wb") as err:
+        # the kernel ends it with us, however we end
+        command = [sys.executable, "-I", "-S", tied.__file__, str(os.getpid()), *_command(machine, hardware, folder)]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=err, stderr=err)
+    return Running(machine, process, console)
+
+
+def _command(machine: Machine, hardware: Hardware, folder: Path) -> list[str]:
+    card = f"{hardware.card},netdev=n0,mac={machine.mac},bootindex=0"
+    return [
+        *(QEMU, "-name", machine.name, "-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-accel", "tcg,thread=multi", "-m", str(machine.memory_mib), "-smp", str(machine.processors)),
+        *("-display", "none", "-monitor", "none", "-serial", f"file:{folder / 'console'}"),
+        *("-netdev", f"user,id=n0,tftp={folder / 'tftp'},bootfile=boot.ipxe", "-device", card),
+        *("-device", "virtio-rng-pci"),
+        *(("-rtc", f"base={hardware.clock}") if hardware.clock else ()),
+        *_firmware(machine, folder),
+    ]
+
+
+def _firmware(machine: Machine, folder: Path) -> list[str]:
+    """BIOS with its text on the serial line, or UEFI with variables of its own."""
+    if machine.firmware is Firmware.BIOS:
+        return ["-machine", "pc,graphics=off", "-boot", "n"]
+    code = next((_OVMF / name for name in _CODE if (_OVMF / name).exists()), None)
+    if code is None:
+        raise BadTask(f"{_OVMF} has no UEFI firmware ({', '.join(_CODE)})", hint=_PACKAGES)
+    variables = folder / "vars.fd"
+    shutil.copyfile(code.with_name(code.name.replace("CODE", "VARS")), variables)
+    flash = f"if=pflash,format=raw,readonly=on,file={code}"
+    return ["-machine", "q35", "-drive", flash, "-drive", f"if=pflash,format=raw,file={variables}"]

@@ -1,0 +1,198 @@
+"""The HTTP server of a test boot: serves each machine its files and tests, notes what was fetched, and hears reports."""
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from msgspec import Struct
+
+from steps import timeouts
+from steps.contract.image import on_node
+from steps.contract.image.booting import REPORT_PATH, TESTS_PATH, Event, NodeReport
+
+CHUNK = 1 << 18
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """A file as it is served: its first `size` bytes; after `gone_after` bytes the server goes away (None: it stays)."""
+
+    what: str
+    path: Path
+    size: int
+    gone_after: int | None = None
+
+
+class Orders(Struct, frozen=True, kw_only=True):
+    """What one machine gets: its script, its list of tests, and files by name."""
+
+    script: str
+    tests: bytes
+    parts: Mapping[str, Part]
+
+
+class Heard(Struct, kw_only=True):
+    """What the server knows of one machine: events as [seconds, what, sent, size], and its report, or why that was refused."""
+
+    rows: list[list[float | str | int]]
+    report: NodeReport | None = None
+    clock: float = 0.0
+    problem: str = ""
+
+
+class Server:
+    """Serves `http://127.0.0.1:PORT/MACHINE/…` while it is entered; `news` is set whenever a report came."""
+
+    def __init__(self) -> None:
+        self._orders: dict[str, Orders] = {}
+        self._heard: dict[str, Heard] = {}
+        self._began = time.monotonic()
+        self.news = threading.Event()
+        server = self
+
+        class Handler(_Handler):
+            home = server
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads, self._http.block_on_close = True, False
+        self._thread = threading.Thread(target=self._http.serve_forever, name="netboot-http", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.leave()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._http.server_address[1])
+
+    def serve(self, machine: str, orders: Orders) -> None:
+        """What a machine gets from now on."""
+        self._orders[machine] = orders
+        self._heard[machine] = Heard(rows=[])
+
+    def start(self) -> None:
+        """The machines are started now: times of events count from here."""
+        self._began = time.monotonic()
+
+    def leave(self) -> None:
+        """Stop listening; a connection that is open ends with its request."""
+        self._http.shutdown()
+        self._http.server_close()
+
+    def orders(self, machine: str) -> Orders | None:
+        """What a machine gets; None where there is no such machine."""
+        return self._orders.get(machine)
+
+    def note(self, machine: str, what: str, size: int, sent: int | None = None) -> list[float | str | int]:
+        """Note an event now; its third item is what was sent so far, and may be raised. Without `sent` all of it was."""
+        row: list[float | str | int] = [round(time.monotonic() - self._began, 2), what, size if sent is None else sent, size]
+        self._heard[machine].rows.append(row)
+        return row
+
+    def take(self, machine: str, data: bytes) -> str:
+        """Hear a report; why it is refused, else nothing."""
+        heard = self._heard[machine]
+        try:
+            heard.report, heard.clock = on_node.read(data), time.time()
+        except on_node.ReportError as error:
+            heard.problem = str(error)
+        self.note(machine, "report", len(data))
+        self.news.set()
+        return heard.problem if heard.report is None else ""
+
+    def heard(self, machine: str) -> Heard:
+        """What is known of a machine."""
+        return self._heard[machine]
+
+    def events(self, machine: str) -> tuple[Event, ...]:
+        """What a machine fetched and told so far."""
+        rows = [list(row) for row in self._heard[machine].rows]
+        return tuple(Event(at=float(at), what=str(what), sent=int(sent), size=int(size)) for at, what, sent, size in rows)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection of a machine. `/MACHINE/boot.ipxe`, `/MACHINE/FILE`, `/MACHINE/tests`, `/MACHINE/report`."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = timeouts.BOOT_SILENCE
+    home: Server
+
+    def do_GET(self) -> None:  # the library's name
+        """A file, the script or the tests."""
+        machine, path = self._asked()
+        orders = self.home.orders(machine)
+        if orders is None:
+            self._answer(404, b"no such machine\n")
+        elif path == "/boot.ipxe":
+            self.home.note(machine, "script", len(orders.script))
+            self._answer(200, orders.script.encode())
+        elif path == TESTS_PATH:
+            self.home.note(machine, "tests", len(orders.tests))
+            self._answer(200, orders.tests)
+        elif part := orders.parts.get(path.removeprefix("/")):
+            self._send(machine, part)
+        else:
+            self._answer(404, b"no such file\n")
+
+    def do_POST(self) -> None:  # the library's name
+        """A report."""
+        machine, path = self._asked()
+        size = self.headers.get("Content-Length", "")
+        if self.home.orders(machine) is None or path != REPORT_PATH:
+            self._answer(404, b"no such place\n")
+        elif not size.isdecimal() or int(size) > on_node.MAX_REPORT:
+            self._answer(413, b"a report has a length, within its limit\n")
+        else:
+            refused = self.home.take(machine, self.rfile.read(int(size)))
+            self._answer(400 if refused else 200, f"{refused or 'heard'}\n".encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # the library's name
+        """Nothing: events are noted."""
+
+    def _asked(self) -> tuple[str, str]:
+        machine, slash, path = self.path.removeprefix("/").partition("/")
+        return machine, slash + path
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _send(self, machine: str, part: Part) -> None:
+        row = self.home.note(machine, part.what, part.size, sent=0)
+        self.send_response(200)
+        self.send_header("Content-Length", str(part.size))
+        self.end_headers()
+        left, sent = part.size if part.gone_after is None else part.gone_after, 0
+        with part.path.open("rb") as file:
+            while left > 0 and (data := file.read(min(CHUNK, left))):
+                self.wfile.write(data)
+                left, sent = left - len(data), sent + len(data)
+                row[2] = sent
+        if part.gone_after is not None or sent < part.size:
+            self._break_off(leave=part.gone_after is not None)
+
+    def _break_off(self, *, leave: bool) -> None:
+        """End the connection as the kernel of a dead server would, and stop listening."""
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+        if leave:
+            self.home.leave()
+
+    def handle(self) -> None:
+        """A machine that ends in the middle breaks its connection: that is seen in its events."""
+        try:
+            super().handle()
+        except (OSError, ValueError):
+            self.close_connection = True

@@ -1,0 +1,228 @@
+"""A tree on this machine or a mount of it."""
+
+import errno
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from steps.clients.published import operations as do
+from steps.clients.published.operations import CHUNK, Claimed, Operation, failure
+from steps.clients.published.tree import ALL, MOST_BYTES, READ, Entry, Tree
+from steps.contract.image import published
+from steps.errors import StepError
+
+_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.EIO, errno.EACCES, errno.EPERM}
+_FILE, _FOLDER = 0o644, 0o755
+
+
+class Local:
+    """Implements `operations.Transport` with this machine's own calls."""
+
+    def __init__(self, root: Path) -> None:
+        self.where = str(root)
+        self._root = root
+        self._lock: Path | None = None
+        if not root.is_dir():
+            raise failure("root", "", self.where)
+
+    def look(self, image: str, digests: Sequence[str] = ()) -> Tree:
+        """What is there."""
+        tree = Tree(root=str(self._root.resolve()), image=image)
+        with self._saying("look"):
+            for name in sorted(os.listdir(self._root)):
+                self._see(tree, name, digests, deep=name in (image, published.BOOT))
+            tree.images = tuple(
+                name for name in tree.entries if "/" not in name and (self._root / name / published.VERSIONS).is_dir()
+            )
+            for path in sorted(self._root.glob(f"{published.NODES}/*.json")):
+                with suppress(FileNotFoundError):
+                    tree.nodes[path.name] = path.read_bytes()[:MOST_BYTES]
+        return tree
+
+    def claim(self, folder: str, token: str, holder: bytes) -> Claimed:
+        """Try to have the lock of a folder."""
+        lock, mine = self._root / folder / published.LOCK, self._root / folder / f"{published.CLAIM}{token}"
+        with self._saying(f"{folder}/{published.LOCK}"):
+            _write(mine, holder + b"\n", None)
+            try:
+                return self._linked(mine, lock)
+            finally:
+                mine.unlink(missing_ok=True)
+
+    def perform(self, operations: Iterable[Operation]) -> None:
+        """Do these in order."""
+        for one in operations:
+            with self._saying(getattr(one, "path", getattr(one, "folder", ""))):
+                self._one(one)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _linked(self, mine: Path, lock: Path) -> Claimed:
+        why = ""
+        try:
+            os.link(mine, lock)
+        except OSError as error:
+            why = error.strerror or str(error)
+        try:
+            if mine.stat().st_nlink == 2:  # a network file system may say no although it did it
+                self._lock = lock
+                return Claimed(had=True)
+            return Claimed(had=False, holder=lock.read_bytes()[:4096], age=mine.stat().st_mtime - lock.stat().st_mtime)
+        except FileNotFoundError:
+            return Claimed(had=False, free=True, why=why)
+
+    def _one(self, one: Operation) -> None:
+        match one:
+            case do.Folder(path):
+                _make(self._root, path)
+            case do.Put(path, source, size):
+                self._put(self._root / path, source, size, path)
+            case do.Check(path, size, digest):
+                if _size(self._root / path) != size or _digest(self._root / path) != digest:
+                    raise failure("digest", path, self.where)
+            case do.Sync(path):
+                _flush(self._root / path)
+            case do.Move(path, to):
+                if os.path.lexists(self._root / to):
+                    raise failure("exists", to, self.where)
+                os.rename(self._root / path, self._root / to)
+            case do.Replace(path, to):
+                os.replace(self._root / path, self._root / to)
+            case do.Link(path, target):
+                os.symlink(target, self._root / path)
+            case do.Remove(path):
+                _remove(self._root / path)
+            case _:
+                self._about_lock(one)
+
+    def _about_lock(self, one: Operation) -> None:
+        match one:
+            case do.Held(folder, token):
+                if not _holds(self._root / folder / published.LOCK, token):
+                    raise failure("lost", folder, self.where)
+                self._renew()
+            case do.Release(folder, token):
+                if _holds(self._root / folder / published.LOCK, token):
+                    (self._root / folder / published.LOCK).unlink(missing_ok=True)
+                self._lock = None
+            case do.Break(folder, token, stale):
+                _break(self._root / folder, token, stale)
+
+    def _put(self, path: Path, source: bytes | Path, size: int, said: str) -> None:
+        if isinstance(source, bytes):
+            written = _write(path, source, self._renew)
+        else:
+            with source.open("rb") as stream:
+                written = _write(path, iter(lambda: stream.read(CHUNK), b""), self._renew)
+        if written != size:
+            raise failure("short", said, self.where)
+
+    def _renew(self) -> None:
+        if self._lock is not None:
+            with suppress(FileNotFoundError):
+                os.utime(self._lock)
+
+    def _see(self, tree: Tree, name: str, digests: Sequence[str], *, deep: bool) -> None:
+        path = self._root / name
+        try:
+            found = path.lstat()
+            target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""
+        except FileNotFoundError:
+            return
+        entry = Entry(found.st_mode, found.st_size, int(found.st_mtime), found.st_nlink, target)
+        tree.entries[name] = entry
+        with suppress(FileNotFoundError):
+            if entry.is_folder and deep:
+                for below in sorted(os.listdir(path)):
+                    self._see(tree, f"{name}/{below}", digests, deep=True)
+            elif entry.is_file and "/" in name:
+                self._read(tree, name, entry, digests)
+
+    def _read(self, tree: Tree, name: str, entry: Entry, digests: Sequence[str]) -> None:
+        if name.endswith(READ) and entry.size <= MOST_BYTES:
+            tree.contents[name] = (self._root / name).read_bytes()
+        parts = name.split("/")
+        if parts[0] == tree.image and len(parts) > 3 and parts[1] == published.VERSIONS and (parts[2] in digests or ALL in digests):
+            tree.digests[name] = _digest(self._root / name)
+
+    @contextmanager
+    def _saying(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except StepError:
+            raise
+        except OSError as error:
+            code = "device" if error.errno == errno.EXDEV else "room" if error.errno in _ROOM else "os"
+            said = what if code == "device" else f"{what}: {error.strerror or error}"
+            raise failure(code, said, self.where) from error
+
+
+def _make(root: Path, path: str) -> None:
+    """A folder, and those above it, that servers may read whatever this process's umask is."""
+    for part in (*reversed(Path(path).parents), Path(path)):
+        try:
+            (root / part).mkdir()
+        except FileExistsError:
+            if not (root / part).is_dir():
+                raise
+        else:
+            (root / part).chmod(_FOLDER)
+
+
+def _write(path: Path, data: bytes | Iterable[bytes], renew: object) -> int:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _FILE)
+    with os.fdopen(handle, "wb") as stream:
+        os.fchmod(handle, _FILE)
+        for part in (data,) if isinstance(data, bytes) else data:
+            stream.write(part)
+            if callable(renew):
+                renew()
+        stream.flush()
+        os.fsync(handle)
+        return stream.tell()
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _holds(lock: Path, token: str) -> bool:
+    try:
+        return f'"{token}"'.encode() in lock.read_bytes()
+    except FileNotFoundError:
+        return False
+
+
+def _break(folder: Path, token: str, stale: str) -> None:
+    lock, aside = folder / published.LOCK, folder / f".stale.{token}"
+    with suppress(FileNotFoundError):
+        os.rename(lock, aside)
+        if stale != do.ANY and not _holds(aside, stale):  # somebody was quicker, and this is a new holder's
+            with suppress(FileExistsError):
+                os.link(aside, lock)
+        aside.unlink()

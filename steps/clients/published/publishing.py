@@ -1,0 +1,225 @@
+"""Publishes an image: copied in beside, flushed, compared, named by one rename, and then pointed to by another."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from steps.clients.published import connecting, locking, reading, signing, verifying
+from steps.clients.published import source as sources
+from steps.clients.published.operations import (
+    Check,
+    Differs,
+    Folder,
+    Held,
+    Link,
+    Move,
+    Operation,
+    Put,
+    Remove,
+    Replace,
+    Sync,
+    Transport,
+)
+from steps.clients.published.source import Source
+from steps.clients.published.tree import Tree
+from steps.contract.canonical import digest_bytes
+from steps.contract.image import published, publishing
+from steps.contract.image.published import Place, Switch
+from steps.contract.image.testing import Result
+from steps.contract.stages.image_publish import Published
+from steps.errors import BadTask, Refused
+
+Say = Callable[[str], None]
+Results = Mapping[str, list[Result]]
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """What is published where: the image, the place, the results of its tests, the secrets' folder, and by whom."""
+
+    source: Source
+    place: Place
+    results: Results
+    secrets: Path
+    by: str
+
+    @property
+    def image(self) -> str:
+        """The image's name."""
+        return self.source.name
+
+
+def publish(place: Place, assembled: Path, results: Results, secrets: Path, by: str, say: Say) -> Published:
+    """Publish the image in the folder `assembled`, and read the tree back. Nothing is written where it is current already.
+    Raises a StepError; what is half done then lies in `incoming`, and the next publication removes it."""
+    order = Order(source=sources.load(assembled), place=place, results=results, secrets=secrets, by=by)
+    with connecting.to(place, secrets) as transport:
+        return publish_through(transport, order, say)
+
+
+def publish_through(transport: Transport, order: Order, say: Say) -> Published:
+    """The same through a transport that is there."""
+    if not order.place.groups:
+        raise BadTask("there is no group of nodes, hence no boot script", hint="see publish.groups in the spec")
+    sources.scripts(order.source, order.place, published.version_name(0, order.source.digest))
+    tree = transport.look(order.image)
+    _refuse_others(tree, order)
+    if _named_like(tree.current, order.source) and not reading.incoming(tree):
+        tree = transport.look(order.image, (tree.current,))
+        if _is_done(tree, order):
+            say(f"{order.image} {tree.current} is current already: nothing is written")
+            return _observed(tree, order, reading.before(tree), unchanged=True)
+    token = locking.new_token()
+    with locking.locked(transport, order.image, token, order.by):
+        tree = transport.look(order.image, _alike(tree, order.source))
+        _refuse_others(tree, order)
+        version, removed = _change(transport, tree, order, token, say)
+        found = transport.look(order.image, (version,))  # nobody else changes it before it is read
+    return _observed(found, order, tree.current, unchanged=False, removed=removed)
+
+
+def _change(transport: Transport, tree: Tree, order: Order, token: str, say: Say) -> tuple[str, tuple[str, ...]]:
+    """Put the version in place, point to it, remove versions that need not stay. Returns it and those."""
+    staged = f"{tree.path(published.INCOMING)}/{token}"
+    alike = [name for name in reversed(_alike(tree, order.source)) if _is_whole(tree, name, order)]
+    alike.sort(key=lambda name: name != tree.current)
+    number = publishing.next_number(tree.versions, reading.history(tree))
+    version = alike[0] if alike else published.version_name(number, order.source.digest)
+    steps: list[Operation] = [Remove(tree.path(published.INCOMING, name)) for name in _left(tree)]
+    steps.append(Folder(staged))
+    if not alike:
+        size = sum(part.size for part in order.source.manifest.parts)
+        say(f"copies {order.image} {version} to {transport.where}: {size / 1e6:.1f} MB")
+        steps += _copied(tree, order, version, staged, token)
+    steps += _switched(tree, order, version, staged, token)
+    removed = _spare(tree, order.place.keep, version)
+    steps += _removed(tree, removed, staged, token)
+    try:
+        transport.perform(steps)
+    except Differs:
+        sources.examine(order.source)  # the store may be to blame, and then no other try helps
+        raise
+    say(f"{order.image}: {version} is current" + (f", it was {tree.current}" if tree.current not in ("", version) else ""))
+    return version, removed
+
+
+def _copied(tree: Tree, order: Order, version: str, staged: str, token: str) -> Iterator[Operation]:
+    """The whole version in `incoming`, on disk, compared; then its name."""
+    folder, versions = f"{staged}/version", tree.path(published.VERSIONS)
+    files = sources.small_files(order.source, order.place, version, order.results, order.secrets)
+    parts = order.source.manifest.parts
+    yield Folder(f"{folder}/{published.BOOT}")
+    yield from (Put(f"{folder}/{part.name}", order.source.folder / part.name, part.size) for part in parts)
+    yield from (Put(f"{folder}/{name}", data, len(data)) for name, data in files.items())
+    yield from (Check(f"{folder}/{part.name}", part.size, part.digest) for part in parts)
+    yield from (Check(f"{folder}/{name}", len(data), digest_bytes(data)) for name, data in files.items())
+    yield from (Sync(f"{folder}/{published.BOOT}"), Sync(folder), Folder(versions), Sync(tree.image), Sync("."))
+    yield from (Held(tree.path(published.INCOMING), token), Move(folder, f"{versions}/{version}"), Sync(versions))
+
+
+def _switched(tree: Tree, order: Order, version: str, staged: str, token: str) -> Iterator[Operation]:
+    """The pointer, then the history, then what groups are told to load, where it is not so already."""
+    yield Held(tree.path(published.INCOMING), token)
+    if tree.current != version:
+        yield from pointed(tree, version, staged)
+    yield from told(tree, version, staged, order.by)
+    for name, data in sources.entries(order.source, order.place).items():
+        if tree.contents.get(f"{published.BOOT}/{name}") != data:
+            yield from (Folder(published.BOOT), Sync("."), Put(f"{staged}/{name}", data, len(data)))
+            yield from (Replace(f"{staged}/{name}", f"{published.BOOT}/{name}"), Sync(published.BOOT))
+
+
+def pointed(tree: Tree, version: str, staged: str) -> Iterator[Operation]:
+    """The pointer to a version, by one rename of a fresh link."""
+    link = f"{staged}/{published.CURRENT}"
+    yield from (Link(link, f"{published.VERSIONS}/{version}"), Sync(staged))
+    yield from (Replace(link, tree.path(published.CURRENT)), Sync(tree.image))
+
+
+def told(tree: Tree, version: str, staged: str, by: str) -> Iterator[Operation]:
+    """The history with the lines that it lacks: of a switch whose publisher was killed before it could say so, and of this one."""
+    switches = reading.history(tree)
+    now, last = round(time.time(), 3), switches[-1].to if switches else ""
+    lines = []
+    if tree.current and last != tree.current:
+        lines.append(Switch(to=tree.current, before=last, at=now, by="found: whoever switched to it was stopped before saying so"))
+    if tree.current != version:
+        lines.append(Switch(to=version, before=tree.current, at=now, by=by))
+    if lines:
+        place, path = tree.path(published.HISTORY), f"{staged}/{published.HISTORY}"
+        data = b"".join(publishing.history_line(one) for one in (*switches, *lines))
+        yield from (Put(path, data, len(data)), Replace(path, place), Sync(tree.image))
+
+
+def _removed(tree: Tree, spare: tuple[str, ...], staged: str, token: str) -> Iterator[Operation]:
+    """Versions lose their name first: no half of one is ever seen. Last, what was staged goes."""
+    if spare:
+        yield Held(tree.path(published.INCOMING), token)
+        yield from (Move(tree.path(published.VERSIONS, name), f"{staged}/{name}") for name in spare)
+        yield Sync(tree.path(published.VERSIONS))
+    yield Remove(staged)
+
+
+def _spare(tree: Tree, keep: int, version: str) -> tuple[str, ...]:
+    """Versions that need not stay: not among the newest, not current, nor what a rollback would lead to, nor on a node."""
+    versions = (*tree.versions, *((version,) if version not in tree.versions else ()))
+    way = [*reading.history(tree), Switch(to=version, before=tree.current)]
+    protected = {version, tree.current, publishing.previous(way, version), *reading.in_use(tree)}
+    stay = publishing.kept(versions, keep, protected)
+    return tuple(name for name in tree.versions if name not in stay)
+
+
+def _refuse_others(tree: Tree, order: Order) -> None:
+    """A group's entry must not be taken from another image, nor one be left that the new version has no script for."""
+    wanted = {group.name for group in order.place.groups}
+    for group, image in reading.entry_points(tree).items():
+        file = f"{published.BOOT}/{group}{published.SCRIPT}"
+        if group in wanted and image not in (order.image, ""):
+            hint = f"take the group out of one of the two specs, or remove {file} by hand"
+            raise Refused(f"group {group} boots the image {image}, as {file} says", hint=hint)
+        if group not in wanted and image == order.image:
+            hint = f"put the group back into publish.groups, or remove {file} by hand when no node loads it any more"
+            raise Refused(f"nodes load {file}, but the spec has no group {group}: they could boot nothing", hint=hint)
+
+
+def _left(tree: Tree) -> tuple[str, ...]:
+    return tuple(name for name in reading.incoming(tree) if name != published.LOCK)
+
+
+def _alike(tree: Tree, source: Source) -> tuple[str, ...]:
+    return tuple(name for name in tree.versions if _named_like(name, source))
+
+
+def _named_like(version: str, source: Source) -> bool:
+    return bool(version) and version == published.version_name(published.number_of(version), source.digest)
+
+
+def _is_whole(tree: Tree, version: str, order: Order) -> bool:
+    """Whether a version of this very image is sound, its scripts are those of today, and it is signed where it shall be."""
+    folder = tree.path(published.VERSIONS, version)
+    wanted = {f"{folder}/{name}": data for name, data in sources.scripts(order.source, order.place, version).items()}
+    have = {path: data for path, data in tree.contents.items() if path.startswith(f"{folder}/{published.BOOT}/")}
+    signed = signing.state(tree, version, order.place.signers)
+    allowed = (signing.GOOD, signing.UNKNOWN) if order.place.key else (signing.GOOD, signing.NONE, signing.UNKNOWN)
+    return have == wanted and signed in allowed and not any(_serious(tree, version, order))
+
+
+def _serious(tree: Tree, version: str, order: Order) -> Iterator[verifying.Problem]:
+    signers = order.place.signers if order.place.key else ()
+    yield from verifying.of_version(tree, version, signers)
+
+
+def _is_done(tree: Tree, order: Order) -> bool:
+    """Whether nothing is left to write: the version is whole, told of, and every group is led to it."""
+    entries = sources.entries(order.source, order.place)
+    led = all(tree.contents.get(f"{published.BOOT}/{name}") == data for name, data in entries.items())
+    switches = reading.history(tree)
+    spare = _spare(tree, order.place.keep, tree.current)
+    return led and not spare and bool(switches) and switches[-1].to == tree.current and _is_whole(tree, tree.current, order)
+
+
+def _observed(tree: Tree, order: Order, before: str, *, unchanged: bool, removed: tuple[str, ...] = ()) -> Published:
+    signed = signing.state(tree, tree.current, order.place.signers)
+    before = reading.before(tree) if before == tree.current else before
+    return reading.observed(tree, before=before, url=order.place.url, signature=signed, unchanged=unchanged, removed=removed)

@@ -1,0 +1,219 @@
+"""What a tree as it was found says: manifests, scripts, history, nodes, and the observation of a publication. Pure."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from steps.clients.published.tree import Tree
+from steps.contract.canonical import digest_bytes
+from steps.contract.image import detached, manifest, published, publishing
+from steps.contract.image.detached import Factory
+from steps.contract.image.manifest import Manifest, ManifestError, Part
+from steps.contract.image.published import NodeSeen, Switch
+from steps.contract.stages.image_publish import Published
+
+_NO_FACTORY = Factory()
+
+
+def manifest_of(tree: Tree, version: str) -> Manifest | None:
+    """The manifest of a version; None where there is none that can be read."""
+    try:
+        return manifest.decode(tree.contents[tree.path(published.VERSIONS, version, manifest.MANIFEST)])
+    except (KeyError, ManifestError):
+        return None
+
+
+def manifest_digest(tree: Tree, version: str) -> str:
+    """Digest of a version's manifest; empty where there is none."""
+    data = tree.contents.get(tree.path(published.VERSIONS, version, manifest.MANIFEST))
+    return "" if data is None else digest_bytes(data)
+
+
+def found(tree: Tree, version: str) -> tuple[Part, ...]:
+    """The files of a version as they lie there, but the list of digests and its signature."""
+    folder = tree.path(published.VERSIONS, version)
+    files = {name: one for name, one in tree.below(folder).items() if one.is_file}
+    names = sorted(set(files) - {published.SUMS, published.SUMS_SIGNATURE})
+    return tuple(Part(name=name, digest=tree.digests.get(f"{folder}/{name}", ""), size=files[name].size) for name in names)
+
+
+def listed(tree: Tree, version: str) -> tuple[Part, ...]:
+    """The files that a version must have: those of its manifest, and all others of its list of digests."""
+    folder = tree.path(published.VERSIONS, version)
+    image = manifest_of(tree, version)
+    parts = {part.name: part for part in image.parts} if image else {}
+    for name, digest in sums(tree, version).items():
+        entry = tree.entries.get(f"{folder}/{name}")
+        parts.setdefault(name, Part(name=name, digest=digest, size=entry.size if entry else 0))
+    return tuple(parts[name] for name in sorted(parts))
+
+
+def sums(tree: Tree, version: str) -> dict[str, str]:
+    """The list of digests of a version; empty where there is none that can be read."""
+    try:
+        return publishing.read_sums(tree.contents[tree.path(published.VERSIONS, version, published.SUMS)])
+    except (KeyError, publishing.PublishingError):
+        return {}
+
+
+def history(tree: Tree) -> tuple[Switch, ...]:
+    """Switches of the pointer, the oldest first."""
+    return publishing.read_history(tree.contents.get(tree.path(published.HISTORY), b""))[0]
+
+
+def before(tree: Tree) -> str:
+    """What the pointer named before it named what it names; empty where nothing tells."""
+    last = [one for one in history(tree) if one.to == tree.current]
+    return last[-1].before if last else ""
+
+
+def scripts(tree: Tree, version: str) -> dict[str, str]:
+    """Groups whose script a version has → the version that all its addresses name; empty for several or none."""
+    folder = tree.path(published.VERSIONS, version, published.BOOT)
+    texts = {name: tree.contents.get(f"{folder}/{name}", b"") for name in tree.names(folder) if name.endswith(published.SCRIPT)}
+    return {
+        name.removesuffix(published.SCRIPT): named_version(text.decode(errors="replace"), tree.image)
+        for name, text in texts.items()
+    }
+
+
+def named_version(script: str, image: str) -> str:
+    """The version that every address of a script names; empty for several or none."""
+    mark = f"/{image}/{published.VERSIONS}/"
+    named = {address.partition(mark)[2].partition("/")[0] for address in detached.addresses(script)}
+    return named.pop() if len(named) == 1 else ""
+
+
+def entry_points(tree: Tree) -> dict[str, str]:
+    """Groups of ROOT/boot → the image whose pointer their script leads to; empty where it leads to none."""
+    leads = {}
+    for name in tree.names(published.BOOT):
+        if not name.endswith(published.SCRIPT):
+            continue
+        text = tree.contents.get(f"{published.BOOT}/{name}", b"").decode(errors="replace")
+        address = next(iter(detached.addresses(text)), "")
+        head, _, tail = address.rpartition(f"/{published.CURRENT}/{published.BOOT}/")
+        leads[name.removesuffix(published.SCRIPT)] = head.rpartition("/")[2] if tail == name else ""
+    return leads
+
+
+def nodes(tree: Tree) -> tuple[NodeSeen, ...]:
+    """What nodes reported; a report that cannot be read counts as a node that says nothing."""
+    return tuple(_node(name, data) for name, data in sorted(tree.nodes.items()))
+
+
+def version_on(tree: Tree, node: NodeSeen) -> str:
+    """The version that a node runs, by its name, else by the digest of its manifest or root, which several versions may have: the
+    current one then counts, else the newest. Empty where the tree has none such."""
+    if node.version in tree.versions:
+        return node.version
+    for version in (tree.current, *reversed(tree.versions)):
+        image = manifest_of(tree, version)
+        root = image.part(manifest.ROOT) if image else None
+        digests = {manifest_digest(tree, version), root.digest if root else ""} - {""}
+        if {node.image, node.manifest} & digests:
+            return version
+    return ""
+
+
+def in_use(tree: Tree) -> tuple[str, ...]:
+    """Versions that nodes reported to run."""
+    return tuple(sorted({version_on(tree, node) for node in nodes(tree)} - {""}))
+
+
+def incoming(tree: Tree) -> tuple[str, ...]:
+    """What lies in `incoming`, the lock included: an attempt at work, or left by one."""
+    return tree.names(tree.path(published.INCOMING))
+
+
+def left(tree: Tree) -> tuple[str, ...]:
+    """The same as the lock's holder sees it: without the lock, and without what others wait for it with."""
+    return tuple(name for name in incoming(tree) if name != published.LOCK and not name.startswith(published.CLAIM))
+
+
+def outside(tree: Tree, url: str, factory: Factory = _NO_FACTORY) -> Iterator[detached.Outside]:
+    """Links, scripts and manifests of the tree that lead out of it. `url`: its address; empty: the one that its entries name."""
+    links = {path: entry.target for path, entry in tree.entries.items() if entry.is_link}
+    yield from detached.links(tree.root, links, factory)
+    texts = {path: data.decode(errors="replace") for path, data in tree.contents.items()}
+    mine = {path: text for path, text in texts.items() if path.endswith(published.SCRIPT) and _of_image(tree, path)}
+    files = [*tree.entries, *_through_pointers(tree)]
+    yield from detached.scripts(url or url_of(tree), mine, files, factory)
+    manifests = {path: text for path, text in texts.items() if path.endswith(f"/{manifest.MANIFEST}")}
+    yield from detached.texts(url or url_of(tree), manifests, factory)
+    for path, entry in tree.below(tree.path(published.VERSIONS)).items():
+        if entry.is_file and entry.names > 1:
+            place = tree.path(published.VERSIONS, path)
+            yield detached.Outside(
+                place=place, leads_to="another name of the same bytes", why="what is written there changes it here"
+            )
+
+
+def url_of(tree: Tree) -> str:
+    """The address of the tree, where its entries agree on one; else empty."""
+    texts = [
+        tree.contents.get(f"{published.BOOT}/{group}{published.SCRIPT}", b"").decode(errors="replace")
+        for group, image in entry_points(tree).items()
+        if image == tree.image
+    ]
+    bases = detached.bases(texts, tree.image)
+    return bases[0] if len(bases) == 1 else ""
+
+
+def observed(tree: Tree, *, before: str, url: str, signature: str, unchanged: bool, removed: tuple[str, ...] = ()) -> Published:
+    """The tree as the gate of a publication looks at it."""
+    version = tree.current
+    added, gone, changed = package_changes(tree, before, version)
+    return Published(
+        version=version,
+        manifest=manifest_digest(tree, version),
+        before=before,
+        found=found(tree, version),
+        listed=listed(tree, version),
+        scripts=scripts(tree, version),
+        unchanged=unchanged,
+        incoming=left(tree),
+        outside=tuple(one.sentence for one in outside(tree, url)),
+        signature=signature,
+        versions=tree.versions,
+        removed=removed,
+        packages_added=added,
+        packages_removed=gone,
+        packages_changed=changed,
+        entries=tuple(group for group, image in entry_points(tree).items() if image == tree.image),
+        in_use=in_use(tree),
+    )
+
+
+def package_changes(tree: Tree, old: str, new: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Packages that one version has and another has not, and those of another version; all empty where one cannot be read."""
+    images = manifest_of(tree, old), manifest_of(tree, new)
+    if images[0] is None or images[1] is None:
+        return (), (), ()
+    had, has = ({one.name: one.version for one in image.packages} for image in images if image)
+    added = tuple(f"{name}={has[name]}" for name in sorted(set(has) - set(had)))
+    gone = tuple(f"{name}={had[name]}" for name in sorted(set(had) - set(has)))
+    changed = tuple(f"{name} {had[name]} → {has[name]}" for name in sorted(set(had) & set(has)) if had[name] != has[name])
+    return added, gone, changed
+
+
+def _of_image(tree: Tree, path: str) -> bool:
+    """Scripts of this image: its own, and its groups' entries; those of other images are looked at with them."""
+    name = path.removeprefix(f"{published.BOOT}/")
+    if name == path:
+        return True
+    return entry_points(tree).get(name.removesuffix(published.SCRIPT)) in (tree.image, "")
+
+
+def _through_pointers(tree: Tree) -> list[str]:
+    """Paths by way of this image's pointer."""
+    below = tree.below(tree.path(published.VERSIONS, tree.current)) if tree.current else {}
+    return [tree.path(published.CURRENT, path) for path in below]
+
+
+def _node(name: str, data: bytes) -> NodeSeen:
+    try:
+        seen = msgspec.json.decode(data, type=NodeSeen)
+    except msgspec.MsgspecError:
+        seen = NodeSeen(node="", image="")
+    return seen if seen.node == name.removesuffix(".json") else NodeSeen(node=name.removesuffix(".json"), image="")

@@ -1,0 +1,53 @@
+"""Goes back to a version that is still there: one rename, and a line in the history of who did it."""
+
+from steps.clients.published import locking, publishing, reading, verifying
+from steps.clients.published.operations import Folder, Held, Operation, Remove, Transport
+from steps.clients.published.tree import Tree
+from steps.contract.image import published
+from steps.contract.image import publishing as rules
+from steps.contract.image.published import Switch
+from steps.errors import BadTask, Refused
+
+
+def rollback(transport: Transport, image: str, version: str, by: str, signers: tuple[str, ...] = ()) -> Switch:
+    """Point to a version, or without one to what was current before. Raises BadTask for a version that is not there, Refused for
+    one that is not whole. Nothing is written where it is current already (`to` and `before` are then the same)."""
+    chosen = _chosen(transport.look(image), version)
+    token = locking.new_token()
+    if chosen == transport.look(image).current:
+        return Switch(to=chosen, before=chosen, by=by)
+    with locking.locked(transport, image, token, by):
+        tree = transport.look(image, (chosen,))
+        if wrong := list(verifying.of_version(tree, chosen, signers)):
+            more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            hint = f"`bringup image verify` names all; go back to another one: {', '.join(tree.versions)}"
+            raise Refused(f"{chosen} is not whole: {wrong[0].place} {wrong[0].why}{more}", hint=hint)
+        transport.perform(_steps(tree, chosen, f"{tree.path(published.INCOMING)}/{token}", token, by))
+    return Switch(to=chosen, before=tree.current, by=by)
+
+
+def _steps(tree: Tree, version: str, staged: str, token: str, by: str) -> tuple[Operation, ...]:
+    left = (name for name in reading.incoming(tree) if name != published.LOCK)
+    return (
+        *(Remove(tree.path(published.INCOMING, name)) for name in left),
+        Folder(staged),
+        Held(tree.path(published.INCOMING), token),
+        *publishing.pointed(tree, version, staged),
+        *publishing.told(tree, version, staged, by),
+        Remove(staged),
+    )
+
+
+def _chosen(tree: Tree, version: str) -> str:
+    if not tree.versions:
+        raise BadTask(f"there is no version of {tree.image} here", hint=f"images here: {', '.join(tree.images) or 'none'}")
+    known = ", ".join(tree.versions)
+    if not version:
+        switches = [one for one in reading.history(tree) if one.to in tree.versions]
+        if before := rules.previous(switches, tree.current):
+            return before
+        raise BadTask(f"{tree.image} has no version before {tree.current or 'none'}", hint=f"name one: {known}")
+    exact = [name for name in tree.versions if name == version or str(published.number_of(name)) == version.lstrip("0")]
+    if len(exact) != 1:
+        raise BadTask(f"{tree.image} has no version {version}", hint=f"versions here: {known}")
+    return exact[0]

@@ -1,0 +1,92 @@
+"""A small HTTP server for rehearsals and tests: serves a tree as a boot server does, and keeps what nodes report of themselves.
+
+It is not for production: one process, no encryption, no access rules. Any HTTP server can serve a tree.
+"""
+
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from steps import timeouts
+from steps.contract.canonical import canonical
+from steps.contract.image import on_node, published
+from steps.contract.image.booting import REPORT_PATH, NodeReport
+from steps.contract.image.published import NodeSeen
+
+_NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+
+
+def server(root: Path, address: str = "127.0.0.1", port: int = 0, say: Callable[[str], None] | None = None) -> ThreadingHTTPServer:
+    """A server of the tree below `root` that listens already; `serve_forever` answers, `server_address` says where."""
+    made = ThreadingHTTPServer((address, port), partial(_Handler, root=root.resolve(), say=say or _silent))
+    made.daemon_threads = True
+    return made
+
+
+def keep(root: Path, report: NodeReport, now: float) -> NodeSeen:
+    """Keep what a node reported, in place of what it reported before. Raises ReportError for one that cannot be named."""
+    name = report.node or f"mac-{report.mac.replace(':', '-')}"
+    if not _NODE.fullmatch(name) or not _MAC.fullmatch(report.mac):
+        raise on_node.ReportError("the report names no host and no MAC address")
+    seen = NodeSeen(node=name, image=report.image, mac=report.mac, at=round(now - report.uptime, 1))
+    folder = root / published.NODES
+    folder.mkdir(exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as beside:
+        beside.write(canonical(seen) + b"\n")
+    Path(beside.name).chmod(0o644)
+    Path(beside.name).replace(folder / f"{name}.json")
+    return seen
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    """Files of the tree, never of what is being copied in, and nothing outside of it."""
+
+    timeout = timeouts.SERVE_SILENCE
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, *words: object, root: Path, say: Callable[[str], None]) -> None:
+        self._root, self._say = root, say
+        super().__init__(*words, directory=str(root))  # type: ignore[arg-type]  # what socketserver gives goes on as it is
+
+    def translate_path(self, path: str) -> str:
+        """The file of an address; one that is not there stands for everything that is not to be had."""
+        found = (self._root / unquote(urlsplit(path).path).lstrip("/")).resolve()
+        inside = found.is_relative_to(self._root) and published.INCOMING not in found.relative_to(self._root).parts
+        return str(found if inside and found.is_file() else self._root / ".nothing")
+
+    def do_POST(self) -> None:
+        """A node's report."""
+        length = self.headers.get("Content-Length", "")
+        if not self.path.endswith(REPORT_PATH) or not length.isdigit() or int(length) > on_node.MAX_REPORT:
+            self.close_connection = True
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return
+        try:
+            seen = keep(self._root, on_node.read(self.rfile.read(int(length))), time.time())
+        except on_node.ReportError as error:
+            self._answer(HTTPStatus.BAD_REQUEST, str(error))
+            return
+        self._say(f"{seen.node} runs {seen.image}")
+        self._answer(HTTPStatus.OK, "heard")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are told in one line, by whoever wants to hear them."""
+        self._say(format % args)
+
+    def _answer(self, status: HTTPStatus, text: str) -> None:
+        data = f"{text}\n".encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def _silent(_: str) -> None:
+    """Nobody wants to hear it."""

@@ -1,0 +1,177 @@
+# Changes and shows one published tree. First line of the input: its folder; then one operation a line, words between tabs.
+# A file's bytes follow its line. Answers: `done`, `error CODE WHAT`, what `look` and `claim` found. Needs sh, GNU coreutils, sha256sum.
+set -u
+LC_ALL=C
+export LC_ALL
+umask 022
+tab=$(printf "\t")
+lock=
+mark=
+unlock() {
+  if [ -n "$lock" ] && holds "$lock" "$mark"; then rm -f -- "$lock"; fi
+  lock=
+}
+fail() {
+  unlock
+  code=$1
+  case "$1 $2" in
+    "os "*"No space left"* | "os "*"Read-only file system"* | "os "*"quota exceeded"* | "os "*"Permission denied"*) code=room ;;
+    "os "*"Stale file handle"* | "os "*"Input/output error"* | "os "*"Operation not permitted"*) code=room ;;
+  esac
+  printf "error %s %s\n" "$code" "$(printf "%s" "$2" | tr "\n\t" "  ")"
+  exit 1
+}
+try() { why=$("$@" 2>&1 </dev/null) || fail os "$why"; }
+renew() { if [ -n "$lock" ]; then touch -c -- "$lock" 2>/dev/null; fi; }
+device() { stat -c %d -- "$(dirname -- "$1")" 2>/dev/null; }
+same() { [ "$(device "$1")" = "$(device "$2")" ] || fail device "$2"; }
+holds() { case $(cat -- "$1" 2>/dev/null) in *"\"$2\""*) return 0 ;; esac; return 1; }
+
+put() {
+  if [ -e "$1" ] || [ -L "$1" ]; then fail exists "$1"; fi
+  left=$2
+  why=$( (true >"$1") 2>&1) || fail os "$why"
+  while [ "$left" -gt 0 ]; do
+    part=16777216
+    if [ "$left" -lt "$part" ]; then part=$left; fi
+    why=$(head -c "$part" 2>&1 >>"$1") || fail os "$why"
+    left=$((left - part))
+    renew
+  done
+  [ "$(stat -c %s -- "$1")" = "$2" ] || fail short "$1"
+  try sync -- "$1"
+}
+
+check() {
+  sum=$(sha256sum <"$1" 2>/dev/null)
+  [ "$(stat -c %s -- "$1" 2>/dev/null)" = "$2" ] || fail digest "$1"
+  [ "sha256:${sum%% *}" = "$3" ] || fail digest "$1"
+}
+
+claim() {
+  mine=$1/.claim.$2
+  why=$( (printf "%s\n" "$3" >"$mine") 2>&1) || fail os "$why"
+  try sync -- "$mine"
+  why=$(ln -T -- "$mine" "$1/.lock" 2>&1)
+  if [ "$(stat -c %h -- "$mine")" = 2 ]; then
+    lock=$1/.lock
+    mark=$2
+    answer=claimed
+  elif since=$(stat -c %Y -- "$1/.lock" 2>/dev/null); then
+    answer="held $(($(stat -c %Y -- "$mine") - since)) $(head -c 4096 -- "$1/.lock" 2>/dev/null | tr "\n\t" "  ")"
+  else
+    answer="free $why"
+  fi
+  rm -f -- "$mine"
+  printf "%s\n" "$answer"
+}
+
+take_away() {
+  aside=$1/.stale.$2
+  mv -T -- "$1/.lock" "$aside" 2>/dev/null || return 0
+  if [ "$3" != - ] && ! holds "$aside" "$3"; then ln -T -- "$aside" "$1/.lock" 2>/dev/null; fi
+  try rm -f -- "$aside"
+}
+
+entry() {
+  stat --printf "e %f %s %Y %h %n\0" -- "$1" 2>/dev/null || return 1
+  if [ -L "$1" ]; then readlink -n -- "$1"; printf "\0"; fi
+}
+
+contents() {
+  case $1 in
+    *.json | *.jsonl | *.ipxe | *.sig | */SHA256SUMS | */.lock) ;;
+    *) return 0 ;;
+  esac
+  {
+    size=$(stat -L -c %s /dev/fd/3)
+    if [ "$size" -le 4194304 ]; then
+      printf "c %s %s\0" "$size" "$1"
+      head -c "$size" <&3
+    fi
+  } 3<"$1"
+}
+
+digest() {
+  version=${1#"$image"/versions/}
+  if [ "$version" = "$1" ] || [ "${version#*/}" = "$version" ]; then return 0; fi
+  case $wanted in
+    *",${version%%/*},"* | *,all,*) ;;
+    *) return 0 ;;
+  esac
+  if sum=$(sha256sum 2>/dev/null <"$1"); then printf "d %s %s\0" "${sum%% *}" "$1"; fi
+}
+
+walk() {
+  for found in "$1"/* "$1"/.[!.]*; do
+    if [ ! -e "$found" ] && [ ! -L "$found" ]; then continue; fi
+    entry "$found" || continue
+    if [ -L "$found" ]; then continue; fi
+    if [ -f "$found" ]; then
+      contents "$found"
+      digest "$found"
+    elif [ -d "$found" ]; then
+      walk "$found"
+    fi
+  done
+}
+
+nodes() {
+  names=
+  for found in nodes/*.json; do
+    if [ -f "$found" ]; then names="$names/${found#nodes/}"; fi
+  done
+  if [ -z "$names" ]; then return 0; fi
+  lines=$(paste -s -d " " -- nodes/*.json 2>/dev/null)
+  printf "n %s %s\0" "${#lines}" "$names"
+  printf "%s" "$lines"
+}
+
+look() {
+  image=$1
+  wanted=$2
+  printf "r %s\0" "$(pwd -P)"
+  for found in * .[!.]*; do
+    if [ ! -e "$found" ] && [ ! -L "$found" ]; then continue; fi
+    entry "$found"
+    if [ -d "$found/versions" ]; then printf "i %s\0" "$found"; fi
+  done
+  if [ ! -L "$image" ]; then walk "$image"; fi
+  if [ ! -L boot ]; then walk boot; fi
+  nodes
+  printf "z\0"
+}
+
+IFS= read -r root || exit 1
+cd -- "$root" 2>/dev/null || fail root "$root"
+printf "done\n"
+while IFS=$tab read -r word a b c; do
+  case $word in
+    folder) try mkdir -p -- "$a" ;;
+    put) put "$a" "$b" ;;
+    check) check "$a" "$b" "$c" ;;
+    sync) try sync -- "$a" ;;
+    move)
+      if [ -e "$b" ] || [ -L "$b" ]; then fail exists "$b"; fi
+      same "$a" "$b"
+      try mv -T -- "$a" "$b"
+      ;;
+    replace)
+      same "$a" "$b"
+      try mv -fT -- "$a" "$b"
+      ;;
+    link) try ln -s -T -- "$b" "$a" ;;
+    remove) try rm -rf -- "$a" ;;
+    held)
+      holds "$a/.lock" "$b" || fail lost "$a"
+      renew
+      ;;
+    release) unlock ;;
+    break) take_away "$a" "$b" "$c" ;;
+    claim) claim "$a" "$b" "$c" ;;
+    look) look "$a" "$b" ;;
+    end) printf "done\n" ;;
+    *) fail os "$word is no operation" ;;
+  esac
+done
+unlock

@@ -1,0 +1,44 @@
+"""Signatures of a version: over its manifest and over its list of digests, which covers all the rest."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from steps.clients import signature
+from steps.clients.published.tree import Tree
+from steps.contract.image import manifest, published
+from steps.contract.image.published import Place
+from steps.errors import BadTask
+
+SIGNED = {manifest.MANIFEST: manifest.SIGNATURE, published.SUMS: published.SUMS_SIGNATURE}
+"""What is signed → the file with its signature."""
+GOOD, BAD, NONE, UNKNOWN = "good", "bad", "none", "unknown"
+_WHO = "publisher"
+"""Name of all trusted keys: which of them signed makes no difference."""
+
+
+def sign(files: Mapping[str, bytes], place: Place, secrets: Path) -> dict[str, bytes]:
+    """The files of signatures; nothing where the place has no key. Raises BadTask where the key cannot sign."""
+    if not place.key:
+        return {}
+    key = secrets / place.key
+    if "/" in place.key or place.key.startswith(".") or not key.is_file():
+        raise BadTask(f"there is no secret file {place.key} to sign with", hint="see publish.sign in the spec")
+    return {name: signature.sign(files[signed], key, manifest.NAMESPACE) for signed, name in SIGNED.items()}
+
+
+def state(tree: Tree, version: str, signers: tuple[str, ...]) -> str:
+    """`good` where all that is signed was signed by a trusted key, `bad` where one signature is not, or only one is there, `none`
+    without any, `unknown` where nobody is trusted."""
+    folder = tree.path(published.VERSIONS, version)
+    found = {signed: tree.contents.get(f"{folder}/{name}") for signed, name in SIGNED.items()}
+    if not any(found.values()):
+        return NONE
+    if not signers:
+        return UNKNOWN
+    return BAD if any(_wrong(tree.contents.get(f"{folder}/{signed}"), found[signed], signers) for signed in SIGNED) else GOOD
+
+
+def _wrong(data: bytes | None, signed: bytes | None, signers: tuple[str, ...]) -> str:
+    if data is None or not signed:
+        return "not signed"
+    return signature.verify(data, signed, _WHO, signers, manifest.NAMESPACE)

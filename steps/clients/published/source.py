@@ -1,0 +1,91 @@
+"""A packed image on its way into a tree: its files as they lie in the store, and all small ones that a version has besides."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from steps.clients.published import signing
+from steps.contract.canonical import digest_bytes
+from steps.contract.image import manifest as manifests
+from steps.contract.image import published, publishing
+from steps.contract.image.manifest import Manifest, ManifestError
+from steps.contract.image.published import Place
+from steps.contract.image.publishing import PublishingError
+from steps.contract.image.testing import Result
+from steps.errors import BadTask
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """The folder with the parts, the manifest and its bytes."""
+
+    folder: Path
+    manifest: Manifest
+    data: bytes
+
+    @property
+    def name(self) -> str:
+        """The image's name."""
+        return self.manifest.name
+
+    @property
+    def digest(self) -> str:
+        """The manifest's digest."""
+        return digest_bytes(self.data)
+
+
+def load(folder: Path) -> Source:
+    """The image in a folder. Raises BadTask where something of it is missing or has another size than its manifest says."""
+    hint = "build the image again"
+    try:
+        data = (folder / manifests.MANIFEST).read_bytes()
+        found = manifests.decode(data)
+        publishing.name_of(found.name, "an image")
+    except (OSError, ManifestError, PublishingError) as error:
+        raise BadTask(f"{folder} holds no image: {error}", hint=hint) from error
+    lacking = [name for name in (manifests.ROOT, manifests.KERNEL, manifests.INITRD) if found.part(name) is None]
+    if lacking or not {part.name for part in found.parts} <= set(manifests.PARTS):
+        raise BadTask(f"{folder}: its manifest lists other files than {', '.join(manifests.PARTS)}", hint=hint)
+    for part in found.parts:
+        path = folder / part.name
+        if not path.is_file() or path.stat().st_size != part.size:
+            raise BadTask(f"{path} is not the file of {part.size} bytes that the manifest lists", hint=hint)
+    return Source(folder=folder, manifest=found, data=data)
+
+
+def examine(source: Source) -> None:
+    """Read the parts where they come from. Raises BadTask for the first that is not what the manifest says."""
+    for part in source.manifest.parts:
+        with (source.folder / part.name).open("rb") as stream:
+            found = "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
+        if found != part.digest:
+            raise BadTask(
+                f"{source.folder / part.name} has the digest {found}, its manifest says {part.digest}", hint="build it again"
+            )
+
+
+def scripts(source: Source, place: Place, version: str) -> dict[str, bytes]:
+    """Boot scripts of a version by their path in it. Raises BadTask where they cannot be rendered."""
+    try:
+        return {
+            f"{published.BOOT}/{group.name}{published.SCRIPT}": publishing.version_script(place, version, source.manifest, group)
+            for group in place.groups
+        }
+    except PublishingError as error:
+        raise BadTask(str(error), hint="see publish in the spec, and the recipe's kernel arguments") from error
+
+
+def entries(source: Source, place: Place) -> dict[str, bytes]:
+    """What nodes of each group are told to load, by its name in ROOT/boot. Raises BadTask."""
+    try:
+        return {f"{one.name}{published.SCRIPT}": publishing.entry_script(place.url, source.name, one.name) for one in place.groups}
+    except PublishingError as error:
+        raise BadTask(str(error), hint="see publish in the spec") from error
+
+
+def small_files(source: Source, place: Place, version: str, results: Mapping[str, list[Result]], secrets: Path) -> dict[str, bytes]:
+    """All files of a version but the large parts, by their path in it."""
+    files = {manifests.MANIFEST: source.data, published.TESTS: publishing.tests_file(results), **scripts(source, place, version)}
+    files[published.SUMS] = publishing.sums(files, source.manifest.parts)
+    return files | signing.sign(files, place, secrets)

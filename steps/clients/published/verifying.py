@@ -1,0 +1,138 @@
+"""What is wrong in a published tree, file by file. Nothing is read here but signatures."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from steps.clients.published import reading, signing
+from steps.clients.published.tree import Tree
+from steps.contract.image import manifest, published, publishing
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """One wrong thing: the file (relative to the root of the tree) and what is wrong with it."""
+
+    place: str
+    why: str
+
+
+def problems(tree: Tree, signers: tuple[str, ...] = (), url: str = "") -> tuple[Problem, ...]:
+    """Everything that is wrong; the tree's digests of all versions must have been read."""
+    found = [*_pointer(tree), *_history(tree), *_entries(tree), *_strays(tree)]
+    for version in tree.versions:
+        found += of_version(tree, version, signers)
+    found += [Problem(place=one.place, why=f"leads to {one.leads_to}: {one.why}") for one in reading.outside(tree, url)]
+    return tuple(found)
+
+
+def of_version(tree: Tree, version: str, signers: tuple[str, ...] = ()) -> Iterator[Problem]:
+    """What is wrong with one version, whose digests must have been read."""
+    folder = tree.path(published.VERSIONS, version)
+    image, digest = reading.manifest_of(tree, version), reading.manifest_digest(tree, version)
+    if image is None:
+        yield Problem(
+            place=f"{folder}/{manifest.MANIFEST}", why="cannot be read as a manifest of this version" if digest else "is missing"
+        )
+    elif published.version_name(published.number_of(version), digest) != version:
+        yield Problem(
+            place=f"{folder}/{manifest.MANIFEST}", why=f"has the digest {digest}, which is not that of the version's name"
+        )
+    if image and image.name != tree.image:
+        yield Problem(place=f"{folder}/{manifest.MANIFEST}", why=f"is of the image {image.name!r}")
+    yield from _list(tree, folder)
+    yield from _files(tree, version, folder)
+    yield from _scripts(tree, version, folder)
+    if (state := signing.state(tree, version, signers)) == signing.BAD or (signers and state == signing.NONE):
+        why = "is not signed" if state == signing.NONE else "has a signature that no trusted key made over these bytes"
+        yield Problem(place=f"{folder}/{manifest.MANIFEST}", why=why)
+
+
+def _list(tree: Tree, folder: str) -> Iterator[Problem]:
+    place = f"{folder}/{published.SUMS}"
+    data = tree.contents.get(place)
+    try:
+        found = publishing.read_sums(data or b"")
+    except publishing.PublishingError as error:
+        yield Problem(place=place, why=str(error))
+        return
+    if not found:
+        yield Problem(place=place, why="is missing" if data is None else "lists nothing")
+    elif lacking := sorted({manifest.MANIFEST, published.TESTS} - set(found)):
+        yield Problem(place=place, why=f"does not list {', '.join(lacking)}")
+
+
+def _files(tree: Tree, version: str, folder: str) -> Iterator[Problem]:
+    files = {part.name: part for part in reading.found(tree, version)}
+    listed = {part.name: part for part in reading.listed(tree, version)}
+    sums = reading.sums(tree, version)
+    for name, part in listed.items():
+        have = files.pop(name, None)
+        if have is None:
+            yield Problem(place=f"{folder}/{name}", why="is missing")
+        elif have.size != part.size:
+            yield Problem(place=f"{folder}/{name}", why=f"has {have.size} bytes instead of {part.size}")
+        elif not have.digest:
+            yield Problem(place=f"{folder}/{name}", why="could not be read")
+        elif have.digest != part.digest:
+            yield Problem(place=f"{folder}/{name}", why=f"has the digest {have.digest} instead of {part.digest}")
+        if sums and sums.get(name, part.digest) != part.digest:
+            yield Problem(place=f"{folder}/{published.SUMS}", why=f"and the manifest disagree over {name}")
+    allowed = set(signing.SIGNED.values())
+    for name in sorted(set(files) - allowed):
+        yield Problem(place=f"{folder}/{name}", why="is listed nowhere")
+    for name, entry in sorted(tree.below(folder).items()):
+        if not entry.is_file and not (entry.is_folder and name == published.BOOT):
+            yield Problem(place=f"{folder}/{name}", why="is neither a file nor the folder of scripts")
+
+
+def _scripts(tree: Tree, version: str, folder: str) -> Iterator[Problem]:
+    scripts = reading.scripts(tree, version)
+    if not scripts:
+        yield Problem(place=f"{folder}/{published.BOOT}", why="has no boot script")
+    for group, named in scripts.items():
+        if named != version:
+            said = f"the version {named}" if named else "no single version in all its paths"
+            yield Problem(place=f"{folder}/{published.BOOT}/{group}{published.SCRIPT}", why=f"names {said}")
+
+
+def _pointer(tree: Tree) -> Iterator[Problem]:
+    place = tree.path(published.CURRENT)
+    entry = tree.entries.get(place)
+    if entry is None:
+        if tree.versions:
+            yield Problem(place=place, why="is missing: nodes find no version")
+    elif not tree.current:
+        yield Problem(place=place, why=f"leads to {entry.target!r}, which is no version" if entry.is_link else "is no link")
+    elif tree.current not in tree.versions:
+        yield Problem(place=place, why=f"leads to {tree.current}, which is not there")
+
+
+def _history(tree: Tree) -> Iterator[Problem]:
+    place = tree.path(published.HISTORY)
+    switches, odd = publishing.read_history(tree.contents.get(place, b""))
+    if odd:
+        yield Problem(place=place, why=f"has {odd} lines that cannot be read")
+    if tree.current and (not switches or switches[-1].to != tree.current):
+        yield Problem(place=place, why=f"does not end with {tree.current}, which the pointer names")
+
+
+def _entries(tree: Tree) -> Iterator[Problem]:
+    scripts = set(reading.scripts(tree, tree.current)) if tree.current else set()
+    entries = reading.entry_points(tree)
+    for group in sorted(scripts):
+        if entries.get(group) != tree.image:
+            why = "is missing" if group not in entries else "does not lead to this image's pointer"
+            yield Problem(place=f"{published.BOOT}/{group}{published.SCRIPT}", why=why)
+    for group in sorted(name for name, image in entries.items() if image == tree.image and name not in scripts and tree.current):
+        yield Problem(place=f"{published.BOOT}/{group}{published.SCRIPT}", why=f"leads to a script that {tree.current} has not")
+
+
+def _strays(tree: Tree) -> Iterator[Problem]:
+    for name in tree.names(tree.path(published.VERSIONS)):
+        if name not in tree.versions:
+            yield Problem(place=tree.path(published.VERSIONS, name), why="is no version")
+    for name in reading.incoming(tree):
+        if name != published.LOCK and published.LOCK not in reading.incoming(tree):
+            yield Problem(
+                place=tree.path(published.INCOMING, name), why="was left by a publication that did not end; the next removes it"
+            )

@@ -1,0 +1,137 @@
+"""iPXE scripts that start a node: what they load is named whole, and where it fails they say so, wait and try again.
+
+They never fall through to another way to boot: a node that its server cannot serve waits for it, and starts nothing else.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from steps.contract.image.booting import REPORT_ARGUMENT, TESTS_ARGUMENT
+
+SAID: Final = "bringup:"
+"""Every line of ours on a console begins with it."""
+WAIT: Final = 10
+"""Seconds between two tries: a server that restarts is back within a few, and a whole room that waits does not storm it."""
+LONGEST_ARGUMENTS: Final = 2000
+"""Bytes of kernel arguments: an x86 kernel keeps 2,047 and drops the rest without a word."""
+
+_WORD = re.compile(r"[\x21-\x7e]+")
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_BOOTIF = "BOOTIF=01-${netX/mac:hexhyp}"
+
+
+class ScriptError(ValueError):
+    """The script cannot be rendered; the message names what is wrong."""
+
+
+class Loaded(Struct, frozen=True, kw_only=True):
+    """What a node loads: absolute URLs of the files of one version, the root's digest (`sha256:…`), more kernel arguments, the URL
+    that hears its report (empty: none) and whether its tests are run (in a test boot alone), and which machines the script
+    is for: MAC address (lower case, with colons) → host name (empty: the image's own). Without any machine it is for all."""
+
+    title: str
+    kernel: str
+    initrd: str
+    root: str
+    image: str
+    arguments: tuple[str, ...] = ()
+    report: str = ""
+    tests: bool = False
+    machines: Mapping[str, str] = {}
+
+
+def arguments(loaded: Loaded) -> tuple[str, ...]:
+    """All kernel arguments. live-boot fetches the root into memory and lays an overlay over it; nothing is kept on a disk."""
+    told = [f"bringup.image={loaded.image}"]
+    if loaded.report:
+        told += [f"{REPORT_ARGUMENT}={loaded.report}", *([f"{TESTS_ARGUMENT}=yes"] if loaded.tests else [])]
+    return ("boot=live", "nopersistence", f"fetch={loaded.root}", "ip=dhcp", *told, *loaded.arguments)
+
+
+def script(loaded: Loaded) -> str:
+    """The script that loads one version. Raises ScriptError."""
+    words = arguments(loaded)
+    for value in (loaded.kernel, loaded.initrd, loaded.root):
+        _absolute(value)
+    for word in (loaded.kernel, loaded.initrd, *words):
+        _plain(word)
+    named = ["initrd=initrd.img", *words, _BOOTIF, *(["systemd.hostname=${node}"] if any(loaded.machines.values()) else [])]
+    length = len(" ".join(named))
+    if length > LONGEST_ARGUMENTS:
+        raise ScriptError(f"the kernel arguments have {length} bytes, a kernel keeps {LONGEST_ARGUMENTS}: leave some out")
+    lines = [
+        "#!ipxe",
+        f"# {_title(loaded.title)}",
+        "set tries:int8 0",
+        *_guard(loaded.machines),
+        ":load",
+        "imgfree",
+        f"echo {SAID} loads {_title(loaded.title)}",
+        f"kernel --name vmlinuz {loaded.kernel} {' '.join(named)} || goto failed",
+        f"initrd --name initrd.img {loaded.initrd} || goto failed",
+        f"echo {SAID} starts the kernel",
+        "boot || goto failed",
+        *_again("failed", "could not load or start it: ${errno}", "load"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def chain(url: str) -> str:
+    """The script that goes on with another one, as the TFTP server's: it stays the same when images change. Raises ScriptError."""
+    _absolute(url)
+    _plain(url)
+    lines = [
+        "#!ipxe",
+        ":next",
+        "isset ${netX/ip} || dhcp || goto failed",
+        f"echo {SAID} asks {url}",
+        f"chain --autofree {url} || goto failed",
+        *_again("failed", f"could not go on with {url}: ${{errno}}", "next"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _guard(machines: Mapping[str, str]) -> Sequence[str]:
+    """Lines that let only the named machines go on, each with its host name."""
+    if not machines:
+        return []
+    for mac, host in machines.items():
+        if not _MAC.fullmatch(mac):
+            raise ScriptError(f"{mac!r} is no MAC address in lower case with colons, as 52:54:00:12:34:56")
+        if host and not _HOST.fullmatch(host):
+            raise ScriptError(f"{host!r} is no host name")
+    bare = sorted(mac for mac, host in machines.items() if not host)
+    if bare and len(bare) < len(machines):
+        raise ScriptError(f"{bare[0]} has no host name, others have: name all of them, or none")
+    tests = [f"iseq ${{netX/mac}} {mac} && set node {host or 'known'} ||" for mac, host in sorted(machines.items())]
+    return [
+        ":who",
+        *tests,
+        "isset ${node} && goto load ||",
+        f"echo {SAID} this script is for other machines, not for ${{netX/mac}}",
+        f"sleep {WAIT}",
+        "goto who",
+    ]
+
+
+def _again(label: str, said: str, back: str) -> Sequence[str]:
+    return [f":{label}", f"echo {SAID} {said}", f"echo {SAID} tries again in {WAIT} s", f"sleep {WAIT}", f"goto {back}"]
+
+
+def _absolute(url: str) -> None:
+    if not re.match(r"https?://[^/]+/.", url):
+        raise ScriptError(f"{url!r} is no absolute http URL of a file")
+
+
+def _plain(word: str) -> None:
+    """No word that iPXE would split, expand or take for its own `||`."""
+    if not _WORD.fullmatch(word) or "${" in word or word in {"||", "&&"}:
+        raise ScriptError(f"{word!r} cannot stand in an iPXE script: printable ASCII without spaces and ${{…}} only")
+
+
+def _title(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9 ._:+-]", "?", text)

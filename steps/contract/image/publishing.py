@@ -1,0 +1,126 @@
+"""What a publication writes and keeps, as pure functions: boot scripts, the list of digests, versions' numbers, retention."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from steps.contract.canonical import canonical, digest_bytes
+from steps.contract.image import ipxe, published
+from steps.contract.image import manifest as manifests
+from steps.contract.image.manifest import Manifest, Part
+from steps.contract.image.published import Group, Place, Switch
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_URL = re.compile(r"https?://[!-~]+")
+_SUM = re.compile(r"([0-9a-f]{64}) [ *]([^\0\n]+)")
+
+
+class PublishingError(ValueError):
+    """What shall be published has a form that a tree or a boot script cannot take; the message names it."""
+
+
+def name_of(text: str, what: str) -> str:
+    """The text, where it can be one part of a path and of a URL. Raises PublishingError."""
+    if not _NAME.fullmatch(text):
+        raise PublishingError(f"{text!r} cannot be the name of {what}: letters, digits, dots, dashes and underscores, at most 64")
+    return text
+
+
+def base(url: str) -> str:
+    """The URL of a tree without a slash at its end. Raises PublishingError where it is none."""
+    if not _URL.fullmatch(url) or any(sign in url for sign in "?#$ "):
+        raise PublishingError(f"{url!r} is no URL of a tree: write http://HOST[:PORT]/PATH, as nodes reach it")
+    return url.rstrip("/")
+
+
+def version_script(place: Place, version: str, manifest: Manifest, group: Group) -> bytes:
+    """What the nodes of a group boot: every path names the version, so that a switch of the pointer in the middle of a boot mixes
+    nothing. Raises PublishingError."""
+    folder = f"{base(place.url)}/{name_of(manifest.name, 'an image')}/{published.VERSIONS}/{version}"
+    root = manifest.part(manifests.ROOT)
+    loaded = ipxe.Loaded(
+        title=f"{manifest.name} {version} for group {name_of(group.name, 'a group')}",
+        kernel=f"{folder}/{manifests.KERNEL}",
+        initrd=f"{folder}/{manifests.INITRD}",
+        root=f"{folder}/{manifests.ROOT}",
+        image=root.digest if root else "",
+        arguments=(*manifest.kernel_arguments, *group.kernel_arguments),
+        report=place.report,
+        machines=group.nodes,
+    )
+    try:
+        return ipxe.script(loaded).encode()
+    except ipxe.ScriptError as error:
+        raise PublishingError(f"group {group.name}: {error}") from error
+
+
+def entry_script(url: str, image: str, group: str) -> bytes:
+    """What a node is told to load: leads to the group's script of whatever version the pointer names. Raises PublishingError."""
+    below = f"{name_of(image, 'an image')}/{published.CURRENT}/{published.BOOT}/{name_of(group, 'a group')}{published.SCRIPT}"
+    return ipxe.chain(f"{base(url)}/{below}").encode()
+
+
+def tests_file(results: object) -> bytes:
+    """The bytes of `tests.json`."""
+    return canonical(results) + b"\n"
+
+
+def sums(files: Mapping[str, bytes], parts: Iterable[Part]) -> bytes:
+    """The bytes of SHA256SUMS: small files by their bytes, large ones by what the manifest says."""
+    found = {name: digest_bytes(data) for name, data in files.items()} | {part.name: part.digest for part in parts}
+    return "".join(f"{found[name].removeprefix('sha256:')}  {name}\n" for name in sorted(found)).encode()
+
+
+def read_sums(data: bytes) -> dict[str, str]:
+    """File → digest `sha256:…`. Raises PublishingError for a line that is none."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(data.decode(errors="replace").splitlines(), start=1):
+        match = _SUM.fullmatch(line)
+        if not match:
+            raise PublishingError(f"{published.SUMS} line {number} is no digest and name")
+        found[match[2]] = f"sha256:{match[1]}"
+    return found
+
+
+def history_line(switch: Switch) -> bytes:
+    """One line of `history.jsonl`."""
+    return canonical(switch) + b"\n"
+
+
+def read_history(data: bytes) -> tuple[tuple[Switch, ...], int]:
+    """The switches, oldest first, and how many lines are none."""
+    found, odd = [], 0
+    for line in data.splitlines():
+        try:
+            found.append(msgspec.json.decode(line, type=Switch))
+        except msgspec.MsgspecError:
+            odd += 1
+    return tuple(found), odd
+
+
+def next_number(versions: Iterable[str], history: Iterable[Switch]) -> int:
+    """A number that no version has or had."""
+    return max([0, *map(published.number_of, versions), *(published.number_of(one.to) for one in history)]) + 1
+
+
+def previous(history: Sequence[Switch], current: str) -> str:
+    """The version that a rollback goes back to: what was current before, where a version that was rolled back counts no more.
+    Empty where there is none."""
+    way: list[str] = []
+    for one in history:
+        if one.to in way:
+            del way[way.index(one.to) + 1 :]
+        else:
+            way.append(one.to)
+    if current in way:
+        del way[way.index(current) :]
+    return way[-1] if way else ""
+
+
+def kept(versions: Iterable[str], keep: int, protected: Iterable[str]) -> tuple[str, ...]:
+    """The versions that stay: the newest `keep` of them and the protected ones (current, those before, those that nodes run)."""
+    ordered = sorted(versions, key=lambda name: (published.number_of(name), name))
+    newest = set(ordered[-keep:] if keep > 0 else ())
+    held = newest | set(protected)
+    return tuple(name for name in ordered if name in held or published.number_of(name) < 0)

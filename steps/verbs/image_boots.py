@@ -1,0 +1,35 @@
+"""Boots of an image that an earlier run has shown already: the same task, of the same bytes, need not boot again."""
+
+import msgspec
+
+from steps.contract import run as contract
+from steps.contract.evidence import Evidence
+from steps.contract.stages.image_boot import Booted
+from steps.verbs.context import Context
+
+NONE = ("", "none")
+
+
+def earlier(context: Context) -> Evidence | None:
+    """The record of this very task in the run that the workflow names to reuse, where it passed; None when there is none.
+
+    What boots is named by its key, and a boot leaves nothing behind that could have changed since: unlike a cluster's, its
+    observation holds for as long as the image is the same. The gate judges it anew.
+    """
+    run = context.environment.reuse
+    if run in NONE or run == context.environment.run:
+        return None
+    header, mine = (context.store.read(contract.header_key(name)) for name in (run, context.environment.run))
+    if header is None or mine is None or contract.decode_header(header).cluster != contract.decode_header(mine).cluster:
+        return None
+    records = context.store.records(run, context.task.stage, context.task.name)
+    same = (record for record in records if record.input_digest == context.task.input_digest)
+    return next((record for record in same if record.verdict is not None and record.verdict.is_pass), None)
+
+
+def seen(record: Evidence) -> Booted | None:
+    """What that run saw; None where another version wrote it in another form."""
+    try:
+        return msgspec.convert(record.observation, Booted)
+    except msgspec.ValidationError:
+        return None

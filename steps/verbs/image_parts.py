@@ -1,0 +1,138 @@
+"""The parts of a node image that verb `build` makes: what each is told, and which client makes it."""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from steps.clients.image import archive, assemble, layers, sandbox
+from steps.clients.netboot import boots
+from steps.contract.image import recipe as contract
+from steps.contract.image.booting import Firmware
+from steps.contract.image.testing import ImageTest, Where
+from steps.contract.stages.image_assemble import Assembled
+from steps.contract.stages.image_boot import Booted
+from steps.contract.stages.image_layers import Built
+from steps.contract.stages.image_lock import Archive
+from steps.contract.stages.image_sandbox import Case, Sandboxed
+from steps.errors import BadTask
+from steps.verbs.context import Context
+
+IMAGES: Final = "images"
+"""Folder of the store with everything that builds make and find again."""
+SANDBOX, BOOT = "sandbox", "boot"
+"""The parts that run the recipe's tests."""
+
+
+class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`recipe` is the digest of the resolved recipe beside the task; `layer` is for part `layer`, which names the secret files
+    that its commands see, so that its pod gets them; what follows is for `boot`."""
+
+    part: str
+    recipe: str
+    gate: str
+    layer: str = ""
+    secrets: tuple[str, ...] = ()
+    firmware: Firmware = Firmware.BIOS
+    machines: int = 1
+    memory_mib: int = 3072
+    seconds: int = 300
+
+
+class Image(Struct, frozen=True, kw_only=True):
+    """What a part works on: its arguments, the recipe, and the recipe's own files by digest."""
+
+    wanted: Arguments
+    recipe: contract.Recipe
+    files: dict[str, bytes]
+
+
+def opened(context: Context, wanted: Arguments) -> Image:
+    """The recipe and files beside the task. Raises BadTask where they are not those that the task was made for."""
+    if wanted.part not in PARTS:
+        raise BadTask(f"part {wanted.part!r} of an image is not one of {', '.join(PARTS)}")
+    return Image(wanted=wanted, recipe=recipe(context, wanted.recipe), files=_files(context))
+
+
+def recipe(context: Context, digest: str) -> contract.Recipe:
+    """The resolved recipe of the tasks folder. Raises BadTask for another one than `digest` names."""
+    try:
+        found = contract.decode((context.environment.tasks / contract.FILE).read_bytes())
+    except (OSError, contract.RecipeError) as error:
+        raise BadTask(str(error), hint=_AGAIN) from error
+    if found.digest != digest:
+        raise BadTask(f"{contract.FILE} is recipe {found.digest}, the task was made for {digest}", hint=_AGAIN)
+    return found
+
+
+_AGAIN = "render again and submit both together"
+
+
+def _files(context: Context) -> dict[str, bytes]:
+    path = context.environment.tasks / contract.FILES
+    try:
+        packed = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.exists() else {}
+        return {digest: base64.b64decode(text, validate=True) for digest, text in packed.items()}
+    except (OSError, msgspec.MsgspecError, binascii.Error) as error:
+        raise BadTask(f"{contract.FILES}: {error}", hint=_AGAIN) from error
+
+
+def _lock(context: Context, image: Image) -> Archive:
+    return archive.fill(context.environment.store / IMAGES, image.recipe, context.say)
+
+
+def _layer(context: Context, image: Image) -> Built:
+    at, secrets = context.environment.store / IMAGES, context.environment.secrets
+    return layers.build(at, image.recipe, image.files, image.wanted.layer, secrets, context.say)
+
+
+def _assemble(context: Context, image: Image) -> Assembled:
+    return assemble.assemble(context.environment.store / IMAGES, image.recipe, context.say)
+
+
+def _sandbox(context: Context, image: Image) -> Sandboxed:
+    return sandbox.run(context.environment.store / IMAGES, image.recipe, context.say)
+
+
+def _boot(context: Context, image: Image) -> Booted:
+    wanted, at = image.wanted, context.environment.store / IMAGES
+    return boots.boot(at, image.recipe, wanted.firmware, wanted.machines, wanted.memory_mib, wanted.seconds, context.say)
+
+
+Seen = Archive | Built | Assembled | Sandboxed | Booted
+PARTS: Final[dict[str, Callable[[Context, Image], Seen]]] = {
+    "lock": _lock,
+    "layer": _layer,
+    "assemble": _assemble,
+    SANDBOX: _sandbox,
+    BOOT: _boot,
+}
+"""By name, in running order."""
+
+_TESTED: Final = {SANDBOX: (Where.SANDBOX, Where.BOTH), BOOT: (Where.BOOT, Where.BOTH)}
+
+
+def expected(context: Context, image: Image) -> dict[str, Any]:
+    """The gate's expectation: what the task says, and the recipe's tests where this part runs them."""
+    told = dict(context.task.expectations)
+    if image.wanted.part in _TESTED:
+        places = _TESTED[image.wanted.part]
+        told["tests"] = [msgspec.to_builtins(_case(one)) for one in image.recipe.tests if one.where in places]
+    return told
+
+
+def _case(one: ImageTest) -> Case:
+    return Case(name=one.name, incident=one.incident, next_step=one.next_step)
+
+
+def changes(seen: Seen) -> Iterator[str]:
+    """What was written to the store, for the record; nothing for what was found there."""
+    if isinstance(seen, Archive) and seen.fetched:
+        yield f"fetched {seen.fetched} packages into the archive"
+    elif isinstance(seen, Built) and not seen.cached and not seen.failed:
+        yield f"built layer {seen.key[:12]}"
+    elif isinstance(seen, Assembled) and not seen.cached and not seen.problem:
+        yield f"packed image {seen.key[:12]}"

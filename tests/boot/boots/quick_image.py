@@ -1,0 +1,148 @@
+"""An image that boots quickly, built once by mmdebstrap from the machine's own package sources, cached by content."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import yaml
+
+from steps.contract.canonical import digest_bytes
+from steps.contract.image import keys, manifest
+from steps.contract.image.manifest import INITRD, KERNEL, ROOT, Manifest, Part
+from steps.contract.image.recipe import Layer, Recipe, Source
+from steps.contract.image.testing import Check, ImageTest, Where
+
+BOOT = Path(__file__).parents[3] / "images" / "boot"
+PACKAGES = ("linux-image-cloud-amd64", "systemd-sysv", "udev", "live-boot", "zstd")
+EPOCH = "1700000000"
+SECONDS = 600
+TESTS = (
+    ImageTest(name="root is an overlay", incident="-", run="grep -q '^overlay / ' /proc/mounts", where=Where.BOTH, seconds=1),
+    ImageTest(
+        name="systemd", incident="-", run='test "$(cat /proc/1/comm)" = systemd; echo as "pid 1"', where=Where.BOOT, seconds=1
+    ),
+    ImageTest(
+        name="report enabled",
+        incident="-",
+        check=Check.SERVICES_ENABLED,
+        arguments=("bringup-report.service",),
+        where=Where.BOTH,
+        seconds=2,
+    ),
+    ImageTest(name="packed only", incident="-", check=Check.NO_HOST_IDENTITY),
+)
+_SHRINK = (
+    "rm -rf usr/share/doc usr/share/man usr/share/locale usr/share/info var/lib/apt/lists/* var/cache var/log/*.log var/log/apt"
+)
+
+
+def recipe(tests: tuple[ImageTest, ...] = TESTS) -> Recipe:
+    """Its recipe, as far as a boot needs one."""
+    return Recipe(
+        name="quick",
+        distribution="debian",
+        release="bookworm",
+        architecture="amd64",
+        epoch=int(EPOCH),
+        sources=(Source(url="http://deb.debian.org/debian", suite="bookworm"),),
+        layers=(Layer(name="base"),),
+        kernel="linux-image-cloud-amd64",
+        tests=tests,
+    )
+
+
+def cache() -> Path:
+    """Where heavy builds of tests are kept."""
+    return Path(os.environ.get("BRINGUP_CACHE") or Path.home() / ".cache" / "bringup") / "boot"
+
+
+def other_kernel(release: str) -> Path:
+    """A kernel of another version than that one, from the machine's own package sources."""
+    names = subprocess.run(["apt-cache", "pkgnames", "linux-image-6.1"], capture_output=True, text=True, check=True).stdout.split()
+    name = max(name for name in names if name.endswith("-cloud-amd64") and not name.endswith(release))
+    target = cache() / f"vmlinuz-{name}"
+    if not target.exists():
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".kernel-") as folder:
+            _run("apt-get", "download", "-o", "APT::Sandbox::User=root", name, folder=Path(folder))
+            _run("dpkg-deb", "--extract", next(Path(folder).glob("*.deb")).name, "root", folder=Path(folder))
+            next(Path(folder).glob("root/boot/vmlinuz-*")).rename(target)
+    return target
+
+
+def store() -> Path:
+    """A store of images with it; built now if it is not cached: half a minute."""
+    target = cache() / f"quick-{_digest()}"
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / "quick.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            with tempfile.TemporaryDirectory(dir=target.parent, prefix=".quick-") as folder:
+                made = Path(folder) / "store"
+                _build(Path(folder) / "root", made / "assembled" / keys.image(recipe()))
+                made.rename(target)
+    return target
+
+
+def _digest() -> str:
+    hashed = hashlib.sha256(keys.image(recipe()).encode())
+    for path in (Path(__file__), *sorted(BOOT.iterdir())):
+        hashed.update(path.read_bytes())
+    return hashed.hexdigest()[:16]
+
+
+def _build(root: Path, target: Path) -> None:
+    sources = [*Path("/etc/apt").glob("sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*.sources"))]
+    _run("mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", "bookworm", str(root), *map(str, sources))
+    wanted = yaml.safe_load((BOOT / "files.yaml").read_text())
+    for one in wanted["files"]:
+        path = root / one["path"].lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(BOOT / one["source"], path)
+        path.chmod(int(one["mode"], 8))
+    _run("chroot", str(root), "systemctl", "enable", *wanted["services"])
+    _run("sh", "-ec", _SHRINK, folder=root)
+    (root / "etc/machine-id").write_text("")
+    target.mkdir(parents=True)
+    kernel = next((root / "boot").glob("vmlinuz-*"))
+    release = kernel.name.removeprefix("vmlinuz-")
+    shutil.copyfile(kernel, target / KERNEL)
+    shutil.copyfile(root / "boot" / f"initrd.img-{release}", target / INITRD)
+    pack = ("mksquashfs", str(root), str(target / ROOT), "-noappend", "-no-progress", "-comp", "zstd", "-Xcompression-level", "3")
+    _run(*pack, "-e", "boot")
+    write_manifest(target, release)
+
+
+def write_manifest(target: Path, release: str) -> None:
+    """The manifest of the files in a folder."""
+    parts = [
+        Part(name=name, digest=digest_bytes((target / name).read_bytes()), size=(target / name).stat().st_size)
+        for name in (ROOT, KERNEL, INITRD)
+    ]
+    made = Manifest(
+        name="quick",
+        key=target.name,
+        recipe=recipe().digest,
+        distribution="debian",
+        release="bookworm",
+        architecture="amd64",
+        epoch=int(EPOCH),
+        kernel=release,
+        kernel_arguments=(),
+        parts=tuple(parts),
+        layers=(),
+        packages=(),
+    )
+    (target / manifest.MANIFEST).write_bytes(manifest.encode(made))
+
+
+def _run(*command: str, folder: Path | None = None) -> None:
+    environment = os.environ | {"SOURCE_DATE_EPOCH": EPOCH}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()[-2000:]}")

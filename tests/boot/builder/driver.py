@@ -1,0 +1,21 @@
+"""Builds a layer in a process of its own, which tests kill or run as another user: `driver.py IMAGES RECIPE.json LAYER`."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from steps.clients.image import layers
+from steps.contract.image import recipe
+from tests.boot.builder import tiny
+
+
+def main(images: str, wanted: str, layer: str) -> None:
+    """Say each line on stdout, and last what was built, as JSON."""
+    read = recipe.decode(Path(wanted).read_bytes())
+    built = layers.build(Path(images), read, tiny.files(), layer, Path("/nonexistent"), lambda line: print(line, flush=True))
+    print(msgspec.json.encode(built).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

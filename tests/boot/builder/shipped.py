@@ -1,0 +1,122 @@
+"""Stores of images with the layers of shipped recipes, built once a test session."""
+
+import dataclasses
+import functools
+import gzip
+import hashlib
+import io
+import shutil
+import tarfile
+from pathlib import Path
+
+import msgspec
+
+from steps.clients.image import archive, layers
+from steps.contract.image.recipe import Layer, Package, Recipe
+from workflows.images.nodes import locking, resolve
+
+ROOT = Path(__file__).parents[3]
+NO_SECRETS = Path("/nonexistent")
+EXAMPLE = "bringup-example"
+
+
+def quiet(_: str) -> None:
+    """Nobody listens."""
+
+
+@functools.cache
+def resolved(name: str) -> resolve.Resolved:
+    """A shipped recipe."""
+    return resolve.resolve(resolve.of_recipe(name, ROOT))
+
+
+@functools.cache
+def store(base: Path, name: str) -> tuple[Path, Recipe]:
+    """A store below `base` with the built layers of a shipped recipe, and its resolved recipe."""
+    recipe, images = resolved(name).recipe, base / "images"
+    if archive.fill(images, recipe, quiet).missing:
+        recipe = relocked(name, base)
+        assert archive.fill(images, recipe, quiet).missing == ()
+    build(images, recipe)
+    return images, recipe
+
+
+def relocked(name: str, base: Path) -> Recipe:
+    """The recipe with what its repositories have today: the mirror has dropped a version of the shipped lock."""
+    asked = dataclasses.replace(resolve.of_recipe(name, ROOT), lock=str(base / f"{name}.lock.json"))
+    locking.write(locking.newest(asked), Path(asked.lock))
+    return resolve.resolve(asked).recipe
+
+
+def build(images: Path, recipe: Recipe) -> None:
+    """Build what is missing of a recipe's layers."""
+    files = {**resolved("base").files, **resolved("compute").files}
+    for layer in recipe.names:
+        built = layers.build(images, recipe, files, layer, NO_SECRETS, quiet)
+        assert not built.failed, f"{layer}: {built.failed}: {built.output}"
+
+
+def with_example(images: Path, recipe: Recipe) -> Recipe:
+    """The recipe with one small package more, as a site would add it; the package is put into the archive."""
+    data = _debian_package(recipe.architecture)
+    digest = hashlib.sha256(data).hexdigest()
+    place = archive.path(images, digest)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(data)
+    one = Package(
+        name=EXAMPLE,
+        version="1.0",
+        architecture=recipe.architecture,
+        sha256=digest,
+        size=len(data),
+        path=f"pool/{EXAMPLE}.deb",
+        asked=True,
+    )
+    return msgspec.structs.replace(recipe, layers=(*recipe.layers, Layer(name="site", packages=(one,))))
+
+
+def beside(images: Path, folder: Path, *kept: str) -> Path:
+    """Another store, with some folders of the first one: `layers`, or `archive`."""
+    other = folder / "other" / "images"
+    other.mkdir(parents=True)
+    for name in kept:
+        (other / name).symlink_to(images / name)
+    return other
+
+
+def upper(folder: Path) -> Path:
+    """An empty folder to lay over a root."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o755, parents=True)
+    return folder
+
+
+def _debian_package(architecture: str) -> bytes:
+    """A package with one program, written here: equal bytes each time."""
+    control = f"Package: {EXAMPLE}\nVersion: 1.0\nArchitecture: {architecture}\nMaintainer: nobody <nobody@example.org>\n"
+    control += "Description: one program, for tests of node images\n"
+    program = b"#!/bin/sh\necho example\n"
+    members = {
+        "debian-binary": b"2.0\n",
+        "control.tar.gz": _tar({"./control": (control.encode(), 0o644)}),
+        "data.tar.gz": _tar({"./usr/bin/bringup-example": (program, 0o755)}),
+    }
+    whole = b"!<arch>\n"
+    for name, data in members.items():
+        whole += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(data):<10}`\n".encode() + data + b"\n" * (len(data) % 2)
+    return whole
+
+
+def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.GNU_FORMAT) as made:
+        folders = sorted({str(parent) for name in files for parent in Path(name).parents if str(parent) != "."})
+        for folder in folders:
+            one = tarfile.TarInfo(f"./{folder}")
+            one.type, one.mode = tarfile.DIRTYPE, 0o755
+            made.addfile(one)
+        for name, (data, mode) in files.items():
+            one = tarfile.TarInfo(name)
+            one.size, one.mode = len(data), mode
+            made.addfile(one, io.BytesIO(data))
+    return gzip.compress(plain.getvalue(), mtime=0)

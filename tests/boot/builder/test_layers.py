@@ -1,0 +1,208 @@
+"""Layers built for real: equal wherever they are built, exactly the lock, small where little was added, used only when whole."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from steps.clients.image import layers, namespace
+from steps.contract.image import keys
+from steps.contract.image.recipe import Command, Layer, PlacedFile, Recipe, Service, User
+from steps.contract.stages.image_layers import Built
+from steps.errors import BadTask
+from tests.boot.builder import tiny
+from tests.boot.builder.started import Build
+
+MIB = 1 << 20
+
+
+class Look(msgspec.Struct):
+    """Paths to read in a root."""
+
+    paths: list[str]
+
+
+def read(root: Path, look: Look) -> dict[str, list[object]]:
+    """Called in a namespace: mode, owner, group and text of files."""
+    found: dict[str, list[object]] = {}
+    for path in look.paths:
+        place = root / path
+        if place.is_symlink() or place.exists():
+            status = place.lstat()
+            text = (
+                str(place.readlink())
+                if place.is_symlink()
+                else place.read_bytes()[:99].decode(errors="replace")
+                if place.is_file()
+                else ""
+            )
+            found[path] = [oct(status.st_mode & 0o7777), status.st_uid, status.st_gid, text]
+    return found
+
+
+def look(stack: tuple[Path, ...], *paths: str) -> dict[str, list[object]]:
+    return namespace.call(stack, f"{__name__}:read", Look(list(paths)), dict[str, list[object]], seconds=60)
+
+
+def folder(images: Path, wanted: Recipe, layer: str) -> Path:
+    return images / "layers" / keys.layers(wanted)[layer]
+
+
+def test_holds_what_the_recipe_says(reference: tuple[Path, Built]) -> None:
+    images, built = reference
+    ground = tiny.recipe().layers[0]
+    assert list(built.installed) == sorted(f"{one.name}={one.version}" for one in ground.packages)
+    assert not built.cached
+    found = look(
+        (folder(images, tiny.recipe(), "ground") / "tree",),
+        "etc/bringup/note",
+        "etc/bringup/link",
+        "var/lib/bringup",
+        "srv/data/note",
+        "etc/issue.net",
+        "home/alice/.ssh/authorized_keys",
+        "var/log/made",
+        "usr/sbin/policy-rc.d",
+        "etc/machine-id",
+    )
+    assert found == {
+        "etc/bringup/note": ["0o640", 0, 4, tiny.NOTE.decode()],
+        "etc/bringup/link": ["0o777", 0, 0, "note"],
+        "var/lib/bringup": ["0o750", 2001, 2001, ""],
+        "srv/data/note": ["0o644", 0, 0, "built\n"],
+        "home/alice/.ssh/authorized_keys": ["0o600", 2001, 2001, "ssh-ed25519 AAAA alice\n"],
+    }
+
+
+def test_elsewhere_and_later_the_same(reference: tuple[Path, Built], empty: Path) -> None:
+    again = tiny.build(empty, tiny.recipe(), "ground")
+    assert (again.digest, again.size, again.files) == (reference[1].digest, reference[1].size, reference[1].files)
+    assert not again.cached
+
+
+def test_a_second_build_finds_it_and_writes_nothing(reference: tuple[Path, Built]) -> None:
+    images, built = reference
+    before = {path: path.lstat().st_mtime_ns for path in images.rglob("*")}
+    again = tiny.build(images, tiny.recipe(), "ground")
+    assert again == msgspec.structs.replace(built, cached=True)
+    assert {path: path.lstat().st_mtime_ns for path in images.rglob("*")} == before
+
+
+def test_one_small_package_is_a_small_layer(reference: tuple[Path, Built]) -> None:
+    built = tiny.build(reference[0], tiny.recipe(), "top")
+    assert not built.failed, built.output
+    assert built.size < 5 * MIB
+    assert built.files < 60
+    assert len(built.installed) == len(reference[1].installed) + len(tiny.recipe().layers[1].packages)
+    found = look(layers.stack(reference[0], tiny.recipe()), "usr/bin/tree", "var/lib/dpkg/status")
+    assert len(found) == 2
+
+
+def test_a_layer_hides_what_it_removed(reference: tuple[Path, Built]) -> None:
+    run = "rm /srv/data/note; rm -r /etc/skel; mkdir /etc/skel; echo new > /etc/skel/x; chmod 700 /srv"
+    wanted = tiny.with_layer(Layer(name="less", commands=(Command(run=run),)))
+    built = tiny.build(reference[0], wanted, "less")
+    assert not built.failed, built.output
+    found = look(layers.stack(reference[0], wanted), "srv", "srv/data/note", "etc/skel/.profile", "etc/skel/x")
+    assert found == {"srv": ["0o700", 0, 0, ""], "etc/skel/x": ["0o644", 0, 0, "new\n"]}
+    assert built.files == 6  # srv, srv/data, note hidden, etc, etc/skel, x
+
+
+@pytest.mark.parametrize(
+    ("layer", "failed", "output"),
+    [
+        (Layer(name="bad", commands=(Command(run="true"), Command(run="echo seen; exit 7"))), "commands 2", "ended with 7: seen"),
+        (Layer(name="bad", commands=(Command(run="false; true"),)), "commands 1", "ended with 1"),
+        (Layer(name="bad", services=(Service(unit="x.service"),)), "services", "no systemctl: add package systemd"),
+        (Layer(name="bad", users=(User(name="bob", uid=2001),)), "users", "2001 already"),
+        (Layer(name="bad", users=(User(name="bob", uid=3001, groups=("none",)),)), "users", "no group none"),
+        (Layer(name="bad", files=(PlacedFile(path="/usr", link="x"),)), "files", "/usr: File exists"),
+    ],
+)
+def test_a_part_that_fails_is_told_and_nothing_is_kept(
+    reference: tuple[Path, Built], layer: Layer, failed: str, output: str
+) -> None:
+    wanted = tiny.with_layer(layer)
+    built = tiny.build(reference[0], wanted, "bad")
+    assert built.failed == failed
+    assert output in built.output
+    assert not folder(reference[0], wanted, "bad").exists()
+    assert not list((reference[0] / "layers").glob(".*.part*"))
+
+
+def test_commands_have_no_network_and_no_settings_of_the_builder(
+    reference: tuple[Path, Built], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRINGUP_CANARY", "seen")
+    run = (
+        'test -z "$BRINGUP_CANARY"; test "$SOURCE_DATE_EPOCH" = 1700000000; test "$(cat /proc/sys/kernel/hostname)" = image;'
+        ' test "$(grep -c : /proc/net/dev)" = 1; test ! -e /run/secrets; echo ok > /opt/ok'
+    )
+    wanted = tiny.with_layer(Layer(name="closed", commands=(Command(run=run),)))
+    assert not tiny.build(reference[0], wanted, "closed").failed
+
+
+def test_links_in_the_root_lead_nowhere_outside(reference: tuple[Path, Built], tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+
+    def through(path: str) -> Recipe:
+        links = Command(run=f"ln -s {outside} /etc/out; ln -s /srv /etc/in")
+        file = PlacedFile(path=path, sha256=tiny.NOTE_DIGEST)
+        added = (Layer(name="links", commands=(links,)), Layer(name="through", files=(file,)))
+        return msgspec.structs.replace(tiny.recipe(), layers=(tiny.recipe().layers[0], *added))
+
+    wanted = through("/etc/in/bringup-note")
+    assert not tiny.build(reference[0], wanted, "through").failed
+    assert set(look(layers.stack(reference[0], wanted), "srv/bringup-note")) == {"srv/bringup-note"}
+    assert not Path("/srv/bringup-note").exists()
+    refused = tiny.build(reference[0], through("/etc/out/note"), "through")
+    assert (refused.failed, refused.output) == ("files", "/etc/out/note: File exists")
+    assert list(outside.iterdir()) == []
+
+
+def test_a_package_that_is_not_the_locked_one_is_refused(empty: Path, archive: Path) -> None:
+    ground = tiny.recipe().layers[0]
+    (empty / "archive").unlink()
+    package = ground.packages[0]
+    for one in ground.packages:
+        place = empty / "archive" / one.sha256[:2] / f"{one.sha256}.deb"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(archive / "archive" / one.sha256[:2] / f"{one.sha256}.deb")
+    place = empty / "archive" / package.sha256[:2] / f"{package.sha256}.deb"
+    data = place.read_bytes()
+    place.unlink()
+    place.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    built = tiny.build(empty, tiny.recipe(), "ground")
+    assert built.failed == "packages"
+    assert f"is not the locked {package.name}" in built.output
+
+
+def test_a_changed_entry_is_not_used(reference: tuple[Path, Built]) -> None:
+    wanted = tiny.with_layer(Layer(name="changed", commands=(Command(run="echo 1 > /opt/one"),)))
+    first = tiny.build(reference[0], wanted, "changed")
+    place = folder(reference[0], wanted, "changed")
+    (place / "tree/opt/one").write_text("2\n")
+    assert "its entry says" in layers.verify(reference[0], place.name)
+    assert tiny.build(reference[0], wanted, "changed").cached  # the quick check reads no file
+    (place / "tree/opt/one").write_text("longer\n")
+    again = tiny.build(reference[0], wanted, "changed")
+    assert (again.cached, again.digest) == (False, first.digest)
+    assert layers.verify(reference[0], place.name) == ""
+
+
+def test_what_is_missing_is_one_sentence(reference: tuple[Path, Built], tmp_path: Path) -> None:
+    with pytest.raises(BadTask, match=r"layer ground \([0-9a-f]{12}\) is not in "):
+        layers.stack(tmp_path, tiny.recipe())
+    with pytest.raises(BadTask, match=r"packages of layer ground are not in .*/archive, first "):
+        tiny.build(tmp_path, tiny.recipe(), "ground")
+    with pytest.raises(BadTask, match="has no layer 'none'"):
+        tiny.build(reference[0], tiny.recipe(), "none")
+
+
+def test_two_builds_side_by_side_build_once(reference: tuple[Path, Built]) -> None:
+    wanted = tiny.with_layer(Layer(name="once", commands=(Command(run="echo once > /opt/once"),)))
+    both = [Build(reference[0], wanted, "once") for _ in range(2)]
+    found = [one.built() for one in both]
+    assert sorted(one.cached for one in found) == [False, True]
+    assert found[0].digest == found[1].digest

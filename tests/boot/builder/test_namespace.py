@@ -1,0 +1,128 @@
+"""A function called in a namespace sees its layers and nothing else, answers or says why not, and leaves nothing behind."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from steps.clients.image import namespace
+from steps.errors import BadTask, Refused, StepError, Temporary
+from tests.boot.builder.called import Seen, Word
+from tests.boot.builder.started import ROOT, descendants, mounts
+from tests.hosts.hostlab.waiting import until
+
+CALLED = "tests.boot.builder.called"
+SECONDS = 60.0
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> tuple[Path, ...]:
+    """Two layers with names that mount options would take apart."""
+    upper, lower = tmp_path / "up,per:one", tmp_path / "lo\\wer"
+    for folder, name in ((upper, "high"), (lower, "low")):
+        folder.mkdir()
+        (folder / name).write_text(name)
+    return upper, lower
+
+
+def see(stack: tuple[Path, ...], **options: object) -> Seen:
+    return namespace.call(stack, f"{CALLED}:see", Word("hello"), Seen, seconds=SECONDS, **options)  # type: ignore[arg-type]
+
+
+def test_sees_the_layers_and_itself_alone(stack: tuple[Path, ...]) -> None:
+    lines: list[str] = []
+    found = see(stack, say=lines.append)
+    assert found == Seen(names=["high", "low"], processes=1, user=0, host="image")
+    assert lines == ["said hello"]
+    assert os.uname().nodename != "image"
+    assert not mounts(stack[0])
+
+
+def test_one_layer_and_none(stack: tuple[Path, ...]) -> None:
+    assert see(stack[:1]).names == ["high"]
+    assert "etc" in see(()).names
+
+
+def test_changes_go_to_the_upper_folder_alone(stack: tuple[Path, ...], tmp_path: Path) -> None:
+    upper = tmp_path / "new" / "tree"
+    upper.mkdir(parents=True)
+    for _ in range(2):
+        found = namespace.call(stack, f"{CALLED}:write", Word("x"), Seen, upper=upper, seconds=SECONDS)
+        assert found.names == ["high", "new"]
+        (upper / "low").unlink()
+    assert (upper / "new").read_text() == "x"
+    assert (stack[1] / "low").exists()
+
+
+def test_without_an_upper_folder_it_is_read_only(stack: tuple[Path, ...]) -> None:
+    with pytest.raises(StepError, match="Read-only file system"):
+        namespace.call(stack, f"{CALLED}:write", Word("x"), Seen, seconds=SECONDS)
+
+
+def test_errors_come_back_as_themselves(stack: tuple[Path, ...]) -> None:
+    with pytest.raises(Refused, match=r"^no way$") as told:
+        namespace.call(stack, f"{CALLED}:refuse", Word("way"), Seen, seconds=SECONDS)
+    assert told.value.hint == "ask again"
+    with pytest.raises(StepError, match=r"called:fail: ValueError\('x+'\): .*called\.py:\d+") as long:
+        namespace.call(stack, f"{CALLED}:fail", Word("x" * 400), Seen, seconds=SECONDS)
+    assert len(str(long.value)) < 800
+    with pytest.raises(StepError, match="ended without an answer: last words: bye"):
+        namespace.call(stack, f"{CALLED}:die", Word("bye"), Seen, seconds=SECONDS)
+    with pytest.raises(BadTask, match=f"no function {CALLED}:none"):
+        namespace.call(stack, f"{CALLED}:none", Word(), Seen, seconds=SECONDS)
+    with pytest.raises(BadTask, match="is gone"):
+        see((stack[0] / "gone",))
+
+
+def test_what_takes_too_long_is_ended(stack: tuple[Path, ...]) -> None:
+    with pytest.raises(Temporary, match="called:hang took longer than 1 s: "):
+        namespace.call(stack, f"{CALLED}:hang", Word("987654"), Seen, seconds=1)
+    assert until(lambda: not running("987654"), SECONDS)
+
+
+def test_with_its_caller_everything_ends(stack: tuple[Path, ...]) -> None:
+    script = (
+        "import sys; from pathlib import Path;"
+        "from steps.clients.image import namespace; from tests.boot.builder.called import Word;"
+        f"namespace.call(tuple(map(Path, sys.argv[1:])), '{CALLED}:hang', Word('876543'), int, seconds=600,"
+        " say=lambda line: print(line, flush=True))"
+    )
+    command = [sys.executable, "-c", script, *map(str, stack)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as caller:
+        assert caller.stdout is not None
+        assert caller.stdout.readline() == "hangs\n"
+        assert len(descendants(caller.pid)) >= 3
+        assert running("876543")
+        caller.kill()
+    assert until(lambda: not running("876543"), SECONDS)
+    assert not mounts(stack[0])
+
+
+def running(word: str) -> list[str]:
+    """Programs that were told a word."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if word.encode() in words:
+            found.append(path.parent.name)
+    return found
+
+
+def test_a_store_on_an_overlay_is_one_sentence(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("lower", "upper", "work", "merged")]
+    for folder in folders:
+        folder.mkdir()
+    options = f"lowerdir={folders[0]},upperdir={folders[1]},workdir={folders[2]}"
+    subprocess.run(["mount", "-t", "overlay", "-o", options, "none", folders[3]], check=True)
+    try:
+        (folders[3] / "tree").mkdir()
+        with pytest.raises(BadTask, match=r"layers cannot be mounted over each other there: .*Invalid argument") as told:
+            see((), upper=folders[3] / "tree")
+        assert "local file system" in told.value.hint
+    finally:
+        subprocess.run(["umount", folders[3]], check=True)

@@ -1,0 +1,120 @@
+"""Tests of a root without booting it: a good root passes, each fault is caught by the test that is there for it."""
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from steps.clients.image import layers, sandbox
+from steps.contract.image.recipe import Recipe
+from steps.contract.image.testing import ImageTest, Outcome, Where
+from steps.contract.stages.image_sandbox import Case, Wanted
+from steps.gates import image_sandbox
+from tests.boot.builder import disturbing, shipped
+from tests.boot.builder.disturbing import Fault
+
+SECONDS = 30.0
+"""For tests of a busy machine: their own seconds are those of an idle one."""
+
+
+@pytest.fixture(scope="session")
+def compute(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Recipe]:
+    images, recipe = shipped.store(tmp_path_factory.getbasetemp(), "compute")
+    slower = [msgspec.structs.replace(test, seconds=max(test.seconds, SECONDS)) for test in recipe.tests]
+    return images, msgspec.structs.replace(recipe, tests=tuple(slower))
+
+
+def script(name: str, run: str, seconds: float = SECONDS) -> ImageTest:
+    return ImageTest(name=name, incident="none", run=run, seconds=seconds)
+
+
+def test_a_good_root_passes_all_tests(compute: tuple[Path, Recipe]) -> None:
+    images, recipe = compute
+    seen = sandbox.run(images, recipe, shipped.quiet)
+    wanted = tuple(Case(name=test.name) for test in recipe.tests if test.where is not Where.BOOT)
+    verdict = image_sandbox.tests(seen, Wanted(key=seen.key, tests=wanted))
+    assert verdict.is_pass, verdict.reason
+    assert len(wanted) >= 12
+
+
+@pytest.mark.parametrize("fault", disturbing.faults(), ids=lambda fault: fault.name)
+def test_a_fault_is_caught(fault: Fault, compute: tuple[Path, Recipe], tmp_path: Path) -> None:
+    images, recipe = compute
+    test = next(test for test in recipe.tests if test.name == fault.caught_by)
+    stack = layers.stack(images, recipe)
+    upper = shipped.upper(tmp_path / "upper")
+    disturbing.disturb(fault, stack, upper)
+    seen = sandbox.on((upper, *stack), (test,), "key")
+    assert not seen.problem
+    assert seen.results[0].outcome is Outcome.FAIL, seen.results
+    assert re.search(fault.says, seen.results[0].output), seen.results[0].output
+    assert test.incident
+    verdict = image_sandbox.tests(seen, Wanted(key="key", tests=(Case(name=test.name, incident=test.incident),)))
+    assert fault.caught_by in verdict.reason
+    assert test.incident.rstrip(".") in verdict.reason
+
+
+def test_a_script_sees_the_root_and_nothing_else(compute: tuple[Path, Recipe]) -> None:
+    stack = layers.stack(*compute)
+    tests = (
+        script("cannot_write", "touch /usr/x"),
+        script("may_write_in_tmp", "touch /tmp/x /run/x /var/tmp/x"),
+        script("tmp_is_empty", 'test -z "$(ls /tmp)" && test -z "$(ls /run)"'),
+        script(
+            "no_network",
+            'test "$(ls /sys/class/net 2>/dev/null)" = "" && test "$(cut -d: -f1 -s /proc/net/dev | tr -d \' \')" = lo',
+        ),
+        script("is_root", 'test "$(id -u)" = 0 && su -s /bin/sh nobody -c true'),
+        script("no_power_over_the_machine", "mount -t tmpfs none /mnt || hostname other"),
+        script("clean_environment", 'test -z "$PYTHONPATH" && test "$HOME" = /root'),
+    )
+    found = {result.name: result.outcome for result in sandbox.on(stack, tests, "key").results}
+    refused = {"cannot_write", "no_power_over_the_machine"}
+    assert found == {test.name: Outcome.FAIL if test.name in refused else Outcome.PASS for test in tests}
+
+
+def test_what_a_test_leaves_running_ends_with_it(compute: tuple[Path, Recipe]) -> None:
+    stack = layers.stack(*compute)
+    mark = f"{os.getpid()}.5"
+    tests = (
+        script("slow", f"sleep 100{mark} & sleep 200{mark}", 0.3),
+        script("loud", "seq 1000 >&2; exit 3"),
+        script("silent", "exit 4"),
+    )
+    slow, loud, silent = sandbox.on(stack, tests, "key").results
+    assert slow.outcome is Outcome.TIMEOUT
+    assert slow.seconds < SECONDS
+    assert loud.outcome is Outcome.FAIL
+    assert len(loud.output) == 400
+    assert loud.output.startswith("…")
+    assert loud.output.endswith("999 1000")
+    assert "ended with 4" in silent.output
+    running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [line for line in running if mark.encode() in line]
+
+
+def test_without_bubblewrap_one_sentence_says_so(
+    compute: tuple[Path, Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    seen = sandbox.on(layers.stack(*compute), (script("any", "true"),), "key")
+    assert not seen.results
+    assert seen.problem == "tests of an image run in bubblewrap, which is not installed; install package bubblewrap"
+
+
+def test_a_root_in_which_nothing_runs_is_told(compute: tuple[Path, Recipe], tmp_path: Path) -> None:
+    stack, bare = layers.stack(*compute), shipped.upper(tmp_path / "upper")
+    disturbing.disturb(Fault(name="no_shell", why="", caught_by="", says="", removed=("/usr/bin/sh",)), stack, bare)
+    seen = sandbox.on((bare, *stack), (script("any", "true"),), "key")
+    assert not seen.results
+    assert re.search(r"nothing runs in this root: .*/bin/sh", seen.problem), seen.problem
+
+
+def test_a_check_needs_no_sandbox_and_an_unknown_one_is_no_pass(compute: tuple[Path, Recipe]) -> None:
+    stack = layers.stack(*compute)
+    tests = (ImageTest(name="odd", incident="none", check="colour"), ImageTest(name="neither", incident="none"))
+    odd, neither = sandbox.on(stack, tests, "key").results
+    assert (odd.outcome, neither.outcome) == (Outcome.ERROR, Outcome.ERROR)
+    assert "links_resolve" in odd.output

@@ -1,0 +1,76 @@
+"""A build secret is seen by one command, and a layer that holds its bytes is thrown away."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from steps.contract.image import keys
+from steps.contract.image.recipe import Command, Layer
+from steps.contract.stages.image_layers import Built
+from steps.errors import BadTask
+from tests.boot.builder import tiny
+
+CANARY = "canary-8c1f0a6e"
+
+
+@pytest.fixture
+def secrets(tmp_path: Path) -> Path:
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    (folder / "token").write_text(f"{CANARY}\n")
+    return folder
+
+
+def layer(run: str, *after: str) -> Layer:
+    return Layer(name="secret", commands=(Command(run=run, secrets=("token",)), *(Command(run=one) for one in after)))
+
+
+def test_seen_by_one_command_alone(reference: tuple[Path, Built], secrets: Path) -> None:
+    used = 'test "$(stat -c %a /run/secrets/token)" = 400; wc -c < /run/secrets/token > /opt/length; (sleep 1000 &) '
+    wanted = tiny.with_layer(layer(used, "test ! -e /run/secrets; test ! -e /run/secrets/token"))
+    built = tiny.build(reference[0], wanted, "secret", secrets)
+    assert (built.failed, built.secrets_found) == ("", ())
+    tree = reference[0] / "layers" / keys.layers(wanted)["secret"] / "tree"
+    assert sorted(str(path.relative_to(tree)) for path in tree.rglob("*")) == ["opt", "opt/length"]
+    assert not holding(reference[0])
+
+
+@pytest.mark.parametrize(
+    "run",
+    ["cp /run/secrets/token /opt/x", "base64 /run/secrets/token > /opt/x", 'ln -s "$(cat /run/secrets/token)" /opt/x'],
+)
+def test_left_in_a_layer_it_is_found_and_nothing_is_kept(reference: tuple[Path, Built], secrets: Path, run: str) -> None:
+    wanted = tiny.with_layer(layer(run))
+    built = tiny.build(reference[0], wanted, "secret", secrets)
+    assert built.secrets_found == ("token in /opt/x",)
+    assert not (reference[0] / "layers" / keys.layers(wanted)["secret"]).exists()
+    assert not holding(reference[0])
+
+
+def test_not_in_what_is_said(reference: tuple[Path, Built], secrets: Path) -> None:
+    built = tiny.build(reference[0], tiny.with_layer(layer("cat /run/secrets/token; exit 1")), "secret", secrets)
+    assert built.failed == "commands 1"
+    assert CANARY not in built.output
+    assert "[redacted]" in built.output
+
+
+def test_missing_or_too_short_is_refused(reference: tuple[Path, Built], secrets: Path) -> None:
+    wanted = tiny.with_layer(layer("true"))
+    (secrets / "token").write_text("short\n")
+    with pytest.raises(BadTask, match="secret token of layer secret has fewer than 8 bytes"):
+        tiny.build(reference[0], wanted, "secret", secrets)
+    (secrets / "token").unlink()
+    with pytest.raises(BadTask, match=r"secret token of layer secret: .*No such file"):
+        tiny.build(reference[0], wanted, "secret", secrets)
+
+
+def holding(images: Path) -> list[str]:
+    """Files of the store with the canary's bytes."""
+    found = []
+    for folder, _, names in os.walk(images / "layers"):
+        for name in names:
+            path = Path(folder, name)
+            if path.is_file() and not path.is_symlink() and CANARY.encode() in path.read_bytes():
+                found.append(str(path))
+    return found

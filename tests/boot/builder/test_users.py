@@ -1,0 +1,70 @@
+"""A user without rights builds the same bytes in a user namespace; where that cannot be, one sentence says what is missing."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steps.contract.stages.image_layers import Built
+from tests.boot.builder import tiny
+from tests.boot.builder.started import ROOT, Build
+
+UID = 54321
+NAME = "image-builder"
+
+
+@pytest.fixture
+def home(archive: Path) -> Iterator[Path]:
+    """A folder that the user may reach and write to, with a store that has the packages."""
+    folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    folder.chmod(0o755)
+    images = folder / "images"
+    shutil.copytree(archive / "archive", images / "archive")
+    for path in (images, *images.rglob("*")):
+        shutil.chown(path, UID, UID)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def as_user(folder: Path, *, ranges: bool = True) -> tuple[str, ...]:
+    """The command before another one that runs it as the user, who exists in a mount namespace alone, as do its subordinate ids."""
+    account = f"{NAME}:x:{UID}:{UID}::/nonexistent:/bin/sh\n"
+    for name, line in (("passwd", account), ("group", f"{NAME}:x:{UID}:\n"), ("subuid", ""), ("subgid", "")):
+        before = Path("/etc", name).read_text() if Path("/etc", name).exists() else ""
+        (folder / name).write_text(before + (line or (f"{NAME}:600000:65536\n" if ranges else "")))
+        (folder / name).chmod(0o644)
+    script = [f"mount --bind {folder}/{name} /etc/{name}" for name in ("passwd", "group", "subuid", "subgid")]
+    for number, closed in enumerate(_closed()):
+        upper, work = folder / f"upper{number}", folder / f"work{number}"
+        upper.mkdir(mode=0o755, exist_ok=True)
+        work.mkdir(exist_ok=True)
+        script.append(f"mount -t overlay -o lowerdir={closed},upperdir={upper},workdir={work} none {closed}")
+    run = f'cd {ROOT}; exec setpriv --reuid {UID} --regid {UID} --clear-groups "$@"'
+    return ("unshare", "--mount", "--propagation", "private", "sh", "-ec", "; ".join([*script, run]), "sh")
+
+
+def _closed() -> list[Path]:
+    """Folders on the way to this interpreter and checkout that only root may enter."""
+    ways = [Path(sys.executable), Path(sys.executable).resolve(), ROOT]
+    found = {folder for way in ways for folder in way.parents if not folder.stat().st_mode & 0o001}
+    return sorted(found)
+
+
+def test_a_user_builds_the_same_bytes(reference: tuple[Path, Built], home: Path) -> None:
+    built = Build(home / "images", tiny.recipe(), "ground", as_user(home)).built()
+    assert not built.failed, f"{built.failed}: {built.output}"
+    assert built.digest == reference[1].digest
+    top = Build(home / "images", tiny.recipe(), "top", as_user(home)).built()
+    assert top.digest == tiny.build(reference[0], tiny.recipe(), "top").digest
+    again = Build(home / "images", tiny.recipe(), "top", as_user(home)).built()
+    assert again.cached
+
+
+def test_without_subordinate_ids_one_sentence_says_so(home: Path) -> None:
+    build = Build(home / "images", tiny.recipe(), "ground", as_user(home, ranges=False))
+    build.process.wait()
+    said = build.output.read_text().splitlines()[-1]
+    assert said == f"steps.errors.BadTask: user {NAME} cannot build images here: /etc/subuid gives it no 65536 subordinate ids"

@@ -1,0 +1,96 @@
+"""A user's folder: an image spec, a home for runs, a folder to publish to, and the command."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from steps.contract.image.manifest import PARTS
+
+BRINGUP = Path(sys.executable).with_name("bringup")
+SECONDS = 900
+NAME = "lab-nodes"
+PUBLISH = {"url": "http://10.0.2.2:8099", "keep": 3, "groups": {"default": {}, "compute": {"kernel_arguments": ["quiet"]}}}
+
+
+class Site:
+    """Everything of one site below one folder. `archive` is a folder of packages to have from the start."""
+
+    def __init__(self, folder: Path, archive: Path | None = None, **more: Any) -> None:
+        self.folder, self.home, self.tree = folder, folder / "home", folder / "published"
+        self.tree.mkdir(parents=True)
+        if archive is not None:
+            (self.home / "store/images").mkdir(parents=True)
+            (self.home / "store/images/archive").symlink_to(archive)
+        self.environment = {**os.environ, "BRINGUP_HOME": str(self.home)}
+        self.write(**more)
+
+    def write(self, **more: Any) -> None:
+        """The spec; `more` replaces its keys."""
+        spec = {
+            "apiVersion": "bringup/v1",
+            "kind": "Image",
+            "name": NAME,
+            "owner": "hpc@example.org",
+            "revision": "1",
+            "recipe": "base",
+            "boot": {"firmware": ["bios", "uefi"], "memory_mib": 1536, "timeout": "10m"},
+            "publish": {"root": str(self.tree), **PUBLISH},
+        }
+        (self.folder / "image.yaml").write_text(yaml.safe_dump(spec | more))
+
+    def run(self, *words: str, code: int = 0) -> str:
+        """What a command printed; it must end with this code."""
+        command = [BRINGUP, *words]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=SECONDS)
+        assert done.returncode == code, done.stdout[-6000:] + done.stderr[-3000:]
+        return done.stdout
+
+    def start(self, *words: str, log: Path) -> subprocess.Popen[str]:
+        """A command in the background; what it prints is added to a file."""
+        with log.open("a") as stream:
+            return subprocess.Popen(
+                [BRINGUP, *words],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=stream,
+                stderr=stream,
+                text=True,
+                start_new_session=True,
+            )
+
+    @property
+    def images(self) -> Path:
+        """What builds keep."""
+        return self.home / "store/images"
+
+    @property
+    def runs(self) -> list[str]:
+        """Names of runs, the newest last."""
+        return sorted(path.name for path in (self.home / "store/runs").iterdir())
+
+    def records(self, stage: str, task: str) -> list[dict[str, Any]]:
+        """Records of a task in the newest run, attempt by attempt."""
+        newest = max((self.home / "engine").iterdir(), key=lambda path: path.name).name
+        found = (self.home / "store/runs" / newest / "evidence" / stage / task).rglob("*.json")
+        return [json.loads(path.read_text()) for path in sorted(found)]
+
+    @property
+    def current(self) -> str:
+        """The version that nodes boot."""
+        return os.readlink(self.tree / NAME / "current").rpartition("/")[2]
+
+    def published(self, version: str = "") -> dict[str, str]:
+        """Digests of the large files of a version."""
+        return digests(self.tree / NAME / "versions" / (version or self.current))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Digests of the parts of an image in a folder, its manifest too."""
+    names = (*PARTS, "manifest.json")
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}

@@ -1,0 +1,105 @@
+"""`bringup image gc`: what recipes, published trees, runs and pins reach stays; what goes is told, with its size."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contract.image import keys, manifest, recipe
+from steps.contract.image.manifest import LayerOf, Manifest
+from workflows.images.nodes import resolve
+
+GONE, KEPT = "a" * 64, "b" * 64
+OLD = time.time() - 30 * 86_400
+
+
+@pytest.fixture
+def images(machine: Any) -> Path:
+    """A store with two layers that nobody used for a month."""
+    images: Path = machine.home / "store/images"
+    for key in (GONE, KEPT):
+        tree = images / "layers" / key / "tree"
+        tree.mkdir(parents=True)
+        (tree / "file").write_text("x" * (3 << 20))
+        (tree.parent / "entry.json").write_text("{}")
+    for path in images.rglob("*"):
+        os.utime(path, (OLD, OLD))
+    return images
+
+
+def layers(images: Path) -> set[str]:
+    return {path.name for path in (images / "layers").iterdir() if path.is_dir()}
+
+
+def test_says_what_would_go_and_removes_nothing(machine: Any, images: Path) -> None:
+    done = machine.call("image", "gc", "--dry-run", "--pin", KEPT)
+    assert done.code == 0, done.text
+    assert "1 thing of 3.0 MiB would go, 1 kept" in done.out
+    assert GONE[:24] in done.out
+    assert layers(images) == {GONE, KEPT}
+
+
+def test_removes_what_nothing_reaches(machine: Any, images: Path) -> None:
+    found = json.loads(machine.call("image", "gc", "--pin", KEPT, "-o", "json").out)
+    assert [(one["kind"], one["name"]) for one in found["removed"]] == [("layers", GONE)]
+    assert found["removed"][0]["bytes"] >= 3 << 20
+    assert layers(images) == {KEPT}
+    assert "0 things of 0.0 MiB removed, 1 kept" in machine.call("image", "gc", "--pin", KEPT).out
+
+
+def test_keeps_layers_of_shipped_recipes(machine: Any, images: Path) -> None:
+    key = keys.layers(resolve.resolve(resolve.of_recipe("base", Path())).recipe)["base"]
+    (images / "layers" / KEPT).rename(images / "layers" / key)
+    assert machine.call("image", "gc").code == 0
+    assert layers(images) == {key}
+
+
+def test_keeps_what_is_published(machine: Any, images: Path) -> None:
+    version = machine.folder / "tree/compute/versions/0001-aaaaaaaaaaaa"
+    version.mkdir(parents=True)
+    layer = LayerOf(name="base", key=KEPT, digest="sha256:x", size=1, files=1)
+    made = Manifest(
+        name="compute",
+        key="c" * 64,
+        recipe="sha256:x",
+        distribution="debian",
+        release="bookworm",
+        architecture="amd64",
+        epoch=1,
+        kernel="6.1",
+        kernel_arguments=(),
+        parts=(),
+        layers=(layer,),
+        packages=(),
+    )
+    (version / manifest.MANIFEST).write_bytes(manifest.encode(made))
+    assert machine.call("image", "gc", "--published", machine.folder / "tree").code == 0
+    assert layers(images) == {KEPT}
+
+
+def test_keeps_what_a_run_of_late_is_made_of(machine: Any, images: Path) -> None:
+    one = resolve.resolve(resolve.of_recipe("base", Path())).recipe
+    changed = recipe.decode(recipe.encode(one).replace(b'"name":"base","packages"', b'"name":"ours","packages"', 1))
+    key = next(iter(keys.layers(changed).values()))
+    (images / "layers" / KEPT).rename(images / "layers" / key)
+    (machine.home / "engine/run-1").mkdir(parents=True)
+    tasks = machine.home / "inputs/run-1/tasks"
+    tasks.mkdir(parents=True)
+    (tasks / recipe.FILE).write_bytes(recipe.encode(changed))
+    assert machine.call("image", "gc").code == 0
+    assert layers(images) == {key}
+
+
+def test_removes_nothing_where_something_that_stays_cannot_be_read(machine: Any, images: Path) -> None:
+    version = machine.folder / "tree/compute/versions/0001-aaaaaaaaaaaa"
+    version.mkdir(parents=True)
+    (version / manifest.MANIFEST).write_text("{")
+    done = machine.call("image", "gc", "--published", machine.folder / "tree")
+    assert done.code != 0
+    assert "nothing was removed" in done.err
+    assert machine.call("image", "gc", "no-such-recipe").code != 0
+    assert machine.call("image", "gc", "--published", machine.folder / "none").code != 0
+    assert layers(images) == {GONE, KEPT}

@@ -1,0 +1,122 @@
+"""Commands about published images, on trees of small files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from tests.unit.clients.published.published_trees import image, place, published, state
+from workflows.cli import image_tree_commands
+from workflows.cli.image_trees import NoTree
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    root.mkdir()
+    for text in "abc":
+        published(place(root), image(tmp_path / text, text))
+    return root
+
+
+def call(*words: object) -> int:
+    app = typer.Typer()
+    image_tree_commands.register(app)
+    return int(app(args=[str(word) for word in words], standalone_mode=False) or 0)
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> Any:
+    assert call(*words, "-o", "json") == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_list_says_what_is_there(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = said(capsys, "list", root)
+    assert [row["version"][:4] for row in rows] == ["0003", "0002", "0001"]
+    assert [row["current"] for row in rows] == [True, False, False]
+    assert rows[0]["by"] == "run-1"
+    assert call("list", root / "compute") == 0
+    assert f"{rows[0]['version']} (current)" in capsys.readouterr().out
+
+
+def test_verify_names_what_is_wrong_and_ends_with_65(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    was = state(root)
+    assert call("verify", root) == 0
+    assert "3 versions of 1 image are whole" in capsys.readouterr().out
+    assert state(root) == was
+    (root / "compute/current/vmlinuz").unlink()
+    (root / "compute/versions/left").mkdir()
+    found = said(capsys, "verify", root, code=65)
+    assert [one["why"] for one in found["problems"]][:1] == ["is no version"]
+    assert any(one["place"].endswith("/vmlinuz") and one["why"] == "is missing" for one in found["problems"])
+
+
+def test_verify_with_a_key_asks_for_signatures(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "key.pub").write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000\n")
+    assert call("verify", root, "--signer", tmp_path / "key.pub") == 65
+    assert capsys.readouterr().out.count("is not signed") == 3
+
+
+def test_rollback(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "rollback", "--tree", root, "--as", "ada")["current"].startswith("0002-")
+    assert (root / "compute/current").readlink().name.startswith("0002-")
+    assert json.loads((root / "compute/history.jsonl").read_text().splitlines()[-1])["by"] == "rollback by ada"
+    assert call("rollback", "2", "--tree", root) == 0
+    assert "is current already" in capsys.readouterr().out
+
+
+def test_nodes(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("nodes", root) == 0
+    assert "no node has reported" in capsys.readouterr().out
+    versions = sorted(path.name for path in (root / "compute/versions").iterdir())
+    (root / "nodes").mkdir()
+    for node, version in (("node001", versions[-1]), ("node002", versions[0]), ("node003", "0099-aaaaaaaaaaaa")):
+        (root / f"nodes/{node}.json").write_text(
+            json.dumps({"node": node, "image": "", "version": version, "at": 1795385131.0}) + "\n"
+        )
+    assert {row["node"]: row["stand"] for row in said(capsys, "nodes", root)} == {
+        "node001": "current",
+        "node002": "older",
+        "node003": "unknown",
+    }
+    assert call("nodes", root) == 0
+    assert "2026-11-22" in capsys.readouterr().out
+
+
+def test_detach_check(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("detach-check", root) == 0
+    assert "stands by itself" in capsys.readouterr().out
+    found = said(capsys, "detach-check", root, "--url", "http://other.example.org", code=65)
+    assert {one["place"].rpartition("/")[2] for one in found["problems"]} >= {"gpu.ipxe", "default.ipxe"}
+    (root / "boot/x.img").symlink_to("/srv/factory/x.img")
+    found = said(capsys, "detach-check", root, "--factory-folder", "/srv/factory", code=65)
+    assert found["problems"] == [{"place": "boot/x.img", "why": "leads to /srv/factory/x.img: a folder of the factory"}]
+
+
+def test_a_tree_in_the_store_of_the_factory_does_not_stand_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BRINGUP_HOME", str(tmp_path))
+    root = tmp_path / "store/tree"
+    root.mkdir(parents=True)
+    published(place(root), image(tmp_path / "a", "a"))
+    assert "the tree itself lies in the store" in said(capsys, "detach-check", root, code=65)["problems"][0]["why"]
+
+
+@pytest.mark.parametrize("words", [("list", "/nonexistent"), ("verify",), ("nodes",)])
+def test_what_is_no_tree(tmp_path: Path, words: tuple[str, ...]) -> None:
+    with pytest.raises(NoTree):
+        call(*words, *([tmp_path] if len(words) == 1 else []))
+
+
+def test_a_spec_says_where_the_tree_is(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = tmp_path / "image.yaml"
+    spec.write_text(
+        "apiVersion: bringup/v1\nkind: Image\nname: compute\nowner: hpc\nrevision: '1'\nrecipe: compute\n"
+        f"publish:\n  root: {root}\n  url: http://boot.example.org/images\n  groups: {{default: {{}}, gpu: {{}}}}\n"
+    )
+    assert call("verify", spec) == 0
+    assert "are whole" in capsys.readouterr().out
+    assert call("detach-check", spec) == 0

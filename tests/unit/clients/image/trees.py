@@ -1,0 +1,41 @@
+"""Small trees as layers have them."""
+
+import os
+import stat
+from pathlib import Path
+
+from steps.clients.image import content
+
+
+def write(path: Path, text: str = "", mode: int = 0o644) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def whiteout(path: Path) -> None:
+    """Hide what lies below, as overlayfs writes it down."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mknod(path, stat.S_IFCHR, 0)
+
+
+def small(tree: Path) -> Path:
+    """A layer with one entry of each kind."""
+    tree.mkdir(parents=True)
+    tree.chmod(0o755)
+    write(tree / "etc/motd", "hello\n")
+    write(tree / "usr/bin/run", "#!/bin/sh\n", 0o755)
+    os.link(tree / "usr/bin/run", tree / "usr/bin/walk")
+    (tree / "usr/bin/link").symlink_to("run")
+    whiteout(tree / "etc/gone")
+    (tree / "opt").mkdir()
+    os.setxattr(tree / "opt", content.OPAQUE, b"y")
+    for folder, folders, _ in os.walk(tree):
+        for name in folders:
+            Path(folder, name).chmod(0o755)
+    return tree
+
+
+def opaque(path: Path) -> bool:
+    return content.attributes(path).get(content.OPAQUE) == b"y"

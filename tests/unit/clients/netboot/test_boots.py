@@ -1,0 +1,191 @@
+"""Boots watched to their end, with a stand-in for QEMU that writes a console and stays, or ends."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from steps.clients.netboot import boots, tied
+from steps.contract.canonical import digest_bytes
+from steps.contract.image import keys, manifest
+from steps.contract.image.booting import Firmware
+from steps.contract.image.manifest import INITRD, KERNEL, ROOT, Manifest, Part
+from steps.contract.image.recipe import Layer, Recipe, Source
+from steps.contract.image.testing import Check, ImageTest, Where
+from steps.contract.stages.image_boot import Booted
+from steps.errors import BadTask
+
+STAND_IN = """#!/bin/bash
+# a stand-in for QEMU: writes what it is told to the serial console
+for word; do case $word in file:*) console=${word#file:} ;; esac; done
+printf '%b' "$CONSOLE_TEXT" >"$console"
+echo $$ >>"$PIDS"
+[ "$STAYS" = yes ] || { echo 'cannot set up guest memory' >&2; exit 1; }
+exec sleep 600
+"""
+RECIPE = Recipe(
+    name="small",
+    distribution="debian",
+    release="bookworm",
+    architecture="amd64",
+    epoch=1,
+    sources=(Source(url="http://deb.debian.org/debian", suite="bookworm"),),
+    layers=(Layer(name="base"),),
+    kernel="linux-image-cloud-amd64",
+)
+
+
+@pytest.fixture
+def private() -> Iterator[Path]:
+    """Where private folders are made: a short path, since longer ones are not taken."""
+    with tempfile.TemporaryDirectory(prefix="nb-", dir="/tmp") as folder:
+        before, tempfile.tempdir = tempfile.tempdir, folder
+        yield Path(folder)
+        tempfile.tempdir = before
+
+
+@pytest.fixture
+def images(tmp_path: Path, private: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with a packed image of a few bytes, and the stand-in in the search path."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "qemu-system-x86_64").write_text(STAND_IN)
+    (programs / "qemu-system-x86_64").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("PIDS", str(tmp_path / "pids"))
+    monkeypatch.setenv("STAYS", "yes")
+    monkeypatch.setenv("CONSOLE_TEXT", "SeaBIOS\\n")
+    monkeypatch.setenv("TMPDIR", str(private))
+    store = tmp_path / "images"
+    packed(store / "assembled" / keys.image(RECIPE))
+    return store
+
+
+def packed(folder: Path, *, exist_ok: bool = False) -> None:
+    folder.mkdir(parents=True, exist_ok=exist_ok)
+    for name in (ROOT, KERNEL, INITRD):
+        (folder / name).write_bytes(name.encode())
+    made = Manifest(
+        name="small",
+        key=folder.name,
+        recipe=RECIPE.digest,
+        distribution="debian",
+        release="bookworm",
+        architecture="amd64",
+        epoch=1,
+        kernel="6.1.0",
+        kernel_arguments=(),
+        parts=tuple(Part(name=name, digest=digest_bytes(name.encode()), size=len(name)) for name in (ROOT, KERNEL, INITRD)),
+        layers=(),
+        packages=(),
+    )
+    (folder / manifest.MANIFEST).write_bytes(manifest.encode(made))
+
+
+def boot(images: Path, machines: int = 1, seconds: float = 60.0, recipe: Recipe = RECIPE) -> Booted:
+    return boots.boot(images, recipe, Firmware.BIOS, machines, 256, seconds, lambda _: None)
+
+
+def running(tmp_path: Path) -> list[int]:
+    """Stand-ins that still run."""
+    pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
+    return [pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def nothing_left(tmp_path: Path, private: Path) -> bool:
+    return not running(tmp_path) and not list(private.glob("bringup-*"))
+
+
+def test_a_machine_that_stops_is_noticed_at_once(
+    images: Path, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAYS", "no")
+    monkeypatch.setenv("CONSOLE_TEXT", "SeaBIOS\\n[    0.0] Linux version 6.1.0 (x)\\nKernel panic - not syncing: x\\n")
+    seen = boot(images, machines=2)
+    assert [one.name for one in seen.boots] == ["bios1", "bios2"]
+    assert len({one.mac for one in seen.boots}) == 2
+    for one in seen.boots:
+        assert (one.ended, one.stopped_at, one.kernel) == ("exit", "panic", "6.1.0")
+        assert "cannot set up guest memory" in one.problem
+        assert one.console[-1] == "Kernel panic - not syncing: x"
+    assert nothing_left(tmp_path, private)
+
+
+def test_a_console_that_proves_the_end_ends_it(
+    images: Path, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONSOLE_TEXT", "bringup: this script is for other machines, not for 52:54:00:b0:00:01\\n")
+    seen = boot(images, seconds=300)
+    assert [(one.ended, one.stopped_at) for one in seen.boots] == [("console", "wrong-machine")]
+    assert nothing_left(tmp_path, private)
+
+
+def test_a_silent_machine_ends_at_its_deadline(images: Path, private: Path, tmp_path: Path) -> None:
+    seen = boot(images, seconds=1)
+    assert [(one.ended, one.stopped_at) for one in seen.boots] == [("deadline", "firmware")]
+    assert (seen.root_digest, seen.root_size, seen.kernel) == (digest_bytes(ROOT.encode()), len(ROOT), "6.1.0")
+    assert nothing_left(tmp_path, private)
+
+
+def test_a_console_without_end_is_ended(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Path(os.environ["PATH"].split(":")[0]) / "qemu-system-x86_64"
+    program.write_text(STAND_IN.replace("printf '%b' \"$CONSOLE_TEXT\"", "head -c 3000000 /dev/zero"))
+    seen = boot(images, seconds=300)
+    assert [(one.ended, one.stopped_at) for one in seen.boots] == [("console", "")]
+
+
+def test_an_image_that_is_not_packed_is_said(images: Path) -> None:
+    other = replace(RECIPE, kernel="linux-image-amd64")
+    with pytest.raises(BadTask, match="no packed image"):
+        boot(images, recipe=other)
+
+
+def test_a_test_that_no_node_can_run_is_said(images: Path) -> None:
+    test = ImageTest(name="identity", incident="", check=Check.NO_HOST_IDENTITY, where=Where.BOTH)
+    recipe = replace(RECIPE, tests=(test,))
+    packed(images / "assembled" / keys.image(recipe), exist_ok=True)
+    with pytest.raises(BadTask, match="recipe small: test identity"):
+        boot(images, recipe=recipe)
+
+
+def test_a_machine_that_lacks_qemu_is_said(images: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BadTask, match="qemu-system-x86_64 is not installed") as refused:
+        boot(images)
+    assert "apt-get install" in refused.value.hint
+
+
+def test_machines_die_with_us(images: Path, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pids = tmp_path / "numbers"
+    os.mkfifo(pids)
+    monkeypatch.setenv("PIDS", str(pids))
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path; import test_boots as t\n"
+        "t.boots.boot(Path(sys.argv[1]), t.RECIPE, t.Firmware.BIOS, 2, 256, 300, lambda _: None)\n"
+    )
+    command = [sys.executable, "-c", program, str(images), str(Path(__file__).parent)]
+    with pids.open("r+b", buffering=0) as told, subprocess.Popen(command, cwd=Path(__file__).parents[4]) as process:
+        numbers = b""
+        while numbers.count(b"\n") < 2:
+            numbers += told.read(64)
+        machines = [os.pidfd_open(int(number)) for number in numbers.split()]
+        process.send_signal(signal.SIGKILL)
+    for machine in machines:
+        assert select.select([machine], [], [], 30)[0], "a machine outlives whoever started it"
+        os.close(machine)
+    assert list(private.glob("bringup-*")), "a killed boot cannot remove its folder"
+    monkeypatch.setenv("PIDS", "/dev/null")
+    boot(images, seconds=0.1)
+    assert not list(private.glob("bringup-*")), "the next boot removes what a killed one left"
+
+
+def test_nothing_starts_for_a_parent_that_is_gone() -> None:
+    done = subprocess.run([sys.executable, tied.__file__, "1", "echo", "started"], capture_output=True, check=True)
+    assert done.stdout == b""

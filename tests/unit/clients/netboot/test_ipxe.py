@@ -1,0 +1,81 @@
+"""Boot scripts: whole names, one machine's or a group's, and never a way past an error."""
+
+import re
+
+import pytest
+
+from steps.contract.image import ipxe
+from steps.contract.image.ipxe import Loaded, ScriptError
+
+BASE = "http://10.0.0.1/images/compute/versions/0007-3fede354d804"
+
+
+def loaded(**more: object) -> Loaded:
+    values = {"title": "compute 0007", "kernel": f"{BASE}/vmlinuz", "initrd": f"{BASE}/initrd.img", "root": f"{BASE}/root.squashfs"}
+    return Loaded(**{**values, "image": "sha256:aa", **more})  # type: ignore[arg-type]
+
+
+def test_script_names_everything_whole() -> None:
+    lines = ipxe.script(loaded(arguments=("console=ttyS0",), report="http://10.0.0.1:8080/nodes")).splitlines()
+    assert lines[0] == "#!ipxe"
+    kernel = next(line for line in lines if line.startswith("kernel "))
+    assert f"{BASE}/vmlinuz initrd=initrd.img boot=live" in kernel
+    assert f"fetch={BASE}/root.squashfs" in kernel
+    assert "bringup.image=sha256:aa bringup.report=http://10.0.0.1:8080/nodes console=ttyS0 BOOTIF=01-${netX/mac:hexhyp}" in kernel
+    assert f"initrd --name initrd.img {BASE}/initrd.img || goto failed" in lines
+
+
+def test_tests_are_run_in_a_test_boot_alone() -> None:
+    assert "bringup.tests" not in ipxe.script(loaded(report="http://10.0.0.1/x", arguments=("quiet",)))
+    assert "bringup.report=http://10.0.0.1/x bringup.tests=yes" in ipxe.script(loaded(report="http://10.0.0.1/x", tests=True))
+
+
+def test_every_way_out_leads_back() -> None:
+    """No command that can fail is without its error's way, and the last line never ends the script."""
+    for text in (ipxe.script(loaded(machines={"52:54:00:00:00:01": "gpu001"})), ipxe.chain(f"{BASE}/boot.ipxe")):
+        lines = text.splitlines()
+        assert re.match(r"goto \w+", lines[-1])
+        for line in lines:
+            if line.split()[0] in {"kernel", "initrd", "boot", "chain"}:
+                assert line.endswith("|| goto failed")
+        labels = {line.removeprefix(":") for line in lines if line.startswith(":")}
+        assert {found for line in lines for found in re.findall(r"goto (\w+)", line)} <= labels
+
+
+def test_a_group_knows_its_machines() -> None:
+    text = ipxe.script(loaded(machines={"52:54:00:00:00:02": "gpu002", "52:54:00:00:00:01": "gpu001"}))
+    assert text.index("iseq ${netX/mac} 52:54:00:00:00:01 && set node gpu001 ||") < text.index("set node gpu002")
+    assert "systemd.hostname=${node}" in text
+    assert "this script is for other machines" in text
+
+
+def test_machines_may_go_without_names() -> None:
+    text = ipxe.script(loaded(machines={"52:54:00:00:00:01": ""}))
+    assert "systemd.hostname" not in text
+    assert "iseq ${netX/mac} 52:54:00:00:00:01" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"kernel": "vmlinuz"}, "no absolute http URL"),
+        ({"root": "http://"}, "no absolute http URL"),
+        ({"initrd": "http://a/b c"}, "cannot stand in an iPXE script"),
+        ({"arguments": ("a=${net0/ip}",)}, "cannot stand"),
+        ({"arguments": ("||",)}, "cannot stand"),
+        ({"arguments": ("quiet\nshell",)}, "cannot stand"),
+        ({"arguments": ("",)}, "cannot stand"),
+        ({"arguments": ("x" * 2000,)}, "a kernel keeps 2000"),
+        ({"machines": {"52-54-00-00-00-01": ""}}, "no MAC address"),
+        ({"machines": {"52:54:00:AA:00:01": ""}}, "no MAC address"),
+        ({"machines": {"52:54:00:00:00:01": "a b"}}, "no host name"),
+        ({"machines": {"52:54:00:00:00:01": "", "52:54:00:00:00:02": "gpu"}}, "has no host name, others have"),
+    ],
+)
+def test_what_ipxe_would_take_otherwise_is_refused(more: dict[str, object], said: str) -> None:
+    with pytest.raises(ScriptError, match=re.escape(said)):
+        ipxe.script(loaded(**more))
+
+
+def test_a_title_is_only_a_title() -> None:
+    assert "shell" not in [line.split()[0] for line in ipxe.script(loaded(title="a\nshell ${x}")).splitlines()]

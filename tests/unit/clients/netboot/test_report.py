@@ -1,0 +1,127 @@
+"""The program that runs on a node, run here: what it asks for, runs and tells, and what a server reads of it."""
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steps.clients.netboot.server import Orders, Server
+from steps.contract.image import on_node
+from steps.contract.image.booting import NodeReport
+from steps.contract.image.testing import Check, ImageTest, Outcome, Where
+
+PROGRAM = Path(__file__).parents[4] / "images" / "boot" / "report.sh"
+IMAGE = f"sha256:{'3fede354' * 8}"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as one:
+        yield one
+
+
+def told(server: Server, folder: Path, tests: tuple[ImageTest, ...], factor: float = 1.0) -> NodeReport:
+    server.serve("m1", Orders(script="", tests=on_node.render(tests, factor), parts={}))
+    done = run(folder, f"http://127.0.0.1:{server.port}/m1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = server.heard("m1").report
+    assert report is not None, server.heard("m1").problem
+    return report
+
+
+def run(folder: Path, url: str, tests: str = "bringup.tests=yes") -> subprocess.CompletedProcess[str]:
+    cmdline = folder / "cmdline"
+    cmdline.write_text(f"boot=live bringup.image={IMAGE} bringup.report={url} {tests} BOOTIF=01-52-54-00-00-00-01\n")
+    environment = {"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)}
+    command = ["bash", str(PROGRAM), str(cmdline), "0"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def one(name: str, run: str, seconds: float = 5.0) -> ImageTest:
+    return ImageTest(name=name, incident="", run=run, where=Where.BOOT, seconds=seconds)
+
+
+def test_report_says_what_the_node_is(server: Server, tmp_path: Path) -> None:
+    report = told(server, tmp_path, ())
+    assert report.image == IMAGE
+    assert report.kernel == Path("/proc/sys/kernel/osrelease").read_text().strip()
+    assert report.uptime > 0
+    assert report.free_mib > 0
+    assert report.root not in ("", "unknown")
+    assert abs(report.clock - server.heard("m1").clock) < 60
+    assert [event.what for event in server.events("m1")] == ["tests", "report"]
+
+
+def test_each_test_has_its_outcome(server: Server, tmp_path: Path) -> None:
+    tests = (
+        one("good one", "echo fine"),
+        one("100% bad/odd", "printf 'a\\tb\\001\\377'; false; echo not reached"),
+        one("slow", "sleep 30", 1.0),
+        one("no such program", "no-such-program-here"),
+        one("talks much", "head -c 100000 /dev/zero | tr '\\0' x"),
+    )
+    report = told(server, tmp_path, tests)
+    assert [result.name for result in report.results] == [test.name for test in tests]
+    assert [result.outcome for result in report.results] == [
+        Outcome.PASS,
+        Outcome.FAIL,
+        Outcome.TIMEOUT,
+        Outcome.FAIL,
+        Outcome.PASS,
+    ]
+    assert report.results[0].output == "fine "
+    assert report.results[1].output.startswith("a b")
+    assert report.results[1].output.isprintable()
+    assert "no-such-program-here" in report.results[3].output
+    assert len(report.results[4].output) == on_node.MAX_OUTPUT
+    assert list(tmp_path.iterdir()) == [tmp_path / "cmdline"], "nothing is left on the node"
+
+
+def test_checks_run_as_shell(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "here it is").touch()
+    checks = (
+        (Check.PATHS_PRESENT, (str(tmp_path / "here*"),), Outcome.PASS),
+        (Check.PATHS_PRESENT, (str(tmp_path / "not'here"),), Outcome.FAIL),
+        (Check.PATHS_ABSENT, (str(tmp_path / "not*"),), Outcome.PASS),
+        (Check.PATHS_ABSENT, (str(tmp_path / "*it is"),), Outcome.FAIL),
+    )
+    tests = [
+        ImageTest(name=f"c{number}", incident="", check=name, arguments=words) for number, (name, words, _) in enumerate(checks)
+    ]
+    report = told(server, tmp_path, tuple(tests))
+    assert [result.outcome for result in report.results] == [outcome for _, _, outcome in checks]
+
+
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="no Debian")
+def test_packages_are_looked_up(server: Server, tmp_path: Path) -> None:
+    checks = ((Check.PACKAGES_PRESENT, "dpkg"), (Check.PACKAGES_ABSENT, "no-such-package"), (Check.PACKAGES_ABSENT, "dpkg"))
+    tests = [ImageTest(name=f"{check}{name}", incident="", check=check, arguments=(name,)) for check, name in checks]
+    report = told(server, tmp_path, tuple(tests))
+    assert [result.outcome for result in report.results] == [Outcome.PASS, Outcome.PASS, Outcome.FAIL]
+
+
+def test_production_runs_nothing_that_came(server: Server, tmp_path: Path) -> None:
+    server.serve("m1", Orders(script="", tests=on_node.render([one("bad", f"touch {tmp_path}/ran")]), parts={}))
+    assert run(tmp_path, f"http://127.0.0.1:{server.port}/m1", tests="").returncode == 0
+    report = server.heard("m1").report
+    assert report is not None
+    assert report.results == ()
+    assert [event.what for event in server.events("m1")] == ["report"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_server_that_does_not_answer_is_said(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        done = run(tmp_path, f"http://127.0.0.1:{closed.getsockname()[1]}/m1")
+    assert done.returncode == 1
+    assert "try 5 of 5: GET" in done.stdout
+
+
+def test_only_http_is_understood(tmp_path: Path) -> None:
+    done = run(tmp_path, "https://boot.example.org/")
+    assert done.returncode == 1
+    assert "only http:// is understood" in done.stdout

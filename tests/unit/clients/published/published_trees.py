@@ -1,0 +1,112 @@
+"""Small images and trees for tests of publishing; real files, real transports."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from steps.clients.published import publishing, shell, source, verifying
+from steps.clients.published.local import Local
+from steps.clients.published.operations import Transport
+from steps.clients.published.tree import ALL
+from steps.contract.image import manifest
+from steps.contract.image.published import Group, Place
+from steps.contract.image.testing import Outcome, Result
+from steps.contract.stages.image_publish import Published
+
+URL = "http://boot.example.org/images"
+KINDS = ("local", "shell")
+"""Transports that need no other machine: the second runs the very program that the SSH one runs there."""
+RESULTS = {"sandbox": [Result(name="gcc_compiles", outcome=Outcome.PASS, seconds=0.2)]}
+
+
+def image(folder: Path, content: str, *, name: str = "compute", packages: tuple[manifest.PackageOf, ...] = ()) -> Path:
+    """A packed image of a few bytes, another one for other content."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = []
+    for part in manifest.PARTS:
+        data = f"{part} of {content}\n".encode() * 100
+        (folder / part).write_bytes(data)
+        parts.append(manifest.Part(name=part, digest="sha256:" + hashlib.sha256(data).hexdigest(), size=len(data)))
+    told = manifest.Manifest(
+        name=name,
+        key="0" * 64,
+        recipe="sha256:" + "1" * 64,
+        distribution="debian",
+        release="bookworm",
+        architecture="amd64",
+        epoch=1700000000,
+        kernel="linux-image-cloud-amd64",
+        kernel_arguments=("console=ttyS0",),
+        parts=tuple(parts),
+        layers=(),
+        packages=packages,
+    )
+    (folder / manifest.MANIFEST).write_bytes(manifest.encode(told))
+    return folder
+
+
+def place(root: Path, *groups: Group, keep: int = 3, key: str = "", signers: tuple[str, ...] = ()) -> Place:
+    """A place on this machine."""
+    found = groups or (Group(name="default"), Group(name="gpu", kernel_arguments=("nouveau.modeset=0",)))
+    return Place(root=str(root), url=URL, groups=found, keep=keep, key=key, signers=signers)
+
+
+def order(where: Place, folder: Path, secrets: Path = Path("/nonexistent")) -> publishing.Order:
+    return publishing.Order(source=source.load(folder), place=where, results=RESULTS, secrets=secrets, by="run-1")
+
+
+@contextmanager
+def transport(kind: str, root: Path) -> Iterator[Transport]:
+    """A transport of a kind to a root."""
+    made: Transport = Local(root) if kind == "local" else shell.Session(["sh", "-c", shell.PROGRAM.read_text()], str(root), "there")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def published(where: Place, folder: Path, kind: str = "local", secrets: Path = Path("/nonexistent")) -> Published:
+    """Publish, and say nothing."""
+    with transport(kind, Path(where.root)) as way:
+        return publishing.publish_through(way, order(where, folder, secrets), silent)
+
+
+def silent(what: str) -> None:
+    """Says nothing."""
+
+
+def wrong(root: Path, name: str = "compute", signers: tuple[str, ...] = (), kind: str = "local") -> list[str]:
+    """What verify finds: `path why`."""
+    with transport(kind, root) as way:
+        return [f"{one.place} {one.why}" for one in verifying.problems(way.look(name, (ALL,)), signers)]
+
+
+def state(root: Path) -> dict[str, tuple[int, int, int, str]]:
+    """Every path below: inode, time of change, size, and where a link leads. Equal means that nothing was written."""
+    found = {}
+    for folder, folders, files in os.walk(root):
+        for name in (".", *folders, *files):
+            path = Path(folder, name)
+            one = path.lstat()
+            found[str(path)] = (one.st_ino, one.st_mtime_ns, one.st_size, os.readlink(path) if path.is_symlink() else "")
+    return found
+
+
+def forked(act: Callable[[], object]) -> int:
+    """Do it in a process of its own, whose number this is."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            act()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def ended(child: int) -> int:
+    """How the process ended; a signal is its negative number."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -1,0 +1,219 @@
+"""Killed at every step, cut off at every point of the stream, read all the while: a tree never shows half a version."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from steps.clients.published import publishing, reading, rolling_back, shell, verifying
+from steps.clients.published.local import Local
+from steps.clients.published.operations import Claimed, Operation, Put
+from steps.clients.published.tree import ALL, Tree
+from steps.errors import StepError
+from tests.unit.clients.published.published_trees import (
+    ended,
+    forked,
+    image,
+    order,
+    place,
+    published,
+    silent,
+    state,
+    transport,
+    wrong,
+)
+
+
+class Stopping:
+    """A transport to this machine that ends its process before the n-th step; a file is cut in the middle first."""
+
+    def __init__(self, root: Path, steps: int) -> None:
+        self._inner = Local(root)
+        self._left = steps
+        self.where = self._inner.where
+
+    def look(self, image: str, digests: Sequence[str] = ()) -> Tree:
+        return self._inner.look(image, digests)
+
+    def claim(self, folder: str, token: str, holder: bytes) -> Claimed:
+        self._count(lambda: None)
+        claimed = self._inner.claim(folder, token, holder)
+        self._count(lambda: None)
+        return claimed
+
+    def perform(self, operations: Iterable[Operation]) -> None:
+        for one in operations:
+            self._count(partial(self._half, one))
+            self._inner.perform([one])
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _half(self, one: Operation) -> None:
+        if isinstance(one, Put):
+            data = one.source if isinstance(one.source, bytes) else one.source.read_bytes()
+            self._inner.perform([Put(one.path, data[: one.size // 2], one.size // 2)])
+
+    def _count(self, last: Callable[[], None]) -> None:
+        self._left -= 1
+        if self._left < 0:
+            last()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def settled(tmp_path: Path) -> Path:
+    """A tree with three versions, so that the next publication removes one."""
+    root = tmp_path / "tree"
+    root.mkdir()
+    for text in "abc":
+        published(place(root), image(tmp_path / text, text))
+    image(tmp_path / "d", "d")
+    return root
+
+
+def assert_readable(root: Path) -> None:
+    """What nodes can see is whole, whatever was stopped."""
+    tree = Local(root).look("compute", (ALL,))
+    assert [problem for version in tree.versions for problem in verifying.of_version(tree, version)] == []
+    assert tree.current in tree.versions
+    assert set(reading.entry_points(tree)) == {"default", "gpu"}
+
+
+def test_killed_at_every_step_of_a_publication(tmp_path: Path) -> None:
+    root = settled(tmp_path)
+    shutil.copytree(root, tmp_path / "before", symlinks=True)
+    count = 0
+    while True:
+        shutil.rmtree(root)
+        shutil.copytree(tmp_path / "before", root, symlinks=True)
+        wanted = order(place(root), tmp_path / "d")
+        code = ended(forked(partial(publishing.publish_through, Stopping(root, count), wanted, silent)))
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        assert_readable(root)
+        seen = published(place(root), tmp_path / "d")
+        assert seen.incoming == (), count
+        assert wrong(root) == [], count
+        assert len(seen.versions) == 3, (count, seen.versions)
+        assert json.loads((root / "compute/history.jsonl").read_text().splitlines()[-1])["to"] == seen.version
+        count += 1
+    assert count > 40
+    assert wrong(root) == []
+
+
+def test_killed_at_every_step_of_the_first_publication(tmp_path: Path) -> None:
+    folder = image(tmp_path / "a", "a")
+    count, code = 0, -signal.SIGKILL
+    while code:
+        root = tmp_path / f"tree{count}"
+        root.mkdir()
+        wanted = order(place(root), folder)
+        code = ended(forked(partial(publishing.publish_through, Stopping(root, count), wanted, silent)))
+        assert published(place(root), folder).version.startswith("0001-")
+        assert wrong(root) == [], count
+        count += 1
+    assert count > 40
+
+
+def test_killed_at_every_step_of_a_rollback(tmp_path: Path) -> None:
+    root = settled(tmp_path)
+    shutil.copytree(root, tmp_path / "before", symlinks=True)
+    count, code = 0, -signal.SIGKILL
+    while code:
+        shutil.rmtree(root)
+        shutil.copytree(tmp_path / "before", root, symlinks=True)
+        code = ended(forked(partial(rolling_back.rollback, Stopping(root, count), "compute", "2", "me")))
+        assert_readable(root)
+        with transport("local", root) as way:
+            rolling_back.rollback(way, "compute", "2", "me")
+        with transport("local", root) as way:
+            assert way.look("compute").current.startswith("0002-")
+        published(place(root), tmp_path / "d")
+        assert wrong(root) == [], count
+        count += 1
+    assert count > 8
+
+
+def test_a_session_that_is_cut_off_at_any_byte(tmp_path: Path) -> None:
+    """As when the network goes: the other end sees the end of its input."""
+    root = settled(tmp_path)
+    shutil.copytree(root, tmp_path / "before", symlinks=True)
+    for cut in range(40, 24_000, 1900):
+        shutil.rmtree(root)
+        shutil.copytree(tmp_path / "before", root, symlinks=True)
+        program = tmp_path / "session.sh"
+        program.write_text(shell.PROGRAM.read_text())
+        command = [
+            "sh",
+            "-c",
+            f"exec 3<&0 0</dev/null; dd bs=1 count={cut} status=none <&3 3<&- | sh {program} 3<&- & exec 3<&-; wait",
+        ]
+        try:
+            way = shell.Session(command, str(root), "there")
+        except StepError:
+            continue
+        try:
+            publishing.publish_through(way, order(place(root), tmp_path / "d"), silent)
+        except StepError:
+            pass
+        else:
+            break
+        finally:
+            way.close()
+        assert_readable(root)
+        assert not (root / "compute/incoming/.lock").exists(), "the other end gives the lock back"
+        seen = published(place(root), tmp_path / "d")
+        assert (wrong(root), seen.incoming) == ([], ()), cut
+    else:
+        pytest.fail("no session was long enough to end well: cut further on")
+
+
+def test_a_reader_never_sees_half_a_version(tmp_path: Path) -> None:
+    """A node takes the pointer's script, and then whatever that names, while a hundred versions follow each other."""
+    root = tmp_path / "tree"
+    root.mkdir()
+    sources = [image(tmp_path / f"{number % 7}", f"{number % 7}") for number in range(7)]
+    published(place(root), sources[0])
+    stop, odd, seen = threading.Event(), list[str](), set[str]()
+    reader = threading.Thread(target=lambda: _read_until(stop, root, odd, seen))
+    reader.start()
+    try:
+        for number in range(1, 101):
+            published(place(root, keep=5), sources[number % 7])
+    finally:
+        stop.set()
+        reader.join()
+    assert odd == []
+    assert len(seen) > 20
+    assert wrong(root) == []
+
+
+def _read_until(stop: threading.Event, root: Path, odd: list[str], seen: set[str]) -> None:
+    while not stop.is_set():
+        script = (root / "compute/current/boot/gpu.ipxe").read_text()
+        version = reading.named_version(script, "compute")
+        folder = root / "compute/versions" / version
+        if not version:
+            odd.append(f"a script that names no version: {script!r}")
+            continue
+        for line in (folder / "SHA256SUMS").read_text().splitlines():
+            digest, name = line.split("  ", 1)
+            if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
+                odd.append(f"{version}/{name}")
+        seen.add(version)
+
+
+def test_reading_writes_nothing(tmp_path: Path) -> None:
+    root = settled(tmp_path)
+    was = state(root)
+    wrong(root)
+    wrong(root, kind="shell")
+    assert state(root) == was

@@ -1,0 +1,114 @@
+"""One publisher at a time, and whose lock counts no more."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from steps import timeouts
+from steps.clients.published import locking
+from steps.clients.published.operations import Held
+from steps.errors import StoreBusy, Temporary
+from tests.unit.clients.published.published_trees import KINDS, ended, forked, image, place, published, state, transport, wrong
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "tree/compute/incoming").mkdir(parents=True)
+    image(tmp_path / "a", "a")
+    return tmp_path / "tree"
+
+
+def hold(root: Path, *, age: float = 0.0, **changes: object) -> None:
+    """A lock of this process, changed."""
+    lock = root / "compute/incoming/.lock"
+    said = json.loads(json.dumps({name: getattr(me(), name) for name in me().__struct_fields__})) | changes
+    lock.write_text(json.dumps(said, separators=(",", ":")) + "\n")
+    then = time.time() - age
+    os.utime(lock, (then, then))
+
+
+def me() -> locking.Holder:
+    return locking.myself("feed", "run-7")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_somebody_at_work_is_named_and_not_disturbed(tmp_path: Path, root: Path, kind: str) -> None:
+    hold(root)
+    (root / "compute/incoming/feed").mkdir()
+    was = state(root / "compute/incoming/feed")
+    with pytest.raises(StoreBusy, match=rf"process {os.getpid()} on .* \(run-7\) publishes into compute right now"):
+        published(place(root), tmp_path / "a", kind)
+    assert state(root / "compute/incoming/feed") == was
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("changes", "age"),
+    [
+        ({"process": 2**22 + 1}, 0.0),
+        ({"started": "1"}, 0.0),
+        ({"machine": "another one"}, timeouts.PUBLISH_LEASE + 60),
+    ],
+    ids=["no such process", "the number is another process's now", "a machine that renews no more"],
+)
+def test_a_holder_that_is_gone_loses_its_lock(
+    tmp_path: Path, root: Path, kind: str, changes: dict[str, object], age: float
+) -> None:
+    hold(root, age=age, **changes)
+    (root / "compute/incoming/feed").mkdir()
+    (root / "compute/incoming/feed/root.squashfs").write_bytes(b"half")
+    seen = published(place(root), tmp_path / "a", kind)
+    assert seen.incoming == ()
+    assert wrong(root) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_holder_elsewhere_is_believed_for_its_lease(tmp_path: Path, root: Path, kind: str) -> None:
+    hold(root, machine="another one", host="builder7", process=1, age=timeouts.PUBLISH_LEASE - 60)
+    with pytest.raises(StoreBusy, match="process 1 on builder7") as caught:
+        published(place(root), tmp_path / "a", kind)
+    assert "after 60 s more" in caught.value.hint or "after 59 s more" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lock_that_nobody_can_read_goes_with_its_lease(tmp_path: Path, root: Path, kind: str) -> None:
+    lock = root / "compute/incoming/.lock"
+    lock.write_bytes(b"\x00garbage")
+    with pytest.raises(StoreBusy, match="somebody publishes"):
+        published(place(root), tmp_path / "a", kind)
+    then = time.time() - timeouts.PUBLISH_LEASE - 60
+    os.utime(lock, (then, then))
+    assert published(place(root), tmp_path / "a", kind).incoming == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_lost_its_lock_gives_nothing_a_name(tmp_path: Path, root: Path, kind: str) -> None:
+    def lose() -> None:
+        with transport(kind, root) as way, locking.locked(way, "compute", "feed", ""):
+            hold(root, token="cafe")
+            way.perform([Held("compute/incoming", "feed")])
+
+    with pytest.raises(Temporary, match="somebody else took the lock"):
+        lose()
+    assert "cafe" in (root / "compute/incoming/.lock").read_text(), "and leaves the other's lock alone"
+
+
+def test_two_at_once_end_with_one_whole_version_each(tmp_path: Path, root: Path) -> None:
+    image(tmp_path / "b", "b")
+
+    def until_done(folder: Path) -> None:
+        while True:
+            try:
+                published(place(root), folder)
+            except StoreBusy:
+                continue
+            return
+
+    child = forked(lambda: until_done(tmp_path / "a"))
+    until_done(tmp_path / "b")
+    assert ended(child) == 0
+    assert wrong(root) == []
+    assert len(list((root / "compute/versions").iterdir())) == 2

@@ -1,0 +1,86 @@
+"""The server for rehearsals: files of the tree alone, and reports that become `nodes/*.json`."""
+
+import http.client
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from steps.clients.published import rows, serving
+from steps.clients.published.local import Local
+from steps.clients.published.reading import manifest_of
+from tests.unit.clients.published.published_trees import image, place, published
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    root.mkdir()
+    (tmp_path / "secret").write_text("outside")
+    for text in "ab":
+        published(place(root), image(tmp_path / text, text))
+    return root
+
+
+@pytest.fixture
+def server(root: Path) -> Iterator[tuple[str, int]]:
+    with serving.server(root) as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        try:
+            yield "127.0.0.1", made.server_address[1]
+        finally:
+            made.shutdown()
+            thread.join()
+
+
+def asked(server: tuple[str, int], path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    link = http.client.HTTPConnection(*server)
+    link.request("GET" if body is None else "POST", path, body)
+    answer = link.getresponse()
+    found = answer.status, answer.read()
+    link.close()
+    return found
+
+
+def report(node: str, digest: str, mac: str = "52:54:00:00:00:01") -> bytes:
+    words = {"mac": mac, "address": "10.0.0.7", "kernel": "6.1.0", "root": "overlay", "clock": "1", "uptime": "30", "image": digest}
+    named = {"node": node} if node else {}
+    lines = [f"{name} {quote(value, safe=':')}" for name, value in {**named, **words}.items()]
+    return "\n".join(["bringup-report 1", *lines, "end 0", ""]).encode()
+
+
+def test_what_a_node_loads(server: tuple[str, int], root: Path) -> None:
+    assert asked(server, "/boot/gpu.ipxe")[1] == (root / "boot/gpu.ipxe").read_bytes()
+    assert asked(server, "/compute/current/boot/gpu.ipxe")[0] == 200
+    assert asked(server, "/compute/current/vmlinuz") == (200, (root / "compute/current/vmlinuz").read_bytes())
+
+
+def test_nothing_else(server: tuple[str, int], root: Path) -> None:
+    (root / "out").symlink_to(root.parent / "secret")
+    (root / "compute/incoming/5f").mkdir()
+    (root / "compute/incoming/5f/vmlinuz").write_text("half")
+    for path in ("/../secret", "/%2e%2e/secret", "/out", "/compute/incoming/5f/vmlinuz", "/compute/", "/tests"):
+        assert asked(server, path)[0] == 404, path
+
+
+def test_reports_say_what_runs_where(server: tuple[str, int], root: Path) -> None:
+    tree = Local(root).look("compute")
+    digests = [part.digest for name in tree.versions for part in [manifest_of(tree, name).part("root.squashfs")]]  # type: ignore[union-attr]
+    assert asked(server, "/report", report("node001", digests[0]))[0] == 200
+    assert asked(server, "/report", report("node002", digests[1]))[0] == 200
+    assert asked(server, "/report", report("node003", "sha256:" + "0" * 64))[0] == 200
+    assert asked(server, "/report", report("", digests[1], "52:54:00:00:00:04"))[0] == 200
+    assert asked(server, "/report", report("node002", digests[0]))[0] == 200
+    found = {row.node: row.stand.value for row in rows.nodes((Local(root).look("compute"),))}
+    assert found == {"node001": "older", "node002": "older", "node003": "unknown", "mac-52-54-00-00-00-04": "current"}
+    listed = rows.versions(Local(root).look("compute"))
+    assert [row.nodes for row in listed] == [("mac-52-54-00-00-00-04",), ("node001", "node002")]
+
+
+@pytest.mark.parametrize("body", [b"", b"nonsense\n", report("../../etc/passwd", "x"), report("n", "x", "mac")])
+def test_reports_that_are_none(server: tuple[str, int], root: Path, body: bytes) -> None:
+    assert asked(server, "/report", body)[0] == 400
+    assert not (root / "nodes").exists() or list((root / "nodes").iterdir()) == []

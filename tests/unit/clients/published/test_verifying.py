@@ -1,0 +1,142 @@
+"""What verify and detach-check find in a tree that somebody damaged: every wrong file by name, and nothing else."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from steps.clients.published import reading
+from steps.clients.published.local import Local
+from steps.contract.image.detached import Factory
+from tests.unit.clients.published.published_trees import KINDS, image, place, published, wrong
+
+Damage = Callable[[Path], object]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    root.mkdir()
+    for text in "ab":
+        published(place(root), image(tmp_path / text, text))
+    return root
+
+
+def current(root: Path) -> Path:
+    return (root / "compute/current").resolve()
+
+
+def older(root: Path) -> Path:
+    return next((root / "compute/versions").glob("0001-*"))
+
+
+def replaced(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new))
+
+
+def pointing(root: Path, target: str) -> None:
+    (root / "compute/current").unlink()
+    (root / "compute/current").symlink_to(target)
+
+
+DAMAGES: dict[str, tuple[Damage, str, str]] = {
+    "missing": (lambda root: (current(root) / "vmlinuz").unlink(), "/vmlinuz", "is missing"),
+    "short": (lambda root: os.truncate(current(root) / "root.squashfs", 5), "/root.squashfs", "has 5 bytes instead of 1900"),
+    "changed": (lambda root: replaced(current(root) / "initrd.img", "b", "x"), "/initrd.img", "has the digest"),
+    "older": (lambda root: replaced(older(root) / "initrd.img", "a", "x"), "versions/0001-", "has the digest"),
+    "more": (lambda root: (current(root) / "extra").touch(), "/extra", "is listed nowhere"),
+    "tests": (lambda root: replaced(current(root) / "tests.json", "pass", "fail"), "/tests.json", "has the digest"),
+    "manifest": (
+        lambda root: replaced(current(root) / "manifest.json", "bookworm", "trixie12"),
+        "/manifest.json",
+        "not that of the version",
+    ),
+    "no manifest": (lambda root: (current(root) / "manifest.json").unlink(), "/manifest.json", "is missing"),
+    "no manifest any more": (lambda root: (current(root) / "manifest.json").write_text("{"), "/manifest.json", "cannot be read"),
+    "no list": (lambda root: (current(root) / "SHA256SUMS").unlink(), "/SHA256SUMS", "is missing"),
+    "odd list": (lambda root: (current(root) / "SHA256SUMS").write_text("x"), "/SHA256SUMS", "line 1 is no digest"),
+    "script": (lambda root: replaced(current(root) / "boot/gpu.ipxe", "nouveau", "xouveau"), "boot/gpu.ipxe", "has the digest"),
+    "another's root": (
+        lambda root: replaced(
+            current(root) / "boot/gpu.ipxe",
+            f"fetch=http://boot.example.org/images/compute/versions/{current(root).name}",
+            f"fetch=http://boot.example.org/images/compute/versions/{older(root).name}",
+        ),
+        "boot/gpu.ipxe",
+        "names no single version",
+    ),
+    "no pointer": (lambda root: (root / "compute/current").unlink(), "compute/current", "is missing"),
+    "pointer out": (lambda root: pointing(root, "/srv/factory/compute"), "compute/current", "outside of the tree"),
+    "pointer to nothing": (lambda root: pointing(root, "versions/0009-aaaaaaaaaaaa"), "compute/current", "is not there"),
+    "entry": (lambda root: (root / "boot/gpu.ipxe").unlink(), "boot/gpu.ipxe", "is missing"),
+    "entry elsewhere": (
+        lambda root: replaced(root / "boot/gpu.ipxe", "boot.example.org", "factory"),
+        "boot/gpu.ipxe",
+        "not below the address",
+    ),
+    "history": (lambda root: (root / "compute/history.jsonl").write_text("{\n"), "history.jsonl", "cannot be read"),
+    "left": (lambda root: (root / "compute/incoming/5f").mkdir(), "incoming/5f", "did not end"),
+    "stray": (lambda root: (root / "compute/versions/new").mkdir(), "versions/new", "is no version"),
+    "link in a version": (lambda root: (current(root) / "notes").symlink_to("../../.."), "/notes", "neither a file"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_named(root: Path, damage: str) -> None:
+    act, where, why = DAMAGES[damage]
+    assert wrong(root) == []
+    act(root)
+    found = wrong(root)
+    assert any(where in one and why in one for one in found), found
+    assert wrong(root, kind="shell") == found
+
+
+def test_everything_wrong_is_named_at_once(root: Path) -> None:
+    for name in ("missing", "older", "stray", "entry"):
+        DAMAGES[name][0](root)
+    found = wrong(root)
+    for name in ("missing", "older", "stray", "entry"):
+        assert any(DAMAGES[name][1] in one and DAMAGES[name][2] in one for one in found), (name, found)
+
+
+def leads_out(root: Path, factory: Factory, url: str = "") -> list[str]:
+    return [one.sentence for one in reading.outside(Local(root).look("compute"), url, factory)]
+
+
+def test_a_tree_stands_by_itself_wherever_it_is_moved(root: Path, tmp_path: Path) -> None:
+    shutil.move(root, tmp_path / "moved")
+    assert leads_out(tmp_path / "moved", Factory(folders=(str(tmp_path / "store"),))) == []
+    assert wrong(tmp_path / "moved") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_links_into_the_factory(root: Path, tmp_path: Path, kind: str) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    (root / "boot/late.img").symlink_to(store / "late.img")
+    os.link(current(root) / "vmlinuz", store / "vmlinuz")
+    found = leads_out(root, Factory(folders=(str(store),)))
+    assert [one.partition(" leads to ")[0] for one in found] == ["boot/late.img", f"compute/versions/{current(root).name}/vmlinuz"]
+    assert found[0].endswith("a folder of the factory")
+    assert len(wrong(root, kind=kind)) == 2
+
+
+def test_hosts_of_the_factory(root: Path) -> None:
+    replaced(current(root) / "boot/gpu.ipxe", "http://boot.example.org", "http://factory.example.org")
+    found = leads_out(root, Factory(hosts=("factory.example.org",)))
+    assert found
+    assert all(
+        "boot/gpu.ipxe leads to http://factory.example.org/" in one and one.endswith("a host of the factory") for one in found
+    )
+
+
+def test_relative_addresses_depend_on_who_serves_them(root: Path) -> None:
+    (current(root) / "boot/gpu.ipxe").write_text("#!ipxe\nkernel --name vmlinuz ../vmlinuz || goto failed\nboot || goto failed\n")
+    assert any("../vmlinuz: no address of its own" in one for one in leads_out(root, Factory()))
+
+
+def test_a_file_that_a_script_names_must_be_there(root: Path) -> None:
+    (current(root) / "initrd.img").unlink()
+    assert any(one.endswith("the tree has no such file") for one in leads_out(root, Factory()))

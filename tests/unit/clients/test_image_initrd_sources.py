@@ -1,0 +1,64 @@
+"""Which paths of a root could change its initrd: those that its scripts name, look for, or copied; and no others."""
+
+from steps.clients.image import initrd_sources
+
+HOOK = """#!/bin/sh
+# a comment that says htop
+copy_exec /sbin/blkid
+if command -v busybox >/dev/null; then copy_exec /usr/bin/busybox /bin; fi
+[ -d /etc/live ] && cp -r /etc/live "${DESTDIR}/etc"
+"""
+MEMBERS = ["init", "usr/bin/sh", "usr/lib/x86_64-linux-gnu/libc.so.6", "lib/modules/6.1/kernel/overlay.ko"]
+THERE = [
+    "usr/bin/sh",
+    "usr/lib/x86_64-linux-gnu/libc.so.6",
+    "usr/lib/modules/6.1/kernel/overlay.ko",
+    "usr/bin/htop",
+    "etc/ld.so.cache",
+]
+FOUND = initrd_sources.words([HOOK], MEMBERS, THERE)
+
+
+def relevant(*paths: str, folder: bool = False) -> dict[str, bool]:
+    return dict(initrd_sources.relevant([(path, folder) for path in paths], FOUND))
+
+
+def test_what_was_copied_matters_by_its_content() -> None:
+    assert set(FOUND.copied) == {"usr/bin/sh", "usr/lib/x86_64-linux-gnu/libc.so.6", "usr/lib/modules/6.1/kernel/overlay.ko"}
+    assert relevant(*FOUND.copied) == dict.fromkeys(FOUND.copied, True)
+
+
+def test_what_scripts_name_or_look_for_matters_though_it_was_not_there() -> None:
+    wanted = ["usr/sbin/blkid", "usr/bin/busybox", "usr/local/bin/busybox", "etc/live"]
+    assert relevant(*wanted) == dict.fromkeys(wanted, True)
+
+
+def test_a_library_of_the_same_name_in_another_folder_matters() -> None:
+    assert relevant("usr/lib/libc.so.6", "usr/local/lib/libc.so.6") == {"usr/lib/libc.so.6": True, "usr/local/lib/libc.so.6": True}
+
+
+def test_settings_of_the_scripts_matter_whatever_their_name() -> None:
+    wanted = [
+        "etc/initramfs-tools/conf.d/site",
+        "usr/share/initramfs-tools/hooks/site",
+        "etc/udev/rules.d/70-site.rules",
+        "etc/ld.so.conf.d/site.conf",
+    ]
+    assert relevant(*wanted) == dict.fromkeys(wanted, True)
+
+
+def test_of_modules_and_firmware_it_matters_what_there_is() -> None:
+    wanted = ["usr/lib/modules/6.1/kernel/new.ko", "usr/lib/firmware/new.bin"]
+    assert relevant(*wanted) == dict.fromkeys(wanted, False)
+
+
+def test_a_package_that_no_script_knows_changes_nothing() -> None:
+    assert (
+        relevant("usr/bin/htop", "usr/share/doc/htop/copyright", "var/lib/dpkg/status", "usr/share/busybox", "etc/ld.so.cache")
+        == {}
+    )
+
+
+def test_a_folder_matters_only_by_its_whole_path() -> None:
+    assert relevant("usr/lib/busybox", "usr/bin/sh2", folder=True) == {}
+    assert relevant("etc/live", folder=True) == {"etc/live": True}

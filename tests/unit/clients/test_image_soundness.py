@@ -1,0 +1,152 @@
+"""Checks of a root's listing: what each has against a root, in words."""
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from steps.contract.image import soundness
+from steps.contract.image.rooted import FOLDER, LINK, REGULAR, Entry, Root
+from steps.contract.image.testing import Check
+
+STATES = {"gcc": "install ok installed", "kmod": "install ok unpacked", "held": "hold ok installed"}
+STATUS = "\n".join(f"Package: {name}\nStatus: {state}\n" for name, state in STATES.items())
+KERNEL = "usr/lib/modules/6.1.0"
+UNITS = "usr/lib/systemd/system"
+WANTS = "etc/systemd/system/multi-user.target.wants"
+
+
+def root(**more: Entry) -> Root:
+    """A small good root; `more` entries by path, `__` for a slash."""
+    entries = {
+        "bin": Entry(LINK, 0o777, link="usr/bin"),
+        "etc": Entry(FOLDER, 0o755),
+        "etc/mtab": Entry(LINK, 0o777, link="../proc/self/mounts"),
+        "etc/machine-id": Entry(REGULAR, 0o444),
+        "lib": Entry(LINK, 0o777, link="usr/lib"),
+        "tmp": Entry(FOLDER, 0o1777),
+        "usr": Entry(FOLDER, 0o755),
+        "usr/bin": Entry(FOLDER, 0o755),
+        "usr/bin/sh": Entry(LINK, 0o777, link="dash"),
+        "usr/bin/dash": Entry(REGULAR, 0o755, 1 << 20),
+        "usr/bin/su": Entry(REGULAR, 0o4755, 1 << 20),
+        "usr/lib": Entry(FOLDER, 0o755),
+        f"{KERNEL}": Entry(FOLDER, 0o755),
+        UNITS: Entry(FOLDER, 0o755),
+        f"{UNITS}/ssh.service": Entry(REGULAR, 0o644),
+        f"{UNITS}/getty@.service": Entry(REGULAR, 0o644),
+        WANTS: Entry(FOLDER, 0o755),
+        f"{WANTS}/ssh.service": Entry(LINK, 0o777, link="/lib/systemd/system/ssh.service"),
+        f"{WANTS}/getty@tty1.service": Entry(LINK, 0o777, link="/lib/systemd/system/getty@.service"),
+        f"{WANTS}/gone.service": Entry(LINK, 0o777, link="/lib/systemd/system/gone.service"),
+    }
+    texts = {
+        soundness.DPKG_STATUS: STATUS,
+        f"{KERNEL}/modules.dep": "kernel/net/virtio_net.ko.xz: kernel/a.ko\nkernel/fs/overlay.ko:\n",
+        f"{KERNEL}/modules.builtin": "kernel/fs/ext4.ko\n",
+    }
+    found = {**entries, **{name.replace("__", "/"): entry for name, entry in more.items()}}
+    folders = {str(folder): Entry(FOLDER, 0o755) for path in found for folder in PurePosixPath(path).parents if str(folder) != "."}
+    return Root({**folders, **found}, texts)
+
+
+def said(check: Check, *arguments: str, of: Root | None = None) -> str:
+    return "; ".join(soundness.judge(check, arguments, of or root()))
+
+
+@pytest.mark.parametrize(
+    ("check", "arguments"),
+    [
+        (Check.SERVICES_ENABLED, ("ssh.service", "getty@tty1.service")),
+        (Check.PATHS_PRESENT, ("/bin/sh", "/usr/bin/d*", "/lib/modules/*", "/etc/mtab")),
+        (Check.PATHS_ABSENT, ("/etc/ssh/*", "/usr/bin/gcc", "/bin/x*")),
+        (Check.PACKAGES_PRESENT, ("gcc", "held")),
+        (Check.PACKAGES_ABSENT, ("telnetd",)),
+        (Check.LINKS_RESOLVE, ("/bin", "/usr/bin")),
+        (Check.LINKS_RESOLVE, ("/", "!", "/etc/systemd/system/*/gone.service")),
+        (Check.LINKS_RESOLVE, ("/etc", "!/etc/systemd/system/*/gone.*")),
+        (Check.NOT_WORLD_WRITABLE, ()),
+        (Check.NO_HOST_IDENTITY, ()),
+        (Check.SIZE_BUDGET, ("2",)),
+        (Check.MODULES_PRESENT, ("virtio-net", "overlay", "ext4")),
+        (Check.SETUID, ("/bin/su",)),
+        (Check.SETUID, ("/usr/bin/*",)),
+        (Check.SETUID, ("/usr/bin/su", "/usr/bin/sudo")),
+    ],
+)
+def test_a_sound_root_passes(check: Check, arguments: tuple[str, ...]) -> None:
+    assert not said(check, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("check", "arguments", "words"),
+    [
+        (Check.SERVICES_ENABLED, ("cron.service",), "cron.service is not enabled"),
+        (Check.SERVICES_ENABLED, ("gone.service",), "gone.service is enabled, but there is no such unit file"),
+        (Check.PATHS_PRESENT, ("/usr/bin/gcc",), "/usr/bin/gcc is missing"),
+        (Check.PATHS_PRESENT, (f"/{WANTS}/gone.service",), "is a link to /lib/systemd/system/gone.service, which is missing"),
+        (Check.PATHS_ABSENT, ("/bin/s*",), "/usr/bin/sh is there; /usr/bin/su is there"),
+        (Check.PACKAGES_PRESENT, ("kmod", "make"), "kmod is not installed completely (install ok unpacked); package make is not"),
+        (Check.PACKAGES_ABSENT, ("gcc",), "package gcc is there"),
+        (Check.LINKS_RESOLVE, (), "gone.service is a link to"),
+        (Check.SIZE_BUDGET, ("1",), "the root has 2.0 MiB, 1.0 more than its budget of 1"),
+        (Check.MODULES_PRESENT, ("i40e",), "the kernel has no module i40e"),
+        (Check.SETUID, (), "/usr/bin/su is setuid or setgid (mode 4755)"),
+        (Check.SETUID, ("/usr/bin/su", "/usr/bin/dash"), "/usr/bin/dash has lost its setuid bit (mode 0755)"),
+    ],
+)
+def test_what_is_wrong_is_told(check: Check, arguments: tuple[str, ...], words: str) -> None:
+    assert words in said(check, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("more", "check", "words"),
+    [
+        ({"etc__loose": Entry(REGULAR, 0o666)}, Check.NOT_WORLD_WRITABLE, "/etc/loose is writable by everybody (mode 0666)"),
+        ({"opt__loose": Entry(FOLDER, 0o777)}, Check.NOT_WORLD_WRITABLE, "/opt/loose is writable"),
+        ({"etc__ssh__ssh_host_rsa_key": Entry(REGULAR, 0o600, 9)}, Check.NO_HOST_IDENTITY, "ssh_host_rsa_key is left behind"),
+        ({"var__lib__dbus__machine-id": Entry(REGULAR, 0o444, 33)}, Check.NO_HOST_IDENTITY, "dbus/machine-id has the id"),
+        ({"var__lib__systemd__random-seed": Entry(REGULAR, 0o600, 32)}, Check.NO_HOST_IDENTITY, "random-seed is left behind"),
+        (
+            {"etc__a": Entry(LINK, link="b"), "etc__b": Entry(LINK, link="a")},
+            Check.LINKS_RESOLVE,
+            "/etc/a is a link to b",
+        ),
+        ({"etc__up": Entry(LINK, 0o777, link="../../../usr/bin/none")}, Check.LINKS_RESOLVE, "/etc/up is a link to"),
+    ],
+)
+def test_what_was_left_behind_is_told(more: dict[str, Entry], check: Check, words: str) -> None:
+    assert words in said(check, of=root(**more))
+
+
+@pytest.mark.parametrize(("text", "words"), [("0123\n", "/etc/machine-id has the id of one machine"), ("uninitialized\n", "")])
+def test_a_machine_id_is_one_only_with_content(text: str, words: str) -> None:
+    assert said(Check.NO_HOST_IDENTITY, of=Root(root().entries, {soundness.MACHINE_ID: text})) == words
+
+
+def test_a_masked_service_is_not_enabled() -> None:
+    masked = root(**{"etc__systemd__system__ssh.service": Entry(LINK, 0o777, link="/dev/null")})
+    assert said(Check.SERVICES_ENABLED, "ssh.service", of=masked) == "ssh.service is masked"
+
+
+def test_links_into_what_is_filled_at_run_time_lead_somewhere() -> None:
+    assert root().resolve("/etc/mtab") == "proc/self/mounts"
+    assert root(etc__x=Entry(LINK, 0o777, link="/run/x/y")).resolve("/etc/x") == "run/x/y"
+    assert root().resolve("/bin/sh") == "usr/bin/dash"
+    assert root().resolve("/") == ""
+
+
+def test_an_unknown_check_names_those_that_there_are() -> None:
+    with pytest.raises(soundness.UnknownCheck, match="no check 'colour'; this version has services_enabled, paths_present"):
+        soundness.judge("colour", (), root())
+    with pytest.raises(soundness.UnknownCheck, match="takes one number of MiB"):
+        soundness.judge("size_budget", ("much",), root())
+
+
+def test_an_empty_root_proves_nothing_present() -> None:
+    empty = Root({})
+    for check, argument in ((Check.PATHS_PRESENT, "/x"), (Check.PACKAGES_PRESENT, "x"), (Check.MODULES_PRESENT, "x")):
+        assert said(check, argument, of=empty)
+
+
+def test_of_many_problems_the_first_are_told() -> None:
+    assert soundness.told([f"a{number}" for number in range(6)]) == "a0; a1; a2; a3; and 2 more"

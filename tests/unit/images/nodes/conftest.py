@@ -1,0 +1,212 @@
+"""A stand-in for package mirrors: signed indexes of packages that hold their own name alone, served over HTTP to the real apt."""
+
+import contextlib
+import gzip
+import hashlib
+import io
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.served import served
+from workflows.cli import main
+
+POOL = "pool/main/s/"
+TOOLS = {"apt-get": "apt", "gpg": "gnupg", "gpgv": "gpgv"}
+
+
+@dataclass(frozen=True)
+class Deb:
+    """A package of an index; `of` is its source package."""
+
+    name: str
+    version: str = "1.0-1"
+    depends: str = ""
+    essential: bool = False
+    of: str = ""
+
+    def stanza(self, folder: str) -> str:
+        lines = [f"Package: {self.name}", f"Version: {self.version}", "Architecture: amd64", "Maintainer: nobody <n@example.org>"]
+        lines += ["Essential: yes"] if self.essential else []
+        lines += [f"Depends: {self.depends}"] if self.depends else []
+        lines += [f"Filename: {self.place(folder)}"]
+        return "\n".join([*lines, f"Size: {len(self.content)}", f"SHA256: {self.sha256}", "Description: stand-in", ""])
+
+    def place(self, folder: str) -> str:
+        """Where it lies: in a pool as Debian's, whose file names have no epoch, or flat."""
+        file = f"{self.name}_{self.version.rpartition(':')[2]}_amd64.deb"
+        return f"{folder}{self.of or self.name}/{file}" if folder else f"./{file}"
+
+    @property
+    def content(self) -> bytes:
+        return f"{self.name}={self.version}".encode()
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+@dataclass
+class Mirror:
+    """Repositories below one folder, all signed with one key."""
+
+    folder: Path
+    key: Path
+    home: Path
+    url: str = ""
+    published: dict[str, tuple[Deb, ...]] = field(default_factory=dict)
+
+    def publish(self, suite: str, debs: Iterable[Deb], archive: str = "debian") -> None:
+        """A suite with component main."""
+        self.published[suite] = tuple(debs)
+        place = self.folder / archive / "dists" / suite
+        index = "\n".join(one.stanza(POOL) for one in self.published[suite])
+        for one in self.published[suite]:
+            file = self.folder / archive / one.place(POOL)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(one.content)
+        self._release(place, "main/binary-amd64/Packages", index, suite)
+
+    def publish_flat(self, path: str, debs: Iterable[Deb]) -> None:
+        """A flat repository, as NVIDIA's is one."""
+        index = "\n".join(one.stanza("") for one in debs)
+        self._release(self.folder / path, "Packages", index, "")
+
+    def _release(self, place: Path, name: str, index: str, suite: str) -> None:
+        files = {name: index.encode(), f"{name}.gz": gzip.compress(index.encode())}
+        lines = [f"Suite: {suite}", f"Codename: {suite}"] if suite else []
+        lines += ["Date: Sat, 21 Nov 2026 00:00:00 UTC", "Architectures: amd64", "Components: main", "SHA256:"]
+        for path, data in files.items():
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_bytes(data)
+            lines.append(f" {hashlib.sha256(data).hexdigest()} {len(data)} {path}")
+        (place / "InRelease").unlink(missing_ok=True)
+        gpg(self.home, "--clearsign", "--output", str(place / "InRelease"), data="\n".join([*lines, ""]))
+
+
+def gpg(home: Path, *arguments: str, data: str = "") -> None:
+    command = ["gpg", "--homedir", str(home), "--batch", "--quiet", "--passphrase", "", "--pinentry-mode", "loopback", *arguments]
+    subprocess.run(command, input=data, text=True, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def signing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+    """A key: the folder that gpg signs with, and the public half."""
+    for tool, package in TOOLS.items():
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not on this machine: install {package}")
+    home = tmp_path_factory.mktemp("gpg")
+    home.chmod(0o700)
+    gpg(home, "--quick-generate-key", "stand-in mirror <mirror@example.org>", "rsa2048", "sign", "never")
+    key = home / "mirror.gpg"
+    gpg(home, "--export", "--output", str(key))
+    yield home, key
+    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False, capture_output=True)
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, signing: tuple[Path, Path]) -> Iterator[Mirror]:
+    """An empty mirror whose three suites are there."""
+    folder = tmp_path / "mirror"
+    folder.mkdir()
+    made = Mirror(folder, key=signing[1], home=signing[0])
+    made.publish("bookworm", [])
+    made.publish("bookworm-updates", [])
+    made.publish("bookworm-security", [], archive="debian-security")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server, served(server):
+        made.url = f"http://127.0.0.1:{server.server_port}"
+        yield made
+
+
+RECIPE = """
+apiVersion: bringup/v1
+kind: ImageRecipe
+name: small
+description: A stand-in for an image.
+foundation: {distribution: debian, release: bookworm, epoch: 1795219200, kernel: linux-image-stand-in}
+variables: {greeting: hello}
+layers:
+  - name: base
+    packages: [tool]
+    files: [{path: /etc/motd, content: "{{ greeting }} world"}]
+    services: {enabled: [tool.service]}
+    kernel_arguments: [quiet]
+  - name: hpc
+    packages: [mpi]
+    budget_mib: 10
+"""
+SMALL = (
+    Deb("dash", essential=True, depends="libc"),
+    Deb("libc", of="glibc"),
+    Deb("linux-image-stand-in", depends="linux-image-1.0-stand-in", of="linux-signed-amd64"),
+    Deb("linux-image-1.0-stand-in", of="linux-signed-amd64"),
+    Deb("tool", depends="libc"),
+    Deb("mpi", depends="libmpi (>= 1), tool"),
+    Deb("libmpi", version="1:2.0+b1"),
+)
+SPEC = """
+apiVersion: bringup/v1
+kind: Image
+name: small
+owner: hpc@example.org
+revision: "1"
+recipe: small.yaml
+publish: {{root: /srv/images, url: "http://boot.example.org/images"}}
+mirror: {url}/debian
+mirror_keyring: {key}
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """An ended command."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@dataclass
+class Site:
+    """A folder with a recipe, a spec that takes its packages from the stand-in mirror, and a home of its own."""
+
+    folder: Path
+    mirror: Mirror
+
+    @property
+    def spec(self) -> Path:
+        return self.folder / "image.yaml"
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "small.lock.json"
+
+    def bringup(self, *words: str) -> Done:
+        """One command line, here: these commands start nothing that outlives them."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main.run([*words])
+        return Done(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def site(tmp_path: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Site:
+    mirror.publish("bookworm", SMALL)
+    folder = tmp_path / "site"
+    monkeypatch.setenv("BRINGUP_HOME", str(folder / "home"))
+    folder.mkdir()
+    (folder / "small.yaml").write_text(RECIPE)
+    (folder / "image.yaml").write_text(SPEC.format(url=mirror.url, key=mirror.key))
+    return Site(folder, mirror)

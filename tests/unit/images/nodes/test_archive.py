@@ -1,0 +1,213 @@
+"""The archive holds what is locked and nothing else: mirrors that lie, break off, are away or forget are told as what they are."""
+
+import hashlib
+import re
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.clients.image import archive
+from steps.contract.image.recipe import Layer, Package, Recipe, Source
+from steps.contract.stages.image_lock import Archive
+from tests.unit.served import served
+
+
+@dataclass
+class Server:
+    """A mirror: path → bytes, or what it does instead; `asked` counts the requests."""
+
+    url: str = ""
+    files: dict[str, bytes | Callable[[BaseHTTPRequestHandler], None]] = field(default_factory=dict)
+    asked: Counter[str] = field(default_factory=Counter)
+    together: int = 0
+    most: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    state = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            return
+
+        def do_GET(self) -> None:
+            with state.lock:
+                state.asked[self.path] += 1
+                state.together += 1
+                state.most = max(state.most, state.together)
+            found = state.files.get(self.path)
+            if callable(found):
+                found(self)
+            elif found is None:
+                self.send_error(404, "Not Found")
+            else:
+                answer(self, 200, found)
+            with state.lock:
+                state.together -= 1
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made, served(made):
+        state.url = f"http://127.0.0.1:{made.server_port}/debian"
+        yield state
+
+
+def answer(handler: BaseHTTPRequestHandler, status: int, data: bytes, size: int | None = None) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(data) if size is None else size))
+    handler.end_headers()
+    handler.wfile.write(data)
+
+
+def package(name: str, data: bytes, **more: Any) -> Package:
+    told = {"version": "1.0-1", "architecture": "amd64", "path": f"pool/{name}.deb"} | more
+    return Package(name=name, sha256=hashlib.sha256(data).hexdigest(), size=len(data), **told)
+
+
+def recipe(url: str, *packages: Package) -> Recipe:
+    layers = (Layer(name="base", packages=packages),)
+    where = {"distribution": "debian", "release": "bookworm", "architecture": "amd64", "epoch": 1, "kernel": "k"}
+    return Recipe(name="r", sources=(Source(url=url, suite="bookworm"),), layers=layers, **where)
+
+
+def fill(folder: Path, wanted: Recipe, seeds: tuple[Path, ...] = ()) -> tuple[Archive, list[str]]:
+    said: list[str] = []
+    return archive.fill(folder, wanted, said.append, seeds), said
+
+
+def test_what_is_locked_is_fetched_once_and_kept(server: Server, tmp_path: Path) -> None:
+    data = {f"p{number}": b"x" * (number + 1) for number in range(9)}
+    server.files = {f"/debian/pool/{name}.deb": content for name, content in data.items()}
+    wanted = recipe(server.url, *(package(name, content) for name, content in data.items()))
+    found, said = fill(tmp_path, wanted)
+    assert (found.kept, found.fetched, found.missing, found.wrong, found.problems) == (0, 9, (), (), ())
+    assert (found.recipe, found.packages, found.bytes) == (wanted.digest, 9, 45)
+    assert said[0] == "9 of 9 packages are not in the archive: 0 MB"
+    for one in wanted.layers[0].packages:
+        assert hashlib.sha256(archive.path(tmp_path, one.sha256).read_bytes()).hexdigest() == one.sha256
+    assert server.most <= archive.SIDE_BY_SIDE
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    found, said = fill(tmp_path, wanted)
+    assert (found.kept, found.fetched, said) == (9, 0, [])
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before, "nothing is written where nothing is missing"
+    assert max(server.asked.values()) == 1
+
+
+def test_a_build_years_later_needs_no_mirror(server: Server, tmp_path: Path) -> None:
+    server.files = {"/debian/pool/a.deb": b"a"}
+    wanted = recipe(server.url, package("a", b"a"))
+    fill(tmp_path, wanted)
+    gone = recipe("http://127.0.0.1:1/debian", *wanted.layers[0].packages)
+    assert fill(tmp_path, gone)[0].kept == 1
+
+
+@pytest.mark.parametrize(
+    ("does", "problem", "asked"),
+    [
+        (None, r"a=1.0-1: 127.0.0.1:\d+ answers 404 Not Found to /debian/pool/a.deb", 1),
+        (lambda handler: answer(handler, 200, b"b" * 1000), r"sends another a=1.0-1 than the locked one", 1),
+        (lambda handler: answer(handler, 200, b"a" * 1001), "sends more than the 1000 bytes", 1),
+        (lambda handler: answer(handler, 403, b"no"), "answers 403 Forbidden", 1),
+    ],
+)
+def test_what_a_mirror_gives_wrong_is_not_asked_for_again(
+    server: Server, tmp_path: Path, does: Any, problem: str, asked: int
+) -> None:
+    server.files = {"/debian/pool/a.deb": does} if does else {}
+    found, _ = fill(tmp_path, recipe(server.url, package("a", b"a" * 1000)))
+    assert found.missing == ("a=1.0-1",)
+    assert len(found.problems) == 1
+    assert re.search(problem, found.problems[0]), found.problems
+    assert server.asked["/debian/pool/a.deb"] == asked
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        lambda handler: answer(handler, 503, b"busy"),
+        lambda handler: answer(handler, 200, b"a" * 10, size=1000),
+        lambda handler: answer(handler, 200, b"a" * 10),
+        lambda handler: handler.connection.shutdown(socket.SHUT_RDWR),
+    ],
+)
+def test_what_may_pass_is_tried_again_from_the_beginning(server: Server, tmp_path: Path, first: Any) -> None:
+    def twice(handler: BaseHTTPRequestHandler) -> None:
+        first(handler) if server.asked[handler.path] == 1 else answer(handler, 200, b"a" * 1000)
+
+    server.files = {"/debian/pool/a.deb": twice}
+    found, _ = fill(tmp_path, recipe(server.url, package("a", b"a" * 1000)))
+    assert (found.fetched, found.missing, server.asked["/debian/pool/a.deb"]) == (1, (), 2)
+
+
+def test_a_mirror_that_is_away_is_given_up_for_all(tmp_path: Path) -> None:
+    wanted = recipe("http://127.0.0.1:1/debian", *(package(f"p{number}", b"x" * (number + 1)) for number in range(40)))
+    found, _ = fill(tmp_path, wanted)
+    assert len(found.missing) == 40
+    assert len(found.problems) == archive.MOST_PROBLEMS + 1
+    assert "127.0.0.1:1 does not answer: NewConnectionError" in found.problems[0]
+
+
+def test_bytes_that_changed_on_the_disk_are_fetched_again_or_told(server: Server, tmp_path: Path) -> None:
+    server.files = {"/debian/pool/a.deb": b"good"}
+    wanted = recipe(server.url, package("a", b"good"))
+    fill(tmp_path, wanted)
+    place = archive.path(tmp_path, wanted.layers[0].packages[0].sha256)
+    place.write_bytes(b"baad")
+    assert fill(tmp_path, wanted)[0].fetched == 1
+    assert place.read_bytes() == b"good"
+    place.write_bytes(b"baad")
+    server.files = {}
+    found, _ = fill(tmp_path, wanted)
+    assert (found.wrong, found.missing, found.kept) == (("a=1.0-1",), (), 0)
+
+
+@pytest.mark.parametrize("name", ["a_1%3a1.0-1+b1_amd64.deb", None])
+def test_what_this_machine_has_already_is_not_fetched(server: Server, tmp_path: Path, name: str | None) -> None:
+    seed, images = tmp_path / "seed", tmp_path / "images"
+    one, other = package("a", b"data", version="1:1.0-1+b1"), package("b", b"more")
+    place = seed / (name or f"{one.sha256[:2]}/{one.sha256}.deb")
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"data")
+    (seed / "b_1.0-1_amd64.deb").write_bytes(b"evil")
+    found, _ = fill(images, recipe(server.url, one, other), (tmp_path / "not there", seed))
+    assert (found.fetched, found.missing) == (1, ("b=1.0-1",))
+    assert archive.path(images, one.sha256).read_bytes() == b"data"
+
+
+def test_what_a_kill_left_half_written_is_removed_and_what_is_being_written_is_not(server: Server, tmp_path: Path) -> None:
+    incoming = tmp_path / archive.FOLDER / archive.INCOMING
+    incoming.mkdir(parents=True)
+    (incoming / "left").write_bytes(b"half")
+    seen: list[bytes] = []
+
+    def another_build_begins(handler: BaseHTTPRequestHandler) -> None:
+        archive.fill(tmp_path, recipe("http://127.0.0.1:1"), lambda _: None)
+        seen.extend(path.read_bytes() for path in incoming.iterdir())
+        answer(handler, 200, b"a" * 100)
+
+    server.files["/debian/pool/a.deb"] = another_build_begins
+    assert fill(tmp_path, recipe(server.url, package("a", b"a" * 100)))[0].fetched == 1
+    assert seen == [b""], "the file that is being written stays; the one that nobody holds is gone"
+    assert list(incoming.iterdir()) == []
+
+
+def test_builds_side_by_side_fill_one_archive(server: Server, tmp_path: Path) -> None:
+    data = {f"p{number}": bytes([number]) * 5000 for number in range(12)}
+    server.files = {f"/debian/pool/{name}.deb": content for name, content in data.items()}
+    wanted = recipe(server.url, *(package(name, content) for name, content in data.items()))
+    found: list[Archive] = []
+    threads = [threading.Thread(target=lambda: found.append(fill(tmp_path, wanted)[0])) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [(one.kept + one.fetched, one.missing) for one in found] == [(12, ())] * 3
+    assert len(list(tmp_path.rglob("*.deb"))) == 12

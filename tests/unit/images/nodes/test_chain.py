@@ -1,0 +1,122 @@
+"""Recipes are read with all that they extend, and every error of all files comes at once, with place, value and fix."""
+
+from pathlib import Path
+
+import pytest
+
+from workflows.images.nodes import chain, shipped
+from workflows.spec.errors import SpecErrors
+
+LOWEST = """
+apiVersion: bringup/v1
+kind: ImageRecipe
+name: lowest
+description: A stand-in.
+foundation: {distribution: debian, release: bookworm, epoch: 1795219200, kernel: "{{ kernel }}"}
+variables: {kernel: linux-image-cloud-amd64, banner: null}
+layers:
+  - name: base
+    packages: [dash]
+    files: [{path: /etc/motd, content: "{{ banner }}"}]
+"""
+UPPER = """
+apiVersion: bringup/v1
+kind: ImageRecipe
+name: upper
+description: A stand-in.
+extends: lowest.yaml
+variables: {kernel: linux-image-amd64, words: quiet}
+layers:
+  - name: site
+    kernel_arguments: ["{{ words }}"]
+    files: [{path: /etc/issue, content: "{{ banner }} from {{ words }}"}]
+"""
+
+
+def written(folder: Path, lowest: str = LOWEST, upper: str = UPPER) -> Path:
+    (folder / "lowest.yaml").write_text(lowest)
+    (folder / "upper.yaml").write_text(upper)
+    return folder
+
+
+def refused(folder: Path, given: dict[str, str] | None = None) -> SpecErrors:
+    with pytest.raises(SpecErrors) as caught:
+        chain.read("upper.yaml", folder, {"banner": "hello"} if given is None else given)
+    assert caught.value.exit_code == 64
+    return caught.value
+
+
+def test_values_go_from_spec_over_upper_to_lower(tmp_path: Path) -> None:
+    found = chain.read("upper.yaml", written(tmp_path), {"banner": "hello"})
+    assert found.foundation.kernel == "linux-image-amd64"
+    (_, base), (_, site) = found.layers
+    assert (base.files[0].content, site.files[0].content) == ("hello", "hello from quiet")
+    assert site.kernel_arguments == ("quiet",)
+    assert found.lock == tmp_path / "upper.lock.json"
+    assert chain.read("upper.yaml", tmp_path, {"banner": "x", "words": "splash"}).layers[1][1].kernel_arguments == ("splash",)
+
+
+def test_errors_of_all_files_come_at_once(tmp_path: Path) -> None:
+    lowest = LOWEST.replace("[dash]", "[dash, dash]").replace("kernel: linux", "odd: x, kernel: linux")
+    upper = UPPER.replace("/etc/issue", "etc/issue").replace("from {{ words }}", "from {{ wrods }} {{ 7 }}")
+    errors = refused(written(tmp_path, lowest, upper), {"baner": "x"})
+    text = str(errors)
+    assert "layers[0].files[0].path" in text
+    assert "no variable of this name\n  fix    name it under variables (odd, kernel, banner, words)" in text
+    assert "between {{ and }} stands one name" in text
+    assert "lowest.yaml:7: variables.odd" in text
+    assert "spec: variables.baner" in text
+    assert "spec: variables.banner\n  error  the recipe needs a value" in text
+    errors = refused(written(tmp_path, LOWEST.replace("[dash]", "[dash, dash]")))
+    assert "lowest.yaml:10: layers[0].packages\n  value  dash\n  error  it stands twice" in str(errors)
+
+
+@pytest.mark.parametrize(
+    ("lowest", "upper", "sentence"),
+    [
+        (LOWEST, UPPER.replace("lowest.yaml", "lowst"), "bringup ships no recipe of this name"),
+        (LOWEST, UPPER.replace("lowest.yaml", "bas"), "did you mean base?"),
+        (LOWEST, UPPER.replace("lowest.yaml", "missing.yaml"), "cannot read"),
+        (LOWEST, UPPER.replace("lowest.yaml", "upper.yaml"), "in a circle"),
+        (LOWEST, UPPER.replace("extends: lowest.yaml", ""), "stands on another, or on a foundation"),
+        (LOWEST, UPPER.replace("name: site", "name: base"), "two layers have this name"),
+        (
+            LOWEST,
+            UPPER.replace('["{{ words }}"]', '["a b"]').replace(", words: quiet", "").replace(" {{ words }}", ""),
+            "the form wanted",
+        ),
+        (LOWEST, UPPER.replace("from {{ words }}", "from {{ words"), "opens a variable that nothing closes"),
+        (LOWEST, UPPER + "    tests: [{name: t, incident: it was so once, run: a, check: setuid}]\n", "keep one of run and check"),
+        (LOWEST, UPPER + "    tests: [{name: t, incident: it was so once, check: setuid, where: boot}]\n", "not a booted node"),
+        (LOWEST, UPPER + "    users: [{name: root2, uid: 0, password: hunter2hunter2}]\n", "written out in the spec"),
+        (LOWEST, UPPER + "    services: {enabled: [a.service], masked: [a.service]}\n", "a unit has two states"),
+        (LOWEST, UPPER + "    services: {enabled: [ssh]}\n", "the form wanted here"),
+        (
+            LOWEST,
+            UPPER + "    sources: [{url: http://x.example.org/y, suite: /, components: [main], keyring: k}]\n",
+            "flat repository",
+        ),
+        (LOWEST, UPPER.replace('content: "{{ banner }} from {{ words }}"', "content: a, link: b"), "several kinds"),
+        (LOWEST.replace("{path: /etc/motd,", "{path: /etc/../motd,"), UPPER, "plain form"),
+        (LOWEST.replace("epoch: 1795219200", "epoch: yesterday"), UPPER, "a whole number is wanted"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, lowest: str, upper: str, sentence: str) -> None:
+    errors = refused(written(tmp_path, lowest, upper))
+    assert sentence in str(errors)
+    assert all(one.fix for one in errors.errors)
+
+
+def test_one_who_only_looks_needs_no_values(tmp_path: Path) -> None:
+    found = chain.read("upper.yaml", written(tmp_path), {}, by_name=True)
+    assert found.layers[0][1].files[0].content == "banner"
+
+
+@pytest.mark.parametrize("name", shipped.names())
+def test_each_shipped_recipe_is_sound_and_each_test_tells_its_incident(name: str) -> None:
+    found = chain.read(name, Path(), {}, by_name=True)
+    assert found.top.is_shipped
+    assert found.top.spec.name == name
+    tests = [test for _, layer in found.layers for test in layer.tests]
+    assert len(tests) >= 10
+    assert all(test.next_step and test.incident.endswith(".") for test in tests)

@@ -1,0 +1,99 @@
+"""What a newer lock changes, and which known vulnerabilities go and come with it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contract.image.recipe import Package
+from workflows.images.errors import BuildError
+from workflows.images.nodes import difference
+from workflows.images.nodes.cves import Feed, source_of
+from workflows.images.nodes.lockfile import Lock, LockedLayer
+
+FEED: dict[str, Any] = {
+    "openssl": {
+        "CVE-2026-0001": {"releases": {"bookworm": {"status": "resolved", "fixed_version": "3.0.18-1~deb12u2"}}},
+        "CVE-2026-0002": {"releases": {"bookworm": {"status": "open", "urgency": "not yet assigned"}}},
+        "CVE-2019-0003": {"releases": {"bookworm": {"status": "resolved", "fixed_version": "0"}}},
+        "CVE-2026-0004": {"releases": {"trixie": {"status": "open"}}},
+        "CVE-2026-0005": {"releases": {"bookworm": {"status": "undetermined"}}},
+    },
+    "linux": {"CVE-2026-0009": {"releases": {"bookworm": {"status": "resolved", "fixed_version": "6.1.140-1"}}}},
+}
+
+
+def package(name: str, version: str, source: str = "", **more: Any) -> Package:
+    path = f"pool/main/{(source or name)[0]}/{source or name}/{name}.deb"
+    return Package(name=name, version=version, architecture="amd64", sha256=f"{name}{version}", size=100, path=path, **more)
+
+
+def lock(**layers: list[Package]) -> Lock:
+    found = tuple(LockedLayer(name=name, packages=tuple(packages)) for name, packages in layers.items())
+    return Lock(recipe="r", distribution="debian", release="bookworm", architecture="amd64", sources=(), layers=found)
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Feed:
+    (tmp_path / "feed.json").write_text(json.dumps(FEED))
+    return Feed(tmp_path / "feed.json", "bookworm")
+
+
+OLD = lock(
+    base=[package("libssl3", "3.0.17-1", "openssl"), package("kernel-55", "6.1.137-1", "linux-signed-amd64"), package("a", "1")]
+)
+NEW = lock(
+    base=[
+        package("libssl3", "3.0.18-1~deb12u2+b1", "openssl"),
+        package("kernel-56", "6.1.140-1", "linux-signed-amd64"),
+        package("a", "1"),
+    ]
+)
+
+
+def test_what_comes_goes_and_moves() -> None:
+    found = difference.between(OLD, NEW)
+    assert [(one.package, one.kind, one.before, one.after) for one in found.changes] == [
+        ("kernel-55", "removed", "6.1.137-1", ""),
+        ("kernel-56", "added", "", "6.1.140-1"),
+        ("libssl3", "changed", "3.0.17-1", "3.0.18-1~deb12u2+b1"),
+    ]
+    assert (found.fixed, found.left, found.size_before, found.size_after) == (None, None, 300, 300)
+    assert difference.between(NEW, NEW).changes == ()
+    assert len(difference.between(None, NEW).changes) == 3
+
+
+def test_a_package_that_changes_its_layer_is_a_change() -> None:
+    (change,) = difference.between(lock(base=[package("a", "1")], hpc=[]), lock(base=[], hpc=[package("a", "1")])).changes
+    assert (change.layer, change.kind) == ("hpc", "changed")
+
+
+def test_vulnerabilities_that_go_stay_and_come(feed: Feed) -> None:
+    found = difference.between(OLD, NEW, feed)
+    assert {one.package: one.fixed for one in found.changes if one.fixed} == {
+        "kernel-55": ("CVE-2026-0009",),
+        "libssl3": ("CVE-2026-0001",),
+    }
+    assert (found.fixed, found.left) == (("CVE-2026-0001", "CVE-2026-0009"), ("CVE-2026-0002",))
+    back = difference.between(NEW, OLD, feed)
+    assert {one.package: one.new for one in back.changes if one.new} == {
+        "kernel-55": ("CVE-2026-0009",),
+        "libssl3": ("CVE-2026-0001",),
+    }
+
+
+def test_the_source_package_is_that_of_the_pool() -> None:
+    assert source_of(package("libssl3", "1", "openssl")) == "openssl"
+    assert source_of(package("linux-image-6.1.0-56-amd64", "1", "linux-signed-amd64")) == "linux"
+    flat = Package(name="cuda-toolkit-13-0", version="1", architecture="amd64", sha256="", size=1, path="./cuda-toolkit-13-0_1.deb")
+    assert source_of(flat) == "cuda-toolkit-13-0"
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"), [("[]", "is no feed"), ("{", "is no feed"), ('{"a": {}}', "says nothing about bookworm")]
+)
+def test_another_file_is_no_feed(tmp_path: Path, data: str, sentence: str) -> None:
+    (tmp_path / "feed.json").write_text(data)
+    with pytest.raises(BuildError, match=sentence):
+        Feed(tmp_path / "feed.json", "bookworm")

@@ -1,0 +1,138 @@
+"""Locks are what apt itself says of a mirror: what each layer brings, from where, and nothing that a layer below has already."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contract.image.recipe import Package
+from tests.unit.images.nodes.conftest import SMALL, Deb, Mirror, Site
+from workflows.images.errors import BuildError, FetchError
+from workflows.images.nodes import lockfile, locking, resolve
+from workflows.images.nodes.lockfile import Lock
+from workflows.spec.image import load_image
+
+
+def asked(site: Site) -> resolve.Asked:
+    return resolve.of_spec(load_image(site.spec), site.folder)
+
+
+def names(packages: tuple[Package, ...]) -> list[str]:
+    return [one.name for one in packages]
+
+
+def test_each_layer_brings_what_those_below_lack(site: Site) -> None:
+    lock = locking.newest(asked(site))
+    assert names(lock.layer("base")) == ["dash", "libc", "linux-image-1.0-stand-in", "linux-image-stand-in", "tool"]
+    assert names(lock.layer("hpc")) == ["libmpi", "mpi"]
+    by_name = lock.packages
+    assert [name for name, one in by_name.items() if one.essential] == ["dash", "libc"]
+    assert [name for name, one in by_name.items() if one.asked] == ["linux-image-stand-in", "tool", "mpi"]
+    assert (by_name["libmpi"].version, by_name["libmpi"].path) == ("1:2.0+b1", "pool/main/s/libmpi/libmpi_2.0%2bb1_amd64.deb")
+    assert by_name["libmpi"].sha256 == Deb("libmpi", "1:2.0+b1").sha256
+
+
+def test_no_host_of_a_mirror_is_in_a_lock_and_one_written_again_is_the_same(site: Site) -> None:
+    lock = locking.newest(asked(site))
+    assert locking.write(lock, site.lock)
+    assert not locking.write(locking.newest(asked(site)), site.lock)
+    text = site.lock.read_text()
+    assert "127.0.0.1" not in text
+    assert "http" not in text
+    assert lockfile.read(site.lock, "x") == lock
+    assert len(text.splitlines()) == len(lock.packages) + 18, "a package a line"
+
+
+def test_security_updates_win_and_are_counted_as_their_own_source(site: Site) -> None:
+    site.mirror.publish("bookworm-security", [Deb("libc", "1.0-1+deb12u1", of="glibc")], archive="debian-security")
+    lock = locking.newest(asked(site))
+    libc = lock.packages["libc"]
+    assert (libc.version, lock.sources[libc.source]) == ("1.0-1+deb12u1", "debian bookworm-security main")
+
+
+def test_the_locked_recipe_resolves_with_its_sources(site: Site) -> None:
+    locking.write(locking.newest(asked(site)), site.lock)
+    recipe = resolve.resolve(asked(site)).recipe
+    assert recipe.kernel == "linux-image-1.0-stand-in"
+    assert [one.url for one in recipe.sources] == [f"{site.mirror.url}/{path}" for path in ("debian", "debian", "debian-security")]
+    assert recipe.layers[1].packages == lockfile.read(site.lock, "x").layer("hpc")
+
+
+def test_a_repository_of_an_upper_layer_is_not_asked_for_the_lower_ones(site: Site) -> None:
+    site.mirror.publish_flat("flat", [Deb("tool", "9.0"), Deb("driver-stand-in", depends="libc")])
+    text = (site.folder / "small.yaml").read_text()
+    source = f'{{url: "{site.mirror.url}/flat", suite: /, keyring: {site.mirror.key}}}'
+    more = f"\n  - name: gpu\n    sources: [{source}]\n    packages: [driver-stand-in]\n"
+    (site.folder / "small.yaml").write_text(text + more)
+    lock = locking.newest(asked(site))
+    driver = lock.packages["driver-stand-in"]
+    assert lock.packages["tool"].version == "1.0-1"
+    assert (lock.sources[driver.source], driver.path) == ("gpu /", "./driver-stand-in_1.0-1_amd64.deb")
+    assert names(lock.layer("gpu")) == ["driver-stand-in"]
+
+
+def test_a_layer_that_would_replace_a_package_below_it_is_refused(site: Site) -> None:
+    site.mirror.publish_flat("flat", [Deb("tool", "9.0"), Deb("driver-stand-in", depends="tool (>= 9)")])
+    text = (site.folder / "small.yaml").read_text()
+    source = f'{{url: "{site.mirror.url}/flat", suite: /, keyring: {site.mirror.key}}}'
+    more = f"\n  - name: gpu\n    sources: [{source}]\n    packages: [driver-stand-in]\n"
+    (site.folder / "small.yaml").write_text(text + more)
+    with pytest.raises(BuildError, match="tool would be installed a second time"):
+        locking.newest(asked(site))
+
+
+@pytest.mark.parametrize(
+    ("debs", "sentence"),
+    [
+        ([one for one in SMALL if one.name != "mpi"], "Unable to locate package mpi"),
+        ([one for one in SMALL if one.name != "libmpi"], "mpi : Depends: libmpi|unmet dependencies|held broken"),
+        ([*SMALL[:-1], Deb("libmpi", "0.5")], "unmet dependencies|held broken"),
+    ],
+)
+def test_what_cannot_be_had_is_said_in_apts_words(site: Site, debs: list[Deb], sentence: str) -> None:
+    site.mirror.publish("bookworm", debs)
+    with pytest.raises(FetchError, match=sentence):
+        locking.newest(asked(site))
+
+
+def test_a_mirror_with_another_key_is_not_believed(site: Site) -> None:
+    (site.folder / "image.yaml").write_text(
+        "".join(f"{line}\n" for line in site.spec.read_text().splitlines() if "keyring" not in line)
+    )
+    if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():
+        pytest.skip("debian-archive-keyring is not installed")
+    with pytest.raises(FetchError, match=r"NO_PUBKEY|not signed|isn't signed|couldn't be verified"):
+        locking.newest(asked(site))
+
+
+def test_a_key_that_is_not_there_is_one_sentence(site: Site) -> None:
+    text = site.spec.read_text().replace(str(site.mirror.key), "nowhere.gpg")
+    site.spec.write_text(text)
+    with pytest.raises(BuildError, match=r"nowhere.gpg, the key of http.*, is not on this machine"):
+        locking.newest(asked(site))
+
+
+def test_the_gpu_recipe_locks_with_stand_ins_of_what_nvidia_has(mirror: Mirror, tmp_path: Path) -> None:
+    """The shipped recipe as it is, but for its repository: everything that it asks for is there by name."""
+    stand_ins = {"driver": "nvidia-open-stand-in", "fabric_manager": "fabric-manager-stand-in"}
+    stand_ins |= {"dcgm": "dcgm-stand-in", "toolkit": "cuda-toolkit-stand-in"}
+    values: dict[str, Any] = {**stand_ins, "nvidia_repository": f"{mirror.url}/cuda", "nvidia_key": str(mirror.key)}
+    values["kernel"] = "linux-image-stand-in"
+    gpu = resolve.Asked(
+        recipe="gpu",
+        folder=tmp_path,
+        variables=values,
+        mirror=f"{mirror.url}/debian",
+        keyring=str(mirror.key),
+        lock="gpu.lock.json",
+    )
+    wanted = [name for _, layer in gpu.chain().layers for name in layer.packages if name not in stand_ins.values()]
+    mirror.publish("bookworm", [*SMALL[:4], *(Deb(name, depends="libc") for name in wanted)])
+    mirror.publish_flat("cuda", [Deb(name, depends="libc, dkms") for name in stand_ins.values()])
+    lock: Lock = locking.newest(gpu)
+    locking.write(lock, tmp_path / "gpu.lock.json")
+    recipe = resolve.resolve(gpu).recipe
+    assert recipe.names == ("base", "hpc", "gpu_build", "gpu")
+    assert [one.name for one in recipe.layer("gpu").packages] == sorted(stand_ins.values())
+    assert {recipe.sources[one.source].url for one in recipe.layer("gpu").packages} == {f"{mirror.url}/cuda"}
+    assert "modprobe.blacklist=nouveau" in recipe.kernel_arguments

@@ -1,0 +1,120 @@
+"""`image.yaml`: the example with every line turned on, what is refused with which sentence, and that nothing breaks loading."""
+
+import copy
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from workflows import examples, spec
+from workflows.images.nodes import shipped
+from workflows.spec.image import PUBLISH_KEY, SIGN_KEY
+from workflows.spec.loading import load_as
+from workflows.spec.recipe import RecipeSpec
+
+EXAMPLE = Path(examples.__file__).parent / "images/image.yaml"
+TEXT = EXAMPLE.read_text(encoding="utf-8")
+SEED = 20261122
+JUNK: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    10**30,
+    1.5,
+    "",
+    "x",
+    "a" * 70_000,
+    [],
+    [[]],
+    [None],
+    {},
+    {"x": 1},
+    "${name}",
+    "{{ name }}",
+    "%s",
+)
+
+
+def turned_on() -> str:
+    """The example with all that it shows in comments."""
+    text = re.sub(r"^# (variables|lock|mirror|secrets|approval|schedule):", r"\1:", TEXT, flags=re.MULTILINE)
+    text = re.sub(r"^#   (license|approvers):", r"  \1:", text, flags=re.MULTILINE)
+    return re.sub(r"^  # (ssh|sign|signers):", r"  \1:", text, flags=re.MULTILINE)
+
+
+def test_the_example_works_as_it_stands() -> None:
+    image = spec.load_image(EXAMPLE)
+    assert (image.recipe, image.boot.firmware, image.approvals, image.references) == ("compute", ("bios", "uefi"), (), {})
+    assert image.publish.groups["compute"].nodes == {"52:54:00:12:34:56": "node001"}
+
+
+def test_every_line_of_the_example_that_can_be_turned_on_works() -> None:
+    image = spec.load_image(turned_on())
+    assert set(image.references) == {SIGN_KEY, PUBLISH_KEY, "license"}
+    assert image.approvals[0].before == "image_publish"
+    assert [who.name for who in image.approvals[0].approvers] == ["ada@example.org"]
+    assert image.schedule is not None
+    assert image.mirror == "https://mirror.example.org/debian"
+    assert image.publish.ssh is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("recipe: compute", "recipe: ../compute.yaml", "leads out of"),
+        ("[bios, uefi]", "[bios, bios]", "a firmware stands twice"),
+        ("[bios, uefi]", "[efi]", "write uefi"),
+        ("nodes: 1", "nodes: 0", "at least 1"),
+        ("memory_mib: 3072", "memory_mib: 128", "at least 512"),
+        ("url: http://boot.example.org/images", "url: ftp://boot.example.org", "the form wanted here"),
+        ("url: http://boot.example.org/images", "url: http://ada:hunter2@boot.example.org", "a URL with a password"),
+        ("    default: {}", '    default: {nodes: {"52:54:00:12:34:56": node002}}', "is in group compute and in default"),
+        ("52:54:00:12:34:56", "52:54:00:12:34:5G", "the form wanted here"),
+        ("console=ttyS0,115200", "console=ttyS0 init=/bin/sh", "the form wanted here"),
+        ("console=ttyS0,115200", "a=${net0/mac}", "the form wanted here"),
+        ("keep: 3", "keep: 3\n  sign: {file: ./key}", "nobody is told to trust"),
+        ("keep: 3", "keep: 3\n  sign: ./key", "secrets are given by reference only"),
+        ("keep: 3", "keep: 3\n  ssh: {host: boot, key: {file: ./key}}", "this key is required"),
+        ("recipe: compute", "recipe: compute\nvariables: {a: 1}", "text is wanted here"),
+        ("recipe: compute", "recipe: compute\nmirror: https://m.example.org/debian/", "the form wanted here"),
+        ("recipe: compute", "recipe: compute\nlok: x.json", "did you mean lock"),
+        ("recipe: compute", "recipe: compute\nsecrets: {image_sign_key: {file: ./k}}", "which bringup names itself"),
+    ],
+)
+def test_what_is_refused(old: str, new: str, sentence: str) -> None:
+    assert old in TEXT
+    with pytest.raises(spec.SpecErrors) as caught:
+        spec.load_image(TEXT.replace(old, new))
+    assert sentence in str(caught.value)
+    assert all(one.fix for one in caught.value.errors)
+
+
+def _places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return ([here] if here else []) + [place for key, inner in items for place in _places(inner, (*here, key))]
+
+
+@pytest.mark.parametrize("name", ["image", *shipped.names()])
+def test_one_bad_value_never_breaks_loading(name: str) -> None:
+    print("seed", SEED)
+    chance = random.Random(SEED)
+    text = turned_on() if name == "image" else (shipped.RECIPES / f"{name}.yaml").read_text()
+    model = spec.ImageSpec if name == "image" else RecipeSpec
+    data = yaml.safe_load(text)
+    said = []
+    places = _places(data)
+    for place in chance.sample(places, min(60, len(places))):
+        changed = copy.deepcopy(data)
+        here = changed
+        for key in place[:-1]:
+            here = here[key]
+        here[place[-1]] = chance.choice(JUNK)
+        try:
+            load_as(model, yaml.safe_dump(changed, sort_keys=False))
+        except spec.SpecErrors as errors:
+            said.append(str(errors))
+    assert len(said) > 10
+    assert all(said)

@@ -1,0 +1,189 @@
+"""Verbs of a node image: what they refuse, what they publish, and whose boots they take over."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from steps.contract.canonical import canonical
+from steps.contract.evidence import Evidence
+from steps.contract.image import keys
+from steps.contract.image import manifest as manifests
+from steps.contract.image import recipe as contract
+from steps.contract.image.booting import Boot, Firmware, NodeReport
+from steps.contract.image.testing import ImageTest, Outcome, Result, Where
+from steps.contract.run import Header, header_key
+from steps.contract.stages.image_boot import Booted
+from steps.contract.stages.image_sandbox import Sandboxed
+from steps.contract.task import Task, Verb
+from steps.contract.verdict import FailureClass, Verdict, failed, passed
+from tests.unit import small_image
+from tests.unit.clients.published import published_trees
+
+RECIPE = small_image.recipe()
+KEY = keys.image(RECIPE)
+GOOD = (Result(name="compiles", outcome=Outcome.PASS, seconds=0.2),)
+MAC = "52:54:00:00:00:01"
+
+
+@pytest.fixture
+def image(desk: Any) -> Any:
+    """A run `r1` with the recipe beside its tasks, and the packed image in its store."""
+    (desk.root / "tasks" / contract.FILE).write_bytes(contract.encode(RECIPE))
+    folder = published_trees.image(desk.root / "store/images/assembled" / KEY, "first", name=RECIPE.name)
+    path = folder / manifests.MANIFEST
+    path.write_bytes(manifests.encode(msgspec.structs.replace(manifests.decode(path.read_bytes()), key=KEY)))
+    (desk.root / "published").mkdir()
+    head(desk, "r1")
+    return desk
+
+
+def last(desk: Any, stage: str, name: str) -> Evidence:
+    """The record of its last attempt."""
+    found: Evidence = desk.store.records("r1", stage, name)[-1]
+    return found
+
+
+def head(desk: Any, run: str, cluster: str = RECIPE.name) -> None:
+    made = Header(run=run, engine="local", plan="sha256:p", cluster=cluster, owner="hpc", revision="1", target_uid="")
+    desk.store.write(header_key(run), canonical(made))
+
+
+def record(desk: Any, stage: str, name: str, seen: object, verdict: Verdict, run: str = "r1", digest: str = "sha256:0") -> None:
+    made = Evidence(
+        run=run, stage=stage, task=name, verb="build", shard=0, attempt=1, input_digest=digest, engine="local",
+        started=1.0, finished=2.0, verdict=verdict, observation=msgspec.to_builtins(seen),
+    )  # fmt: skip
+    desk.store.write_evidence(made, canonical)
+
+
+def show(desk: Any, key: str = KEY, judged: Verdict | None = None) -> None:
+    """Both test stages of run `r1`."""
+    boot = Boot(name="bios1", firmware=Firmware.BIOS, mac=MAC, seconds=40.0, ended="report", report=report())
+    for stage, name, seen in (
+        ("image_sandbox", "tests", Sandboxed(key=key, results=GOOD)),
+        ("image_boot", "boot_bios", Booted(key=key, boots=(boot,))),
+    ):
+        record(desk, stage, name, seen, passed(f"{stage}/x", "good"))
+        record(desk, stage, "judge", None, judged or passed(f"{stage}/judge", "all gates passed"))
+
+
+def report() -> NodeReport:
+    return NodeReport(mac=MAC, address="10.0.2.15", kernel="6.1", root="overlay", clock=100.0, uptime=20.0, results=GOOD)
+
+
+def publication(desk: Any) -> Task:
+    place = published_trees.place(desk.root / "published")
+    told = {"recipe": RECIPE.digest, "gate": "image_publish/tree", "place": msgspec.to_builtins(place)}
+    wanted = {"groups": [group.name for group in place.groups], "keep": 3}
+    return Task(stage="image_publish", name="tree", verb=Verb.PUBLISH, arguments=told, expectations=wanted)
+
+
+def test_a_tested_image_is_published_with_its_results(image: Any) -> None:
+    show(image)
+    done = image.run(publication(image))
+    assert done.returncode == 0, done.stderr
+    kept = last(image, "image_publish", "tree")
+    assert kept.verdict.is_pass, kept.verdict.reason
+    version = image.root / "published" / RECIPE.name / "versions" / kept.observation["version"]
+    assert sorted(json.loads((version / "tests.json").read_text())) == ["image_boot.boot_bios", "image_sandbox.tests"]
+    assert kept.changes == (f"published {RECIPE.name} {version.name}",)
+
+
+def test_once_more_is_no_change(image: Any) -> None:
+    show(image)
+    image.run(publication(image))
+    before = published_trees.state(image.root / "published")
+    assert image.run(publication(image)).returncode == 0
+    assert published_trees.state(image.root / "published") == before
+    kept = last(image, "image_publish", "tree")
+    assert kept.observation["unchanged"]
+    assert kept.changes == ()
+
+
+def test_what_no_stage_has_tested_is_not_published(image: Any) -> None:
+    done = image.run(publication(image))
+    assert done.returncode == 65
+    assert "stage image_sandbox of this run has not passed" in done.stderr
+    assert list((image.root / "published").iterdir()) == []
+
+
+def test_what_failed_is_not_published(image: Any) -> None:
+    told = {"seen": "it broke", "expected": "it works", "next_step": "mend it"}
+    show(image, judged=failed("image_sandbox/judge", FailureClass.HEALTH, **told))
+    assert image.run(publication(image)).returncode == 65
+    assert list((image.root / "published").iterdir()) == []
+
+
+def test_tests_of_another_image_prove_nothing(image: Any) -> None:
+    show(image, key="f" * 64)
+    done = image.run(publication(image))
+    assert done.returncode == 65
+    assert f"image_sandbox.tests tested image ffffffffffff, this is {KEY[:12]}" in done.stderr
+
+
+def building(part: str, **more: Any) -> Task:
+    told = {"part": part, "recipe": RECIPE.digest, "gate": "image_boot/boots", **more}
+    wanted = {"key": KEY, "firmware": "bios", "machines": 1, "seconds": 60.0}
+    return Task(stage="image_boot", name="boot_bios", verb=Verb.BUILD, arguments=told, expectations=wanted)
+
+
+@pytest.mark.parametrize(
+    ("task", "sentence"),
+    [
+        (building("bake"), "part 'bake' of an image is not one of lock, layer, assemble, sandbox, boot"),
+        (building("boot", recipe="sha256:9"), "the task was made for sha256:9"),
+        (building("boot", oven=1), "unknown field `oven`"),
+    ],
+    ids=["part", "recipe", "argument"],
+)
+def test_a_task_that_does_not_fit_is_refused(image: Any, task: Task, sentence: str) -> None:
+    done = image.run(task)
+    assert done.returncode == 64
+    assert sentence in done.stderr
+    assert not last(image, "image_boot", "boot_bios").verdict.is_pass
+
+
+def test_a_recipe_that_cannot_be_read_is_refused(image: Any) -> None:
+    (image.root / "tasks" / contract.FILE).write_text('{"name": 7}')
+    done = image.run(building("boot"))
+    assert done.returncode == 64
+    assert "image.recipe.json: " in done.stderr
+
+
+def test_boots_that_an_earlier_run_showed_of_this_image_are_taken_over(image: Any) -> None:
+    case = json.loads((Path(__file__).parents[2] / "gates/image_boot/pass.json").read_text())
+    tests = tuple(ImageTest(name=one["name"], incident="", run="true", where=Where.BOOT) for one in case["want"]["tests"])
+    recipe = small_image.recipe(tests=tests)
+    (image.root / "tasks" / contract.FILE).write_bytes(contract.encode(recipe))
+    task = building("boot", recipe=recipe.digest)
+    task = msgspec.structs.replace(task, expectations={**task.expectations, "key": keys.image(recipe)})
+    head(image, "r0")
+    seen = {**case["seen"], "key": keys.image(recipe)}
+    record(image, "image_boot", "boot_bios", seen, passed("image_boot/boots", "good"), run="r0", digest=task.input_digest)
+    image.environment["BRINGUP_REUSE"] = "r0"
+    done = image.run(task)
+    assert done.returncode == 0, done.stderr
+    now = last(image, "image_boot", "boot_bios")
+    assert now.verdict is not None
+    assert now.verdict.is_pass, now.verdict.reason
+    assert now.reused == "r0"
+
+
+def test_boots_of_another_image_or_spec_are_not(image: Any, tmp_path: Path) -> None:
+    from steps.clients.environment import read
+    from steps.verbs import image_boots
+    from steps.verbs.context import Context
+
+    task = building("boot")
+    head(image, "r0", cluster="other-nodes")
+    record(
+        image, "image_boot", "boot_bios", Booted(key=KEY), passed("image_boot/boots", "good"), run="r0", digest=task.input_digest
+    )
+    head(image, "r2")
+    record(image, "image_boot", "boot_bios", Booted(key=KEY), passed("image_boot/boots", "good"), run="r2", digest="sha256:other")
+    for run in ("r0", "r2", "r9", "none"):
+        here = read({**image.environment, "BRINGUP_REUSE": run})
+        assert image_boots.earlier(Context(task, here)) is None, run

@@ -1,0 +1,48 @@
+"""Command `bringup image gc`: removes from the store of images what nothing needs any more, and says what and how much."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steps.contract.exit import ExitCode
+from workflows.cli import output
+from workflows.cli.output import Format
+from workflows.engines.folders import Home
+
+DAY = 86400.0
+Keep = Annotated[
+    list[str] | None, typer.Argument(metavar="[RECIPE|SPEC]...", help="What stays buildable; default: the shipped recipes.")
+]
+Published = Annotated[
+    list[Path] | None, typer.Option("--published", help="A published tree, whose images stay buildable; repeat for more.")
+]
+Pin = Annotated[list[str] | None, typer.Option("--pin", metavar="KEY", help="A key or digest that stays; repeat for more.")]
+Days = Annotated[float, typer.Option("--days", min=0, help="What was used, or belongs to a run that began, so lately stays.")]
+
+
+def register(image: typer.Typer) -> None:
+    """Add the command."""
+    image.command(name="gc")(collect)
+
+
+def collect(
+    keep: Keep = None,
+    published: Published = None,
+    pin: Pin = None,
+    days: Days = 7,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
+) -> int:
+    """Remove layers, images and packages that no recipe, published image or recent run needs. Never what a build uses."""
+    from steps.clients.image import collecting
+    from workflows.cli import image_gc
+
+    home = Home.of_environment()
+    roots = image_gc.roots(home, keep or (), published or (), pin or (), days * DAY)
+    found = collecting.collect(home.store / image_gc.IMAGES, roots, recent=days * DAY, dry_run=dry_run)
+    if form is Format.TABLE:
+        image_gc.show(found, dry_run=dry_run)
+    else:
+        output.data(image_gc.data(found), form)
+    return ExitCode.OK

@@ -1,0 +1,188 @@
+"""Commands about published images: list, verify, rollback, nodes, detach-check, serve."""
+
+import getpass
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from steps.contract.exit import ExitCode
+from workflows.cli import output
+from workflows.cli.output import Format
+
+TreeOf = Annotated[str, typer.Argument(metavar="TREE|SPEC", help="The folder that nodes boot from, or an image spec (image.yaml).")]
+Image = Annotated[str, typer.Option("--image", help="Only this image of the tree.")]
+Form = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
+Url = Annotated[str, typer.Option("--url", help="How nodes reach the tree; default: as the spec or the tree's own scripts say.")]
+
+
+def register(image: typer.Typer) -> None:
+    """Add the commands."""
+    image.command(name="list")(show)
+    image.command()(verify)
+    image.command()(rollback)
+    image.command()(nodes)
+    image.command(name="detach-check")(detach_check)
+    image.command()(serve)
+
+
+def show(tree: TreeOf = "image.yaml", image: Image = "", form: Form = Format.TABLE) -> int:
+    """List the versions of a published tree: which is current, since when and by whom, and which nodes run which."""
+    from steps.clients.published import rows
+    from workflows.cli import image_trees
+
+    with image_trees.opened(tree, image) as found:
+        listed = [row for one in found.looks() for row in rows.versions(one, found.place.signers)]
+    if form is not Format.TABLE:
+        output.data(_plain(listed), form)
+        return ExitCode.OK
+    cells = [
+        (
+            row.image,
+            row.version + (" (current)" if row.current else ""),
+            row.digest[7:19],
+            f"{row.size / 1e6:.1f} MB",
+            _when(row.switched),
+            row.by,
+            row.signature,
+            str(len(row.nodes)),
+        )
+        for row in listed
+    ]
+    output.table(("image", "version", "digest", "size", "switched to", "by", "signature", "nodes"), cells)
+    return ExitCode.OK
+
+
+def verify(
+    tree: TreeOf = "image.yaml",
+    image: Image = "",
+    signer: Annotated[list[Path] | None, typer.Option("--signer", help="File with a trusted public key; repeat for more.")] = None,
+    url: Url = "",
+    form: Form = Format.TABLE,
+) -> int:
+    """Read every file of a published tree again and compare: digests, signatures, scripts, pointer. Names whatever is wrong."""
+    from steps.clients.published import verifying
+    from workflows.cli import image_trees
+
+    keys = tuple(path.read_text().strip() for path in signer or ())
+    with image_trees.opened(tree, image) as found:
+        looks, signers = found.looks(digests=True), keys or found.place.signers
+        wrong = [one for look in looks for one in verifying.problems(look, signers, url or found.place.url)]
+        where = found.transport.where
+    versions = sum(len(look.versions) for look in looks)
+    rows = [(one.place, one.why) for one in dict.fromkeys(wrong)]
+    return _told(rows, form, f"{where}: {output.count(versions, 'version')} of {output.count(len(looks), 'image')} are whole")
+
+
+def rollback(
+    version: Annotated[str, typer.Argument(help="Version or its number; default: the one that was current before.")] = "",
+    tree: Annotated[
+        str, typer.Option("--tree", metavar="TREE|SPEC", help="The folder that nodes boot from, or a spec.")
+    ] = "image.yaml",
+    image: Image = "",
+    who: Annotated[str, typer.Option("--as", metavar="NAME", help="Your name; the history keeps it.")] = "",
+    form: Form = Format.TABLE,
+) -> int:
+    """Go back to a version, in one rename: nodes that boot from now on get it. One that is not whole is refused."""
+    from steps.clients.published import rolling_back
+    from workflows.cli import image_trees
+
+    by = f"rollback by {who or getpass.getuser()}"
+    with image_trees.opened(tree, image) as found:
+        name = found.only()
+        done = rolling_back.rollback(found.transport, name, version, by, found.place.signers)
+    if form is not Format.TABLE:
+        output.data({"image": name, "current": done.to, "before": done.before, "by": done.by}, form)
+    elif done.to == done.before:
+        output.lines([f"{name}: {done.to} is current already: nothing is written"])
+    else:
+        output.lines([f"{name}: {done.to} is current, it was {done.before}"])
+    return ExitCode.OK
+
+
+def nodes(tree: TreeOf = "image.yaml", image: Image = "", form: Form = Format.TABLE) -> int:
+    """Say what runs where, as the nodes reported: the current version, an older one, or one that is not here."""
+    from steps.clients.published import rows
+    from workflows.cli import image_trees
+
+    with image_trees.opened(tree, image) as found:
+        listed = rows.nodes(found.looks())
+    if form is not Format.TABLE:
+        output.data(_plain(listed), form)
+    elif listed:
+        cells = [(row.node, row.stand.value, row.version, row.image, _when(row.at), row.mac) for row in listed]
+        output.table(("node", "stand", "version", "image", "booted", "mac"), cells)
+    else:
+        output.lines(["no node has reported what it runs"])
+    return ExitCode.OK
+
+
+def detach_check(
+    tree: TreeOf = "image.yaml",
+    image: Image = "",
+    url: Url = "",
+    host: Annotated[list[str] | None, typer.Option("--factory-host", help="A host of the factory; repeat for more.")] = None,
+    folder: Annotated[list[str] | None, typer.Option("--factory-folder", help="A folder of the factory; repeat for more.")] = None,
+    form: Form = Format.TABLE,
+) -> int:
+    """Prove that nodes boot without the factory: no link, script or manifest of the tree leads into it, or out of the tree."""
+    from steps.clients.published import reading
+    from steps.contract.image.detached import Factory
+    from workflows.cli import image_trees
+    from workflows.engines.folders import Home
+
+    store = str(Home.of_environment().store)
+    factory = Factory(folders=(store, *(folder or ())), hosts=tuple(host or ()))
+    with image_trees.opened(tree, image) as found:
+        looks = found.looks()
+        out = [one for look in looks for one in reading.outside(look, url or found.place.url, factory)]
+        where = found.transport.where
+    rows = [(one.place, f"leads to {one.leads_to}: {one.why}") for one in dict.fromkeys(out)]
+    if where == store or where.startswith(f"{store}/"):
+        rows.insert(0, (where, "the tree itself lies in the store of the factory"))
+    links = sum(entry.is_link for look in looks for entry in look.entries.values())
+    scripts = len({path for look in looks for path in look.contents if path.endswith(".ipxe")})
+    return _told(
+        rows, form, f"{where} stands by itself: {output.count(links, 'link')} and {output.count(scripts, 'script')} looked at"
+    )
+
+
+def serve(
+    tree: Annotated[Path, typer.Argument(help="The folder that nodes boot from.")],
+    address: Annotated[str, typer.Option("--address", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0: a free one.")] = 8080,
+) -> int:
+    """Serve a tree by HTTP, and keep what nodes report: for rehearsals, not for production. Ends with Ctrl-C."""
+    from steps.clients.published import serving
+    from workflows.cli import image_trees
+
+    if not tree.is_dir():
+        raise image_trees.NoTree(f"{tree} is no folder")
+    with serving.server(tree, address, port, lambda line: typer.echo(line, err=True)) as server:
+        host, number = server.server_address[:2]
+        output.lines([f"serves {tree} at http://{host!s}:{number}/ for a rehearsal; Ctrl-C ends it"])
+        output.finish()
+        server.serve_forever()
+    return ExitCode.OK
+
+
+def _told(rows: list[tuple[str, str]], form: Format, good: str) -> int:
+    if form is not Format.TABLE:
+        output.data({"ok": not rows, "problems": [{"place": place, "why": why} for place, why in rows]}, form)
+    elif rows:
+        output.table(("place", "what is wrong"), rows)
+    else:
+        output.lines([good])
+    return ExitCode.GATE_FAILED if rows else ExitCode.OK
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds)) if seconds else "never"
+
+
+def _plain(rows: Iterable[Any]) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(list(rows))

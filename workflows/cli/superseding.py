@@ -1,0 +1,52 @@
+"""Ends builds of the same image that go on, so that the newest state of a recipe is built and no older one before it."""
+
+import time
+
+from steps import timeouts
+from steps.contract.exit import ExitCode
+from workflows.cli import cancelling, following, kubeconfigs, output
+from workflows.cli.starting import Place
+from workflows.engines.argo import going_on, stop
+from workflows.engines.folders import Home, RunFolder
+from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
+from workflows.engines.local.result import read_status
+
+
+class StillGoing(RuntimeError):
+    """A build that was told to end has not."""
+
+    exit_code = ExitCode.TEMPORARY
+    hint = "see `bringup status RUN`; `bringup cancel --now RUN` ends it without a report"
+
+
+def here(home: Home, name: str) -> None:
+    """End builds of this image on the embedded engine of this machine, and wait until they are gone. Raises StillGoing."""
+    going = [folder for folder in map(home.run, home.runs()) if folder.name.startswith(f"{name}-") and _alive(folder)]
+    for folder in going:
+        cancelling.by_command(folder)
+        following.send(folder, "stop", "", {}, "superseded by a newer build")
+        output.lines([f"{folder.name} is superseded, and is being cancelled"])
+    until = time.monotonic() + timeouts.SUPERSEDED
+    while going := [folder for folder in going if _alive(folder)]:
+        if time.monotonic() > until:
+            raise StillGoing(f"run {going[0].name} was cancelled {timeouts.SUPERSEDED:.0f} s ago and has not ended")
+        time.sleep(timeouts.SUPERSEDED_POLL)
+
+
+def _alive(folder: RunFolder) -> bool:
+    try:
+        return read_status(folder.engine).alive
+    except (JournalForeignError, RunDirectoryError):
+        return False
+
+
+def on_argo(place: Place, name: str, pipeline: str) -> None:
+    """Ask home to end builds of this image; Argo's mutex holds the newer one until they are gone."""
+    home = kubeconfigs.home(place.kubeconfig, place.context, place.namespace)
+    for run in going_on.runs(home, name, pipeline):
+        try:
+            keep = stop.cancel(home, run, cancelling.by_me("a newer build"))
+        except stop.Ended:
+            continue
+        output.lines([f"{run} is superseded, and is being cancelled"])
+        keep()

@@ -1,0 +1,120 @@
+"""Drives apt in a root of its own: indexes of the given repositories, and what would be installed on top of what is said to be.
+
+Nothing of this machine is looked at or changed; its proxies and certificates are used.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from workflows.images import fetch
+from workflows.images.errors import BuildError, FetchError
+
+ESSENTIAL: Final = "?essential"
+"""apt's pattern for the packages without which there is no system."""
+_URI = re.compile(r"'(\S+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
+
+
+class Found(NamedTuple):
+    """A package that apt would install."""
+
+    name: str
+    version: str
+    architecture: str
+    sha256: str
+    size: int
+    url: str
+
+
+class Root:
+    """One private root in `folder`. `repositories` are lines of sources.list."""
+
+    def __init__(self, folder: Path, architecture: str, repositories: Iterable[str]) -> None:
+        self.folder = folder
+        for needed in ("lists/partial", "cache/archives/partial", "none"):
+            (folder / needed).mkdir(parents=True)
+        (folder / "sources.list").write_text("".join(f"{line}\n" for line in repositories))
+        self.status = ""
+        options = {
+            "Dir::State": folder,
+            "Dir::State::status": folder / "status",
+            "Dir::Cache": folder / "cache",
+            "Dir::Etc::sourcelist": folder / "sources.list",
+            "Dir::Etc::sourceparts": folder / "none",
+            "Dir::Etc::preferences": folder / "none/preferences",
+            "Dir::Etc::preferencesparts": folder / "none",
+            "APT::Architecture": architecture,
+            "APT::Architectures": architecture,
+            "APT::Default-Release": "",
+            "APT::Sandbox::User": "",
+            "Acquire::ForceHash": "SHA256",
+            "Acquire::Languages": "none",
+        }
+        self._options = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+
+    @property
+    def status(self) -> str:
+        """dpkg's status: what counts as installed."""
+        return (self.folder / "status").read_text()
+
+    @status.setter
+    def status(self, text: str) -> None:
+        (self.folder / "status").write_text(text)
+
+    def update(self) -> None:
+        """Fetch the indexes. Raises FetchError."""
+        self._run("apt-get", "update", "--error-on=any")
+
+    def has(self, package: str) -> bool:
+        """Whether the indexes have a package of this name."""
+        return self._done("apt-cache", "show", "--no-all-versions", package).returncode == 0
+
+    def install(self, packages: Sequence[str]) -> list[Found]:
+        """What would be installed, without recommended packages; nothing may be removed for it. Raises FetchError."""
+        said = self._run("apt-get", "install", "--print-uris", "-qq", "--no-install-recommends", "--no-remove", "--yes", *packages)
+        return [_found(*match) for match in _URI.findall(said)]
+
+    def installed(self, found: Sequence[Found]) -> None:
+        """Count packages as installed from now on. Raises BuildError where one replaces what counts as such already."""
+        if not found:
+            return
+        there = set(re.findall(r"^Package: (\S+)$", self.status, re.MULTILINE))
+        if twice := sorted(there.intersection(one.name for one in found)):
+            raise BuildError(
+                f"{', '.join(twice)} would be installed a second time, in another version than a layer below has",
+                hint="give the layer below the repository that has the newer version",
+            )
+        said = self._run("apt-cache", "show", *(f"{one.name}={one.version}" for one in found))
+        stanzas = {_field("SHA256", text): text for text in said.split("\n\n") if text.strip()}
+        lacking = [one.name for one in found if one.sha256 not in stanzas]
+        if lacking:
+            raise BuildError(f"apt's indexes say nothing of {', '.join(lacking)}")
+        self.status += "".join(_as_installed(stanzas[one.sha256]) for one in found)
+
+    def _run(self, program: str, *arguments: str) -> str:
+        done = self._done(program, *arguments)
+        if done.returncode != 0:
+            errors = [line for line in done.stderr.splitlines() if line.startswith("E:")]
+            raise FetchError(f"apt cannot resolve the recipe: {' '.join(errors) or done.stderr.strip()}")
+        return done.stdout
+
+    def _done(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return fetch.run([program, *self._options, *arguments], "apt (on Debian and its kin)")
+
+
+def _found(address: str, file: str, size: str, sha256: str) -> Found:
+    name, version, last = unquote(file).removesuffix(".deb").split("_")
+    return Found(name, version, last, sha256, int(size), address)
+
+
+def _field(name: str, stanza: str) -> str:
+    found = re.search(rf"^{name}: (.*)$", stanza, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _as_installed(stanza: str) -> str:
+    head, _, rest = stanza.strip("\n").partition("\n")
+    return f"{head}\nStatus: install ok installed\n{rest}\n\n"

@@ -1,0 +1,1 @@
+"""Recipes of node images, resolved: recipe files + variables + lock → what the builder is told."""

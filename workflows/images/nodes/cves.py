@@ -1,0 +1,77 @@
+"""Which known vulnerabilities packages have, by Debian's security tracker: its JSON form, given as a file."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.image.recipe import Package
+from workflows.images.errors import BuildError
+from workflows.images.nodes.versions import Version
+
+LARGEST_BYTES: Final = 1 << 28
+_BUILD = re.compile(r"\+b\d+$")
+_SIGNED = re.compile(r"-signed-[a-z0-9]+$")
+FORM: Final = "give the JSON form of the security tracker: package, CVE, releases, status and fixed_version"
+
+
+class _Release(Struct, frozen=True):
+    """What is known of one release. `fixed_version` "0": it never had the fault."""
+
+    status: str
+    fixed_version: str = ""
+
+
+class _Cve(Struct, frozen=True):
+    releases: dict[str, _Release] = {}
+
+
+class Feed:
+    """The vulnerabilities of one release by source package."""
+
+    def __init__(self, path: Path, release: str) -> None:
+        """Read a feed. Raises BuildError where it has another form, or nothing about the release."""
+        data = _read(path)
+        try:
+            known = msgspec.json.decode(data, type=dict[str, dict[str, _Cve]])
+        except msgspec.MsgspecError as error:
+            raise BuildError(f"{path} is no feed of vulnerabilities: {error}", hint=FORM) from error
+        self._of: Mapping[str, dict[str, _Release]] = {
+            source: {name: cve.releases[release] for name, cve in cves.items() if release in cve.releases}
+            for source, cves in known.items()
+        }
+        if not any(self._of.values()):
+            raise BuildError(f"{path} says nothing about {release}", hint="give the feed of the recipe's distribution")
+
+    def open_in(self, package: Package) -> frozenset[str]:
+        """Vulnerabilities that this version of a package has: without a fix, or with one that is newer."""
+        version = Version(_BUILD.sub("", package.version))
+        return frozenset(name for name, one in self._of.get(source_of(package), {}).items() if _is_open(one, version))
+
+    def open_in_all(self, packages: Iterable[Package]) -> frozenset[str]:
+        """The same for many."""
+        return frozenset(name for package in packages for name in self.open_in(package))
+
+
+def _is_open(one: _Release, version: Version) -> bool:
+    if one.status == "resolved":
+        return one.fixed_version not in ("", "0") and version < Version(one.fixed_version)
+    return one.status == "open"
+
+
+def source_of(package: Package) -> str:
+    """The source package, as the pool has it (`pool/main/g/glibc/…`); what is built again to be signed is the same source."""
+    folders = package.path.split("/")
+    name = folders[-2] if len(folders) > 2 and folders[0] == "pool" else package.name
+    return _SIGNED.sub("", name)
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        data = file.read(LARGEST_BYTES + 1)
+    if len(data) > LARGEST_BYTES:
+        raise BuildError(f"{path} has more than {LARGEST_BYTES >> 20} MiB", hint=FORM)
+    return data

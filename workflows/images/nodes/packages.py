@@ -1,0 +1,168 @@
+"""The one module that knows a distribution's package manager: where packages come from, and what a list of them brings along.
+
+Debian and Ubuntu by apt. Another family would be told apart by `Foundation.distribution` here, and nowhere else.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from steps.contract.image.recipe import Package, Source
+from workflows.images import apt
+from workflows.images.apt import Found
+from workflows.images.errors import BuildError
+from workflows.spec.recipe import Foundation
+from workflows.spec.recipe_layers import RecipeLayer
+
+KERNEL: Final = re.compile(r"linux-image-(unsigned-)?\d")
+"""A package with a kernel of one version, and not one that depends on the newest."""
+_MERGED: Final = "usr-is-merged"
+"""Chosen over `usrmerge`, which would bring Perl into every image: roots are made with merged /usr from the start."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """What apt is told of a distribution: the public mirror, that of other architectures than amd64 (`ports`), that of security
+    updates. `beside`: mirrors have those in a folder beside the archive, else in the archive itself, as `ports` has."""
+
+    mirror: str
+    ports: str
+    security: str
+    components: tuple[str, ...]
+    keyring: str
+    beside: bool
+
+
+DISTRIBUTIONS: Final = {
+    "debian": Distribution(
+        mirror="http://deb.debian.org/debian",
+        ports="http://deb.debian.org/debian",
+        security="http://deb.debian.org/debian-security",
+        components=("main",),
+        keyring="/usr/share/keyrings/debian-archive-keyring.gpg",
+        beside=True,
+    ),
+    "ubuntu": Distribution(
+        mirror="http://archive.ubuntu.com/ubuntu",
+        ports="http://ports.ubuntu.com/ubuntu-ports",
+        security="http://security.ubuntu.com/ubuntu",
+        components=("main", "universe"),
+        keyring="/usr/share/keyrings/ubuntu-archive-keyring.gpg",
+        beside=False,
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """A source with the name that locks know it by: no mirror's host stands in a lock. `layer` is the lowest that may use it."""
+
+    name: str
+    source: Source
+    layer: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mirror:
+    """A mirror of the distribution instead of its public one; what is empty is as usual."""
+
+    url: str = ""
+    security: str = ""
+    keyring: str = ""
+
+
+def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], own: Mirror) -> tuple[Named, ...]:
+    """The distribution's repositories at its public mirrors or those given, then the recipe's own; each layer with its folder."""
+    known = DISTRIBUTIONS[foundation.distribution]
+    is_port = foundation.architecture != "amd64"
+    usual = own.url or (known.ports if is_port else known.mirror)
+    updates = known.ports if is_port and not known.beside else known.security
+    security = own.security or (_beside(known, own.url) if own.url else updates)
+    places = {"": usual, "-updates": usual, "-security": security}
+    signed = own.keyring or known.keyring
+    found = [
+        Named(
+            name=f"{foundation.distribution} {foundation.release}{suffix} {' '.join(known.components)}",
+            source=Source(url=url, suite=f"{foundation.release}{suffix}", components=known.components, keyring=signed),
+        )
+        for suffix, url in places.items()
+    ]
+    for index, (folder, layer) in enumerate(layers):
+        for one in layer.sources:
+            keyring = one.keyring if one.keyring.startswith("/") else str(folder / one.keyring)
+            source = Source(url=one.url, suite=one.suite, components=one.components, keyring=keyring)
+            found.append(Named(name=" ".join([layer.name, one.suite, *one.components]), source=source, layer=index))
+    return tuple(found)
+
+
+def _beside(known: Distribution, mirror: str) -> str:
+    """Where a mirror keeps security updates: Debian's beside the archive, Ubuntu's in it."""
+    return f"{mirror}-security" if known.beside else mirror
+
+
+def resolve(foundation: Foundation, named: Sequence[Named], wanted: Sequence[Sequence[str]], folder: Path) -> list[list[Package]]:
+    """What each layer's packages bring along on top of the layers below it, from the newest that the sources have.
+
+    `folder` is empty and may be thrown away afterwards. Raises BuildError, or FetchError where a mirror is away.
+    """
+    layers: list[list[Package]] = []
+    root: apt.Root | None = None
+    repositories: tuple[str, ...] = ()
+    for index, packages in enumerate(wanted):
+        lines = tuple(_line(one.source) for one in named if one.layer <= index)
+        if root is None or lines != repositories:
+            below = root.status if root else ""
+            root, repositories = apt.Root(folder / f"layer{index}", foundation.architecture, lines), lines
+            root.update()
+            root.status = below
+        layers.append(_layer(root, packages, named, first=index == 0))
+    return layers
+
+
+def _layer(root: apt.Root, packages: Sequence[str], named: Sequence[Named], *, first: bool) -> list[Package]:
+    essential: list[Found] = []
+    if first:
+        merged = [_MERGED] if root.has(_MERGED) else []
+        essential = root.install([apt.ESSENTIAL, *merged])
+        root.installed(essential)
+    brought = root.install(packages) if packages else []
+    root.installed(brought)
+    found = [_package(one, named, packages, essential=True) for one in essential]
+    found += [_package(one, named, packages, essential=False) for one in brought]
+    return sorted(found, key=lambda one: one.name)
+
+
+def _line(source: Source) -> str:
+    return " ".join(["deb", f"[signed-by={source.keyring}]", source.url, source.suite, *source.components])
+
+
+def _package(found: Found, named: Sequence[Named], asked: Iterable[str], *, essential: bool) -> Package:
+    urls = [one.source.url for one in named]
+    fits = [index for index, url in enumerate(urls) if found.url.startswith(f"{url}/")]
+    if not fits:
+        raise BuildError(f"{found.name} comes from {found.url}, which is below no source of the recipe")
+    source = max(fits, key=lambda index: (len(urls[index]), -index))
+    return Package(
+        name=found.name,
+        version=found.version,
+        architecture=found.architecture,
+        sha256=found.sha256,
+        size=found.size,
+        path=found.url.removeprefix(f"{urls[source]}/"),
+        source=source,
+        asked=found.name in set(asked),
+        essential=essential,
+    )
+
+
+def kernel(asked: str, locked: Iterable[Package]) -> str:
+    """The package with the kernel: the one asked for, or that of one version which it depends on. Raises BuildError."""
+    if KERNEL.match(asked):
+        return asked
+    found = sorted(one.name for one in locked if KERNEL.match(one.name))
+    if len(found) != 1:
+        many = ", ".join(found) or "none"
+        raise BuildError(f"the lock has {many} as kernel of {asked}", hint="ask for one kernel, and lock again")
+    return found[0]

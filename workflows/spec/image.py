@@ -1,0 +1,200 @@
+"""`image.yaml`: which recipe becomes a node image, how it is tested by booting, and where it is published."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal, cast
+
+from pydantic import Field, StringConstraints, model_validator
+
+from workflows.spec.fields import (
+    AbsolutePath,
+    Argument,
+    DnsLabel,
+    Duration,
+    Listed,
+    SecretRef,
+    Section,
+    SnakeId,
+    StageName,
+    problem,
+)
+from workflows.spec.governance import Approval, Asked
+from workflows.spec.hosts import Address, SshPort, SshUser
+from workflows.spec.loading import load_as
+from workflows.spec.others import Pipeline, RelativePath
+
+PUBLISHED: Final = "image_publish"
+"""The stage that an approval holds back."""
+SIGN_KEY = "image_sign_key"
+PUBLISH_KEY = "publish_ssh_key"
+PUBLISH_KNOWN_HOSTS = "publish_known_hosts"
+"""Names of files below the secrets folder; the secrets of a recipe's commands keep the names that the spec gives them."""
+
+MirrorUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s@]+[^\s@/]$", max_length=500)]
+"""Where packages come from: no credentials, no slash at the end."""
+KernelArgument = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,:=/@%+-]{0,199}$")]
+"""One word of the kernel's command line: nothing that a boot script would read as its own."""
+Mac = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
+HostName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
+PublicKey = Annotated[
+    str,
+    StringConstraints(pattern=r"^(ssh-ed25519|ecdsa-sha2-\S+|ssh-rsa|sk-\S+) [A-Za-z0-9+/=]+( [^\n]{0,200})?$", max_length=2000),
+]
+
+
+class Boot(Section):
+    """The real PXE boot test."""
+
+    firmware: Annotated[tuple[Literal["bios", "uefi"], ...], Listed, Field(min_length=1)] = Field(
+        default=("bios", "uefi"), description="Firmware that must boot it.", examples=[["uefi"]]
+    )
+    nodes: Annotated[int, Field(ge=1, le=16)] = Field(
+        default=1, description="Machines that boot it at once, with each firmware.", examples=[2]
+    )
+    memory_mib: Annotated[int, Field(ge=512, le=65536)] = Field(
+        default=3072, description="Memory of a test machine in MiB.", examples=[3072]
+    )
+    timeout: Duration = Field(
+        default="5m", validate_default=True, description="Longest boot (spack_pxe §3: 35–70 s idle).", examples=["5m"]
+    )
+
+    @model_validator(mode="after")
+    def _once(self) -> "Boot":
+        if len(set(self.firmware)) < len(self.firmware):
+            raise problem("a firmware stands twice", "name each once; nodes says how many machines boot")
+        return self
+
+
+class PublishSsh(Section):
+    """The boot server, where it is not this machine or a mount of it."""
+
+    host: Address = Field(description="The boot server.", examples=["boot.example.org"])
+    user: SshUser = Field(default="root", description="User that logs in.", examples=["images"])
+    port: SshPort = Field(default=22, description="Port.", examples=[22])
+    key: SecretRef = Field(description="Private key.", examples=[{"file": "./id_ed25519"}])
+    known_hosts: Argument = Field(
+        description="Path of the known_hosts file, relative to the spec: the server's key is never taken on trust.",
+        examples=["./known_hosts"],
+    )
+
+
+class NodeGroup(Section):
+    """Nodes that boot alike."""
+
+    kernel_arguments: Annotated[tuple[KernelArgument, ...], Listed] = Field(
+        default=(), description="Kernel arguments beside those of the recipe.", examples=[["console=ttyS1,115200"]]
+    )
+    nodes: Mapping[Mac, HostName] = Field(
+        default={}, description="MAC address, lower case, to host name.", examples=[{"52:54:00:12:34:56": "node001"}]
+    )
+
+
+class ImagePublish(Section):
+    """Where an image goes, how nodes reach it, and how many are kept for rollback."""
+
+    root: AbsolutePath = Field(description="Folder that the boot server serves.", examples=["/srv/bringup/images"])
+    url: MirrorUrl = Field(description="How nodes reach that folder.", examples=["http://boot.example.org/images"])
+    report: MirrorUrl | None = Field(
+        default=None,
+        description="Where booted nodes tell which image they run (`bringup image nodes`); default: nowhere.",
+        examples=["http://boot.example.org:8081"],
+    )
+    ssh: PublishSsh | None = Field(default=None, description="The boot server by SSH; default: the folder is on this machine.")
+    keep: Annotated[int, Field(ge=2, le=100)] = Field(
+        default=3, description="Versions kept; at least 2, so that one can go back.", examples=[3]
+    )
+    groups: Mapping[DnsLabel, NodeGroup] = Field(
+        default={"default": NodeGroup()}, description="Groups of nodes, each with a boot script.", examples=[{"compute": {}}]
+    )
+    sign: SecretRef | None = Field(
+        default=None,
+        description="SSH private key that signs the manifest; default: unsigned.",
+        examples=[{"file": "./sign_ed25519"}],
+    )
+    signers: Annotated[tuple[PublicKey, ...], Listed] = Field(
+        default=(),
+        description="SSH public keys whose signatures are trusted.",
+        examples=[["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000"]],
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ImagePublish":
+        if not self.groups:
+            raise problem("there is no group of nodes, hence no boot script", "name one, as in groups: {default: {}}")
+        if self.sign is not None and not self.signers:
+            raise problem("a signature that nobody is told to trust proves nothing", "add signers, the public keys of sign")
+        seen: dict[str, str] = {}
+        for name, group in self.groups.items():
+            for mac in group.nodes:
+                if first := seen.get(mac):
+                    raise problem(f"{mac} is in group {first} and in {name}", "name each node in one group")
+                seen[mac] = name
+        return self
+
+
+class ImageSpec(Pipeline):
+    """`image.yaml`: a node image from a recipe, tested in a sandbox and by a real PXE boot, published at once."""
+
+    kind: Literal["Image"] = Field(description="What the file describes.", examples=["Image"])
+    recipe: RelativePath = Field(
+        description="Name of a shipped recipe, or the path of your own (ends with .yaml), relative to this file.",
+        examples=["compute"],
+    )
+    variables: Mapping[SnakeId, str] = Field(
+        default={}, description="Values for variables of the recipe.", examples=[{"time_server": "ntp.example.org"}]
+    )
+    lock: RelativePath | None = Field(
+        default=None, description="Package lock; default: the one beside the recipe.", examples=["compute.lock.json"]
+    )
+    mirror: MirrorUrl | None = Field(
+        default=None,
+        description="Package mirror of the distribution; default: its public one.",
+        examples=["https://mirror.example.org/debian"],
+    )
+    security_mirror: MirrorUrl | None = Field(
+        default=None,
+        description="Mirror of the security updates; default: that of Debian beside mirror, as in …/debian-security.",
+        examples=["https://mirror.example.org/debian-security"],
+    )
+    mirror_keyring: Argument | None = Field(
+        default=None,
+        description="Key of the mirror, relative to this file, where it signs by itself; default: the distribution's.",
+        examples=["./mirror.gpg"],
+    )
+    secrets: Mapping[SnakeId, SecretRef] = Field(
+        default={}, description="Secrets of the recipe's commands, by reference.", examples=[{"license": {"file": "./license"}}]
+    )
+    boot: Boot = Field(default=Boot(), description="The PXE boot test.")
+    approval: Asked | None = Field(default=None, description="Who decides before it is published; default: nobody is asked.")
+    publish: ImagePublish = Field(description="Where image, kernel and initrd go.")
+
+    @property
+    def approvals(self) -> tuple[Approval, ...]:
+        """Who is asked, in the form that other specs have: a run of this one waits before it publishes."""
+        if self.approval is None:
+            return ()
+        asked = {name: getattr(self.approval, name) for name in type(self.approval).model_fields}
+        return (Approval.model_construct(before=cast(StageName, PUBLISHED), **asked),)
+
+    @model_validator(mode="after")
+    def _names_of_their_own(self) -> "ImageSpec":
+        if ours := sorted({SIGN_KEY, PUBLISH_KEY, PUBLISH_KNOWN_HOSTS} & set(self.secrets)):
+            raise problem(f"secrets has {', '.join(ours)}, which bringup names itself", "give yours another name")
+        return self
+
+    @property
+    def references(self) -> dict[str, SecretRef]:
+        """Every secret of the spec by the name of its file below the secrets folder (an approval's own are named by its stage)."""
+        ssh = self.publish.ssh
+        found = {SIGN_KEY: self.publish.sign, PUBLISH_KEY: ssh.key if ssh else None, **self.secrets}
+        return {name: reference for name, reference in found.items() if reference is not None}
+
+
+def load_image(source: Path | str) -> ImageSpec:
+    """Load `image.yaml`; raises `SpecErrors` with every error."""
+    return load_as(ImageSpec, source)
+
+
+def is_path(recipe: str) -> bool:
+    """Whether a recipe is named by its path, and not by the name of a shipped one."""
+    return recipe.endswith((".yaml", ".yml"))
