@@ -81,7 +81,7 @@ FAST = Tier(
     yields=True,
 )
 HOSTS = Tier("hosts", ("tests/hosts",), 1020, _hosts)
-BOOT = Tier("boot", ("tests/boot",), 900, _boot)
+BOOT = Tier("boot", ("tests/boot",), 900, _boot, ("-n", "2", "--dist", "loadfile"))
 ROUNDS = ((FAST, HOSTS), (CLUSTER,), (BOOT,))
 """One after another, each with its tiers side by side."""
 

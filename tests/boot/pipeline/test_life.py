@@ -2,14 +2,18 @@
 
 import os
 import re
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 import yaml
 
 from steps.contract.image.manifest import decode
 from tests.boot.builder.started import descendants, mounts
+from tests.boot.pipeline import killed
 from tests.boot.pipeline.site import NAME, Site
+from tests.hosts.hostlab.waiting import until
 
 STAGES = ("image_lock", "image_layers", "image_assemble", "image_sandbox", "image_boot", "image_publish")
 MORE = {
@@ -50,7 +54,7 @@ def test_the_report_shows_layers_tests_and_boots(first: Site) -> None:
     for text in ("<h2>Layers</h2>", "<h2>Tests</h2>", "<h2>Boots</h2>", "root.squashfs", "the first version", first.current):
         assert text in page, text
     assert re.search(r"script \d+\.\d s → kernel", page)
-    assert "verif" in first.run("verify", first.runs[0]).lower()
+    first.run("verify", str(first.home / "store/runs" / first.runs[0]))
 
 
 def test_where_nothing_changed_nothing_is_written(first: Site) -> None:
@@ -64,7 +68,7 @@ def test_one_package_more_is_built_on_what_there_is_published_and_rolled_back(fi
     earlier, before = first.current, written(first.tree / NAME / "versions" / first.current)
     (first.folder / "more.yaml").write_text(yaml.safe_dump(MORE))
     first.write(recipe="more.yaml", boot={"firmware": ["bios"], "memory_mib": 1536, "timeout": "10m"})
-    assert "less" in first.run("image", "lock", "image.yaml")
+    assert "site 1" in first.run("image", "lock", "image.yaml")
     first.run("image", "build")
     base, site = (first.records("image_layers", f"layer_{name}")[0]["observation"] for name in ("base", "site"))
     assert base["cached"]
@@ -95,6 +99,30 @@ def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> N
     named = {one["name"]: one["outcome"] for one in record["observation"]["results"]}
     assert {"compiler_runs", "mpi_compiles_and_runs", "modules_load"} <= named.keys()
     assert set(named.values()) == {"pass"}
+
+
+@pytest.mark.parametrize("wanted", [10, pytest.param(30, marks=pytest.mark.long)])
+def test_killed_at_random_points_it_ends_in_the_same_bytes(first: Site, tmp_path: Path, wanted: int) -> None:
+    """Boots are those of the first image, which is the same to the byte: the runs here reuse them, as a person would."""
+    luck, kills, number = killed.chance(), 0, 0
+    while kills < wanted:
+        number += 1
+        folder, log = tmp_path / f"site{number}", tmp_path / f"log{number}"
+        site = Site(folder, first.images / "archive")
+        shutil.copytree(first.home / "store/runs" / first.runs[0], site.home / "store/runs" / first.runs[0])
+        kills += killed.disturbed(site, first.runs[0], luck, min(killed.MOST_IN_A_RUN, wanted - kills), log)
+        assert site.published() == first.published(min(path.name for path in (first.tree / NAME / "versions").iterdir()))
+        for task in ("image_layers.layer_base", "image_assemble.outputs"):
+            made = [
+                one for one in site.records(*task.split(".")) if one.get("observation") and not one["observation"].get("cached")
+            ]
+            assert len(made) <= 1, f"{task} was finished, and made again"
+        gone = until(lambda at=site.folder: not [pid for pid in descendants(1) if killed.works_in(pid, at)], 30)
+        assert gone, "a process lives on"
+        assert mounts(site.folder) == []
+        assert not list((site.tree / NAME / "incoming").glob("*")) or site.run("image", "verify", "image.yaml")
+        shutil.rmtree(folder)
+    print(f"{kills} kills in {number} builds")
 
 
 def test_nothing_stays_behind(first: Site) -> None:

@@ -1,27 +1,27 @@
-"""The engine of an image build is killed at random points: going on ends in the same bytes, and nothing is half there.
-
-Boots are those of the first image, which is the same to the byte: the runs here reuse them, as a person would.
-"""
+"""An image build whose engine is killed at random points and told to go on, until it has ended."""
 
 import json
+import os
 import random
-import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
-import pytest
-
 from steps.contract.image.manifest import decode
-from tests.boot.builder.started import descendants, mounts
 from tests.boot.pipeline.site import NAME, Site, digests
-from tests.hosts.hostlab.waiting import until
-from tests.hosts.killing import chance
 
 LONGEST = 6.0
 """Seconds between two kills, at most: the longest part takes some twenty."""
 MOST_IN_A_RUN = 5
 END_SECONDS = 600.0
+
+
+def chance() -> random.Random:
+    """Chance that can be had again: `BRINGUP_SEED` says its seed, which is printed."""
+    seed = int(os.environ.get("BRINGUP_SEED") or time.time_ns() % 1_000_000)
+    print(f"seed {seed} (BRINGUP_SEED)")
+    return random.Random(seed)
 
 
 def again(site: Site, reference: str, log: Path) -> subprocess.Popen[str]:
@@ -69,29 +69,7 @@ def disturbed(site: Site, reference: str, luck: random.Random, most: int, log: P
     return kills
 
 
-@pytest.mark.parametrize("wanted", [10, pytest.param(30, marks=pytest.mark.long)])
-def test_killed_at_random_points_it_ends_in_the_same_bytes(first: Site, tmp_path: Path, wanted: int) -> None:
-    luck, kills, number = chance(), 0, 0
-    while kills < wanted:
-        number += 1
-        folder, log = tmp_path / f"site{number}", tmp_path / f"log{number}"
-        site = Site(folder, first.images / "archive")
-        shutil.copytree(first.home / "store/runs" / first.runs[0], site.home / "store/runs" / first.runs[0])
-        kills += disturbed(site, first.runs[0], luck, min(MOST_IN_A_RUN, wanted - kills), log)
-        assert site.published() == first.published(min(path.name for path in (first.tree / NAME / "versions").iterdir()))
-        for task in ("image_layers.layer_base", "image_assemble.outputs"):
-            made = [
-                one for one in site.records(*task.split(".")) if one.get("observation") and not one["observation"].get("cached")
-            ]
-            assert len(made) <= 1, f"{task} was finished, and made again"
-        assert until(lambda site=site: not [pid for pid in descendants(1) if _works_in(pid, site.folder)], 30), "a process lives on"
-        assert mounts(site.folder) == []
-        assert not list((site.tree / NAME / "incoming").glob("*")) or site.run("image", "verify", "image.yaml")
-        shutil.rmtree(folder)
-    print(f"{kills} kills in {number} builds")
-
-
-def _works_in(pid: int, folder: Path) -> bool:
+def works_in(pid: int, folder: Path) -> bool:
     try:
         return str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
