@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(1, str(Path(__file__).parents[1] / "cluster"))
 
 from hostlab import lab, needs
 from hostlab.census import census
 from hostlab.waiting import until
+from kubelab import needs as real_needs
+from kubelab import parts
 
 PLAYS_OF_OTHERS_SECONDS = 30.0
 """Tests beside this tier play too, each for a few seconds."""
+
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl")
 
 Up = Callable[..., lab.Lab]
 
@@ -22,11 +27,7 @@ Up = Callable[..., lab.Lab]
 @pytest.fixture(scope="session")
 def able() -> Iterator[None]:
     """Skip the tier where it cannot run (where it must run, that is a failure); at its end this machine is as it was."""
-    reasons = needs.missing()
-    if reasons and os.environ.get("CI") == "true":
-        pytest.fail("hosts tier: " + "; ".join(reasons), pytrace=False)
-    if reasons:
-        pytest.skip("hosts tier: " + "; ".join(reasons))
+    _need("hosts tier", needs.missing())
     lab.down()
     before = census()
     yield
@@ -40,3 +41,19 @@ def up(able: None) -> Iterator[Up]:
     lab.down()
     yield lab.up
     lab.down()
+
+
+@pytest.fixture(scope="session")
+def programs() -> tuple[Path, ...]:
+    """The real parts of a control plane, built where they are not cached; the reason where this machine cannot."""
+    _need("real parts", real_needs.missing())
+    every = parts.programs()
+    return tuple(every[name] for name in CONTROL_PLANE)
+
+
+def _need(what: str, reasons: tuple[str, ...]) -> None:
+    """Skip with the reasons, if there are any; where tests must run, that is a failure."""
+    if reasons and os.environ.get("CI") == "true":
+        pytest.fail(f"{what}: " + "; ".join(reasons), pytrace=False)
+    if reasons:
+        pytest.skip(f"{what}: " + "; ".join(reasons))

@@ -1,14 +1,12 @@
 """How hosts are reached, on real SSH hosts: keys enrolled and pinned, a host CA, chains of jump hosts, sudo with a password."""
 
 import json
-import os
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bringup_command import BRINGUP, Command
 from hostlab import host as hosts
 from hostlab.host import Host
 from hostlab.lab import Lab
@@ -16,7 +14,6 @@ from hostlab.lab import Lab
 from steps.clients import ansible
 from steps.contract.play import FailureKind, HostStatus, Jump, PlayHost, PlayRequest, PlayResult
 
-BRINGUP = Path(sys.executable).with_name("bringup")
 SPEC = """apiVersion: bringup/v1
 kind: Cluster
 name: access
@@ -30,19 +27,11 @@ ssh: {user: root, key: {file: KEY}, known_hosts: ./known_hosts}
 os: {distribution: debian, version: "12"}
 """
 
-Call = Callable[..., subprocess.CompletedProcess[str]]
-
 
 @pytest.fixture
-def bringup(tmp_path: Path) -> Call:
+def bringup(tmp_path: Path) -> Command:
     """Runs a command beside the spec."""
-
-    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "BRINGUP_HOME": str(tmp_path / "home"), "NO_COLOR": "1", "SUDO": "correct horse"}
-        command = [str(BRINGUP), *arguments]
-        return subprocess.run(command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-
-    return call
+    return Command(tmp_path, tmp_path / "home", {"SUDO": "correct horse"})
 
 
 def spec(lab: Lab, folder: Path, more: str = "") -> Path:
@@ -108,12 +97,12 @@ def reached(lab: Lab, host: Host, **words: Any) -> PlayHost:
     return PlayHost(**{"name": host.name, "address": host.address, "key_path": str(lab.key), **words})
 
 
-def test_new_keys_are_shown_and_written_after_a_yes_and_a_changed_one_never(up: Any, bringup: Call, tmp_path: Path) -> None:
+def test_new_keys_are_shown_and_written_after_a_yes_and_a_changed_one_never(up: Any, bringup: Command, tmp_path: Path) -> None:
     lab = up(3)
     spec(lab, tmp_path)
     known = tmp_path / "known_hosts"
 
-    asked = bringup("host-keys")
+    asked = bringup.call("host-keys")
     assert asked.returncode == 64, asked.stderr
     assert "nobody said that the keys of 3 hosts are the right ones" in asked.stderr
     assert "SHA256:" in asked.stdout
@@ -122,25 +111,25 @@ def test_new_keys_are_shown_and_written_after_a_yes_and_a_changed_one_never(up: 
 
     assert "wrote 3 keys" in typed(tmp_path, "yes")
     assert keys(known) == keys(lab.known_hosts)
-    again = bringup("host-keys")
+    again = bringup.call("host-keys")
     assert (again.returncode, "3 same; nothing to write" in again.stdout) == (0, True)
 
     key = new_key(lab.hosts[1])
     lab.hosts[2].unplug()
-    changed = bringup("host-keys", "--yes", "-o", "json")
+    changed = bringup.call("host-keys", "--yes", "-o", "json")
     assert changed.returncode == 65
     assert rows(changed) == {"n000": "same", "n001": "CHANGED", "n002": "no answer"}
     assert "n001 (10.77.0.2) shows another key" in changed.stderr
     assert keys(known) == keys(lab.known_hosts), "nothing was written"
 
-    replaced = bringup("host-keys", "--yes", "--replace", "n001")
+    replaced = bringup.call("host-keys", "--yes", "--replace", "n001")
     assert replaced.returncode == 75, "n002 still does not answer"
     assert ("10.77.0.2", *key.split()) in keys(known)
     assert len(keys(known)) == 3
     assert identify(reached(lab, lab.hosts[1]), known_hosts=str(known)).hosts[0].status is HostStatus.OK
 
 
-def test_hosts_with_a_certificate_of_a_trusted_ca_need_no_line_of_their_own(up: Any, bringup: Call, tmp_path: Path) -> None:
+def test_hosts_with_a_certificate_of_a_trusted_ca_need_no_line_of_their_own(up: Any, bringup: Command, tmp_path: Path) -> None:
     lab = up(3)
     spec(lab, tmp_path)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "ca")], check=True)
@@ -150,7 +139,7 @@ def test_hosts_with_a_certificate_of_a_trusted_ca_need_no_line_of_their_own(up: 
     for one in lab.hosts[:2]:
         new_key(one, certified_by=tmp_path / "ca")
 
-    seen = bringup("host-keys", "-o", "json", "--yes")
+    seen = bringup.call("host-keys", "-o", "json", "--yes")
     assert seen.returncode == 0, seen.stderr
     assert rows(seen) == {"n000": "certified", "n001": "certified", "n002": "new"}
     assert len(keys(known)) == 2, "the CA's line, and the host without a certificate"
@@ -163,14 +152,14 @@ def test_hosts_with_a_certificate_of_a_trusted_ca_need_no_line_of_their_own(up: 
     ]
 
 
-def test_a_chain_of_jump_hosts_is_enrolled_and_used(up: Any, bringup: Call, tmp_path: Path) -> None:
+def test_a_chain_of_jump_hosts_is_enrolled_and_used(up: Any, bringup: Command, tmp_path: Path) -> None:
     lab = up(3)
     first, second, last = lab.hosts
     spec(lab, tmp_path, f"jump_host: 'root@{first.address},root@{second.address}'")
     for one in (second, last):  # neither has a way back to this machine
         one.run("ip", "route", "add", "blackhole", "10.77.255.254/32")
 
-    seen = bringup("host-keys", "--yes", "-o", "json")
+    seen = bringup.call("host-keys", "--yes", "-o", "json")
     assert seen.returncode == 0, seen.stderr
     assert keys(tmp_path / "known_hosts") == keys(lab.known_hosts)
 
@@ -207,7 +196,7 @@ quorum: {default: 1/2}
 
 
 def test_roles_of_the_site_run_with_a_sudo_password_and_a_host_where_one_fails_is_named(
-    up: Any, bringup: Call, tmp_path: Path
+    up: Any, bringup: Command, tmp_path: Path
 ) -> None:
     lab = up(3)
     for name, tasks in {
@@ -228,13 +217,13 @@ def test_roles_of_the_site_run_with_a_sudo_password_and_a_host_where_one_fails_i
     path.write_text(text + "rke2: {registration_address: 10.77.0.1}\n" + ROLE_SPEC)
     (tmp_path / "known_hosts").write_text(lab.known_hosts.read_text())
 
-    done = bringup("run", str(path))
+    done = bringup.call("run", str(path))
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert [host.run("cat", "/etc/motd") for host in lab.hosts] == [f"hello {host.name} http://127.0.0.1:9\n" for host in lab.hosts]
     assert "set aside: n002:" in done.stdout
     assert "in 'Ask who it is': not this one" in done.stdout
-    report = json.loads(bringup("report", "-o", "json").stdout)
+    report = bringup.report()
     assert {node["name"]: node["gates"].get("site_roles/picky") for node in report["nodes"]} == {
         "n000": None,
         "n001": "pass",

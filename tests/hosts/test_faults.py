@@ -1,4 +1,4 @@
-"""Faults of real hosts in one play, side by side: each is named with its class and ends in its time, and nobody else is held up."""
+"""Faults of hosts with systemd, side by side in one play: each is named with its class, ends in its time, and holds up nobody."""
 
 import threading
 from collections.abc import Callable
@@ -13,11 +13,13 @@ from hostlab.waiting import until
 
 from steps.clients import ansible
 from steps.contract.play import FailureKind, HostStatus, PlayEvent, PlayHost, PlayResult
+from steps.contract.stages.os_prep import ItemStatus
 from steps.contract.verdict import FailureClass, Status
+from steps.probes import os_prep as probe
 
 OK, FAILED, UNREACHABLE = HostStatus.OK, HostStatus.FAILED, HostStatus.UNREACHABLE
-HOST_SECONDS = 35
-"""Longest time of the module on one host in these plays."""
+HOST_SECONDS, REBOOT_SECONDS = 40, 15
+"""Longest times of the module and of a reboot on one host in this play."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,17 @@ def locked_out(host: Host) -> None:
     host.run("sh", "-c", ": > /etc/ssh/authorized_keys")
 
 
+def reboots(host: Host) -> None:
+    """A package asks for a reboot."""
+    host.run("touch", "/run/reboot-required")
+
+
+def lost(host: Host) -> None:
+    """It asks for a reboot, and does not come back from it."""
+    reboots(host)
+    faults.no_way_back(host)
+
+
 def waiting(seconds: int) -> Callable[[Host], str]:
     return lambda host: faults.python_that_waits(host, seconds)
 
@@ -50,6 +63,7 @@ SLOW, LONG = "/usr/local/bin/waiting-3", "/usr/local/bin/waiting-600"
 CUT = "/usr/local/bin/waiting-8"
 CASES = (
     Case("healthy", nothing),
+    Case("sudo allowed", nothing, reach={"user": "admin"}),
     Case("slow host", waiting(3), reach={"python": SLOW}),
     Case("half-applied previous run", faults.half_applied),
     Case("package lock that goes", faults.packages_locked_once, tries=2),
@@ -64,6 +78,8 @@ CASES = (
     Case("full disk", faults.full_disk, FAILED, FailureKind.DISK_FULL, FailureClass.DEPENDENCY),
     Case("read-only root", Host.read_only, FAILED, FailureKind.READ_ONLY, FailureClass.HARDWARE),
     Case("broken package manager", faults.broken_packages, FAILED, FailureKind.PACKAGE_MANAGER, FailureClass.DEPENDENCY),
+    Case("reboot that comes back", reboots),
+    Case("reboot that does not", lost, FAILED, FailureKind.REBOOT, FailureClass.HARDWARE),
     Case("clock skew", lambda host: faults.skewed_clock(host, 3600), failure_class=FailureClass.DEPENDENCY),
 )
 
@@ -107,7 +123,11 @@ def played(lab: Lab, **words: Any) -> tuple[PlayResult, Cables]:
     hosts: tuple[PlayHost, ...] = tuple(
         profile.reached(lab, host, **case.reach) for case, host in zip(CASES, lab.hosts, strict=True)
     )
-    variables = profile.variables() | {"os_prep_timeout": HOST_SECONDS}
+    variables = profile.variables() | {
+        "os_prep_timeout": HOST_SECONDS,
+        "os_prep_reboot": True,
+        "os_prep_reboot_seconds": REBOOT_SECONDS,
+    }
     cables = Cables(lab)
     cables.thread.start()
     result = ansible.play(profile.request(lab, *hosts, variables=variables), on_event=cables.hear)
@@ -115,8 +135,14 @@ def played(lab: Lab, **words: Any) -> tuple[PlayResult, Cables]:
     return result, cables
 
 
+def boots(lab: Lab) -> list[str]:
+    """The boot id of every host."""
+    return [host.run("cat", "/proc/sys/kernel/random/boot_id") for host in lab.hosts]
+
+
 def test_every_fault_is_named_with_its_class_while_the_others_go_on(up: Any) -> None:
-    lab = up(len(CASES), prepared=True)
+    lab = up(len(CASES), Init.SYSTEMD, prepared=True)
+    booted = boots(lab)
 
     result, cables = played(lab)
 
@@ -126,29 +152,18 @@ def test_every_fault_is_named_with_its_class_while_the_others_go_on(up: Any) -> 
     classes = {row.node: row.failure_class for row in verdict.nodes if row.status is not Status.PASS}
     wanted = {host.name: case.failure_class for case, host in zip(CASES, lab.hosts, strict=True) if case.failure_class}
     assert classes == wanted, verdict.reason
-    assert all(row.task == profile.CHANGE or row.task.startswith("Fail the node") for row in result.hosts if row.kind)
+    tasks = (profile.CHANGE, "Fail the node", "Reboot the node")
+    assert all(row.task.startswith(tasks) for row in result.hosts if row.kind), [row.task for row in result.hosts]
     last = cables.ends[lab.hosts[of("stalled host")].name] - result.started
     assert last < HOST_SECONDS + 10, "a host that hangs is given up in its time"
     assert cables.ends[lab.hosts[of("healthy")].name] - result.started < last, "nobody waits for it"
     healed = lab.hosts[of("half-applied previous run")]
     assert healed.run("dpkg-query", "--show", "--showformat=${Status}", "socat") == "install ok installed"
     assert healed.run("sh", "-c", "ls -a /etc/sysctl.d | grep -c bringup; hostname").split() == ["1", healed.name]
-
-
-def test_a_reboot_that_does_not_come_back_is_said_of_that_node(up: Any) -> None:
-    lab = up(3, Init.SYSTEMD, prepared=True)
-    for host in lab.hosts[1:]:
-        host.run("touch", "/run/reboot-required")
-    faults.no_way_back(lab.hosts[2])
-    variables = profile.variables() | {"os_prep_reboot": True, "os_prep_reboot_seconds": 15}
-
-    result = ansible.play(profile.request(lab, variables=variables))
-
-    assert [(row.status, row.kind, row.tries) for row in result.hosts] == [
-        (OK, None, 1),
-        (OK, None, 1),
-        (FAILED, FailureKind.REBOOT, 1),
-    ], [row.message for row in result.hosts]
-    row = profile.judged(result).nodes[2]
-    assert (row.node, row.failure_class) == ("n002", FailureClass.HARDWARE)
-    assert "did not come back" in row.next_step
+    again = boots(lab)
+    changed = {case.name for case, old, new in zip(CASES, booted, again, strict=True) if old != new}
+    assert changed == {"reboot that comes back", "reboot that does not"}
+    assert "did not come back" in verdict.nodes[of("reboot that does not")].next_step
+    full = probe.from_play(result.hosts).nodes[of("full disk")]
+    bad = [item.name for item in full.items if item.status is ItemStatus.FAILED]
+    assert bad == ["file /etc/sysctl.d/90-bringup.conf"], "its other items were changed"

@@ -4,25 +4,21 @@ The hosts count themselves: an audit hook of their Python writes down every file
 """
 
 import collections
-import contextlib
 import hashlib
 import itertools
-import os
-import random
-import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hostlab import lab, network
+from bringup_command import Command
+from hostlab import lab
 from hostlab.census import census
 from hostlab.host import Host
 from hostlab.lab import Lab
+from killing import chance, disturb
 
-BRINGUP = Path(sys.executable).with_name("bringup")
 LOG = "var/log/changes"
 AUDIT = f"""
 import os, sys
@@ -43,7 +39,7 @@ sys.addaudithook(hook)
 OWN = ("ssh/", "machine-id", "python3.11/")
 """Below /etc: what differs from host to host, and our hook."""
 
-MOST_KILLS = 5
+MOST_KILLS = 6
 """In one run: then it may end."""
 
 
@@ -53,7 +49,8 @@ class Site:
     def __init__(self, home: Path) -> None:
         lab.down()
         self.lab: Lab = lab.up(3, prepared=True)
-        self.home = home
+        self.bringup = Command(self.lab.folder, home)
+        self.log = home.with_suffix(".log")
         for host in self.lab.hosts:
             host.run("dpkg", "--purge", "socat")
             host.run("sh", "-c", ": > /var/log/dpkg.log")
@@ -61,19 +58,9 @@ class Site:
 
     def start(self) -> subprocess.Popen[str]:
         """Run, or go on where a run was begun."""
-        begun = any(self.home.glob("store/runs/*"))
-        command = ["resume"] if begun else ["run", "three-hosts", "--only", "os_prep"]
-        environment = {**os.environ, "BRINGUP_HOME": str(self.home), "NO_COLOR": "1"}
-        out = (self.home.parent / f"{self.home.name}.log").open("a")
-        with out:
-            return subprocess.Popen(
-                [BRINGUP, *command], cwd=self.lab.folder, env=environment, stdout=out, stderr=subprocess.STDOUT, text=True
-            )
-
-    @property
-    def said(self) -> str:
-        """What the commands printed."""
-        return (self.home.parent / f"{self.home.name}.log").read_text()
+        begun = any(self.bringup.home.glob("store/runs/*"))
+        command = ("resume",) if begun else ("run", "three-hosts", "--only", "os_prep")
+        return self.bringup.start(*command, log=self.log)
 
     def state(self) -> dict[str, dict[str, str]]:
         """Host → what lies in its own /etc, and its packages."""
@@ -96,47 +83,12 @@ def _files(host: Host) -> dict[str, str]:
     return {str(path.relative_to(top)): hashlib.sha256(path.read_bytes()).hexdigest()[:12] for path in paths}
 
 
-def kill_session(host: Host) -> bool:
-    """End the SSH sessions of one host with SIGKILL, as a crash of its SSH server does; whether there were any."""
-    found = False
-    for pid in network.processes(host.name):
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sshd: root"):
-                os.kill(pid, signal.SIGKILL)
-                found = True
-    return found
-
-
-def disturb(site: Site, chance: random.Random, longest: float, most: int) -> list[str]:
-    """One run from bare hosts to its end, with at most so many kills on its way; which they were."""
-    kills: list[str] = []
-    process = site.start()
-    while len(kills) < most:
-        try:
-            process.wait(chance.uniform(0.1, longest))
-            break
-        except subprocess.TimeoutExpired:
-            pass
-        victim = chance.choice([None, *site.lab.hosts])
-        if victim is None:
-            process.kill()
-            process.wait()
-            kills.append("engine")
-            process = site.start()
-        elif kill_session(victim):
-            kills.append(victim.name)
-    assert process.wait(120) == 0, site.said
-    return kills
-
-
-@pytest.mark.parametrize("wanted", [10, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("wanted", [6, pytest.param(30, marks=pytest.mark.long)])
 def test_killed_at_random_points_it_ends_in_the_same_state_with_each_change_made_once(up: Any, tmp_path: Path, wanted: int) -> None:
-    seed = int(os.environ.get("BRINGUP_SEED") or time.time_ns() % 1_000_000)
-    print(f"seed {seed} (BRINGUP_SEED)")
-    chance = random.Random(seed)
+    luck = chance()
     began = time.monotonic()
     calm = Site(tmp_path / "calm")
-    assert disturb(calm, chance, 1, 0) == []
+    assert disturb(calm.start, calm.lab.hosts, luck, 1, 0) == []
     longest = 0.7 * (time.monotonic() - began)
     state, changes = calm.state(), calm.changes()
     assert {name: set(counted.values()) for name, counted in changes.items()} == {name: {1} for name in changes}
@@ -147,8 +99,8 @@ def test_killed_at_random_points_it_ends_in_the_same_state_with_each_change_made
         if len(kills) == wanted:
             break
         site = Site(tmp_path / f"run{number}")
-        kills += disturb(site, chance, longest, min(MOST_KILLS, wanted - len(kills)))
-        assert site.state() == state, (kills, site.said)
-        assert site.changes() == changes, (kills, site.said)
+        kills += disturb(site.start, site.lab.hosts, luck, longest, min(MOST_KILLS, wanted - len(kills)))
+        assert site.state() == state, (kills, site.log.read_text())
+        assert site.changes() == changes, (kills, site.log.read_text())
         assert not [title for title in census()["processes"] if "ansible" in title or title.startswith("ssh: ")]
     print(f"{len(kills)} kills: {', '.join(kills)}; {time.monotonic() - began:.0f} s")

@@ -3,44 +3,18 @@
 Servers run the stand-in for RKE2 with a real etcd and API server; nodes and pods in it are played by the simulator.
 """
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import nodes_stand_in
 import pytest
 import release_site
-import yaml
+from cluster_site import NEWER, OLDER, Site
 from hostlab.host import Host
-from hostlab.lab import Init, Lab
+from hostlab.lab import Init
 
-from workflows import spec as specs
 from workflows.plan.compiler import compile_plan
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
-
-from kubelab import needs, parts
-
-BRINGUP = Path(sys.executable).with_name("bringup")
-OLDER, NEWER = "v1.35.7+rke2r1", "v1.35.8+rke2r1"
-PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
-
-Call = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(scope="module")
-def programs() -> tuple[Path, ...]:
-    """The real parts of a control plane, built where they are not cached; the reason where this machine cannot."""
-    if reasons := needs.missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail("real parts: " + "; ".join(reasons), pytrace=False)
-        pytest.skip("real parts: " + "; ".join(reasons))
-    every = parts.programs()
-    return tuple(every[name] for name in PROGRAMS)
 
 
 @pytest.fixture
@@ -48,57 +22,6 @@ def source(tmp_path: Path, programs: tuple[Path, ...]) -> Iterator[str]:
     """A download site with two releases, as hosts see it."""
     with release_site.offered(tmp_path, (OLDER, NEWER), programs) as url:
         yield url
-
-
-class Site:
-    """A spec of the lab's hosts and the command line beside it."""
-
-    def __init__(self, lab: Lab, folder: Path, source: str) -> None:
-        self.lab, self.folder, self.source = lab, folder, source
-
-    def write(self, agents: str, version: str = OLDER, *, servers: int = 1) -> specs.ClusterSpec:
-        """The spec with these agents after so many servers, and this release."""
-        control = "n000" if servers == 1 else f"n[000-{servers - 1:03d}]"
-        document: dict[str, Any] = {
-            "apiVersion": "bringup/v1",
-            "kind": "Cluster",
-            "name": "real-hosts",
-            "owner": "tests@example.org",
-            "revision": "1",
-            "stages": ["os_prep", "rke2"],
-            "hosts": {
-                "control": {"role": "server", "ranges": control, "addresses": {"start": "10.77.0.1"}},
-                "nodes": {"role": "agent", "ranges": agents, "addresses": {"start": f"10.77.0.{servers + 1}"}},
-            },
-            "ssh": {"key": {"file": str(self.lab.key)}, "known_hosts": str(self.lab.known_hosts)},
-            "os": {
-                "distribution": "debian",
-                "version": "12",
-                "reboot": False,
-                "free_disk_gib": {"/var/lib/rancher": 1},
-                "tolerate": ["time service", "module *", "sysctl *", "apparmor*"],
-            },
-            # this machine's disk is shared with much else
-            "rke2": {"version": version, "source": self.source, "images": ["core"], "etcd_fsync_ms": 1000, "drain_seconds": 30}
-            | ({"registration_address": "10.77.0.1"} if servers > 1 else {}),
-            "quorum": {"default": "1/2"},
-        }
-        (self.folder / "cluster.yaml").write_text(yaml.safe_dump(document))
-        return specs.load(self.folder / "cluster.yaml")
-
-    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of `bringup`."""
-        environment = {**os.environ, "BRINGUP_HOME": str(self.folder / "home"), "NO_COLOR": "1"}
-        command = [str(BRINGUP), *arguments]
-        return subprocess.run(command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-
-    def passes(self, *arguments: str) -> tuple[str, list[str]]:
-        """Run a command that must pass: what it printed, and the hosts that plays changed."""
-        done = self.call(*arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
-        report = json.loads(self.call("report", "-o", "json").stdout)
-        changes = (change for attempt in report["attempts"] for change in attempt["changes"] if ": " in change)
-        return done.stdout, sorted({change.partition(":")[0] for change in changes if change.startswith("n0")})
 
 
 @pytest.fixture

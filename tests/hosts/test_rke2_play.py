@@ -4,7 +4,6 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,11 @@ import release_site
 import rke2_stand_in
 import yaml
 from hostlab.host import Host
-from hostlab.lab import Init, Lab
+from hostlab.lab import Init
+from rke2_plays import MINOR, NEWER, RELEASES, VERSION, Site, lacks, nodes, play, said
 
-from steps.clients import ansible
-from steps.contract.play import HostStatus, PlayHost, PlayRequest, PlayResult
-from steps.contract.stages.rke2 import PlayExpectation
-from steps.gates import rke2 as gate
-from steps.probes import rke2 as probe
+from steps.contract.play import HostStatus
 
-VERSION = "v1.35.7+rke2r1"
-NEWER = "v1.35.8+rke2r1"
-MINOR = "v1.36.1+rke2r1"
-RELEASES = (VERSION, NEWER, MINOR)
 KUBECTL_LOG = "/var/log/kubectl-stand-in.log"
 KILLED_WHILE_INSTALLING = """
 kept=/var/lib/rancher/download/kept
@@ -49,69 +41,11 @@ REGISTRY = {
 }
 
 
-@dataclass(frozen=True)
-class Site:
-    """A download site as the hosts see it, the folder that it serves, and a folder for secrets."""
-
-    url: str
-    folder: Path
-    secrets: Path
-
-
 @pytest.fixture
 def site(tmp_path: Path, up: Any) -> Iterator[Site]:
     """A download site with two releases."""
     with release_site.offered(tmp_path, RELEASES) as url:
         yield Site(url, tmp_path / "site", tmp_path)
-
-
-def play(lab: Lab, site: Site, playbook: str, hosts: list[Host], helpers: list[Host] | None = None, **variables: Any) -> PlayResult:
-    groups = ("gpu", "agent" if playbook == "rke2_agent" else "server")
-    token = site.secrets / "token"
-    if not token.exists():
-        token.write_text("canary-55")
-    (site.secrets / "password").write_text("canary-60")
-    common = {
-        "rke2_version": VERSION,
-        "rke2_source": site.url,
-        "rke2_images": ["core"],
-        "rke2_registration_address": lab.hosts[0].address,
-        "rke2_reset_servers": [host.address for host in lab.hosts],
-        "rke2_first_server": lab.hosts[0].name,
-        "rke2_ready_seconds": 25,
-        "rke2_drain_seconds": 5,
-    }
-    return ansible.play(
-        PlayRequest(
-            playbook=playbook,
-            hosts=tuple(reached(lab, host, groups) for host in hosts),
-            helpers=tuple(reached(lab, host, ("server",)) for host in helpers or ()),
-            known_hosts=str(lab.known_hosts),
-            variables=common | variables,
-            secret_variables={"rke2_token": str(token), "rke2_secret_1": str(site.secrets / "password")},
-        )
-    )
-
-
-def reached(lab: Lab, host: Host, groups: tuple[str, ...]) -> PlayHost:
-    return PlayHost(name=host.name, address=host.address, key_path=str(lab.key), groups=groups)
-
-
-def lacks(result: PlayResult, kind: str, version: str = VERSION) -> str:
-    """Why the gate does not let the hosts pass, and what they said; empty where it does."""
-    names = tuple(outcome.host for outcome in result.hosts)
-    want = PlayExpectation(version=version, service=f"rke2-{kind}", nodes=names)
-    verdict = getattr(gate, f"{kind}s")(probe.from_play(result.hosts), want)
-    return "" if verdict.is_pass else f"{verdict.reason} {said(result)}"
-
-
-def said(result: PlayResult) -> list[tuple[str, str, str]]:
-    return [(outcome.host, outcome.task, outcome.message) for outcome in result.hosts if outcome.status is not HostStatus.OK]
-
-
-def nodes(server: Host) -> dict[str, Any]:
-    """The nodes that a stand-in server knows, with what was done to them."""
-    return dict(json.loads(server.run("cat", "/var/lib/rancher/rke2/server/db/etcd/nodes.json")))
 
 
 def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(up: Any, site: Site) -> None:

@@ -11,7 +11,7 @@ from ansible.module_utils.rke2 import files
 
 PATH = "/var/lib/rancher/.restart-owed"
 BOOT = "/proc/sys/kernel/random/boot_id"
-STARTED = ["systemctl", "show", "--property=ExecMainStartTimestampMonotonic", "--value", "rke2-server", "rke2-agent"]
+STARTED = ["systemctl", "show", "--property=ExecMainStartTimestampMonotonic,NRestarts", "rke2-server", "rke2-agent"]
 
 
 def mark(path: str = PATH) -> None:
@@ -40,11 +40,13 @@ def made(path: str = PATH) -> None:
 
 
 def restarted(module: Any, path: str = PATH) -> bool:
-    """Whether RKE2 has started since the change was made: a run that was killed while it waited asks for no second restart."""
+    """Whether RKE2 has started since the change was made, and not crashed: a run that was killed while it waited asks for no second
+    restart, and one that comes after crashes for a new start, from which they are counted."""
     words = seen(path).split()
-    starts = [int(word) / 1e6 for word in module.run_command(STARTED, handle_exceptions=True)[1].split() if word.isdigit()]
-    latest = max(starts, default=0.0)
-    return len(words) == 3 and latest > (float(words[2]) if words[1] == _boot() else 0.0)
+    rows = [line.partition("=")[::2] for line in module.run_command(STARTED, handle_exceptions=True)[1].splitlines()]
+    crashed = any(name == "NRestarts" and value not in ("", "0") for name, value in rows)
+    latest = max([int(value) / 1e6 for name, value in rows if name != "NRestarts" and value.isdigit()], default=0.0)
+    return len(words) == 3 and not crashed and latest > (float(words[2]) if words[1] == _boot() else 0.0)
 
 
 def _boot() -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 PACKAGES = (
@@ -28,6 +29,7 @@ PACKAGES = (
 """What a machine has after its installer: enough for SSH and Python, and the two inits."""
 
 OFFERED = ("chrony", "conntrack", "curl", "ethtool", "open-iscsi", "nfs-common", "pciutils", "socat")
+OFFERED += ("dnf", "network-manager", "rpm", "ufw")
 """Packages that the hosts can install with apt, from a repository inside the root: they have no way to the mirror."""
 
 PROFILE = ("chrony", "conntrack", "curl", "ethtool", "pciutils", "socat")
@@ -93,6 +95,17 @@ sed -i 's/^session *required *pam_limits/session optional pam_limits/' "$root/et
 """.replace("OFFERED", " ".join(OFFERED))
 """Run by mmdebstrap in the new root. pam_limits is optional since a machine may lack the capability to raise limits."""
 
+OTHER_FAMILY = {
+    "etc/os-release": """NAME="Stand-in for Rocky Linux"
+ID="rocky"
+ID_LIKE="rhel centos fedora"
+VERSION_ID="9.5"
+""",
+    # where the distributions that have rpm for their own keep its database; Debian's rpm has one for each user
+    "etc/rpm/macros.place": "%_dbpath /var/lib/rpm\n",
+}
+"""What makes the root a stand-in for one of the RHEL family, besides the real dnf and rpm."""
+
 BUILD_SECONDS = 900
 
 
@@ -116,16 +129,28 @@ def root() -> Path:
 
 def prepared() -> Path:
     """A copy of the root in which the profile's packages are installed already: for work that is measured without them."""
+    return _variant("prepared", PROFILE, {})
+
+
+def with_dnf() -> Path:
+    """A copy of the root whose package manager is the real dnf on the real rpm: a stand-in for a system of the RHEL family."""
+    return _variant("dnf", ("dnf", "rpm"), OTHER_FAMILY)
+
+
+def _variant(name: str, packages: tuple[str, ...], files: Mapping[str, str]) -> Path:
+    """A copy of the root with more packages, and files of its own, kept as the root is."""
     bare = root()
-    kept = bare.with_name(f"{bare.name}-prepared")
+    key = hashlib.sha256(json.dumps([packages, files]).encode()).hexdigest()[:8]
+    kept = bare.with_name(f"{bare.name}-{name}-{key}")
     with (kept.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
             fresh = kept.with_suffix(".new")
             shutil.rmtree(fresh, ignore_errors=True)
             subprocess.run(["cp", "--archive", str(bare), str(fresh)], check=True)
-            install = ["chroot", str(fresh), "apt-get", "install", "--yes", "--no-install-recommends", *PROFILE]
+            install = ["chroot", str(fresh), "apt-get", "install", "--yes", "--no-install-recommends", *packages]
             subprocess.run(install, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"})
+            _write(fresh, files)
             fresh.rename(kept)
     return kept
 
@@ -159,10 +184,7 @@ def _build(kept: Path, sources: list[str]) -> None:
 
 
 def _finish(fresh: Path) -> None:
-    for name, content in FILES.items():
-        path = fresh / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
+    _write(fresh, FILES)
     (fresh / "usr/sbin/policy-rc.d").chmod(0o755)
     (fresh / "etc/sudoers.d/admin").chmod(0o440)
     units = fresh / "etc/systemd/system"
@@ -172,6 +194,14 @@ def _finish(fresh: Path) -> None:
         link.symlink_to("/dev/null")
     _index(fresh / "srv/packages")
     subprocess.run(["chroot", str(fresh), "apt-get", "update"], check=True, stdout=subprocess.DEVNULL)
+
+
+def _write(fresh: Path, files: Mapping[str, str]) -> None:
+    for name, content in files.items():
+        path = fresh / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # what a link points at is not ours
+        path.write_text(content)
 
 
 def _index(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """One host: its folder, its namespaces, its process 1, and what a test may do to it."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -38,8 +39,8 @@ class Host:
         return subprocess.run([*enter, *command], input=text, capture_output=True, text=True, check=True).stdout
 
     def read_only(self) -> None:
-        """Fault: the root file system turns read-only, as after a disk error."""
-        self.run("mount", "-o", "remount,ro", "/")
+        """Fault: the root file system turns read-only, as after a disk error; what journald has open would hinder it."""
+        self.run("sh", "-c", "journalctl --relinquish-var; mount -o remount,ro /")
 
     def unplug(self) -> None:
         """Fault: the network cable is out."""
@@ -56,9 +57,10 @@ class Host:
     def _init(self) -> int:
         """Process 1 of the host, as this machine numbers it."""
         for pid in network.processes(self.name):
-            numbers = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("NSpid:"))
-            if numbers.split()[2:] == ["1"]:
-                return pid
+            with contextlib.suppress(OSError):  # it ended while we looked
+                rows = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+                if rows["NSpid"].split()[1:] == ["1"]:
+                    return pid
         raise RuntimeError(f"{self.name} has no process 1: see {self.log}")
 
 

@@ -69,15 +69,16 @@ def current() -> Lab:
     return Lab(folder(), tuple(_host(folder(), number, name) for number, name in enumerate(names)))
 
 
-def up(count: int, init: Init = Init.SSHD, *, prepared: bool = False) -> Lab:
-    """Make `count` hosts and wait until each answers on port 22; `prepared` ones have the profile's packages already.
+def up(count: int, init: Init = Init.SSHD, *, prepared: bool = False, lower: Path | None = None) -> Lab:
+    """Make `count` hosts and wait until each answers on port 22; `prepared` ones have the profile's packages already. `lower` is
+    another root than the usual one.
 
     Raises RuntimeError if hosts are up or some do not come.
     """
     place = folder()
     if network.ours() or os.path.ismount(place):
         raise RuntimeError(f"hosts are up already in {place}: run `python tests/hosts/hosts.py down` first")
-    lower = debian.prepared() if prepared else debian.root()
+    lower = lower or (debian.prepared() if prepared else debian.root())
     place.mkdir(parents=True, exist_ok=True)
     # a tmpfs: overlayfs cannot have another overlay (a container's root) above it, and dpkg's syncs cost nothing
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(place), "-o", "mode=700"], check=True)

@@ -16,6 +16,9 @@ PACKAGES = {
     "setpriv": "util-linux",
     "setsid": "util-linux",
     "dpkg-deb": "dpkg",
+    "rpmbuild": "rpm",
+    "createrepo_c": "createrepo-c",
+    "tinyproxy": "tinyproxy-bin",
 }
 """Tools and the Debian package that brings each."""
 

@@ -20,9 +20,9 @@ NO_TIME = ("time service",)
 CHANGE = "Bring the node to its profile"
 
 
-def variables(**changes: Any) -> dict[str, Any]:
+def variables(distribution: str = DISTRIBUTION, **changes: Any) -> dict[str, Any]:
     """Variables of the play os_prep; `changes` are keys of the profile."""
-    return {"os_prep_profile": {**catalog.of_system(DISTRIBUTION), "disks": FREE, **changes}}
+    return {"os_prep_profile": {**catalog.of_system(distribution), "disks": FREE, **changes}}
 
 
 def reached(lab: Lab, host: Host, **words: Any) -> PlayHost:

@@ -48,6 +48,8 @@ def change(command: str, name: str, rest: list) -> None:
 
 def main() -> None:
     """Parse `kubectl --kubeconfig FILE --request-timeout=… COMMAND …`."""
+    # the real one knows networks in NO_PROXY, as 127.0.0.0/8
+    urllib.request.install_opener(urllib.request.build_opener(urllib.request.ProxyHandler({})))
     given = [word for word in sys.argv[3:] if not word.startswith("--request-timeout")]
     options, words = [word for word in given if word.startswith("--")], [word for word in given if not word.startswith("--")]
     command = words[0]

@@ -24,6 +24,7 @@ DATA = Path("/var/lib/rancher/rke2")
 ETCD = DATA / "server/db/etcd"
 SHARE = Path("/usr/local/share/rke2-stand-in")
 FAULTS = Path("/etc/rke2-stand-in.json")
+LOG = Path("/var/log/rke2-stand-in.log")
 UNVERIFIED = ssl._create_unverified_context()
 LOCK = threading.Lock()
 
@@ -256,6 +257,8 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(ETCD / "nodes.json", folder / f"{sys.argv[sys.argv.index('--name') + 1]}-{setting('node-name')}-1")
     else:
+        with LOG.open("a") as log:
+            log.write(f"start {word} {VERSION}\n")
         if VERSION in faults().get("crash", ()):
             sys.exit('level=fatal msg="the stand-in was told to crash"')
         time.sleep(faults().get("slow", 0))

@@ -132,11 +132,12 @@ def test_what_needs_no_restart_owes_none(tmp_path: Path) -> None:
 class Systemd:
     """A stand-in for a module on a host where RKE2's process was started then, by the clock since the boot."""
 
-    def __init__(self, started: float) -> None:
-        self.started = started
+    def __init__(self, started: float, crashes: int = 0) -> None:
+        self.started, self.crashes = started, crashes
 
     def run_command(self, command: list[str], **_words: Any) -> tuple[int, str, str]:
-        return 0, f"{self.started * 1e6:.0f}\n\n0\n", ""
+        name = "ExecMainStartTimestampMonotonic"
+        return 0, f"NRestarts={self.crashes}\n{name}={self.started * 1e6:.0f}\n\nNRestarts=0\n{name}=0\n", ""
 
 
 def test_a_start_after_the_change_is_the_restart_that_was_owed(tmp_path: Path) -> None:
@@ -148,6 +149,7 @@ def test_a_start_after_the_change_is_the_restart_that_was_owed(tmp_path: Path) -
     assert not pending.restarted(Systemd(before), owed)
     assert not pending.restarted(Systemd(0), owed), "it has not been started yet"
     assert pending.restarted(Systemd(time.monotonic() + 1), owed)
+    assert not pending.restarted(Systemd(time.monotonic() + 1, crashes=1), owed), "a new start counts its crashes anew"
     words = Path(owed).read_text().split()
     Path(owed).write_text(f"{words[0]} another-boot {time.monotonic() + 9}")
     assert pending.restarted(Systemd(before), owed), "every start since a reboot knows what was there before it"

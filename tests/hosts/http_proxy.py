@@ -1,0 +1,104 @@
+"""A real HTTP proxy that wants a password, and behind it a site whose names nobody else knows."""
+
+import functools
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from hostlab import network
+from hostlab.lab import Lab
+from hostlab.waiting import until
+from release_site import Quiet
+
+from tests.unit.served import served
+from workflows.spec import proxy as proxies
+
+NAMES = ".example.org"
+USER = "site"
+SETTINGS = """Listen @ADDRESS@
+Port @PORT@
+Timeout 60
+LogFile "@LOG@"
+LogLevel Info
+BasicAuth @USER@ @PASSWORD@
+Upstream http 127.0.0.1:@SITE@ "@NAMES@"
+"""
+"""Of tinyproxy; what it is asked for under NAMES it gets from the site."""
+START_SECONDS = 10
+
+
+class Site(ThreadingHTTPServer):
+    """A site, and the URLs that it was asked for."""
+
+    asked: list[str]
+
+
+class Behind(Quiet):
+    """Serves files to a proxy, which asks with the whole URL, and remembers what was asked for."""
+
+    def send_head(self) -> Any:
+        """Begin to answer."""
+        assert isinstance(self.server, Site)
+        self.server.asked.append(self.path)
+        return super().send_head()
+
+    def translate_path(self, path: str) -> str:
+        """The file of a URL."""
+        return super().translate_path("/" + path.split("/", 3)[3] if path.startswith("http://") else path)
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """Where the proxy listens, and what it wrote down."""
+
+    port: int
+    log: Path
+    asked: list[str]
+    """Every URL that came through to the site."""
+
+    def variables(self, lab: Lab) -> dict[str, Any]:
+        """What plays are told of it, without its password."""
+        spec = proxies.Proxy(http=f"http://{network.GATEWAY}:{self.port}")
+        given = proxies.environment(spec, ("10.42.0.0/16", "10.43.0.0/16"), [host.address for host in lab.hosts])
+        return {"bringup_proxy": given, "bringup_proxy_user": USER}
+
+    def logged(self) -> list[str]:
+        """Every URL that the proxy says it was asked for."""
+        lines = self.log.read_text().splitlines()
+        return [line.split(" GET ")[1].split()[0] for line in lines if "Request (file" in line and " GET " in line]
+
+
+@contextmanager
+def behind_a_proxy(site: Path, password: str) -> Iterator[Proxy]:
+    """Serve the files of `site` as any name below NAMES, to nobody but the proxy, while the context lasts."""
+    handler = functools.partial(Behind, directory=str(site))
+    with Site(("127.0.0.1", 0), handler) as server, served(server):
+        server.asked = []
+        proxy = Proxy(_free_port(), site.with_name("proxy.log"), server.asked)
+        words = {"ADDRESS": network.GATEWAY, "PORT": proxy.port, "LOG": proxy.log, "USER": USER, "PASSWORD": password}
+        text = SETTINGS
+        for word, value in (words | {"SITE": server.server_address[1], "NAMES": NAMES}).items():
+            text = text.replace(f"@{word}@", str(value))
+        settings = site.with_name("proxy.conf")
+        settings.write_text(text)
+        with subprocess.Popen(["tinyproxy", "-d", "-c", str(settings)], stdout=subprocess.DEVNULL) as process:
+            try:
+                assert until(lambda: _listens(proxy.port), START_SECONDS), proxy.log.read_text()
+                yield proxy
+            finally:
+                process.terminate()
+
+
+def _free_port() -> int:
+    with socket.create_server((network.GATEWAY, 0)) as held:
+        return int(held.getsockname()[1])
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex((network.GATEWAY, port)) == 0

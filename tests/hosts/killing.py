@@ -1,0 +1,64 @@
+"""Kills at random points: of the engine, which is then told to go on, and of the SSH sessions of one host."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hostlab import network
+from hostlab.host import Host
+
+FIRST_SECONDS = 0.1
+END_SECONDS = 240
+"""A run that was disturbed, and then is left alone."""
+
+
+def chance() -> random.Random:
+    """Chance that can be had again: `BRINGUP_SEED` says its seed, which is printed."""
+    seed = int(os.environ.get("BRINGUP_SEED") or time.time_ns() % 1_000_000)
+    print(f"seed {seed} (BRINGUP_SEED)")
+    return random.Random(seed)
+
+
+def kill_session(host: Host) -> bool:
+    """End the SSH sessions of one host with SIGKILL, as a crash of its SSH server does; whether there were any."""
+    found = False
+    for pid in network.processes(host.name):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sshd: root"):
+                os.kill(pid, signal.SIGKILL)
+                found = True
+    return found
+
+
+def disturb(
+    start: Callable[[], subprocess.Popen[str]], hosts: Sequence[Host], chance: random.Random, longest: float, most: int
+) -> list[str]:
+    """One command to its end, with at most so many kills on its way, each within `longest` seconds after the one before; which they
+    were. `start` begins it, or goes on where it was begun."""
+    kills: list[str] = []
+    process = start()
+    while len(kills) < most:
+        try:
+            process.wait(chance.uniform(FIRST_SECONDS, longest))
+            break
+        except subprocess.TimeoutExpired:
+            pass
+        victim = chance.choice([None, *hosts])
+        if victim is None:
+            process.kill()
+            process.wait()
+            kills.append("engine")
+            process = start()
+        elif kill_session(victim):
+            kills.append(victim.name)
+    try:
+        code = process.wait(END_SECONDS)
+    finally:
+        process.kill()
+    assert code == 0, (code, kills)
+    return kills

@@ -1,0 +1,105 @@
+"""OS prep where a distribution brings something of its own: dnf on rpm, a firewall that runs, NetworkManager.
+
+All programs are the real ones; the packages that dnf installs are made here, and Debian called Rocky Linux is a stand-in.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import release_site
+import rpm_site
+from hostlab import debian
+from hostlab.host import Host
+from hostlab.lab import Init
+from hostlab.profile import judged, request, variables
+from hostlab.waiting import until
+
+from steps.clients import ansible
+from steps.contract.play import HostStatus, PlayResult
+from steps.contract.stages.os_prep import Item, ItemStatus
+from steps.contract.verdict import FailureClass
+from steps.probes import os_prep as probe
+from workflows.catalog import profile as catalog
+
+FAMILY = "rocky"
+INSTALL = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", "--no-install-recommends")
+
+CANAL = """
+ip link add flannel.1 type vxlan id 1 dev eth0 dstport 8472
+ip addr add 10.42.0.0/32 dev flannel.1
+ip link set flannel.1 up
+"""
+NETWORK_SECONDS = 10
+
+
+def items(result: PlayResult, host: Host) -> dict[str, Item]:
+    """What the module says of a host, item by item."""
+    node = next(node for node in probe.from_play(result.hosts).nodes if node.node == host.name)
+    return {item.name: item for item in node.items}
+
+
+def test_dnf_installs_what_lacks_and_a_second_run_changes_nothing(up: Any, tmp_path: Path) -> None:
+    packages = catalog.of_system(FAMILY)["packages"]
+    rpm_site.repository(tmp_path / "site", [*packages, "libnetfilter"], {"conntrack-tools": "libnetfilter"})
+    lab = up(2, Init.SYSTEMD, lower=debian.with_dnf())
+    good, closed = lab.hosts
+    with release_site.serving(tmp_path / "site") as url:
+        repository(good, url)
+        repository(closed, f"{url}/gone")
+        first = ansible.play(request(lab, variables=variables(FAMILY, packages=[*packages, "no-such-package"])))
+        repository(closed, url)
+        second = ansible.play(request(lab, variables=variables(FAMILY)))
+
+    seen = items(first, good)
+    assert {name: seen[f"package {name}"].status for name in packages} == dict.fromkeys(packages, ItemStatus.CHANGED)
+    assert seen["package chrony"].after == f"{rpm_site.VERSION}-1"
+    assert "no-such-package" in seen["package no-such-package"].why
+    assert seen["time service"].after == "chronyd.service", "a unit that a package has just brought is started"
+    assert good.run("rpm", "--query", "libnetfilter") == f"libnetfilter-{rpm_site.VERSION}-1.noarch\n", (
+        "what a package needs comes too"
+    )
+    assert good.run("cat", "/usr/share/stand-in/socat") == "socat\n"
+    why = [item.why for item in items(first, closed).values() if item.name.startswith("package ")]
+    assert len(why) == 1
+    assert "its repositories cannot be reached" in why[0]
+    assert judged(first).failure_class is FailureClass.DEPENDENCY
+
+    assert [outcome.status for outcome in second.hosts] == [HostStatus.OK] * 2, [outcome.message for outcome in second.hosts]
+    assert [outcome.changed for outcome in second.hosts] == [0, 1]
+    assert judged(second).is_pass, judged(second).reason
+    assert probe.from_play(second.hosts).nodes[0].facts.os_id == FAMILY
+
+
+def repository(host: Host, url: str) -> None:
+    """Let dnf know of one repository."""
+    text = f"[site]\nname=site\nbaseurl={url}\ngpgcheck=0\n"
+    host.run("sh", "-c", "mkdir -p /etc/yum.repos.d; cat > /etc/yum.repos.d/site.repo", text=text)
+
+
+def test_a_firewall_that_runs_is_stopped_and_networkmanager_leaves_canal_alone(up: Any) -> None:
+    lab = up(1, Init.SYSTEMD)
+    host = lab.hosts[0]
+    host.run(*INSTALL, "network-manager", "ufw")
+    host.run("sh", "-c", "ufw allow 22/tcp; ufw --force enable; systemctl enable --now ufw.service NetworkManager.service")
+    host.run("sh", "-c", CANAL)
+    assert "-P INPUT DROP" in host.run("iptables", "-S", "INPUT")
+    assert until(lambda: managed(host, "flannel.1").startswith("connected"), NETWORK_SECONDS), "it takes what it does not know"
+
+    first = ansible.play(request(lab))
+    again = ansible.play(request(lab))
+
+    assert judged(first).is_pass, judged(first).reason
+    assert items(first, host)["service ufw.service"].status is ItemStatus.CHANGED
+    assert items(first, host)["reload networkmanager"].status is ItemStatus.CHANGED
+    assert "-P INPUT ACCEPT" in host.run("iptables", "-S", "INPUT")
+    assert host.run("sh", "-c", "systemctl is-active ufw; systemctl is-enabled ufw; true").split() == ["inactive", "disabled"]
+    assert until(lambda: managed(host, "flannel.1") == "unmanaged", NETWORK_SECONDS)
+    assert managed(host, "eth0").startswith("connected")
+    assert host.run("systemctl", "is-active", "NetworkManager") == "active\n"
+    assert [(outcome.status, outcome.changed) for outcome in again.hosts] == [(HostStatus.OK, 0)]
+
+
+def managed(host: Host, link: str) -> str:
+    """What NetworkManager makes of a link."""
+    rows = dict(line.split(":", 1) for line in host.run("nmcli", "--terse", "--fields", "DEVICE,STATE", "device").splitlines())
+    return rows.get(link, "")
