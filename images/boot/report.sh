@@ -2,10 +2,10 @@
 # Posts one report of what this node is to the server of the kernel argument bringup.report=URL. With bringup.tests=yes, as in a test
 # boot, it asks that server for tests first and runs each: a node in production runs nothing that comes that way.
 # Both ways are lines of words; what may hold anything is in base64. Their forms: steps/contract/image/on_node.py.
-# Usage: report [FILE with kernel arguments [SECONDS between two tries]]
+# Usage: report [FILE with kernel arguments [SECONDS between two tries [FOLDER that live-boot fetched the root into]]]
 set -u
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-readonly cmdline=${1:-/proc/cmdline} pause=${2:-3} tries=5 silence=60 longest=400
+readonly cmdline=${1:-/proc/cmdline} pause=${2:-3} medium=${3:-/run/live/medium} tries=5 silence=60 longest=400
 work=$(mktemp -d "${TMPDIR:-/run}/bringup-report.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 
@@ -102,6 +102,16 @@ free_mib() {
     echo $((blocks * size / 1048576))
 }
 
+# Digest of the squashfs that this node fetched and runs, of its very bytes: what the boot script says of it is a wish.
+image() {
+    local path
+    for path in "$medium"/live/*.squashfs "$medium"/*.squashfs; do
+        [ -f "$path" ] || continue
+        printf 'sha256:%s' "$(sha256sum <"$path" | cut -c 1-64)"
+        return
+    done
+}
+
 facts() {
     local unit
     echo 'bringup-report 1'
@@ -113,7 +123,7 @@ facts() {
     echo "root $(root_type)"
     echo "free_mib $(free_mib)"
     echo "firmware $([ -d /sys/firmware/efi ] && echo uefi || echo bios)"
-    echo "image $(argument bringup.image)"
+    echo "image $(image)"
     echo "uptime $(cut -d ' ' -f 1 /proc/uptime)"
     systemctl list-units --state=failed --plain --no-legend --full 2>/dev/null | while read -r unit _; do
         echo "failed $unit"

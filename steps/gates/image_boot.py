@@ -84,7 +84,7 @@ def _identity(boot: Boot, report: NodeReport, seen: Booted, want: Wanted) -> Ite
         step = "see how the machine was started: its firmware shows as /sys/firmware/efi there"
         yield fail(FailureClass.COMPARISON, f"it says it was started by {report.firmware or 'nothing'}", want.firmware, step)
     if report.image != seen.root_digest:
-        step = "see the kernel argument bringup.image in its boot script: it belongs to another version"
+        step = "compare the file that the server gave with its manifest: the bytes on the node are others"
         said = f"it runs image {_short(report.image)}"
         yield fail(FailureClass.COMPARISON, said, f"image {_short(seen.root_digest)}", step)
     if report.kernel != seen.kernel:

@@ -43,7 +43,7 @@ def _finding(seen: Archive, want: Wanted) -> Finding | None:
             _list(seen.missing, "missing", seen.problems),
             whole,
             "run again when the mirror answers; where it dropped the version, copy an earlier archive into the store, or "
-            "lock anew (bringup image update)",
+            "name a lock of your own in the spec (lock: FILE) and make it: bringup image lock SPEC",
         )
     return _uncounted(seen, want, whole)
 

@@ -9,13 +9,14 @@ from msgspec import Struct
 from steps.contract.evidence import Evidence
 from steps.contract.image.booting import Boot
 from steps.contract.image.manifest import Part
-from steps.contract.image.testing import Outcome, Result
+from steps.contract.image.testing import Result
 from steps.contract.stages.image_assemble import Assembled
 from steps.contract.stages.image_boot import Booted
 from steps.contract.stages.image_layers import Built
 from steps.contract.stages.image_lock import Archive
 from steps.contract.stages.image_publish import Published
 from steps.contract.stages.image_sandbox import Sandboxed
+from steps.contract.verdict import Status
 
 T = TypeVar("T")
 CONSOLE_LINES = 25
@@ -51,7 +52,7 @@ class Mark(Struct, frozen=True, kw_only=True):
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """One test machine. `console` is there for a boot that brought no report, or a failed test."""
+    """One test machine. `console` is there for a boot that did not pass."""
 
     name: str
     firmware: str
@@ -103,7 +104,7 @@ def image(latest: Sequence[Evidence]) -> Image | None:
         files=assembled.found if assembled else (),
         layers=tuple(_layers(latest)),
         tests=(*_tests("sandbox", sandboxed.results if sandboxed else ()), *(test for boot in boots for test in _of_boot(boot))),
-        machines=tuple(_machine(boot) for boot in boots),
+        machines=tuple(_machine(boot, good=boot.name in _passed(latest)) for boot in boots),
     )
     if published is None:
         return made
@@ -158,8 +159,13 @@ def _of_boot(boot: Boot) -> Iterator[Test]:
     yield from _tests(boot.name, boot.report.results if boot.report else ())
 
 
-def _machine(boot: Boot) -> Machine:
-    good = boot.report is not None and all(one.outcome is Outcome.PASS for one in boot.report.results)
+def _passed(latest: Iterable[Evidence]) -> set[str]:
+    """Names of the machines that the gate of their boot passed."""
+    verdicts = (record.verdict for record in latest if record.stage == "image_boot" and record.verdict is not None)
+    return {row.node for verdict in verdicts for row in verdict.nodes if row.status is Status.PASS}
+
+
+def _machine(boot: Boot, *, good: bool) -> Machine:
     return Machine(
         name=boot.name,
         firmware=boot.firmware.value,

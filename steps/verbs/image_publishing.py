@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from steps.clients.image import entries
 from steps.clients.published import publishing
 from steps.contract.exit import ExitCode
 from steps.contract.image import keys
@@ -22,11 +23,13 @@ _TESTED: Final[dict[str, type[Sandboxed] | type[Booted]]] = {"image_sandbox": Sa
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`recipe` is the digest of the resolved recipe beside the task, `place` where the image goes."""
+    """`recipe` is the digest of the resolved recipe beside the task, `place` where the image goes; `again`: also where a rollback
+    left this image."""
 
     recipe: str
     gate: str
     place: Place
+    again: bool = False
 
 
 def run(context: Context) -> ExitCode:
@@ -37,7 +40,8 @@ def run(context: Context) -> ExitCode:
     results = _results(context, key)
     assembled = context.environment.store / image_parts.IMAGES / "assembled" / key
     by, secrets = f"run {context.environment.run}", context.environment.secrets
-    seen = publishing.publish(wanted.place, assembled, results, secrets, by, context.say)
+    with entries.held(assembled):
+        seen = publishing.publish(wanted.place, assembled, results, secrets, by, context.say, again=wanted.again)
     gate = gating.find(wanted.gate)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, ()))
     done = () if seen.unchanged else (f"published {recipe.name} {seen.version}",)

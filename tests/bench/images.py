@@ -46,12 +46,6 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def forget(site: Site, *folders: str) -> None:
-    """Take away what was built, so that it is built again; the archive of packages stays."""
-    for name in folders:
-        shutil.rmtree(site.images / name, ignore_errors=True)
-
-
 def packages(site: Site) -> list[str]:
     """`name=version` of all that the image holds."""
     seen = site.records("image_layers", "layer_hpc")[-1]["observation"]
@@ -88,7 +82,7 @@ def main() -> None:
     figures = Figures(f"images (load {os.getloadavg()[0]:.1f} at the start)")
     with tempfile.TemporaryDirectory(prefix="bringup-bench-", dir="/var/tmp") as base:
         site = Site(Path(base) / "site", recipe="compute")
-        site.run("image", "build", "--until", "image_lock")
+        site.lock()
         full, cpu = timed(lambda: site.run("image", "build", "--until", "image_assemble"))
         figures.at_most("full compute image, packages in the archive", full, FULL, "s")
         figures.note("its CPU", f"{cpu:.1f} s")
@@ -108,8 +102,8 @@ def main() -> None:
 def _change(site: Site, figures: Figures) -> float:
     """Seconds of one small package more, from the command to the packed image."""
     (site.folder / "more.yaml").write_text(yaml.safe_dump(MORE))
-    site.write(recipe="more.yaml")
-    site.run("image", "lock", "image.yaml")
+    site.write(recipe="more.yaml", lock="more.lock.json")
+    site.lock()
     changed, _ = timed(lambda: site.run("image", "build", "--until", "image_assemble"))
     layer = site.records("image_layers", "layer_site")[-1]["observation"]
     figures.at_most("one small package more", changed, CHANGE, "s")
@@ -120,7 +114,7 @@ def _change(site: Site, figures: Figures) -> float:
 def _boots(site: Site, figures: Figures) -> None:
     """Each firmware alone, then both with the publication, then nothing."""
     for firmware in ("bios", "uefi"):
-        site.write(recipe="more.yaml", boot={"firmware": [firmware], "timeout": "10m"})
+        site.write(recipe="more.yaml", lock="more.lock.json", boot={"firmware": [firmware], "timeout": "10m"})
         site.run("image", "build", "--until", "image_boot")
         seen = site.records("image_boot", f"boot_{firmware}")[-1]["observation"]
         figures.at_most(f"boot test, {firmware}, until its report", seen["boots"][0]["seconds"], BOOT, "s")

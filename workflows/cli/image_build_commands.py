@@ -1,5 +1,6 @@
 """Command `bringup image build`: a recipe becomes a published image, or nothing happens because nothing has changed."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,8 @@ from workflows.cli import output, pipelines, starting
 from workflows.cli.argo_options import LOCAL, placed
 from workflows.engines.folders import Home
 
+IMAGE = "BRINGUP_IMAGE"
+"""Names the image of all pods where no `--image` does (`compiling.IMAGE`, whose module takes long to import)."""
 Spec = Annotated[str, typer.Argument(help="Image spec (image.yaml).")]
 
 
@@ -22,7 +25,7 @@ def build(
     spec: Spec = "image.yaml",
     until: Annotated[str, typer.Option("--until", help="Up to and with this stage.")] = "",
     reuse: Annotated[str, typer.Option("--reuse", help="Reuse boots that this earlier run showed of the same image.")] = "none",
-    again: Annotated[bool, typer.Option("--again", help="Test and publish also where nothing has changed.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also where nothing changed, or a rollback left this version.")] = False,
     supersede: Annotated[bool, typer.Option("--supersede", help="End builds of the same image that go on.")] = False,
     *,
     place: starting.Place,
@@ -35,16 +38,18 @@ def build(
         return _told(place, loaded.name, version)
     if supersede:
         _supersede(place, loaded.name)
-    return starting.start(spec, place, pipelines.Wish(reuse=reuse, until=until), pipelines.IMAGE)
+    return starting.start(spec, place, pipelines.Wish(reuse=reuse, until=until, again=again), pipelines.IMAGE)
 
 
 class NoPlace(ValueError):
-    """There is nowhere to publish to; better said now than after the boots."""
+    """There is nowhere to build or to publish to; better said now than after the boots."""
 
 
 def _check_place(loaded: Any, place: starting.Place) -> None:
-    """Raise NoPlace where the tree of the spec cannot be reached from where the run publishes."""
+    """Raise NoPlace where the run could not build, or not reach the tree of the spec."""
     told = loaded.publish
+    if place.engine != LOCAL and not (place.image or os.environ.get(IMAGE)):
+        raise NoPlace("the step image has no programs that build images: name an image that has them, with --image")
     if told.ssh is not None:
         return
     if place.engine != LOCAL:
@@ -61,7 +66,7 @@ def _published(path: Path, loaded: Any) -> str:
     from workflows.plan.images import place
 
     recipe = resolve.resolved(loaded, path.parent).recipe
-    return standing.version(place(loaded), recipe.name, keys.image(recipe))
+    return standing.version(place(loaded), recipe.name, keys.image(recipe), loaded.boot.firmware)
 
 
 def _told(place: starting.Place, name: str, version: str) -> int:
@@ -76,6 +81,6 @@ def _supersede(place: starting.Place, name: str) -> None:
     from workflows.cli import superseding
 
     if place.engine == LOCAL:
-        superseding.here(Home.of_environment(), name)
+        superseding.here(Home.of_environment(), name, image.KIND)
     else:
         superseding.on_argo(place, name, image.KIND)

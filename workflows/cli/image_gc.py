@@ -20,6 +20,7 @@ IMAGES = "images"
 """Folder of the store with everything that builds make and find again."""
 _WORDS = {"layers": "layer", "assembled": "image", "oci": "OCI blob", "initrds": "initial RAM disk", "archive": "package"}
 _MIB = 1 << 20
+_PACKAGES_STAY = "packages stay; --packages removes them too, all but those of each RECIPE or SPEC that is named with it"
 
 
 def roots(home: Home, named: Sequence[str], published: Iterable[Path], pins: Iterable[str], recent: float) -> Roots:
@@ -65,7 +66,7 @@ def _of_runs(home: Home, recent: float) -> Iterator[recipe.Recipe]:
                 ) from error
 
 
-def show(found: Collected, *, dry_run: bool) -> None:
+def show(found: Collected, *, dry_run: bool, packages: bool) -> None:
     """What went, for a person."""
     gone = "would go" if dry_run else "removed"
     rows = [(*_row(one), gone) for one in found.removed] + [(*_row(one), "in use, stays") for one in found.in_use]
@@ -74,6 +75,8 @@ def show(found: Collected, *, dry_run: bool) -> None:
     size = sum(one.size for one in found.removed) / _MIB
     said = f"{output.count(len(found.removed), 'thing')} of {size:.1f} MiB {gone}, {found.kept} kept"
     output.lines([f"{said}, {len(found.in_use)} in use" if found.in_use else said])
+    if not packages:
+        output.lines([_PACKAGES_STAY])
 
 
 def _row(one: Garbage) -> tuple[str, str, str]:

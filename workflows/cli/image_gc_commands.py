@@ -18,6 +18,7 @@ Published = Annotated[
     list[Path] | None, typer.Option("--published", help="A published tree, whose images stay buildable; repeat for more.")
 ]
 Pin = Annotated[list[str] | None, typer.Option("--pin", metavar="KEY", help="A key or digest that stays; repeat for more.")]
+Packages = Annotated[bool, typer.Option("--packages", help="Packages go too: all that no RECIPE, SPEC or option keeps.")]
 Days = Annotated[float, typer.Option("--days", min=0, help="What was used, or belongs to a run that began, so lately stays.")]
 
 
@@ -31,18 +32,21 @@ def collect(
     published: Published = None,
     pin: Pin = None,
     days: Days = 7,
+    packages: Packages = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
 ) -> int:
-    """Remove layers, images and packages that no recipe, published image or recent run needs. Never what a build uses."""
+    """Remove layers and images that no recipe, published image or recent run needs, packages where asked; never what is in use."""
     from steps.clients.image import collecting
     from workflows.cli import image_gc
 
+    if packages and not keep:
+        raise typer.BadParameter("--packages goes with every RECIPE or SPEC whose packages stay: name them")
     home = Home.of_environment()
     roots = image_gc.roots(home, keep or (), published or (), pin or (), days * DAY)
-    found = collecting.collect(home.store / image_gc.IMAGES, roots, recent=days * DAY, dry_run=dry_run)
+    found = collecting.collect(home.store / image_gc.IMAGES, roots, recent=days * DAY, dry_run=dry_run, packages=packages)
     if form is Format.TABLE:
-        image_gc.show(found, dry_run=dry_run)
+        image_gc.show(found, dry_run=dry_run, packages=packages)
     else:
         output.data(image_gc.data(found), form)
     return ExitCode.OK

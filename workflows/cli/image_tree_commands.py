@@ -63,7 +63,7 @@ def verify(
     form: Form = Format.TABLE,
 ) -> int:
     """Read every file of a published tree again and compare: digests, signatures, scripts, pointer. Names whatever is wrong."""
-    from steps.clients.published import verifying
+    from steps.clients.published import signing, verifying
     from workflows.cli import image_trees
 
     keys = tuple(path.read_text().strip() for path in signer or ())
@@ -71,9 +71,11 @@ def verify(
         looks, signers = found.looks(digests=True), keys or found.place.signers
         wrong = [one for look in looks for one in verifying.problems(look, signers, url or found.place.url)]
         where = found.transport.where
-    versions = sum(len(look.versions) for look in looks)
+    states = [signing.state(look, version, signers) for look in looks for version in look.versions]
+    unchecked = ", signatures not checked: name a trusted key with --signer" if signing.UNKNOWN in states else ""
     rows = [(one.place, one.why) for one in dict.fromkeys(wrong)]
-    return _told(rows, form, f"{where}: {output.count(versions, 'version')} of {output.count(len(looks), 'image')} are whole")
+    counted = f"{output.count(len(states), 'version')} of {output.count(len(looks), 'image')}"
+    return _told(rows, form, f"{where}: {counted} are whole{unchecked}")
 
 
 def rollback(
@@ -85,7 +87,7 @@ def rollback(
     who: Annotated[str, typer.Option("--as", metavar="NAME", help="Your name; the history keeps it.")] = "",
     form: Form = Format.TABLE,
 ) -> int:
-    """Go back to a version, in one rename: nodes that boot from now on get it. One that is not whole is refused."""
+    """Go back to a version, in one rename, for nodes that boot from now on. One that is not whole, or lacks a group, is refused."""
     from steps.clients.published import rolling_back
     from workflows.cli import image_trees
 

@@ -23,6 +23,8 @@ class Wish:
     only: tuple[str, ...] = ()
     until: str = ""
     operation: Operation = WHOLE
+    again: bool = False
+    """Publish also what a rollback left."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ def _plan_image(path: Path, loaded: Any, wish: Wish) -> Plan:
     found = resolve.resolved(loaded, path.parent)
     source = revisions.of(path)
     origin = f"{source.commit}{' with changes' if source.dirty else ''}" if source else ""
-    return compile_image(loaded, msgspec.structs.replace(found.recipe, origin=origin), found.files, until=wish.until)
+    return compile_image(
+        loaded, msgspec.structs.replace(found.recipe, origin=origin), found.files, until=wish.until, again=wish.again
+    )
 
 
 def _build_cluster(plan: Plan, settings: Settings) -> Any:

@@ -2,11 +2,15 @@
 
 import time
 
+import msgspec
+
 from steps import timeouts
 from steps.contract.exit import ExitCode
 from workflows.cli import cancelling, following, kubeconfigs, output
 from workflows.cli.starting import Place
+from workflows.engines import inputs
 from workflows.engines.argo import going_on, stop
+from workflows.engines.argo.objects import CLUSTER, PIPELINE
 from workflows.engines.folders import Home, RunFolder
 from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
 from workflows.engines.local.result import read_status
@@ -19,9 +23,9 @@ class StillGoing(RuntimeError):
     hint = "see `bringup status RUN`; `bringup cancel --now RUN` ends it without a report"
 
 
-def here(home: Home, name: str) -> None:
+def here(home: Home, name: str, pipeline: str) -> None:
     """End builds of this image on the embedded engine of this machine, and wait until they are gone. Raises StillGoing."""
-    going = [folder for folder in map(home.run, home.runs()) if folder.name.startswith(f"{name}-") and _alive(folder)]
+    going = [folder for folder in map(home.run, home.runs()) if _is_of(folder, name, pipeline) and _alive(folder)]
     for folder in going:
         cancelling.by_command(folder)
         following.send(folder, "stop", "", {}, "superseded by a newer build")
@@ -31,6 +35,16 @@ def here(home: Home, name: str) -> None:
         if time.monotonic() > until:
             raise StillGoing(f"run {going[0].name} was cancelled {timeouts.SUPERSEDED:.0f} s ago and has not ended")
         time.sleep(timeouts.SUPERSEDED_POLL)
+
+
+def _is_of(folder: RunFolder, name: str, pipeline: str) -> bool:
+    """Whether a run is one of this pipeline and spec, by the labels of what was rendered: names of others may begin alike."""
+    try:
+        manifest = msgspec.json.decode((folder.inputs / inputs.MANIFEST).read_bytes())
+        labels = manifest["template"]["metadata"]["labels"]
+    except (OSError, msgspec.MsgspecError, KeyError, TypeError):
+        return False
+    return (labels.get(CLUSTER), labels.get(PIPELINE)) == (name, pipeline)
 
 
 def _alive(folder: RunFolder) -> bool:

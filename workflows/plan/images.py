@@ -24,10 +24,13 @@ from workflows.stages.image_site import ImageSite
 from workflows.stages.stage import Stage
 
 
-def compile_image(spec: ImageSpec, recipe: contract.Recipe, files: Mapping[str, bytes], until: str = "") -> Plan:
+def compile_image(
+    spec: ImageSpec, recipe: contract.Recipe, files: Mapping[str, bytes], until: str = "", *, again: bool = False
+) -> Plan:
     """The plan of an image build; pure. `recipe` is the spec's, resolved, `files` what it places, by digest; `until` narrows the
-    stages. Raises PlanError for a stage that there is not, and for a recipe whose files are too many to travel with the tasks."""
-    site = _site(spec, recipe)
+    stages, `again` publishes also what a rollback left. Raises PlanError for a stage that there is not, and for a recipe whose
+    files are too many to travel with the tasks."""
+    site = dataclasses.replace(_site(spec, recipe), again=again)
     stages = approvals.attached(_narrowed(_stages(site), until), spec.approvals)
     told = approvals.announce_tasks(spec.name, spec.approvals, stages)
     parts = {

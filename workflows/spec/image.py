@@ -32,6 +32,8 @@ PUBLISH_KNOWN_HOSTS = "publish_known_hosts"
 
 MirrorUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s@]+[^\s@/]$", max_length=500)]
 """Where packages come from: no credentials, no slash at the end."""
+NodesUrl = Annotated[str, StringConstraints(pattern=r"^http://[^\s@]+[^\s@/]$", max_length=500)]
+"""What nodes ask while they boot, before they have anything to check a certificate with: http. No slash at the end."""
 KernelArgument = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,:=/@%+-]{0,199}$")]
 """One word of the kernel's command line: nothing that a boot script would read as its own."""
 Mac = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
@@ -93,8 +95,8 @@ class ImagePublish(Section):
     """Where an image goes, how nodes reach it, and how many are kept for rollback."""
 
     root: AbsolutePath = Field(description="Folder that the boot server serves.", examples=["/srv/bringup/images"])
-    url: MirrorUrl = Field(description="How nodes reach that folder.", examples=["http://boot.example.org/images"])
-    report: MirrorUrl | None = Field(
+    url: NodesUrl = Field(description="How nodes reach that folder.", examples=["http://boot.example.org/images"])
+    report: NodesUrl | None = Field(
         default=None,
         description="Where booted nodes tell which image they run (`bringup image nodes`); default: nowhere.",
         examples=["http://boot.example.org:8081"],

@@ -42,6 +42,23 @@ def _plain_path(path: str) -> str:
 
 ImagePath = Annotated[str, StringConstraints(pattern=r"^/[^\x00\n]{1,1000}$"), AfterValidator(_plain_path)]
 """An absolute path in the image."""
+
+
+def _no_colon(path: str) -> str:
+    if ":" in path:
+        raise problem("a colon ends a field of /etc/passwd", "choose a path without a colon")
+    return path
+
+
+def _not_roots(gid: int) -> int:
+    if gid == 0:
+        raise problem("group 0 is root's own", "leave gid out for a group of its own, or choose another number")
+    return gid
+
+
+AccountPath = Annotated[ImagePath, AfterValidator(_no_colon)]
+"""An absolute path that can stand in /etc/passwd."""
+GroupId = Annotated[Id, AfterValidator(_not_roots)]
 Mode = Annotated[str, StringConstraints(pattern=r"^[0-7]{3,4}$")]
 """Octal, in quotes: YAML would read 0644 as another number."""
 
@@ -102,10 +119,10 @@ class RecipeUser(Section):
 
     name: Account = Field(description="Name.", examples=["admin"])
     uid: Id = Field(description="Number.", examples=[1000])
-    gid: Id | None = Field(default=None, description="Number of its own group; default: as uid.", examples=[1000])
+    gid: GroupId | None = Field(default=None, description="Number of its own group; default: as uid.", examples=[1000])
     groups: Annotated[tuple[Account, ...], Listed] = Field(default=(), description="Further groups.", examples=[["adm"]])
-    shell: ImagePath = Field(default="/bin/bash", description="Shell.", examples=["/bin/bash"])
-    home: ImagePath | None = Field(default=None, description="Home; default: /home/NAME.", examples=["/home/admin"])
+    shell: AccountPath = Field(default="/bin/bash", description="Shell.", examples=["/bin/bash"])
+    home: AccountPath | None = Field(default=None, description="Home; default: /home/NAME.", examples=["/home/admin"])
     keys: Annotated[tuple[Argument, ...], Listed] = Field(
         default=(), description="SSH public keys.", examples=[["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0 ada@example.org"]]
     )

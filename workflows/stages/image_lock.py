@@ -28,5 +28,5 @@ def build(site: ImageSite) -> Stage:
         ),
         gates=(GATE,),
         changes=(Change(what=f"keep {count} packages by digest", where="the archive of the store"),),
-        rollback="nothing to undo: packages that no image needs go with `bringup image gc`",
+        rollback="nothing to undo: packages that no image needs go with `bringup image gc RECIPE --packages`",
     )

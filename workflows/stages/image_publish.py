@@ -21,7 +21,7 @@ def build(site: ImageSite) -> Stage:
     place = site.place
     wanted: dict[str, Any] = {"groups": [group.name for group in place.groups], "keep": place.keep}
     wanted |= {"signed": True} if place.key else {}
-    told = arguments(site, GATE, place=msgspec.to_builtins(place))
+    told = arguments(site, GATE, place=msgspec.to_builtins(place)) | ({"again": True} if site.again else {})
     where = f"{place.host}:{place.root}" if place.host else place.root
     return Stage(
         id=ID,

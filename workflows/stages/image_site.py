@@ -15,7 +15,8 @@ from workflows.stages.stage import Object, Step, When, task
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSite:
-    """One node image. `firmware` are those that must boot it, on `machines` each with `memory_mib`, within `boot_seconds`."""
+    """One node image. `firmware` are those that must boot it, on `machines` each with `memory_mib`, within `boot_seconds`.
+    `again`: what a rollback left is published all the same."""
 
     recipe: Recipe
     place: Place
@@ -23,6 +24,7 @@ class ImageSite:
     machines: int = 1
     memory_mib: int = 3072
     boot_seconds: int = 300
+    again: bool = False
 
     @property
     def key(self) -> str:

@@ -17,7 +17,8 @@ class CannotAdd(Exception):
 
 
 def add(user: User, epoch: int) -> None:
-    """Add a user with a group of its own, without a password, in the root that this process has entered (`chroot.entered`)."""
+    """Add a user, without a password, in the root that this process has entered (`chroot.entered`). A home that is there already,
+    as /srv may be, keeps its owner and rights."""
     gid = user.gid or user.uid
     home = user.home or f"/home/{user.name}"
     _refuse(Path("/etc/passwd"), user.name, user.uid, "user")
@@ -76,18 +77,29 @@ def _edit(file: Path, group: str, name: str) -> None:
 
 
 def _home(home: Path, user: User, gid: int) -> None:
+    folder = home / ".ssh"
+    keys = folder / "authorized_keys"
+    made = next((path for path in (home, folder, keys) if not os.path.lexists(path)), None)
+    if user.keys and made is None:
+        raise CannotAdd(f"user {user.name}: {keys} is there already, give it another home or no keys")
     home.parent.mkdir(parents=True, exist_ok=True)
-    if _SKELETON.is_dir() and not home.exists():
+    if made == home:
+        _make(home)
+    if user.keys:
+        folder.mkdir(exist_ok=True)
+        if made != keys:
+            folder.chmod(0o700)
+        keys.write_text("".join(f"{key.strip()}\n" for key in user.keys))
+        keys.chmod(0o600)
+    if made is not None and os.path.lexists(made):
+        _give(made, lambda path: os.chown(path, user.uid, gid, follow_symlinks=False))
+
+
+def _make(home: Path) -> None:
+    if _SKELETON.is_dir():
         shutil.copytree(_SKELETON, home, symlinks=True)
     home.mkdir(exist_ok=True)
-    if user.keys:
-        folder = home / ".ssh"
-        folder.mkdir(exist_ok=True)
-        folder.chmod(0o700)
-        (folder / "authorized_keys").write_text("".join(f"{key.strip()}\n" for key in user.keys))
-        (folder / "authorized_keys").chmod(0o600)
     home.chmod(0o700)
-    _give(home, lambda path: os.chown(path, user.uid, gid, follow_symlinks=False))
 
 
 def _give(folder: Path, own: Callable[[Path], None]) -> None:

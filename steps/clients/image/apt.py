@@ -66,7 +66,8 @@ def install(root: Path, archive: Path, packages: Sequence[Package], epoch: int) 
         rest = [one for one in packages if not one.essential]
         if rest:
             _install_with_apt(root, rest, epoch)
-    _mark(root / _MARKS, [one for one in packages if not one.asked and not one.essential])
+    with chroot.entered(root):
+        _mark(Path("/", _MARKS), [one for one in packages if not one.asked and not one.essential])
 
 
 def installed(root: Path) -> list[str]:
@@ -103,11 +104,15 @@ def _merge_usr(root: Path, packages: Sequence[Package]) -> None:
 
 def _unpack(root: Path, file: Path) -> None:
     tar = ["tar", "--directory", str(root), "--extract", "--keep-directory-symlink", "--numeric-owner", "--file", "-"]
-    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as source:
-        done = subprocess.run(tar, stdin=source.stdout, capture_output=True, check=False)
-        said = source.stderr.read() if source.stderr else b""
-    if source.returncode or done.returncode:
-        raise CannotInstall(f"{file.name}: {(said + done.stderr).decode(errors='replace').strip()[-chroot.TAIL :]}")
+    with (
+        subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as source,
+        subprocess.Popen(tar, stdin=source.stdout, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as sink,
+    ):
+        if source.stdout:
+            source.stdout.close()  # tar alone reads it: where tar ends early, dpkg-deb must not wait for us
+        said = b"".join(one.stderr.read() for one in (sink, source) if one.stderr)
+    if source.returncode or sink.returncode:
+        raise CannotInstall(f"{file.name}: {said.decode(errors='replace').strip()[-chroot.TAIL :]}")
 
 
 def _install_with_apt(root: Path, packages: Sequence[Package], epoch: int) -> None:

@@ -8,17 +8,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from steps.clients.image import accounts, apt, canaries, chroot, content, namespace, normal
+from steps.clients.image import accounts, apt, build_secrets, canaries, chroot, content, namespace, normal, room
+from steps.clients.image.build_secrets import Noted
 from steps.contract.image.recipe import Command, Layer, PlacedFile
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """What to build: the layer, where the packages lie, its own files by digest, its secrets by name, the time of every file."""
+    """What to build: the layer, where the packages lie, its own files by digest, where its secrets lie, the time of every file."""
 
     layer: Layer
     archive: str
     files: dict[str, bytes]
-    secrets: dict[str, bytes]
+    secrets: dict[str, Noted]
     epoch: int
     expected: tuple[str, ...]
     """`name=version` of all packages that the root must have then, sorted."""
@@ -58,21 +59,24 @@ class PartFailed(Exception):
 
 
 def build(root: Path, work: Work) -> Outcome:
-    """Apply all parts of a layer, in order; the first that fails ends it."""
+    """Apply all parts of a layer, in order; the first that fails ends it. Raises StoreBusy where it failed for want of room."""
     try:
         _attempt("packages", partial(apt.unpack, root, Path(work.archive), work.layer.packages))
         chroot.prepare(root)
-        for part, apply in _parts(root, work):
-            namespace.tell(f"{work.layer.name}: {part}")
-            _attempt(part, apply)
+        with build_secrets.hidden(work.secrets):
+            for part, apply in _parts(root, work):
+                namespace.tell(f"{work.layer.name}: {part}")
+                _attempt(part, apply)
         return Outcome(installed=tuple(_installed(root, work)))
     except PartFailed as error:
+        room.heard(error.outcome.output, f"layer {work.layer.name}: {error.outcome.failed}")
         return error.outcome
 
 
 def _attempt(part: str, apply: Callable[[], None]) -> None:
     try:
-        apply()
+        with room.needed():
+            apply()
     except (apt.CannotInstall, accounts.CannotAdd) as error:
         raise PartFailed(part, str(error)) from error
     except OSError as error:
@@ -103,7 +107,8 @@ def _files(root: Path, work: Work) -> None:
     with chroot.entered(root):
         for file in work.layer.files:
             try:
-                _place(file, work.files)
+                with room.needed():
+                    _place(file, work.files)
             except OSError as error:
                 raise PartFailed("files", f"{file.path}: {error.strerror}") from error
 
@@ -127,9 +132,15 @@ def _place(file: PlacedFile, files: Mapping[str, bytes]) -> None:
 def _command(root: Path, work: Work, command: Command, part: str) -> None:
     secrets = {name: work.secrets[name] for name in command.secrets}
     with chroot.with_secrets(root, secrets):
-        ended = chroot.run(root, ["/bin/sh", "-e", "-c", command.run], chroot.environment(work.epoch))
+        words = ["/bin/sh", "-e", "-c", command.run]
+        ended = chroot.run(root, words, chroot.environment(work.epoch), partial(_redact, work.secrets))
     if ended.code:
-        raise PartFailed(part, f"ended with {ended.code}: {canaries.redact(ended.output, work.secrets)}")
+        raise PartFailed(part, f"ended with {ended.code}: {ended.output}")
+
+
+def _redact(secrets: Mapping[str, Noted], said: bytes) -> bytes:
+    with build_secrets.shown(secrets):
+        return canaries.redact_bytes(said, build_secrets.read(secrets))
 
 
 def _services(root: Path, work: Work) -> None:

@@ -1,9 +1,13 @@
-"""Looks for the bytes of secrets in a layer: in files, names, links and attributes, plain and as programs write them down."""
+"""Looks for the bytes of secrets in a layer: in files, names, links and attributes, plain and as programs write them down.
+
+White space counts for nothing, neither in a secret nor in what is searched: programs wrap what they write (`base64` after 76
+characters, `od` after each byte), and a key is put on one line.
+"""
 
 import base64
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote_from_bytes
@@ -11,20 +15,30 @@ from urllib.parse import quote_from_bytes
 from steps.clients.image import content
 
 SHORTEST: Final = 8
-"""Bytes of a secret; a shorter one stands in many files by chance, and could not be searched for."""
+"""Bytes of a secret, or of a line of it, without white space; a shorter one stands in many files by chance."""
 MARK: Final = "[redacted]"
 _CHUNK: Final = 4 << 20
+_WHITE: Final = b" \t\n\v\f\r"
+_FRAME: Final = b"-----"
+"""Begins the lines around a key, which stand in many files."""
+
+
+def bare(data: bytes) -> bytes:
+    """Without white space."""
+    return data.translate(None, _WHITE)
 
 
 def forms(secret: bytes) -> list[bytes]:
-    """A secret as it may turn up: as it is, in base64 at each of its three offsets, in hex, in a URL."""
-    bare = secret.strip()
-    found = {bare, bare.hex().encode(), bare.hex().upper().encode(), quote_from_bytes(bare).encode()}
+    """A secret as it may turn up: as it is, in base64 at each of its three offsets, in hex, in a URL, and each of its lines alone,
+    for a part of it tells as much; all without white space."""
+    whole = secret.strip()
+    found = {whole, whole.hex().encode(), whole.hex().upper().encode(), quote_from_bytes(whole).encode()}
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         for offset in range(3):
-            coded = encode(bytes(offset) + bare)
+            coded = encode(bytes(offset) + whole)
             found.add(coded[-(-offset * 4 // 3) : len(coded) - 4])  # without what the bytes before and after it change
-    return sorted(one for one in found if len(one) >= SHORTEST)
+    found |= {line for line in whole.splitlines() if not line.startswith(_FRAME)}
+    return sorted({short for one in found if len(short := bare(one)) >= SHORTEST})
 
 
 def search(tree: Path, secrets: Mapping[str, bytes]) -> list[str]:
@@ -45,7 +59,7 @@ def _holding(path: Path, needles: Iterable[tuple[str, bytes]]) -> set[str]:
         words.append(os.fsencode(os.readlink(path)))
     elif stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
         words += content.attributes(path).values()
-    near = {name for name, form in needles if any(form in word for word in words)}
+    near = {name for name, form in needles if any(form in bare(word) for word in words)}
     return near | (_in_file(path, needles) if stat.S_ISREG(status.st_mode) else set())
 
 
@@ -55,15 +69,36 @@ def _in_file(path: Path, needles: Iterable[tuple[str, bytes]]) -> set[str]:
     with path.open("rb") as stream:
         before = b""
         while chunk := stream.read(_CHUNK):
-            window = before + chunk
+            window = before + bare(chunk)
             found |= {name for name, form in needles if form in window}
             before = window[-overlap:]
     return found
 
 
-def redact(text: str, secrets: Mapping[str, bytes]) -> str:
+def redact(said: str, secrets: Mapping[str, bytes]) -> str:
     """The text without the secrets, in any of their forms."""
-    for secret in secrets.values():
-        for form in sorted(forms(secret), key=len, reverse=True):
-            text = text.replace(form.decode(errors="replace"), MARK)
-    return text
+    return redact_bytes(said.encode(errors="replace"), secrets).decode(errors="replace")
+
+
+def redact_bytes(said: bytes, secrets: Mapping[str, bytes]) -> bytes:
+    """The output of a program without the secrets, in any of their forms."""
+    short = bare(said)
+    found = sorted(span for secret in secrets.values() for form in forms(secret) for span in _spans(short, form))
+    if not found:
+        return said
+    places = [place for place, byte in enumerate(said) if byte not in _WHITE]
+    kept, end = b"", 0
+    for first, last in found:
+        begin = places[first]
+        if begin >= end:
+            kept += said[end:begin] + MARK.encode()
+        end = max(end, places[last] + 1)
+    return kept + said[end:]
+
+
+def _spans(text: bytes, form: bytes) -> Iterator[tuple[int, int]]:
+    """Where a form stands: its first and its last byte."""
+    at = text.find(form)
+    while at >= 0:
+        yield at, at + len(form) - 1
+        at = text.find(form, at + 1)

@@ -6,22 +6,25 @@ but those handed to them, and no settings of this machine.
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from msgspec import Struct
 
-from steps.clients.image import kernel
+from steps.clients.image import build_secrets, kernel
 
 OURS: Final = "run/bringup"
 """Folder in the root for what the builder brings along; /run is a tmpfs."""
 SECRETS: Final = "run/secrets"
 TAIL: Final = 4000
 """Characters of a program's output that are kept."""
+_READ: Final = 1 << 20
+"""Bytes of a longer output that are looked at."""
 _DEVICES: Final = ("full", "null", "random", "tty", "urandom", "zero")
 _LINKS: Final = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 _STAND_IN: Final = "#!/bin/sh\n# stands in while a layer is built: initial RAM disks are made when an image is packed\nexit 0\n"
@@ -29,7 +32,7 @@ _NO_SERVICES: Final = "#!/bin/sh\n# while an image is built no service is starte
 
 
 class Ended(Struct, frozen=True, kw_only=True):
-    """How a program ended: its code, and the end of what it said."""
+    """How a program ended: its code, and the end of what it said if it failed."""
 
     code: int
     output: str
@@ -90,17 +93,20 @@ def _script(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def without_services(root: Path) -> Iterator[None]:
     """Packages that are installed in this block start no service."""
-    path = root / "usr/sbin/policy-rc.d"
-    _script(path, _NO_SERVICES)
+    path = Path("/usr/sbin/policy-rc.d")
+    with entered(root):
+        path.unlink(missing_ok=True)  # never through a link
+        _script(path, _NO_SERVICES)
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        with entered(root):
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def with_secrets(root: Path, secrets: Mapping[str, bytes]) -> Iterator[None]:
-    """Secrets as files at /run/secrets, in a tmpfs that goes with this block, with everything that still runs."""
+def with_secrets(root: Path, secrets: Mapping[str, build_secrets.Noted]) -> Iterator[None]:
+    """Hidden secrets as files at /run/secrets, in a tmpfs that goes with this block, with everything that still runs."""
     folder = root / SECRETS
     if not secrets:
         yield
@@ -108,9 +114,10 @@ def with_secrets(root: Path, secrets: Mapping[str, bytes]) -> Iterator[None]:
     folder.mkdir()
     kernel.mount("tmpfs", folder, "tmpfs", kernel.NOSUID | kernel.NODEV | kernel.NOEXEC, "mode=0700")
     try:
-        for name, data in secrets.items():
-            (folder / name).write_bytes(data)
-            (folder / name).chmod(0o400)
+        with build_secrets.shown(secrets):
+            for name, noted in secrets.items():
+                shutil.copyfile(noted.path, folder / name)  # by the kernel: the bytes do not get into this process
+                (folder / name).chmod(0o400)
         yield
     finally:
         end_others()
@@ -118,20 +125,29 @@ def with_secrets(root: Path, secrets: Mapping[str, bytes]) -> Iterator[None]:
         folder.rmdir()
 
 
-def run(root: Path, command: Sequence[str], settings: Mapping[str, str]) -> Ended:
-    """Run a program in the root; what it leaves running ends with it."""
-    return outside(["chroot", str(root), *command], settings)
+def run(root: Path, command: Sequence[str], settings: Mapping[str, str], redact: Callable[[bytes], bytes] = bytes) -> Ended:
+    """Run a program in the root; what it leaves running ends with it. `redact` takes secrets out of what it said, before that is
+    cut: half of a secret would not be found."""
+    return outside(["chroot", str(root), *command], settings, redact)
 
 
-def outside(command: Sequence[str], settings: Mapping[str, str]) -> Ended:
+def outside(command: Sequence[str], settings: Mapping[str, str], redact: Callable[[bytes], bytes] = bytes) -> Ended:
     """Run a program of this machine on the root; what it leaves running ends with it."""
     with tempfile.TemporaryFile() as said:  # no pipe: what a script left running would hold it open
         done = subprocess.run(
             list(command), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, env=dict(settings), check=False
         )
         end_others()
-        said.seek(max(0, os.fstat(said.fileno()).st_size - TAIL * 4))
-        return Ended(code=done.returncode, output=said.read().decode(errors="replace")[-TAIL:])
+        return Ended(code=done.returncode, output=_end(said, redact) if done.returncode else "")
+
+
+def _end(said: IO[bytes], redact: Callable[[bytes], bytes]) -> str:
+    """The end of an output. Of a long one the last part is looked at, and its first half left out: a secret may be cut there."""
+    size = said.seek(0, os.SEEK_END)
+    said.seek(max(0, size - _READ))
+    data = said.read()
+    left_out = len(redact(data[: _READ // 2])) if size > _READ else 0
+    return redact(data)[left_out:].decode(errors="replace")[-TAIL:]
 
 
 def end_others() -> None:

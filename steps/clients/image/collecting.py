@@ -1,7 +1,7 @@
 """Collects garbage of the image store: what no given recipe or published image reaches, was not used lately, and is not in use.
 
 What is reached is decided by keys alone (`Roots`, pure); what is in use, by the locks that builds hold: a shared one on each layer
-that they mount, one on the archive while packages are installed, and the key's own while something is made.
+that they mount, one on the archive while packages are installed, and the key's own while something is made, booted or published.
 """
 
 import contextlib
@@ -72,14 +72,17 @@ def of_pins(pins: Iterable[str]) -> Roots:
     return Roots(layers=found, images=found, packages=found)
 
 
-def collect(images: Path, roots: Roots, *, recent: float, dry_run: bool) -> Collected:
-    """Remove what is not reached and was not used in the last `recent` seconds; with `dry_run` only tell it."""
+def collect(images: Path, roots: Roots, *, recent: float, dry_run: bool, packages: bool = False) -> Collected:
+    """Remove what is not reached and was not used in the last `recent` seconds; with `dry_run` only tell it.
+
+    Packages go only with `packages`: all else can be built again, and no mirror has every version for ever.
+    """
     before = time.time() - recent
     removed: list[Garbage] = []
     in_use: list[Garbage] = []
     kept = 0
     for kind, path in _entries(images):
-        if _reached(kind, path, roots) or _used(path) >= before:
+        if (kind == ARCHIVE and not packages) or _reached(kind, path, roots) or _used(path) >= before:
             kept += 1
             continue
         found = Garbage(kind=kind, name=path.name.removesuffix(".deb"), size=_size(path))
@@ -142,7 +145,7 @@ def _alone(images: Path, kind: str, path: Path, *, create: bool) -> Iterator[boo
         if kind == ARCHIVE:
             wanted.append(lambda: _locked(images / ARCHIVE))
         else:
-            wanted.append(lambda: _locked(path.with_name(f".{path.name}.lock"), create=create))
+            wanted.append(lambda: _locked(entries.lock_of(path), create=create))
         yield all(locks.enter_context(lock()) for lock in wanted)
 
 

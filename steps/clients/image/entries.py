@@ -21,7 +21,7 @@ def making(parent: Path, key: str, *, remove: Callable[[Path], None] = shutil.rm
     Waits for whoever makes the same. What a kill left of it is removed here (by `remove`): its maker held the lock.
     """
     parent.mkdir(parents=True, exist_ok=True)
-    with (parent / f".{key}.lock").open("w") as lock:
+    with lock_of(parent / key).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for left in parent.glob(f".{key}.part*"):
             _gone(left, remove)
@@ -39,6 +39,25 @@ def making(parent: Path, key: str, *, remove: Callable[[Path], None] = shutil.rm
         finally:
             if work.exists():
                 _gone(work, remove)
+
+
+@contextlib.contextmanager
+def held(place: Path) -> Iterator[None]:
+    """A shared lock on an entry while it is read, so that no collector takes it away; that there is none, its reader says."""
+    if not place.parent.is_dir():
+        yield
+        return
+    handle = os.open(lock_of(place), os.O_RDONLY | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(handle)
+
+
+def lock_of(place: Path) -> Path:
+    """The file whose lock whoever makes, reads or collects an entry holds."""
+    return place.with_name(f".{place.name}.lock")
 
 
 def take_away(place: Path, remove: Callable[[Path], None] = shutil.rmtree) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients import process
-from steps.clients.image import bubblewrap, cpio, entries, initrd_sources
+from steps.clients.image import bubblewrap, confined, cpio, entries, initrd_sources
 from steps.clients.image.initrd_sources import Words
 from steps.contract.canonical import canonical, digest
 from steps.contract.image.keys import PACKER
@@ -65,11 +65,11 @@ class Made(Struct, frozen=True, kw_only=True):
 
 def kernel_of(root: Path) -> str:
     """Version of the root's one kernel. Raises BadTask where it has none, or several."""
-    found = sorted(path.name.removeprefix("vmlinuz-") for path in (root / "boot").glob("vmlinuz-*"))
+    found = sorted(path.name.removeprefix("vmlinuz-") for path in confined.place(root, "boot").glob("vmlinuz-*"))
     if len(found) != 1:
         there = f"{len(found)} kernels ({', '.join(found)})" if found else "no kernel"
         raise BadTask(f"the root has {there} in /boot, and an image has one", hint="see `kernel` and the packages of the recipe")
-    if not (root / _MODULES / found[0] / "modules.dep").is_file():
+    if not confined.place(root, f"{_MODULES}/{found[0]}/modules.dep").is_file():
         raise BadTask(f"the root has no modules of its kernel {found[0]} (/{_MODULES}/{found[0]}/modules.dep is missing)")
     return found[0]
 
@@ -86,7 +86,7 @@ def put(root: Path, listing: Root, kept: Path, out: Path, epoch: int) -> Made:
             shutil.copyfile(record_file.with_name(FILE), out)
             return Made(kernel=kernel, cached=True, sources=len(record.seen))
     _make(root, listing, kernel, out, epoch)
-    found = _words(root, paths, out)
+    found = _words(root, listing, paths, out)
     record = Record(found, observe(root, listing, paths, found, looked, epoch))
     _keep(group, record, out)
     return Made(kernel=kernel, cached=False, sources=len(record.seen))
@@ -120,9 +120,10 @@ def _whole(path: Path, epoch: int) -> str:
         return f"{REGULAR} {about} {min(int(facts.st_mtime), epoch)} {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-def _words(root: Path, paths: Iterable[str], made: Path) -> Words:
+def _words(root: Path, listing: Root, paths: Iterable[str], made: Path) -> Words:
     there = list(paths)
-    scripts = [path for path in there if path.startswith(initrd_sources.PROGRAMS) and (root / path).is_file()]
+    places = [listing.resolve(path) or "" for path in there if path.startswith(initrd_sources.PROGRAMS)]
+    scripts = [path for path in places if path in listing.entries and listing.entries[path].kind == REGULAR]
     texts = [(root / path).read_text(errors="replace") for path in scripts]
     return initrd_sources.words(texts, [member.path for member in cpio.read(made)], there)
 
@@ -134,8 +135,8 @@ def _make(root: Path, listing: Root, kernel: str, out: Path, epoch: int) -> None
     work = out.with_name(".initrd")
     settings, made = work / "settings", work / "made"
     made.mkdir(parents=True)
-    shutil.copytree(root / _SETTINGS[1:], settings, symlinks=True)
-    _settle(settings, kernel, listing)
+    shutil.copytree(confined.place(root, _SETTINGS[1:]), settings, symlinks=True)
+    settle(settings, kernel, listing)
     words = [program, "-d", _OURS, "-c", _compression(listing), "-o", f"/run/made/{FILE}", kernel]
     line = bubblewrap.command(
         root,
@@ -157,8 +158,14 @@ def _compression(listing: Root) -> str:
     return "zstd" if listing.resolve("/usr/bin/zstd") else "gzip"
 
 
-def _settle(settings: Path, kernel: str, listing: Root) -> None:
-    """What a node image wants of mkinitramfs: nothing of the machine that builds, and drivers of all networks."""
+def settle(settings: Path, kernel: str, listing: Root) -> None:
+    """What a node image wants of mkinitramfs: nothing of the machine that builds, and drivers of all networks. Raises BadTask where
+    a link stands in the place of what is written: it would lead out of this copy."""
+    for name in ("modules", "conf.d", "conf.d/node-image"):
+        if (settings / name).is_symlink():
+            raise BadTask(
+                f"the root's {_SETTINGS}/{name} is a link", hint="have the layer that makes it put a file or folder there"
+            )
     lists = [text for path, text in listing.texts.items() if path.startswith(f"{_MODULES}/{kernel}/modules.dep")]
     names = {
         line.partition(":")[0].rpartition("/")[2].partition(".ko")[0].replace("-", "_")

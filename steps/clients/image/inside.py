@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from steps.clients.image import kernel, namespace
+from steps.clients.image import kernel, namespace, room
 from steps.clients.image.identities import Identities
 from steps.clients.image.namespace import Problem, Reply, Request
 from steps.errors import BadTask, StepError
@@ -110,7 +110,8 @@ def _called(request: Request) -> Reply:
     try:
         function, kind = _function(request.function)
         arguments = msgspec.json.decode(request.arguments, type=kind)
-        found = function(_mounted(request), arguments)
+        with room.needed():
+            found = function(_mounted(request), arguments)
         return Reply(value=msgspec.Raw(msgspec.json.encode(found)))
     except StepError as error:
         return Reply(problem=_problem(error))
@@ -185,7 +186,8 @@ def _overlay(stack: list[Path], upper: Path | None) -> Path:
     lower = ":".join(f"/proc/self/fd/{handle}" for handle in handles)
     flags = kernel.RDONLY if upper is None else 0
     try:
-        kernel.mount("overlay", place / "root", "overlay", flags, ",".join([f"lowerdir={lower}", *options]))
+        with room.needed():
+            kernel.mount("overlay", place / "root", "overlay", flags, ",".join([f"lowerdir={lower}", *options]))
     except OSError as error:
         raise BadTask(f"{place}: layers cannot be mounted over each other there: {error.strerror}", hint=_OVERLAYS) from error
     return place / "root"

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients.image import content, entries, kernel, making, namespace, removing
+from steps.clients.image import content, entries, kernel, making, namespace, removing, room
 from steps.clients.image.making import TREE
 from steps.contract.image import keys
 from steps.contract.image.recipe import Recipe
@@ -69,9 +69,10 @@ def entry(images: Path, key: str) -> Entry | None:
     return found
 
 
+@room.needed()
 def build(images: Path, recipe: Recipe, files: Mapping[str, bytes], layer: str, secrets: Path, say: Callable[[str], None]) -> Built:
     """A layer of a recipe, from the cache or built now, with those below that are missing. `files` are the recipe's own by digest,
-    `secrets` the folder with build secrets."""
+    `secrets` the folder with build secrets. Raises BadTask, StoreBusy, Temporary."""
     found = keys.layers(recipe)
     if layer not in found:
         raise BadTask(f"recipe {recipe.name} has no layer {layer!r}", hint=f"it has {', '.join(found)}")

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients.image import apt, building, canaries, namespace, removing
+from steps.clients.image import apt, build_secrets, building, canaries, namespace, removing
 from steps.clients.image.content import Content
 from steps.contract.image import keys
 from steps.contract.image.recipe import Layer, Recipe
@@ -46,7 +46,7 @@ class Making(Struct, frozen=True):
 
     def redacted(self, work: building.Work) -> Callable[[str], None]:
         """Says lines without the secrets in them."""
-        return lambda line: self.say(canaries.redact(line, work.secrets))
+        return lambda line: self.say(canaries.redact(line, build_secrets.read(work.secrets)))
 
     @property
     def key(self) -> str:
@@ -80,11 +80,15 @@ def make(layer: Making, work: building.Work, folder: Path) -> Made:
             layer.stack, BUILD, work, building.Outcome, upper=tree, seconds=timeouts.IMAGE_LAYER, say=layer.redacted(work)
         )
     if outcome.failed:
-        output = canaries.redact(outcome.output, work.secrets)
+        output = canaries.redact(outcome.output, build_secrets.read(work.secrets))
         raise Failed(Built(key=layer.key, seconds=time.monotonic() - began, failed=outcome.failed, output=output))
     removing.remove(folder / "work")
     finish = building.Finish(
-        name=layer.name, tree=str(tree.absolute()), lowest=not layer.stack, epoch=layer.recipe.epoch, secrets=work.secrets
+        name=layer.name,
+        tree=str(tree.absolute()),
+        lowest=not layer.stack,
+        epoch=layer.recipe.epoch,
+        secrets=build_secrets.read(work.secrets),
     )
     finished = namespace.call(layer.stack, FINISH, finish, building.Finished, seconds=timeouts.IMAGE_READ, say=layer.say)
     seconds = round(time.monotonic() - began, 3)
@@ -124,21 +128,11 @@ def gather(layer: Making) -> building.Work:
         layer=layer.layer,
         archive=str(archive.absolute()),
         files={file.sha256: layer.files[file.sha256] for file in layer.layer.files if file.sha256},
-        secrets=_secrets(layer),
+        secrets=build_secrets.note(layer.secrets, _asked_for(layer.layer), layer.name),
         epoch=layer.recipe.epoch,
         expected=tuple(sorted(f"{one.name}={one.version}" for each in layers for one in each.packages)),
     )
 
 
-def _secrets(layer: Making) -> dict[str, bytes]:
-    found = {}
-    for name in sorted({name for command in layer.layer.commands for name in command.secrets}):
-        try:
-            found[name] = (layer.secrets / name).read_bytes()
-        except OSError as error:
-            said = f"secret {name} of layer {layer.name}: {layer.secrets / name}: {error.strerror}"
-            raise BadTask(said, hint="give the build this secret") from error
-        if len(found[name].strip()) < canaries.SHORTEST:
-            said = f"secret {name} of layer {layer.name} has fewer than {canaries.SHORTEST} bytes"
-            raise BadTask(said, hint="use a longer one: an image cannot be searched for words that short")
-    return found
+def _asked_for(layer: Layer) -> list[str]:
+    return sorted({name for command in layer.commands for name in command.secrets})

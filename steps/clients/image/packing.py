@@ -11,18 +11,16 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients import process
-from steps.clients.image import initrds, room, scanning
+from steps.clients.image import confined, initrds, room, scanning
 from steps.contract.image import soundness
 from steps.contract.image.manifest import INITRD, KERNEL, ROOT
-from steps.errors import BadTask, StoreBusy
+from steps.errors import BadTask
 
 LEVEL: Final = 3
 """Of zstd: 19 takes 15 times as long for a tenth less."""
 _MOST_PROCESSORS: Final = 8
 _UNHEARD: Final = "Unrecognised xattr prefix system.posix_acl"
 """A squashfs keeps no access lists: those of /var/log/journal, which systemd-tmpfiles sets again when a node starts."""
-
-_FULL: Final = "No space left on device"
 
 
 class Pack(Struct, frozen=True, kw_only=True):
@@ -49,7 +47,7 @@ def pack(root: Path, told: Pack) -> Packed:
     kernel = initrds.kernel_of(root)
     with room.needed(), ThreadPoolExecutor(max_workers=1) as beside:
         squashed = beside.submit(_squash, root, out / ROOT, told.epoch, seconds)
-        shutil.copyfile(root / "boot" / f"vmlinuz-{kernel}", out / KERNEL)
+        shutil.copyfile(confined.place(root, f"boot/vmlinuz-{kernel}"), out / KERNEL)
         begun = time.monotonic()
         listing = scanning.read(root)
         made = initrds.put(root, listing, Path(told.initrds), out / INITRD, told.epoch)
@@ -70,10 +68,7 @@ def _squash(root: Path, out: Path, epoch: int, seconds: dict[str, float]) -> Non
     words += ["-wildcards", "-e", f"{scanning.LEFT_OUT}/*"]
     done = process.run(["env", f"SOURCE_DATE_EPOCH={epoch}", *words], seconds=timeouts.IMAGE_SQUASH)
     said = [line for line in done.err.splitlines() if line.strip() and _UNHEARD not in line]
-    if _FULL in done.err:
-        raise StoreBusy(
-            f"the store of images is full: mksquashfs could not write {out.name}", hint="make room (`bringup image gc`)"
-        )
+    room.heard(done.err, f"mksquashfs could not write {out.name}")
     if done.code != 0 or said:
         raise BadTask(f"mksquashfs ended with {done.code}: {' | '.join(said[-4:]) or 'it said nothing'}")
     seconds["squashfs"] = time.monotonic() - begun

@@ -2,12 +2,14 @@
 
 import contextlib
 import errno
+import os
 from collections.abc import Iterator
 from typing import Final
 
 from steps.errors import StoreBusy
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
+_SAID: Final = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT))
 HINT: Final = "make room (`bringup image gc`), or use another disk (BRINGUP_HOME)"
 
 
@@ -20,3 +22,9 @@ def needed() -> Iterator[None]:
         if error.errno not in _FULL:
             raise
         raise StoreBusy(f"the store of images cannot be written: {error.strerror}", hint=HINT) from error
+
+
+def heard(said: str, what: str) -> None:
+    """After a program that failed. Raises StoreBusy where it said that the disk is full; `what` it could not do is told."""
+    if any(words in said for words in _SAID):
+        raise StoreBusy(f"the store of images is full: {what}", hint=HINT)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from steps import timeouts
 from steps.clients.ansible_private import private_folder
+from steps.clients.image import entries
 from steps.clients.netboot import disturbances
 from steps.clients.netboot.disturbances import Disturbance
 from steps.clients.netboot.machine import GATEWAY, Running, start
@@ -51,13 +52,14 @@ def boot(
     """Boot an image in so many machines at once. Raises BadTask where it is not packed, or no machine can be started here."""
     key = keys.image(recipe)
     folder = images / "assembled" / key
-    image = _manifest(folder)
-    root = image.part(ROOT)
-    disturbance = disturbances.ALL[fault] if fault else disturbances.NONE
-    plan = Plan(folder=folder, image=image, recipe=recipe, disturbance=disturbance)
-    wanted = [machine(number, firmware, memory_mib) for number in range(1, machines + 1)]
-    booted = Booted(key=key, root_digest=root.digest if root else "", root_size=root.size if root else 0, kernel=image.kernel)
-    return replace(booted, boots=_all(plan, wanted, seconds, say))
+    with entries.held(folder):
+        image = _manifest(folder)
+        root = image.part(ROOT)
+        disturbance = disturbances.ALL[fault] if fault else disturbances.NONE
+        plan = Plan(folder=folder, image=image, recipe=recipe, disturbance=disturbance)
+        wanted = [machine(number, firmware, memory_mib) for number in range(1, machines + 1)]
+        booted = Booted(key=key, root_digest=root.digest if root else "", root_size=root.size if root else 0, kernel=image.kernel)
+        return replace(booted, boots=_all(plan, wanted, seconds, say))
 
 
 def machine(number: int, firmware: Firmware, memory_mib: int) -> Machine:

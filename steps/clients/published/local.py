@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -83,7 +83,7 @@ class Local:
             case do.Put(path, source, size):
                 self._put(self._root / path, source, size, path)
             case do.Check(path, size, digest):
-                if _size(self._root / path) != size or _digest(self._root / path) != digest:
+                if _size(self._root / path) != size or _digest(self._root / path, self._renew) != digest:
                     raise failure("digest", path, self.where)
             case do.Sync(path):
                 _flush(self._root / path)
@@ -148,7 +148,7 @@ class Local:
             tree.contents[name] = (self._root / name).read_bytes()
         parts = name.split("/")
         if parts[0] == tree.image and len(parts) > 3 and parts[1] == published.VERSIONS and (parts[2] in digests or ALL in digests):
-            tree.digests[name] = _digest(self._root / name)
+            tree.digests[name] = _digest(self._root / name, self._renew)
 
     @contextmanager
     def _saying(self, what: str) -> Iterator[None]:
@@ -195,9 +195,13 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-def _digest(path: Path) -> str:
+def _digest(path: Path, renew: Callable[[], None]) -> str:
+    found = hashlib.sha256()
     with path.open("rb") as stream:
-        return "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
+        while part := stream.read(CHUNK):
+            found.update(part)
+            renew()
+    return f"sha256:{found.hexdigest()}"
 
 
 def _size(path: Path) -> int:

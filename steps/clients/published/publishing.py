@@ -24,6 +24,7 @@ from steps.clients.published.operations import (
 )
 from steps.clients.published.source import Source
 from steps.clients.published.tree import Tree
+from steps.contract import plain
 from steps.contract.canonical import digest_bytes
 from steps.contract.image import published, publishing
 from steps.contract.image.published import Place, Switch
@@ -36,13 +37,15 @@ Results = Mapping[str, list[Result]]
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """What is published where: the image, the place, the results of its tests, the secrets' folder, and by whom."""
+    """What is published where: the image, the place, the results of its tests, the secrets' folder, and by whom; `again`: also what
+    a rollback left."""
 
     source: Source
     place: Place
     results: Results
     secrets: Path
     by: str
+    again: bool = False
 
     @property
     def image(self) -> str:
@@ -50,10 +53,11 @@ class Order(Struct, frozen=True, kw_only=True):
         return self.source.name
 
 
-def publish(place: Place, assembled: Path, results: Results, secrets: Path, by: str, say: Say) -> Published:
-    """Publish the image in the folder `assembled`, and read the tree back. Nothing is written where it is current already.
-    Raises a StepError; what is half done then lies in `incoming`, and the next publication removes it."""
-    order = Order(source=sources.load(assembled), place=place, results=results, secrets=secrets, by=by)
+def publish(place: Place, assembled: Path, results: Results, secrets: Path, by: str, say: Say, *, again: bool = False) -> Published:
+    """Publish the image in the folder `assembled`, and read the tree back. Nothing is written where it is current already. What a
+    rollback left is refused unless it is meant `again`. Raises a StepError; what is half done then lies in `incoming`, and the next
+    publication removes it."""
+    order = Order(source=sources.load(assembled), place=place, results=results, secrets=secrets, by=by, again=again)
     with connecting.to(place, secrets) as transport:
         return publish_through(transport, order, say)
 
@@ -82,6 +86,7 @@ def publish_through(transport: Transport, order: Order, say: Say) -> Published:
 def _change(transport: Transport, tree: Tree, order: Order, token: str, say: Say) -> tuple[str, tuple[str, ...]]:
     """Put the version in place, point to it, remove versions that need not stay. Returns it and those."""
     staged = f"{tree.path(published.INCOMING)}/{token}"
+    _refuse_left(tree, order)
     alike = [name for name in reversed(_alike(tree, order.source)) if _is_whole(tree, name, order)]
     alike.sort(key=lambda name: name != tree.current)
     number = publishing.next_number(tree.versions, reading.history(tree))
@@ -93,7 +98,7 @@ def _change(transport: Transport, tree: Tree, order: Order, token: str, say: Say
         say(f"copies {order.image} {version} to {transport.where}: {size / 1e6:.1f} MB")
         steps += _copied(tree, order, version, staged, token)
     steps += _switched(tree, order, version, staged, token)
-    removed = _spare(tree, order.place.keep, version)
+    removed = spare(tree, order.place.keep, version)
     steps += _removed(tree, removed, staged, token)
     try:
         transport.perform(steps)
@@ -137,7 +142,7 @@ def pointed(tree: Tree, version: str, staged: str) -> Iterator[Operation]:
     yield from (Replace(link, tree.path(published.CURRENT)), Sync(tree.image))
 
 
-def told(tree: Tree, version: str, staged: str, by: str) -> Iterator[Operation]:
+def told(tree: Tree, version: str, staged: str, by: str, *, rollback: bool = False) -> Iterator[Operation]:
     """The history with the lines that it lacks: of a switch whose publisher was killed before it could say so, and of this one."""
     switches = reading.history(tree)
     now, last = round(time.time(), 3), switches[-1].to if switches else ""
@@ -145,29 +150,40 @@ def told(tree: Tree, version: str, staged: str, by: str) -> Iterator[Operation]:
     if tree.current and last != tree.current:
         lines.append(Switch(to=tree.current, before=last, at=now, by="found: whoever switched to it was stopped before saying so"))
     if tree.current != version:
-        lines.append(Switch(to=version, before=tree.current, at=now, by=by))
+        lines.append(Switch(to=version, before=tree.current, at=now, by=by, rollback=rollback))
     if lines:
         place, path = tree.path(published.HISTORY), f"{staged}/{published.HISTORY}"
         data = b"".join(publishing.history_line(one) for one in (*switches, *lines))
         yield from (Put(path, data, len(data)), Replace(path, place), Sync(tree.image))
 
 
-def _removed(tree: Tree, spare: tuple[str, ...], staged: str, token: str) -> Iterator[Operation]:
+def _removed(tree: Tree, names: tuple[str, ...], staged: str, token: str) -> Iterator[Operation]:
     """Versions lose their name first: no half of one is ever seen. Last, what was staged goes."""
-    if spare:
+    if names:
         yield Held(tree.path(published.INCOMING), token)
-        yield from (Move(tree.path(published.VERSIONS, name), f"{staged}/{name}") for name in spare)
+        yield from (Move(tree.path(published.VERSIONS, name), f"{staged}/{name}") for name in names)
         yield Sync(tree.path(published.VERSIONS))
     yield Remove(staged)
 
 
-def _spare(tree: Tree, keep: int, version: str) -> tuple[str, ...]:
+def spare(tree: Tree, keep: int, version: str) -> tuple[str, ...]:
     """Versions that need not stay: not among the newest, not current, nor what a rollback would lead to, nor on a node."""
     versions = (*tree.versions, *((version,) if version not in tree.versions else ()))
     way = [*reading.history(tree), Switch(to=version, before=tree.current)]
     protected = {version, tree.current, publishing.previous(way, version), *reading.in_use(tree)}
     stay = publishing.kept(versions, keep, protected)
     return tuple(name for name in tree.versions if name not in stay)
+
+
+def _refuse_left(tree: Tree, order: Order) -> None:
+    """What somebody went back from is not pointed to again, nor copied again, by a run that changes nothing about it."""
+    alike = tuple(name for name in _alike(tree, order.source) if _boots_alike(tree, name, order))
+    if order.again or tree.current in alike:
+        return
+    if left := publishing.left_by_rollback(reading.history(tree), alike):
+        who, when = left.by.removeprefix("rollback by "), time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(left.at))
+        hint = "change the recipe, or publish it again on purpose: bringup image build --again"
+        raise Refused(f"{left.before} was left by a rollback (by {plain.line(who)}, {when})", hint=hint)
 
 
 def _refuse_others(tree: Tree, order: Order) -> None:
@@ -196,13 +212,16 @@ def _named_like(version: str, source: Source) -> bool:
 
 
 def _is_whole(tree: Tree, version: str, order: Order) -> bool:
-    """Whether a version of this very image is sound, its scripts are those of today, and it is signed where it shall be."""
+    """Whether a version of this very image is sound, its scripts are those of today, it was tested as it is now, and it is signed
+    where it shall be."""
+    as_wanted = _boots_alike(tree, version, order) and reading.tested(tree, version) >= set(order.results)
+    return as_wanted and signing.suits(tree, version, order.place) and not any(_serious(tree, version, order))
+
+
+def _boots_alike(tree: Tree, version: str, order: Order) -> bool:
     folder = tree.path(published.VERSIONS, version)
     wanted = {f"{folder}/{name}": data for name, data in sources.scripts(order.source, order.place, version).items()}
-    have = {path: data for path, data in tree.contents.items() if path.startswith(f"{folder}/{published.BOOT}/")}
-    signed = signing.state(tree, version, order.place.signers)
-    allowed = (signing.GOOD, signing.UNKNOWN) if order.place.key else (signing.GOOD, signing.NONE, signing.UNKNOWN)
-    return have == wanted and signed in allowed and not any(_serious(tree, version, order))
+    return wanted == {path: data for path, data in tree.contents.items() if path.startswith(f"{folder}/{published.BOOT}/")}
 
 
 def _serious(tree: Tree, version: str, order: Order) -> Iterator[verifying.Problem]:
@@ -215,8 +234,8 @@ def _is_done(tree: Tree, order: Order) -> bool:
     entries = sources.entries(order.source, order.place)
     led = all(tree.contents.get(f"{published.BOOT}/{name}") == data for name, data in entries.items())
     switches = reading.history(tree)
-    spare = _spare(tree, order.place.keep, tree.current)
-    return led and not spare and bool(switches) and switches[-1].to == tree.current and _is_whole(tree, tree.current, order)
+    few = not spare(tree, order.place.keep, tree.current)
+    return led and few and bool(switches) and switches[-1].to == tree.current and _is_whole(tree, tree.current, order)
 
 
 def _observed(tree: Tree, order: Order, before: str, *, unchanged: bool, removed: tuple[str, ...] = ()) -> Published:

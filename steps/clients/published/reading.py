@@ -10,6 +10,7 @@ from steps.contract.image import detached, manifest, published, publishing
 from steps.contract.image.detached import Factory
 from steps.contract.image.manifest import Manifest, ManifestError, Part
 from steps.contract.image.published import NodeSeen, Switch
+from steps.contract.image.testing import Result
 from steps.contract.stages.image_publish import Published
 
 _NO_FACTORY = Factory()
@@ -54,6 +55,17 @@ def sums(tree: Tree, version: str) -> dict[str, str]:
         return publishing.read_sums(tree.contents[tree.path(published.VERSIONS, version, published.SUMS)])
     except (KeyError, publishing.PublishingError):
         return {}
+
+
+def tested(tree: Tree, version: str) -> frozenset[str]:
+    """Tasks whose results a version was published with (`image_boot.boot_uefi`); nothing where they cannot be read."""
+    try:
+        found = msgspec.json.decode(
+            tree.contents[tree.path(published.VERSIONS, version, published.TESTS)], type=dict[str, list[Result]]
+        )
+    except (KeyError, msgspec.MsgspecError):
+        return frozenset()
+    return frozenset(found)
 
 
 def history(tree: Tree) -> tuple[Switch, ...]:

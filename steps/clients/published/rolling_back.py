@@ -11,7 +11,8 @@ from steps.errors import BadTask, Refused
 
 def rollback(transport: Transport, image: str, version: str, by: str, signers: tuple[str, ...] = ()) -> Switch:
     """Point to a version, or without one to what was current before. Raises BadTask for a version that is not there, Refused for
-    one that is not whole. Nothing is written where it is current already (`to` and `before` are then the same)."""
+    one that is not whole or that nodes of a group could not boot. Nothing is written where it is current already (`to` and `before`
+    are then the same)."""
     chosen = _chosen(transport.look(image), version)
     token = locking.new_token()
     if chosen == transport.look(image).current:
@@ -22,8 +23,20 @@ def rollback(transport: Transport, image: str, version: str, by: str, signers: t
             more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
             hint = f"`bringup image verify` names all; go back to another one: {', '.join(tree.versions)}"
             raise Refused(f"{chosen} is not whole: {wrong[0].place} {wrong[0].why}{more}", hint=hint)
+        _refuse_stranded(tree, chosen)
         transport.perform(_steps(tree, chosen, f"{tree.path(published.INCOMING)}/{token}", token, by))
     return Switch(to=chosen, before=tree.current, by=by)
+
+
+def _refuse_stranded(tree: Tree, version: str) -> None:
+    """Groups that can boot now must be able to boot then."""
+    able = reading.scripts(tree, tree.current) if tree.current else {}
+    led = {group for group, image in reading.entry_points(tree).items() if image == tree.image and group in able}
+    if lost := sorted(led - set(reading.scripts(tree, version))):
+        files = ", ".join(f"{published.BOOT}/{group}{published.SCRIPT}" for group in lost)
+        fit = ", ".join(name for name in tree.versions if led <= set(reading.scripts(tree, name)))
+        hint = f"go back to one that has: {fit}; or remove {files} by hand when no node loads it any more"
+        raise Refused(f"{version} has no boot script for {', '.join(lost)}: their nodes could boot nothing", hint=hint)
 
 
 def _steps(tree: Tree, version: str, staged: str, token: str, by: str) -> tuple[Operation, ...]:
@@ -33,7 +46,7 @@ def _steps(tree: Tree, version: str, staged: str, token: str, by: str) -> tuple[
         Folder(staged),
         Held(tree.path(published.INCOMING), token),
         *publishing.pointed(tree, version, staged),
-        *publishing.told(tree, version, staged, by),
+        *publishing.told(tree, version, staged, by, rollback=True),
         Remove(staged),
     )
 

@@ -42,9 +42,18 @@ put() {
   try sync -- "$1"
 }
 
+parts() {
+  left=$1
+  while [ "$left" -gt 0 ]; do
+    head -c 16777216
+    left=$((left - 16777216))
+    renew
+  done
+}
+
 check() {
-  sum=$(sha256sum <"$1" 2>/dev/null)
   [ "$(stat -c %s -- "$1" 2>/dev/null)" = "$2" ] || fail digest "$1"
+  sum=$(parts "$2" 2>/dev/null <"$1" | sha256sum)
   [ "sha256:${sum%% *}" = "$3" ] || fail digest "$1"
 }
 
@@ -100,6 +109,7 @@ digest() {
     *) return 0 ;;
   esac
   if sum=$(sha256sum 2>/dev/null <"$1"); then printf "d %s %s\0" "${sum%% *}" "$1"; fi
+  renew
 }
 
 walk() {

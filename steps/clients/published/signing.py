@@ -38,6 +38,12 @@ def state(tree: Tree, version: str, signers: tuple[str, ...]) -> str:
     return BAD if any(_wrong(tree.contents.get(f"{folder}/{signed}"), found[signed], signers) for signed in SIGNED) else GOOD
 
 
+def suits(tree: Tree, version: str, place: Place) -> bool:
+    """Whether a version is signed as the place wants it: by a trusted key where it signs, and never wrongly."""
+    allowed = (GOOD, UNKNOWN) if place.key else (GOOD, NONE, UNKNOWN)
+    return state(tree, version, place.signers) in allowed
+
+
 def _wrong(data: bytes | None, signed: bytes | None, signers: tuple[str, ...]) -> str:
     if data is None or not signed:
         return "not signed"

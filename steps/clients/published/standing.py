@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from steps.clients.published import reading
+from steps.clients.published import publishing, reading, signing
 from steps.clients.published import source as sources
 from steps.clients.published.local import Local
 from steps.clients.published.source import Source
@@ -13,20 +13,21 @@ from steps.contract.image.published import Place
 from steps.errors import StepError
 
 
-def version(place: Place, image: str, key: str) -> str:
-    """The current version of an image of that name on this machine, where it has this key and is as it would be published now;
-    empty where anything differs, is missing, or cannot be read. Large files are compared by size; `bringup image verify` reads."""
+def version(place: Place, image: str, key: str, firmware: tuple[str, ...] = ()) -> str:
+    """The current version of an image of that name on this machine, where it has this key, was booted by each firmware, and is as
+    it would be published now, with no more versions beside it than stay; empty where anything differs, is missing, or cannot be
+    read. Large files are compared by size; `bringup image verify` reads."""
     root = Path(place.root)
     if place.host or not root.is_dir():
         return ""
     try:
         tree = Local(root).look(image)
-        return tree.current if tree.current and _is_as_wanted(tree, place, key) else ""
+        return tree.current if tree.current and _is_as_wanted(tree, place, key, firmware) else ""
     except StepError:
         return ""
 
 
-def _is_as_wanted(tree: Tree, place: Place, key: str) -> bool:
+def _is_as_wanted(tree: Tree, place: Place, key: str, firmware: tuple[str, ...]) -> bool:
     found, at = reading.manifest_of(tree, tree.current), tree.path(published.VERSIONS, tree.current)
     if found is None or found.key != key:
         return False
@@ -35,6 +36,8 @@ def _is_as_wanted(tree: Tree, place: Place, key: str) -> bool:
     source = Source(folder=Path(place.root) / at, manifest=found, data=tree.contents[f"{at}/{manifests.MANIFEST}"])
     scripts = {f"{at}/{path}": data for path, data in sources.scripts(source, place, tree.current).items()}
     scripts |= {f"{published.BOOT}/{name}": data for name, data in sources.entries(source, place).items()}
-    same = all(tree.contents.get(path) == data for path, data in scripts.items())
-    signed = not place.key or f"{at}/{manifests.SIGNATURE}" in tree.entries
-    return sizes and same and signed and f"{at}/{published.TESTS}" in tree.entries
+    groups = set(reading.scripts(tree, tree.current)) == {group.name for group in place.groups}
+    same = groups and all(tree.contents.get(path) == data for path, data in scripts.items())
+    tested = reading.tested(tree, tree.current) >= {f"image_boot.boot_{name}" for name in firmware}
+    few = not publishing.spare(tree, place.keep, tree.current)
+    return sizes and same and tested and few and signing.suits(tree, tree.current, place)

@@ -49,7 +49,7 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     clock: float
     uptime: float
     image: str = ""
-    """Digest of the root that it booted (`sha256:…`), as the kernel arguments say."""
+    """Digest of the squashfs that it fetched and runs (`sha256:…`), of its bytes as they lie there."""
     firmware: str = ""
     free_mib: int = 0
     node: str = ""

@@ -67,12 +67,13 @@ class Place(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Switch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of the history: the pointer went from one version to another (empty: there was none), when (UTC seconds), in which
-    run or by which command."""
+    run or by which command; `rollback`: on purpose, away from `before`."""
 
     to: str
     before: str = ""
     at: float = 0.0
     by: str = ""
+    rollback: bool = False
 
 
 class NodeSeen(Struct, frozen=True, kw_only=True, omit_defaults=True):

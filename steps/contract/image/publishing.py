@@ -1,7 +1,7 @@
 """What a publication writes and keeps, as pure functions: boot scripts, the list of digests, versions' numbers, retention."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -116,6 +116,15 @@ def previous(history: Sequence[Switch], current: str) -> str:
     if current in way:
         del way[way.index(current) :]
     return way[-1] if way else ""
+
+
+def left_by_rollback(history: Sequence[Switch], versions: Collection[str]) -> Switch | None:
+    """The rollback that left one of these versions, which are the same thing; None where one of them became current since, or what
+    left them was a publication."""
+    for one in reversed(history):
+        if one.to in versions or one.before in versions:
+            return one if one.rollback and one.to not in versions else None
+    return None
 
 
 def kept(versions: Iterable[str], keep: int, protected: Iterable[str]) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class Service(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class User(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A user (never with a password). `keys` are SSH public keys."""
+    """A user (never with a password). `gid` 0: as `uid`. `keys` are SSH public keys."""
 
     name: str
     uid: int

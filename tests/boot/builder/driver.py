@@ -1,4 +1,7 @@
-"""Builds a layer in a process of its own, which tests kill or run as another user: `driver.py IMAGES RECIPE.json LAYER`."""
+"""Builds a layer in a process of its own, which tests kill or run as another user: `driver.py IMAGES RECIPE.json LAYER`.
+
+Secrets lie in IMAGES/secrets.
+"""
 
 import sys
 from pathlib import Path
@@ -13,7 +16,8 @@ from tests.boot.builder import tiny
 def main(images: str, wanted: str, layer: str) -> None:
     """Say each line on stdout, and last what was built, as JSON."""
     read = recipe.decode(Path(wanted).read_bytes())
-    built = layers.build(Path(images), read, tiny.files(), layer, Path("/nonexistent"), lambda line: print(line, flush=True))
+    secrets = Path(images) / "secrets"
+    built = layers.build(Path(images), read, tiny.files(), layer, secrets, lambda line: print(line, flush=True))
     print(msgspec.json.encode(built).decode(), flush=True)
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from steps.clients.image import layers
 from steps.contract.image import keys
 from steps.contract.image.recipe import Command, Layer
 from steps.contract.stages.image_layers import Built
-from steps.errors import BadTask
+from steps.errors import BadTask, Temporary
 from tests.boot.builder import tiny
 
 CANARY = "canary-8c1f0a6e"
@@ -53,6 +54,49 @@ def test_not_in_what_is_said(reference: tuple[Path, Built], secrets: Path) -> No
     assert built.failed == "commands 1"
     assert CANARY not in built.output
     assert "[redacted]" in built.output
+
+
+@pytest.mark.parametrize("before", ["", "head -c 3000000 /dev/zero | tr '\\0' y; "])
+def test_half_of_it_is_not_said_where_the_output_is_cut(reference: tuple[Path, Built], secrets: Path, before: str) -> None:
+    cut_within = f"{before}cat /run/secrets/token; head -c 3990 /dev/zero | tr '\\0' x; exit 1"
+    built = tiny.build(reference[0], tiny.with_layer(layer(cut_within)), "secret", secrets)
+    assert built.failed == "commands 1"
+    assert CANARY[-6:] not in built.output
+    assert built.output.endswith("xxx")
+
+
+READS_THE_BUILDER = r"""
+perl -e '
+    $wanted = join "", "canary-8c", "1f0a6e";
+    $known = join "", "SOURCE_DATE", "_EPOCH";
+    open M, "<", "/proc/1/maps" or die; open X, "<", "/proc/1/mem" or die;
+    while (<M>) {
+        /^(\w+)-(\w+) r/ and $1 lt "8" or next;
+        sysseek X, hex $1, 0; sysread X, $data, hex($2) - hex($1) or next;
+        exit 3 if index($data, $wanted) >= 0;
+        $seen = 1 if index($data, $known) >= 0;
+    }
+    exit($seen ? 0 : 4)'
+test -e /proc/1/root/TOKEN || exit 5
+grep -q . /proc/1/root/TOKEN && exit 6
+true
+"""
+
+
+def test_other_commands_do_not_find_it_at_the_builder(reference: tuple[Path, Built], secrets: Path) -> None:
+    reads = READS_THE_BUILDER.replace("TOKEN", str(secrets / "token"))
+    built = tiny.build(reference[0], tiny.with_layer(layer("cat /run/secrets/token > /tmp/it", reads)), "secret", secrets)
+    assert (built.failed, built.output) == ("", "")
+
+
+def test_changed_meanwhile_nothing_is_kept(reference: tuple[Path, Built], secrets: Path) -> None:
+    def change(line: str) -> None:
+        (secrets / "token").write_text("another-one-4242")
+
+    wanted = tiny.with_layer(layer("cp /run/secrets/token /opt/x"))
+    with pytest.raises(Temporary, match=r"secret token .* was changed while the layer was built"):
+        layers.build(reference[0], wanted, tiny.files(), "secret", secrets, change)
+    assert not (reference[0] / "layers" / keys.layers(wanted)["secret"]).exists()
 
 
 def test_missing_or_too_short_is_refused(reference: tuple[Path, Built], secrets: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from steps.contract.image.recipe import Command, Layer
 from steps.contract.stages.image_layers import Built
 from tests.boot.builder import tiny
 from tests.boot.builder.started import ROOT, Build
@@ -61,6 +62,20 @@ def test_a_user_builds_the_same_bytes(reference: tuple[Path, Built], home: Path)
     assert top.digest == tiny.build(reference[0], tiny.recipe(), "top").digest
     again = Build(home / "images", tiny.recipe(), "top", as_user(home)).built()
     assert again.cached
+
+
+def test_a_user_hands_a_secret_to_its_command_alone(home: Path) -> None:
+    token = home / "images/secrets/token"
+    token.parent.mkdir()
+    token.write_text("canary-8c1f0a6e\n")
+    for path in (token.parent, token):
+        shutil.chown(path, UID, UID)
+        path.chmod(0o700)
+    uses = Command(run=f"grep -q canary /run/secrets/token; ! grep -q . /proc/1/root{token}", secrets=("token",))
+    other = Command(run=f"test -e /proc/1/root{token}; test ! -e /run/secrets; ! grep -q . /proc/1/root{token}")
+    wanted = tiny.with_layer(Layer(name="secret", commands=(uses, other)))
+    built = Build(home / "images", wanted, "secret", as_user(home)).built()
+    assert (built.failed, built.output, built.secrets_found) == ("", "", ())
 
 
 def test_without_subordinate_ids_one_sentence_says_so(home: Path) -> None:

@@ -18,5 +18,6 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Site:
     if missing := needs.missing():
         pytest.skip("; ".join(missing))
     site = Site(tmp_path_factory.mktemp("first"))
+    site.lock()
     site.run("image", "build", "--junit", "report.xml")
     return site

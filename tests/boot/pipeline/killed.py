@@ -1,5 +1,6 @@
 """An image build whose engine is killed at random points and told to go on, until it has ended."""
 
+import functools
 import json
 import os
 import random
@@ -10,9 +11,19 @@ from pathlib import Path
 
 from steps.contract.image.manifest import decode
 from tests.boot.pipeline.site import NAME, Site, digests
+from tests.hosts.hostlab.waiting import until
 
-LONGEST = 6.0
-"""Seconds between two kills, at most: the longest part takes some twenty."""
+STAGES = {
+    "image_lock": ("run/open", 0.4),
+    "image_layers": ("image_lock/judge", 8.0),
+    "image_assemble": ("image_layers/judge", 10.0),
+    "image_sandbox": ("image_assemble/judge", 0.8),
+    "image_boot": ("image_sandbox/judge", 0.5),
+    "image_publish": ("image_boot/judge", 1.5),
+}
+"""Stage → the task whose record lets it begin, and within how many seconds after that it is killed."""
+IN_A_RUN = ("image_layers", "image_assemble", "image_sandbox", "image_boot", "image_publish", "image_publish", "image_lock")
+"""Where kills fall, run after run; those of one run in the order of the stages."""
 MOST_IN_A_RUN = 5
 END_SECONDS = 600.0
 
@@ -49,17 +60,27 @@ def is_sound(site: Site) -> None:
         assert json.loads((entry / "entry.json").read_text()), entry
 
 
-def disturbed(site: Site, reference: str, luck: random.Random, most: int, log: Path) -> int:
-    """One build to its end with at most so many kills; how many there were."""
-    kills, process = 0, again(site, reference, log)
+def places(number: int, most: int) -> list[str]:
+    """The stages in which run `number` is killed, in running order: each stage has its turn over the runs."""
+    start = number * MOST_IN_A_RUN
+    chosen = [IN_A_RUN[(start + step) % len(IN_A_RUN)] for step in range(most)]
+    return sorted(chosen, key=list(STAGES).index)
+
+
+def disturbed(site: Site, reference: str, luck: random.Random, stages: list[str], log: Path) -> list[str]:
+    """One build to its end, killed once in each of these stages; in which it was."""
+    kills: list[str] = []
+    process = again(site, reference, log)
     try:
-        while kills < most:
+        for stage in stages:
+            before, seconds = STAGES[stage]
+            until(functools.partial(_begins, site, before, process), END_SECONDS)
             try:
-                process.wait(luck.uniform(0.2, LONGEST))
+                process.wait(luck.uniform(0.0, seconds))
                 break
             except subprocess.TimeoutExpired:
                 kill(process)
-                kills += 1
+                kills.append(stage)
                 is_sound(site)
                 process = again(site, reference, log)
         assert process.wait(END_SECONDS) == 0, log.read_text()[-6000:]
@@ -67,6 +88,17 @@ def disturbed(site: Site, reference: str, luck: random.Random, most: int, log: P
         process.kill()
         process.wait()
     return kills
+
+
+def _begins(site: Site, before: str, process: subprocess.Popen[str]) -> bool:
+    return recorded(site, before) or process.poll() is not None
+
+
+def recorded(site: Site, task: str) -> bool:
+    """Whether a task (`STAGE/NAME`) of the run that goes on has left its record."""
+    engines = site.home / "engine"
+    newest = max((path.name for path in engines.iterdir()), default="") if engines.is_dir() else ""
+    return any((site.home / "store/runs" / newest / "evidence" / task).rglob("*.json")) if newest else False
 
 
 def works_in(pid: int, folder: Path) -> bool:

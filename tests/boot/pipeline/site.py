@@ -18,8 +18,14 @@ NAME = "lab-nodes"
 PUBLISH = {"url": "http://10.0.2.2:8099", "keep": 3, "groups": {"default": {}, "compute": {"kernel_arguments": ["quiet"]}}}
 
 
+LOCK = "site.lock.json"
+
+
 class Site:
-    """Everything of one site below one folder. `archive` is a folder of packages to have from the start."""
+    """Everything of one site below one folder. `archive` is a folder of packages to have from the start.
+
+    A site locks what its mirror has today (`lock`): mirrors drop the versions of a lock that is older.
+    """
 
     def __init__(self, folder: Path, archive: Path | None = None, **more: Any) -> None:
         self.folder, self.home, self.tree = folder, folder / "home", folder / "published"
@@ -39,10 +45,15 @@ class Site:
             "owner": "hpc@example.org",
             "revision": "1",
             "recipe": "base",
+            "lock": LOCK,
             "boot": {"firmware": ["bios", "uefi"], "memory_mib": 1536, "timeout": "10m"},
             "publish": {"root": str(self.tree), **PUBLISH},
         }
         (self.folder / "image.yaml").write_text(yaml.safe_dump(spec | more))
+
+    def lock(self) -> str:
+        """Lock the recipe; what the command said."""
+        return self.run("image", "lock", "image.yaml")
 
     def run(self, *words: str, code: int = 0) -> str:
         """What a command printed; it must end with this code."""

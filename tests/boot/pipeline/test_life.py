@@ -12,7 +12,7 @@ import yaml
 from steps.contract.image.manifest import decode
 from tests.boot.builder.started import descendants, mounts
 from tests.boot.pipeline import killed
-from tests.boot.pipeline.site import NAME, Site
+from tests.boot.pipeline.site import LOCK, NAME, Site
 from tests.hosts.hostlab.waiting import until
 
 STAGES = ("image_lock", "image_layers", "image_assemble", "image_sandbox", "image_boot", "image_publish")
@@ -67,8 +67,8 @@ def test_where_nothing_changed_nothing_is_written(first: Site) -> None:
 def test_one_package_more_is_built_on_what_there_is_published_and_rolled_back(first: Site) -> None:
     earlier, before = first.current, written(first.tree / NAME / "versions" / first.current)
     (first.folder / "more.yaml").write_text(yaml.safe_dump(MORE))
-    first.write(recipe="more.yaml", boot={"firmware": ["bios"], "memory_mib": 1536, "timeout": "10m"})
-    assert "site 1" in first.run("image", "lock", "image.yaml")
+    first.write(recipe="more.yaml", lock="more.lock.json", boot={"firmware": ["bios"], "memory_mib": 1536, "timeout": "10m"})
+    assert "site 1" in first.lock()
     first.run("image", "build")
     base, site = (first.records("image_layers", f"layer_{name}")[0]["observation"] for name in ("base", "site"))
     assert base["cached"]
@@ -94,6 +94,7 @@ def test_one_package_more_is_built_on_what_there_is_published_and_rolled_back(fi
 def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> None:
     site = Site(tmp_path, first.images / "archive", recipe="compute")
     (site.images / "layers").symlink_to(first.images / "layers")
+    site.lock()
     site.run("image", "build", "--until", "image_sandbox")
     (record,) = site.records("image_sandbox", "tests")
     named = {one["name"]: one["outcome"] for one in record["observation"]["results"]}
@@ -104,25 +105,28 @@ def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> N
 @pytest.mark.parametrize("wanted", [10, pytest.param(30, marks=pytest.mark.long)])
 def test_killed_at_random_points_it_ends_in_the_same_bytes(first: Site, tmp_path: Path, wanted: int) -> None:
     """Boots are those of the first image, which is the same to the byte: the runs here reuse them, as a person would."""
-    luck, kills, number = killed.chance(), 0, 0
-    while kills < wanted:
-        number += 1
+    luck, number = killed.chance(), 0
+    kills: list[str] = []
+    while len(kills) < wanted:
         folder, log = tmp_path / f"site{number}", tmp_path / f"log{number}"
         site = Site(folder, first.images / "archive")
+        shutil.copy(first.folder / LOCK, folder)
         shutil.copytree(first.home / "store/runs" / first.runs[0], site.home / "store/runs" / first.runs[0])
-        kills += killed.disturbed(site, first.runs[0], luck, min(killed.MOST_IN_A_RUN, wanted - kills), log)
+        stages = killed.places(number, min(killed.MOST_IN_A_RUN, wanted - len(kills)))
+        kills += killed.disturbed(site, first.runs[0], luck, stages, log)
+        number += 1
         assert site.published() == first.published(min(path.name for path in (first.tree / NAME / "versions").iterdir()))
         for task in ("image_layers.layer_base", "image_assemble.outputs"):
-            made = [
-                one for one in site.records(*task.split(".")) if one.get("observation") and not one["observation"].get("cached")
-            ]
+            seen = [one["observation"] for one in site.records(*task.split(".")) if one.get("observation")]
+            made = [one for one in seen if not one.get("cached")]
             assert len(made) <= 1, f"{task} was finished, and made again"
         gone = until(lambda at=site.folder: not [pid for pid in descendants(1) if killed.works_in(pid, at)], 30)
         assert gone, "a process lives on"
         assert mounts(site.folder) == []
         assert not list((site.tree / NAME / "incoming").glob("*")) or site.run("image", "verify", "image.yaml")
         shutil.rmtree(folder)
-    print(f"{kills} kills in {number} builds")
+    print(f"{len(kills)} kills in {number} builds: {', '.join(kills)}")
+    assert set(kills) == set(killed.STAGES), "each stage is killed"
 
 
 def test_nothing_stays_behind(first: Site) -> None:

@@ -57,6 +57,36 @@ def test_keeps_layers_of_shipped_recipes(machine: Any, images: Path) -> None:
     assert layers(images) == {key}
 
 
+@pytest.fixture
+def package(images: Path) -> Path:
+    """A package of a site's own recipe, fetched a month ago."""
+    path = images / "archive/aa" / f"{GONE}.deb"
+    path.parent.mkdir(parents=True)
+    path.write_text("x")
+    os.utime(path, (OLD, OLD))
+    return path
+
+
+@pytest.mark.parametrize("arguments", [(), ("base",)], ids=["no-recipe", "recipe"])
+def test_packages_stay_and_that_is_said(machine: Any, package: Path, arguments: tuple[str, ...]) -> None:
+    done = machine.call("image", "gc", "--days", "0", *arguments)
+    assert done.code == 0, done.text
+    assert package.exists()
+    assert [line for line in done.out.splitlines() if line.startswith("packages stay; --packages ")]
+
+
+def test_packages_go_where_asked_with_what_stays(machine: Any, package: Path) -> None:
+    refused = machine.call("image", "gc", "--packages")
+    assert refused.code == 64
+    assert "--packages goes with every RECIPE or SPEC whose packages stay" in refused.text
+    assert package.exists()
+    assert machine.call("image", "gc", "--packages", "base", "--pin", GONE).code == 0
+    assert package.exists()
+    done = machine.call("image", "gc", "--packages", "base")
+    assert "packages stay" not in done.out
+    assert not package.exists()
+
+
 def test_keeps_what_is_published(machine: Any, images: Path) -> None:
     version = machine.folder / "tree/compute/versions/0001-aaaaaaaaaaaa"
     version.mkdir(parents=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from tests.unit.clients.published.published_trees import image, place, published, state
+from tests.unit.clients.published.published_trees import image, key_pair, place, published, state
 from workflows.cli import image_tree_commands
 from workflows.cli.image_trees import NoTree
 
@@ -57,6 +57,21 @@ def test_verify_with_a_key_asks_for_signatures(root: Path, tmp_path: Path, capsy
     (tmp_path / "key.pub").write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000\n")
     assert call("verify", root, "--signer", tmp_path / "key.pub") == 65
     assert capsys.readouterr().out.count("is not signed") == 3
+
+
+def test_verify_says_which_signatures_nobody_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    published(place(root), image(tmp_path / "a", "a"))
+    assert call("verify", root) == 0
+    assert "not checked" not in capsys.readouterr().out, "there is none"
+    signed = place(root, key="key", signers=(key_pair(tmp_path),))
+    published(signed, image(tmp_path / "b", "b"), secrets=tmp_path)
+    assert call("verify", root) == 0
+    assert "are whole, signatures not checked: name a trusted key with --signer" in capsys.readouterr().out
+    (root / "compute/versions" / min(path.name for path in (root / "compute/versions").iterdir())).rename(tmp_path / "unsigned")
+    assert call("verify", root, "--signer", tmp_path / "key.pub") == 0
+    assert "not checked" not in capsys.readouterr().out
 
 
 def test_rollback(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from steps.contract.stages.image_layers import Built
 from steps.contract.stages.image_lock import Archive
 from steps.contract.stages.image_publish import Published
 from steps.contract.stages.image_sandbox import Sandboxed
-from steps.contract.verdict import passed
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes, passed
 from steps.report import html, public
 from steps.report.build import build
 from steps.report.images import image
@@ -44,11 +44,19 @@ def records(boot: Boot) -> Iterator[tuple[str, str, object]]:
     yield "image_publish", "tree", Published(version="0007-bbbbbbbbbbbb", **before)
 
 
+def verdict_on(boot: Boot, stage: str) -> Verdict:
+    if stage != "image_boot":
+        return passed(f"{stage}/x", "good")
+    is_good = boot.report is not None and boot.report.root == "overlay"
+    row = NodeVerdict(node=boot.name, status=Status.PASS if is_good else Status.FAIL, failure_class=FailureClass.RUNTIME)
+    return of_nodes("image_boot/boots", [row], what="booted")
+
+
 def evidence(boot: Boot) -> list[Evidence]:
     return [
         Evidence(
             run="r1", stage=stage, task=task, verb="build", shard=0, attempt=1, input_digest="sha256:0", engine="local",
-            started=10.0, finished=12.0, verdict=passed(f"{stage}/x", "good"), observation=msgspec.to_builtins(seen),
+            started=10.0, finished=12.0, verdict=verdict_on(boot, stage), observation=msgspec.to_builtins(seen),
         )
         for stage, task, seen in records(boot)
     ]  # fmt: skip
@@ -79,8 +87,8 @@ def test_what_was_built_is_told_as_data() -> None:
 
 def test_a_console_is_shown_of_a_boot_that_went_wrong_alone() -> None:
     gone = boot(report=None, ended="deadline", stopped_at="no medium")
-    failed = boot(report=msgspec.structs.replace(REPORT, results=(BAD,)))
-    for one, wanted in ((boot(), ()), (gone, CONSOLE), (failed, CONSOLE)):
+    elsewhere = boot(report=msgspec.structs.replace(REPORT, root="squashfs"))
+    for one, wanted in ((boot(), ()), (gone, CONSOLE), (elsewhere, CONSOLE)):
         made = image(evidence(one))
         assert made is not None
         assert made.machines[0].console == wanted

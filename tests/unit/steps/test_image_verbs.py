@@ -7,6 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from steps.clients.environment import read
+from steps.clients.image import collecting
+from steps.clients.image.collecting import Collected, Roots
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Evidence
 from steps.contract.image import keys
@@ -19,6 +22,8 @@ from steps.contract.stages.image_boot import Booted
 from steps.contract.stages.image_sandbox import Sandboxed
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
+from steps.verbs import image_boots, image_publishing
+from steps.verbs.context import Context
 from tests.unit import small_image
 from tests.unit.clients.published import published_trees
 
@@ -90,6 +95,24 @@ def test_a_tested_image_is_published_with_its_results(image: Any) -> None:
     version = image.root / "published" / RECIPE.name / "versions" / kept.observation["version"]
     assert sorted(json.loads((version / "tests.json").read_text())) == ["image_boot.boot_bios", "image_sandbox.tests"]
     assert kept.changes == (f"published {RECIPE.name} {version.name}",)
+
+
+class Collecting(Context):
+    """A task that collects garbage when it first says something: it copies then."""
+
+    found: Collected | None = None
+
+    def say(self, text: str) -> None:
+        self.found = self.found or collecting.collect(self.environment.store / "images", Roots(), recent=0, dry_run=False)
+
+
+def test_what_is_published_is_not_collected(image: Any) -> None:
+    show(image)
+    context = Collecting(publication(image), read(image.environment))
+    assert image_publishing.run(context) == 0
+    assert context.found is not None
+    assert [used.name for used in context.found.in_use] == [KEY]
+    assert last(image, "image_publish", "tree").verdict.is_pass
 
 
 def test_once_more_is_no_change(image: Any) -> None:
@@ -173,10 +196,6 @@ def test_boots_that_an_earlier_run_showed_of_this_image_are_taken_over(image: An
 
 
 def test_boots_of_another_image_or_spec_are_not(image: Any, tmp_path: Path) -> None:
-    from steps.clients.environment import read
-    from steps.verbs import image_boots
-    from steps.verbs.context import Context
-
     task = building("boot")
     head(image, "r0", cluster="other-nodes")
     record(

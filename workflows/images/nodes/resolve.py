@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from steps.contract.image.recipe import MAX_BYTES, Command, Layer, Package, PlacedFile, Recipe, Service, User
+from steps.contract.image.recipe import Command, Layer, Package, PlacedFile, Recipe, Service, User
 from workflows.images.errors import BuildError
-from workflows.images.nodes import booted, chain, lockfile, packages, tests
+from workflows.images.nodes import booted, chain, lockfile, own_files, packages, tests
 from workflows.images.nodes.chain import Chain, Part
 from workflows.images.nodes.lockfile import Lock
 from workflows.images.nodes.packages import Named
@@ -106,8 +106,8 @@ def resolve(asked: Asked) -> Resolved:
         tests=tests.of(found),
         budget_mib=next((part.spec.budget.squashfs_mib or 0 for part in reversed(found.parts) if part.spec.budget.squashfs_mib), 0),
     )
-    if sum(len(data) for data in files.values()) * 4 // 3 > MAX_BYTES:
-        raise BuildError(f"the recipe's own files have more than {MAX_BYTES * 3 // 4} bytes", hint="put large ones into a package")
+    if sum(len(data) for data in files.values()) > own_files.MOST:
+        raise BuildError(f"the recipe's own files have more than {own_files.MOST} bytes", hint=own_files.FIX)
     return Resolved(recipe=recipe, files=files)
 
 
@@ -204,12 +204,11 @@ def _placed(
     data = one.content.encode() if one.content is not None else None
     if one.source is not None:
         try:
-            data = (part.path.parent / one.source).read_bytes()
-        except OSError as error:
+            data = own_files.read(part.path.parent, one.source)
+        except own_files.CannotTake as error:
             place = f"layers[{part.spec.layers.index(layer)}].files[{number}].source"
-            problem = f"the file of {part.path.name} cannot be read: {error.strerror}"
-            line = line_of(place, part.lines)
-            errors.append(SpecError(place, problem, f"put it at {part.path.parent / one.source}", one.source, line=line))
+            problem = f"the file of {part.path.name} cannot be read: {error}"
+            errors.append(SpecError(place, problem, error.fix, one.source, line=line_of(place, part.lines)))
     if data is None:
         return PlacedFile(path=one.path, mode=int(one.mode or _FOLDER_MODE, 8), uid=one.uid, gid=one.gid)
     key = sha256(data).hexdigest()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image import collecting
+from steps.clients.image import collecting, entries
 from steps.clients.image.collecting import Roots
 from steps.contract.image import keys
 from steps.contract.image.recipe import Command, Layer, Package, Recipe, Source
@@ -63,7 +63,7 @@ def everything(images: Path) -> list[Path]:
 def test_what_no_recipe_reaches_goes(tmp_path: Path) -> None:
     kept, gone = recipe("one"), recipe("other")
     images = store(tmp_path, kept, gone)
-    found = collecting.collect(images, collecting.of_recipe(kept), recent=DAY, dry_run=False)
+    found = collecting.collect(images, collecting.of_recipe(kept), recent=DAY, dry_run=False, packages=True)
     key = keys.layers(gone)["layer0"]
     assert names(found) == {
         ("layers", key),
@@ -76,6 +76,13 @@ def test_what_no_recipe_reaches_goes(tmp_path: Path) -> None:
     assert (images / "archive/dd" / f"{DEB}.deb").exists()
     assert next(one for one in found.removed if one.kind == "layers").size >= 5000
     assert found.kept == 6
+
+
+def test_packages_go_only_where_asked(tmp_path: Path) -> None:
+    images = store(tmp_path, recipe("one"))
+    found = collecting.collect(images, Roots(), recent=DAY, dry_run=False)
+    assert "archive" not in {one.kind for one in found.removed}
+    assert len(list((images / "archive").glob("*/*.deb"))) == found.kept == 2
 
 
 def test_a_dry_run_tells_the_same_and_changes_nothing(tmp_path: Path) -> None:
@@ -98,7 +105,7 @@ def test_what_was_used_lately_stays(tmp_path: Path) -> None:
 def test_pins_stay(tmp_path: Path) -> None:
     images, one = store(tmp_path, recipe("one")), recipe("one")
     pins = {keys.layers(one)["base"], keys.image(one), "e" * 64}
-    found = collecting.collect(images, collecting.of_pins(pins), recent=DAY, dry_run=False)
+    found = collecting.collect(images, collecting.of_pins(pins), recent=DAY, dry_run=False, packages=True)
     assert {name for _, name in names(found)} & pins == set()
     assert found.kept == 4  # the layer, its OCI blob, the image, the package
 
@@ -118,12 +125,23 @@ def test_what_a_build_uses_stays(tmp_path: Path, lock: str) -> None:
     assert (images / "layers" / key / "entry.json").exists()
 
 
+def test_an_image_that_is_held_stays(tmp_path: Path) -> None:
+    images = store(tmp_path, recipe("one"))
+    place = images / "assembled" / keys.image(recipe("one"))
+    with entries.held(place), entries.held(place):
+        found = collecting.collect(images, Roots(), recent=DAY, dry_run=False)
+    assert [(used.kind, used.name) for used in found.in_use] == [("assembled", place.name)]
+    assert place.is_dir()
+    assert ("assembled", place.name) in names(collecting.collect(images, Roots(), recent=DAY, dry_run=False))
+    assert not place.exists()
+
+
 def test_packages_stay_while_some_are_installed(tmp_path: Path) -> None:
     images = store(tmp_path, recipe("one"))
     handle = os.open(images / "archive", os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH)
-        found = collecting.collect(images, Roots(), recent=DAY, dry_run=False)
+        found = collecting.collect(images, Roots(), recent=DAY, dry_run=False, packages=True)
     finally:
         os.close(handle)
     assert {one.kind for one in found.in_use} == {"archive"}

@@ -58,3 +58,8 @@ def test_taken_away_it_can_be_made_again(tmp_path: Path) -> None:
     entries.take_away(tmp_path / "key")
     assert [path.name for path in tmp_path.iterdir()] == [".key.lock"]
     assert make(tmp_path)
+
+
+def test_what_is_not_there_can_be_held_and_is_made_by_nobody(tmp_path: Path) -> None:
+    with entries.held(tmp_path / "none/key"):
+        assert list(tmp_path.iterdir()) == []

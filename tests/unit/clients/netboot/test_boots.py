@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from steps.clients.image import collecting
+from steps.clients.image.collecting import Collected, Roots
 from steps.clients.netboot import boots, tied
 from steps.contract.canonical import digest_bytes
 from steps.contract.image import keys, manifest
@@ -145,6 +147,19 @@ def test_an_image_that_is_not_packed_is_said(images: Path) -> None:
     other = replace(RECIPE, kernel="linux-image-amd64")
     with pytest.raises(BadTask, match="no packed image"):
         boot(images, recipe=other)
+
+
+def test_an_image_that_is_booted_is_not_collected(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAYS", "no")
+    found: list[Collected] = []
+
+    def collect(_: str) -> None:
+        found.append(collecting.collect(images, Roots(), recent=0, dry_run=False))
+
+    boots.boot(images, RECIPE, Firmware.BIOS, 1, 256, 60, collect)
+    assert {used.name for one in found for used in one.in_use} == {keys.image(RECIPE)}
+    assert not any(one.removed for one in found)
+    assert [one.kind for one in collecting.collect(images, Roots(), recent=0, dry_run=False).removed] == ["assembled"]
 
 
 def test_a_test_that_no_node_can_run_is_said(images: Path) -> None:

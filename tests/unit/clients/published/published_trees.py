@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,8 +54,10 @@ def place(root: Path, *groups: Group, keep: int = 3, key: str = "", signers: tup
     return Place(root=str(root), url=URL, groups=found, keep=keep, key=key, signers=signers)
 
 
-def order(where: Place, folder: Path, secrets: Path = Path("/nonexistent")) -> publishing.Order:
-    return publishing.Order(source=source.load(folder), place=where, results=RESULTS, secrets=secrets, by="run-1")
+def order(
+    where: Place, folder: Path, secrets: Path = Path("/nonexistent"), results: publishing.Results = RESULTS, *, again: bool = False
+) -> publishing.Order:
+    return publishing.Order(source=source.load(folder), place=where, results=results, secrets=secrets, by="run-1", again=again)
 
 
 @contextmanager
@@ -67,10 +70,24 @@ def transport(kind: str, root: Path) -> Iterator[Transport]:
         made.close()
 
 
-def published(where: Place, folder: Path, kind: str = "local", secrets: Path = Path("/nonexistent")) -> Published:
+def published(
+    where: Place,
+    folder: Path,
+    kind: str = "local",
+    secrets: Path = Path("/nonexistent"),
+    results: publishing.Results = RESULTS,
+    *,
+    again: bool = False,
+) -> Published:
     """Publish, and say nothing."""
     with transport(kind, Path(where.root)) as way:
-        return publishing.publish_through(way, order(where, folder, secrets), silent)
+        return publishing.publish_through(way, order(where, folder, secrets, results, again=again), silent)
+
+
+def key_pair(folder: Path) -> str:
+    """A secret `key` in the folder, to sign with; its public key."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], check=True)
+    return (folder / "key.pub").read_text()
 
 
 def silent(what: str) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from steps import timeouts
 from steps.clients.published import locking
-from steps.clients.published.operations import Held
-from steps.errors import StoreBusy, Temporary
+from steps.clients.published.operations import CHUNK, Check, Held
+from steps.contract.canonical import digest_bytes
+from steps.errors import StepError, StoreBusy, Temporary
 from tests.unit.clients.published.published_trees import KINDS, ended, forked, image, place, published, state, transport, wrong
 
 
@@ -94,6 +95,33 @@ def test_who_lost_its_lock_gives_nothing_a_name(tmp_path: Path, root: Path, kind
     with pytest.raises(Temporary, match="somebody else took the lock"):
         lose()
     assert "cafe" in (root / "compute/incoming/.lock").read_text(), "and leaves the other's lock alone"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reading_large_files_renews_the_lock(tmp_path: Path, root: Path, kind: str) -> None:
+    lock = root / "compute/incoming/.lock"
+    version = root / "compute/versions/0001-aaaaaaaaaaaa"
+    version.mkdir(parents=True)
+    data = b"x" * (CHUNK + 1)
+    (version / "root.squashfs").write_bytes(data)
+    path = f"{version.relative_to(root)}/root.squashfs"
+    with transport(kind, root) as way, locking.locked(way, "compute", "feed", ""):
+        os.utime(lock, (1, 1))
+        way.perform([Check(path, len(data), digest_bytes(data))])
+        assert lock.stat().st_mtime > 1
+        os.utime(lock, (1, 1))
+        assert way.look("compute", (version.name,)).digests == {path: digest_bytes(data)}
+        assert lock.stat().st_mtime > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("size", "told"), [(CHUNK + 1, "y"), (CHUNK, "x"), (0, "x")], ids=["bytes", "size", "nothing there"])
+def test_a_large_file_that_differs_is_found(root: Path, kind: str, size: int, told: str) -> None:
+    data = b"x" * size
+    if size:
+        (root / "compute/large").write_bytes(data)
+    with transport(kind, root) as way, pytest.raises(StepError, match="compute/large"):
+        way.perform([Check("compute/large", CHUNK + 1, digest_bytes(b"x" * CHUNK + told.encode()))])
 
 
 def test_two_at_once_end_with_one_whole_version_each(tmp_path: Path, root: Path) -> None:

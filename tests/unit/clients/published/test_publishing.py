@@ -14,7 +14,18 @@ from steps.contract.stages.image_publish import Wanted
 from steps.contract.verdict import Status
 from steps.errors import BadTask, Refused
 from steps.gates import image_publish
-from tests.unit.clients.published.published_trees import KINDS, URL, image, place, published, state, transport, wrong
+from tests.unit.clients.published.published_trees import (
+    KINDS,
+    RESULTS,
+    URL,
+    image,
+    key_pair,
+    place,
+    published,
+    state,
+    transport,
+    wrong,
+)
 
 WANTED = Wanted(groups=("default", "gpu"))
 
@@ -122,6 +133,15 @@ def test_other_scripts_make_another_version_of_the_same_image(tmp_path: Path, ro
     assert " iommu=pt " in (root / "compute/current/boot/gpu.ipxe").read_text()
 
 
+def test_a_test_that_it_never_passed_makes_another_version_of_the_same_image(tmp_path: Path, root: Path) -> None:
+    first = published(place(root), image(tmp_path / "a", "a"))
+    more = {**RESULTS, "image_boot.boot_bios": []}
+    second = published(place(root), image(tmp_path / "a", "a"), results=more)
+    assert second.version.partition("-")[2] == first.version.partition("-")[2]
+    assert second.version.startswith("0002-")
+    assert published(place(root), image(tmp_path / "a", "a")).unchanged, "fewer tests were passed as well"
+
+
 def test_a_version_that_was_damaged_is_published_anew(tmp_path: Path, root: Path) -> None:
     first = published(place(root), image(tmp_path / "a", "a"))
     (root / "compute/versions" / first.version / "vmlinuz").write_bytes(b"x")
@@ -141,8 +161,7 @@ def test_an_entry_that_was_lost_is_written_again(tmp_path: Path, root: Path) -> 
 
 
 def test_signed_versions(tmp_path: Path, root: Path) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
-    public = (tmp_path / "key.pub").read_text()
+    public = key_pair(tmp_path)
     where = place(root, key="key", signers=(public,))
     seen = published(where, image(tmp_path / "a", "a"), secrets=tmp_path)
     assert seen.signature == "good"
@@ -154,9 +173,8 @@ def test_signed_versions(tmp_path: Path, root: Path) -> None:
 
 
 def test_a_version_is_published_anew_once_it_must_be_signed(tmp_path: Path, root: Path) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
     published(place(root), image(tmp_path / "a", "a"))
-    where = place(root, key="key", signers=((tmp_path / "key.pub").read_text(),))
+    where = place(root, key="key", signers=(key_pair(tmp_path),))
     assert published(where, image(tmp_path / "a", "a"), secrets=tmp_path).signature == "good"
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from steps.clients.published import rolling_back
 from steps.contract.image import publishing
-from steps.contract.image.published import Switch
+from steps.contract.image.published import Group, Switch
 from steps.errors import BadTask, Refused
-from tests.unit.clients.published.published_trees import KINDS, image, place, published, state, transport, wrong
+from tests.unit.clients.published.published_trees import KINDS, RESULTS, image, place, published, state, transport, wrong
 
 
 @pytest.fixture
@@ -78,3 +78,63 @@ def test_what_is_current_already_is_not_written_again(root: Path) -> None:
 )
 def test_what_was_rolled_back_is_not_gone_back_to(way: tuple[str, ...], current: str, expected: str) -> None:
     assert publishing.previous([Switch(to=one) for one in way], current) == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_next_build_does_not_undo_a_rollback(root: Path, tmp_path: Path, kind: str) -> None:
+    with transport(kind, root) as way:
+        bad = [rolling_back.rollback(way, "compute", "", f"rollback by {name}").before for name in ("ada", "eve")]
+    was = state(root / "compute/versions")
+    for text, version, who in (("c", bad[0], "ada"), ("b", bad[1], "eve")):
+        with pytest.raises(Refused, match=rf"^{version} was left by a rollback \(by {who}, 20\d\d-.* UTC\)") as caught:
+            published(place(root), tmp_path / text, kind)
+        assert "bringup image build --again" in caught.value.hint
+    assert state(root / "compute/versions") == was
+    assert (root / "compute/current").readlink().name.startswith("0001-")
+    assert list((root / "compute/incoming").iterdir()) == []
+    again = published(place(root), tmp_path / "c", kind, again=True)
+    assert (again.version, again.unchanged) == (bad[0], False)
+    assert published(place(root), tmp_path / "c", kind).unchanged, "what was published on purpose stays"
+
+
+def test_what_a_rollback_left_is_not_copied_anew_either(root: Path, tmp_path: Path) -> None:
+    """Not where its files were damaged meanwhile, nor where more tests were made; other boot scripts are another thing."""
+    with transport("local", root) as way:
+        left = rolling_back.rollback(way, "compute", "", "rollback by ada").before
+    for results in (RESULTS, {**RESULTS, "image_boot.boot_bios": []}):
+        with pytest.raises(Refused, match=f"{left} was left by a rollback"):
+            published(place(root), tmp_path / "c", results=results)
+    (root / "compute/versions" / left / "vmlinuz").write_bytes(b"x")
+    with pytest.raises(Refused, match=f"{left} was left by a rollback"):
+        published(place(root), tmp_path / "c")
+    groups = (Group(name="default"), Group(name="gpu", kernel_arguments=("iommu=pt",)))
+    assert published(place(root, *groups), tmp_path / "c").version.startswith("0004-")
+
+
+def test_what_a_publication_left_is_published_again(root: Path, tmp_path: Path) -> None:
+    assert published(place(root), tmp_path / "a").version.startswith("0001-")
+    assert published(place(root), tmp_path / "c").version.startswith("0003-")
+
+
+def test_a_rollback_strands_no_group(root: Path, tmp_path: Path) -> None:
+    groups = tuple(Group(name=name) for name in ("default", "gpu", "login", "mgmt"))
+    published(place(root, *groups), image(tmp_path / "d", "d"))
+    was = state(root / "compute/versions")
+    with transport("local", root) as way:
+        with pytest.raises(
+            Refused, match=r"^0003-\w+ has no boot script for login, mgmt: their nodes could boot nothing"
+        ) as caught:
+            rolling_back.rollback(way, "compute", "", "ada")
+        assert "remove boot/login.ipxe, boot/mgmt.ipxe by hand" in caught.value.hint
+        assert state(root / "compute/versions") == was
+        assert wrong(root) == []
+        for name in ("login", "mgmt"):
+            (root / f"boot/{name}.ipxe").unlink()
+        assert rolling_back.rollback(way, "compute", "", "ada").to.startswith("0003-")
+    assert wrong(root) == []
+
+
+def test_a_group_that_boots_nothing_now_holds_no_rollback_back(root: Path, tmp_path: Path) -> None:
+    (root / "boot/late.ipxe").write_text((root / "boot/gpu.ipxe").read_text().replace("boot/gpu", "boot/late"))
+    with transport("local", root) as way:
+        assert rolling_back.rollback(way, "compute", "", "ada").to.startswith("0002-")

@@ -89,6 +89,9 @@ def test_errors_of_all_files_come_at_once(tmp_path: Path) -> None:
         (LOWEST, UPPER + "    tests: [{name: t, incident: it was so once, run: a, check: setuid}]\n", "keep one of run and check"),
         (LOWEST, UPPER + "    tests: [{name: t, incident: it was so once, check: setuid, where: boot}]\n", "not a booted node"),
         (LOWEST, UPPER + "    users: [{name: root2, uid: 0, password: hunter2hunter2}]\n", "written out in the spec"),
+        (LOWEST, UPPER + "    users: [{name: ada, uid: 1000, gid: 0}]\n", "group 0 is root's own"),
+        (LOWEST, UPPER + '    users: [{name: ada, uid: 1000, home: "/a:/b"}]\n', "a colon ends a field of /etc/passwd"),
+        (LOWEST, UPPER + '    users: [{name: ada, uid: 1000, shell: "/a\\nroot:x"}]\n', "the form wanted here"),
         (LOWEST, UPPER + "    services: {enabled: [a.service], masked: [a.service]}\n", "a unit has two states"),
         (LOWEST, UPPER + "    services: {enabled: [ssh]}\n", "the form wanted here"),
         (

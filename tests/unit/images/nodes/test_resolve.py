@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import os
 import re
 from pathlib import Path
 
@@ -191,3 +192,37 @@ def test_other_repositories_or_another_release_make_a_lock_unfit(own: Path) -> N
         BuildError, match=r"for debian trixie amd64.*its repositories are not those \(debian bookworm-security main\)|repositories"
     ):
         of("own.yaml", own)
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        ("link", "a link leads out of the recipe's folder"),
+        ("large", "it has more than 600000 bytes\n  fix    put large ones into a package"),
+        ("folder", "it is no regular file"),
+        ("pipe", "it is no regular file"),
+        ("circle", "its links are a circle"),
+    ],
+)
+def test_a_file_that_is_not_the_recipes_own_is_refused(own: Path, what: str, sentence: str) -> None:
+    motd = own / "files/motd"
+    motd.unlink()
+    outside = own.with_name(f"{own.name}-outside")
+    outside.write_text("of this machine")
+    made = {
+        "link": lambda: motd.symlink_to(outside),
+        "large": lambda: motd.write_bytes(bytes(600_001)),
+        "folder": motd.mkdir,
+        "pipe": lambda: os.mkfifo(motd),
+        "circle": lambda: motd.symlink_to("motd"),
+    }
+    made[what]()
+    with pytest.raises(SpecErrors) as caught:
+        of("own.yaml", own)
+    assert sentence in str(caught.value)
+
+
+def test_a_link_within_the_folder_of_the_recipe_is_followed(own: Path) -> None:
+    (own / "files/motd").rename(own / "real")
+    (own / "files/motd").symlink_to("../real")
+    assert b"{{ kept as it is }}\n" in of("own.yaml", own).files.values()

@@ -1,0 +1,45 @@
+"""What a user of a recipe gets of the root: a home that is made for it, and of one that is there only what is new."""
+
+from pathlib import Path
+
+from steps.contract.image import keys
+from steps.contract.image.recipe import Layer, User
+from steps.contract.stages.image_layers import Built
+from tests.boot.builder import tiny
+
+KEY = "ssh-ed25519 AAAA bob"
+
+
+def built(images: Path, *users: User) -> tuple[Built, Path]:
+    wanted = tiny.with_layer(Layer(name="users", users=users))
+    found = tiny.build(images, wanted, "users")
+    return found, images / "layers" / keys.layers(wanted)["users"] / "tree"
+
+
+def rights(path: Path) -> tuple[int, int, int]:
+    facts = path.stat()
+    return facts.st_mode & 0o7777, facts.st_uid, facts.st_gid
+
+
+def test_a_home_that_is_there_keeps_its_owner_and_rights(reference: tuple[Path, Built]) -> None:
+    made, tree = built(reference[0], User(name="bob", uid=2002, home="/srv", keys=(KEY,)), User(name="eve", uid=2003, home="/opt"))
+    assert not made.failed, made.output
+    assert rights(tree / "srv") == (0o755, 0, 0)
+    assert rights(tree / "srv/.ssh") == (0o700, 2002, 2002)
+    assert rights(tree / "srv/.ssh/authorized_keys") == (0o600, 2002, 2002)
+    assert not (tree / "srv/data").exists(), "what the layer below has in there is as it was"
+    assert not (tree / "opt").exists()
+
+
+def test_a_new_home_is_its_own(reference: tuple[Path, Built]) -> None:
+    made, tree = built(reference[0], User(name="bob", uid=2002, gid=2100, keys=(KEY,)))
+    assert not made.failed, made.output
+    assert rights(tree / "home/bob") == (0o700, 2002, 2100)
+    assert rights(tree / "home/bob/.ssh/authorized_keys") == (0o600, 2002, 2100)
+    assert {rights(path)[1] for path in (tree / "home/bob").rglob("*")} == {2002}
+
+
+def test_keys_that_are_there_are_not_replaced(reference: tuple[Path, Built]) -> None:
+    made, _ = built(reference[0], User(name="bob", uid=2002, home="/home/alice", keys=(KEY,)))
+    assert made.failed == "users"
+    assert "/home/alice/.ssh/authorized_keys is there already" in made.output
