@@ -28,12 +28,16 @@ def execute(tmp_path: Path, text: str, actions: str | None = None) -> tuple[int,
 
 @pytest.mark.parametrize(
     ("script", "code", "phase"),
-    [("exit 0", 0, "Succeeded"), ("exit 3", 65, "Failed"), ("echo x > /tmp/x; cat /tmp/x", 0, "Succeeded")],
+    [
+        ("exit 0", 0, "Succeeded"),
+        ("exit 3", 65, "Failed"),
+        ("echo x > /tmp/of-bringup-tests; cat /tmp/of-bringup-tests", 0, "Succeeded"),
+    ],
 )
 def test_the_phase_gives_the_exit_code(tmp_path: Path, script: str, code: int, phase: str) -> None:
     assert execute(tmp_path, ONE % script) == (code, "")
     assert json.loads((tmp_path / "record.json").read_text())["phase"] == phase
-    assert not Path("/tmp/x").exists()
+    assert not Path("/tmp/of-bringup-tests").exists()
 
 
 def test_an_output_that_is_not_written_is_a_defect_of_the_workflow(tmp_path: Path) -> None:
