@@ -15,6 +15,8 @@ GATE = "metadata: {name: base}\nspec: {templates: [{name: t, suspend: {}}]}\n"
 TEMPLATE = "apiVersion: argoproj.io/v1alpha1\nkind: WorkflowTemplate\n" + GATE
 USE = HEAD + "spec: {entrypoint: m, templates: [{name: m, dag: {tasks: [{name: gate, templateRef: {name: base, template: t}}]}}]}\n"
 
+MADE = "/tmp/made-by-a-container"  # in a folder of its own: never in that of this machine
+
 
 def execute(tmp_path: Path, text: str, actions: str | None = None) -> tuple[int, str]:
     (tmp_path / "workflow.yaml").write_text(text)
@@ -31,13 +33,13 @@ def execute(tmp_path: Path, text: str, actions: str | None = None) -> tuple[int,
     [
         ("exit 0", 0, "Succeeded"),
         ("exit 3", 65, "Failed"),
-        ("echo x > /tmp/of-bringup-tests; cat /tmp/of-bringup-tests", 0, "Succeeded"),
+        (f"echo x > {MADE}; cat {MADE}", 0, "Succeeded"),
     ],
 )
 def test_the_phase_gives_the_exit_code(tmp_path: Path, script: str, code: int, phase: str) -> None:
     assert execute(tmp_path, ONE % script) == (code, "")
     assert json.loads((tmp_path / "record.json").read_text())["phase"] == phase
-    assert not Path("/tmp/of-bringup-tests").exists()
+    assert not Path(MADE).exists()
 
 
 def test_an_output_that_is_not_written_is_a_defect_of_the_workflow(tmp_path: Path) -> None:
