@@ -8,7 +8,7 @@ import pytest
 import quick_image
 from judging import judged
 
-from steps.contract.image import manifest
+from steps.contract.image import keys, manifest
 from steps.contract.image.booting import BootFault, Firmware
 from steps.contract.image.manifest import KERNEL
 from steps.contract.verdict import FailureClass, Status, Verdict
@@ -52,7 +52,7 @@ def test_fault_by_uefi(store: Path, fault: BootFault) -> None:
 
 def test_kernel_of_another_version(store: Path, tmp_path: Path) -> None:
     """A real kernel, one version off: its initrd has no module that it takes."""
-    (packed,) = store.glob("assembled/*")
+    packed = store / "assembled" / keys.image(quick_image.recipe())
     mixed = tmp_path / "assembled" / packed.name
     shutil.copytree(packed, mixed)
     release = manifest.decode((mixed / manifest.MANIFEST).read_bytes()).kernel
