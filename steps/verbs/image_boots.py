@@ -5,9 +5,8 @@ import msgspec
 from steps.contract import run as contract
 from steps.contract.evidence import Evidence
 from steps.contract.stages.image_boot import Booted
+from steps.verbs import reuse
 from steps.verbs.context import Context
-
-NONE = ("", "none")
 
 
 def earlier(context: Context) -> Evidence | None:
@@ -17,7 +16,7 @@ def earlier(context: Context) -> Evidence | None:
     observation holds for as long as the image is the same. The gate judges it anew.
     """
     run = context.environment.reuse
-    if run in NONE or run == context.environment.run:
+    if run in ("", reuse.NONE) or run == context.environment.run:
         return None
     header, mine = (context.store.read(contract.header_key(name)) for name in (run, context.environment.run))
     if header is None or mine is None or contract.decode_header(header).cluster != contract.decode_header(mine).cluster:

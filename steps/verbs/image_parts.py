@@ -43,18 +43,17 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Image(Struct, frozen=True, kw_only=True):
-    """What a part works on: its arguments, the recipe, and the recipe's own files by digest."""
+    """What a part works on: its arguments and the recipe."""
 
     wanted: Arguments
     recipe: contract.Recipe
-    files: dict[str, bytes]
 
 
 def opened(context: Context, wanted: Arguments) -> Image:
-    """The recipe and files beside the task. Raises BadTask where they are not those that the task was made for."""
+    """The recipe beside the task. Raises BadTask where it is not the one that the task was made for."""
     if wanted.part not in PARTS:
         raise BadTask(f"part {wanted.part!r} of an image is not one of {', '.join(PARTS)}")
-    return Image(wanted=wanted, recipe=recipe(context, wanted.recipe), files=_files(context))
+    return Image(wanted=wanted, recipe=recipe(context, wanted.recipe))
 
 
 def recipe(context: Context, digest: str) -> contract.Recipe:
@@ -72,6 +71,7 @@ _AGAIN = "render again and submit both together"
 
 
 def _files(context: Context) -> dict[str, bytes]:
+    """The recipe's own files by digest, which layers alone are made of. Raises BadTask."""
     path = context.environment.tasks / contract.FILES
     try:
         packed = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.exists() else {}
@@ -86,7 +86,7 @@ def _lock(context: Context, image: Image) -> Archive:
 
 def _layer(context: Context, image: Image) -> Built:
     at, secrets = context.environment.store / IMAGES, context.environment.secrets
-    return layers.build(at, image.recipe, image.files, image.wanted.layer, secrets, context.say)
+    return layers.build(at, image.recipe, _files(context), image.wanted.layer, secrets, context.say)
 
 
 def _assemble(context: Context, image: Image) -> Assembled:
