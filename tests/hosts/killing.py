@@ -15,6 +15,8 @@ from hostlab.host import Host
 FIRST_SECONDS = 0.1
 END_SECONDS = 240
 """A run that was disturbed, and then is left alone."""
+GATE = 65
+"""The exit code of a run whose gate has failed."""
 
 
 def chance() -> random.Random:
@@ -39,26 +41,34 @@ def disturb(
     start: Callable[[], subprocess.Popen[str]], hosts: Sequence[Host], chance: random.Random, longest: float, most: int
 ) -> list[str]:
     """One command to its end, with at most so many kills on its way, each within `longest` seconds after the one before; which they
-    were. `start` begins it, or goes on where it was begun."""
+    were. `start` begins it, or goes on where it was begun: after a kill of the engine, and where a host has lost so many sessions
+    that it counts as unreachable."""
     kills: list[str] = []
-    process = start()
-    while len(kills) < most:
-        try:
-            process.wait(chance.uniform(FIRST_SECONDS, longest))
-            break
-        except subprocess.TimeoutExpired:
-            pass
-        victim = chance.choice([None, *hosts])
-        if victim is None:
-            process.kill()
-            process.wait()
-            kills.append("engine")
-            process = start()
-        elif kill_session(victim):
-            kills.append(victim.name)
+    lost, process = False, start()
     try:
-        code = process.wait(END_SECONDS)
+        while True:
+            code = _ended(process, chance.uniform(FIRST_SECONDS, longest) if len(kills) < most else END_SECONDS)
+            victim = chance.choice([None, *hosts])
+            if code == 0:
+                return kills
+            if code is not None:
+                assert (code, lost) == (GATE, True), (code, kills)
+                lost, process = False, start()
+            elif victim is None:
+                process.kill()
+                process.wait()
+                kills.append("engine")
+                lost, process = False, start()
+            elif kill_session(victim):
+                kills.append(victim.name)
+                lost = True
     finally:
         process.kill()
-    assert code == 0, (code, kills)
-    return kills
+
+
+def _ended(process: subprocess.Popen[str], seconds: float) -> int | None:
+    """The exit code; None when it runs on."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process.wait(seconds)
+    assert seconds < END_SECONDS, "a command that nothing disturbs any more does not end"
+    return None

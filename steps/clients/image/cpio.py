@@ -23,10 +23,11 @@ _COMPRESSED: Final = (
 
 
 class Member(Struct, frozen=True):
-    """One member; `digest` is the sha256 of a file's bytes or the target of a link."""
+    """One member; `digest` is the sha256 of a file's bytes or the target of a link, `links` the number of its names."""
 
     path: str
     mode: int
+    links: int
     uid: int
     gid: int
     time: int
@@ -67,7 +68,7 @@ def _members(data: bytes, name: str) -> Iterator[tuple[int, Member | None]]:
     at = 0
     while data[at : at + 6] == _MAGIC and len(data) >= at + _HEADER:
         fields = [int(data[at + 6 + 8 * number : at + 14 + 8 * number], 16) for number in range(13)]
-        mode, uid, gid, time, size, length = fields[1], fields[2], fields[3], fields[5], fields[6], fields[11]
+        mode, uid, gid, links, time, size, length = (*fields[1:7], fields[11])
         body = _aligned(at + _HEADER + length)
         path = data[at + _HEADER : at + _HEADER + length - 1].decode(errors="replace")
         at = _aligned(body + size)
@@ -79,7 +80,7 @@ def _members(data: bytes, name: str) -> Iterator[tuple[int, Member | None]]:
         content = data[body : body + size]
         linked = mode & 0o170000 == 0o120000
         said = content.decode(errors="replace") if linked else hashlib.sha256(content).hexdigest()
-        yield at, Member(path, mode, uid, gid, time, size, said if size else "")
+        yield at, Member(path, mode, links, uid, gid, time, size, said if size else "")
     raise BadTask(f"{name} is cut off: its archive has no end", hint="build the image anew")
 
 

@@ -7,7 +7,7 @@ modules and firmware there are.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -61,17 +61,19 @@ class Words(Struct, frozen=True):
     copied: tuple[str, ...]
 
 
-def words(texts: Iterable[str], members: Iterable[str], there: Iterable[str]) -> Words:
-    """The words of the scripts' texts, of an initrd's members, and which of those the root has too."""
+def words(texts: Iterable[str], members: Mapping[str, int], there: Iterable[str]) -> Words:
+    """The words of the scripts' texts, of an initrd's members (each with the number of its names), and which of those the root has
+    too. One of several names that the root does not have is what busybox is called beside: no program of the root was looked for
+    under it, unless a script says so, and then it is a word of the script."""
     names: set[str] = set()
     paths: set[str] = set()
     for text in texts:
         told = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
         names |= set(_WORD.findall(told))
         paths |= {merged(path.strip("/.")) for path in _PATH.findall(told)}
-    known = {merged(path) for path in members}
-    names |= {path.rpartition("/")[2] for path in known}
-    copied = known & set(there)
+    known = {merged(path): count for path, count in members.items()}
+    copied = known.keys() & set(there)
+    names |= {path.rpartition("/")[2] for path, count in known.items() if count == 1 or path in copied}
     return Words(tuple(sorted(names)), tuple(sorted(paths - set(_SYSTEM) - {""})), tuple(sorted(copied)))
 
 

@@ -125,7 +125,8 @@ def _words(root: Path, listing: Root, paths: Iterable[str], made: Path) -> Words
     places = [listing.resolve(path) or "" for path in there if path.startswith(initrd_sources.PROGRAMS)]
     scripts = [path for path in places if path in listing.entries and listing.entries[path].kind == REGULAR]
     texts = [(root / path).read_text(errors="replace") for path in scripts]
-    return initrd_sources.words(texts, [member.path for member in cpio.read(made)], there)
+    members = {member.path: member.links if stat.S_ISREG(member.mode) else 1 for member in cpio.read(made)}
+    return initrd_sources.words(texts, members, there)
 
 
 def _make(root: Path, listing: Root, kernel: str, out: Path, epoch: int) -> None:

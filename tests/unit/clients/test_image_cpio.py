@@ -31,7 +31,7 @@ def test_members_of_all_archives_are_read(tmp_path: Path) -> None:
     (tmp_path / "initrd").write_bytes(early + b"\0" * 300 + gzip.compress(main))
     found = {one.path: one for one in cpio.read(tmp_path / "initrd")}
     assert list(found) == ["kernel/x86/microcode.bin", "init", "bin", "usr"]
-    assert found["init"] == cpio.Member("init", 0o100755, 1, 2, 99, 10, hashlib.sha256(b"#!/bin/sh\n").hexdigest())
+    assert found["init"] == cpio.Member("init", 0o100755, 1, 1, 2, 99, 10, hashlib.sha256(b"#!/bin/sh\n").hexdigest())
     assert found["bin"].digest == "usr/bin"
     assert found["usr"].digest == ""
 

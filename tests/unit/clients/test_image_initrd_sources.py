@@ -8,7 +8,15 @@ copy_exec /sbin/blkid
 if command -v busybox >/dev/null; then copy_exec /usr/bin/busybox /bin; fi
 [ -d /etc/live ] && cp -r /etc/live "${DESTDIR}/etc"
 """
-MEMBERS = ["init", "usr/bin/sh", "usr/lib/x86_64-linux-gnu/libc.so.6", "lib/modules/6.1/kernel/overlay.ko"]
+MEMBERS = {
+    "init": 1,
+    "bin/sh": 90,
+    "bin/less": 90,
+    "bin/blkid": 90,
+    "usr/lib/x86_64-linux-gnu/libc.so.6": 1,
+    "lib/modules/6.1/kernel/overlay.ko": 1,
+}
+"""With how many names each has."""
 THERE = [
     "usr/bin/sh",
     "usr/lib/x86_64-linux-gnu/libc.so.6",
@@ -57,6 +65,13 @@ def test_a_package_that_no_script_knows_changes_nothing() -> None:
         relevant("usr/bin/htop", "usr/share/doc/htop/copyright", "var/lib/dpkg/status", "usr/share/busybox", "etc/ld.so.cache")
         == {}
     )
+
+
+def test_a_further_name_of_busybox_is_no_program_of_the_root_unless_a_script_says_so() -> None:
+    assert relevant("usr/bin/less", "usr/local/bin/sh", "usr/local/bin/blkid") == {
+        "usr/local/bin/sh": True,
+        "usr/local/bin/blkid": True,
+    }
 
 
 def test_a_folder_matters_only_by_its_whole_path() -> None:
