@@ -31,6 +31,8 @@ MORE = {
     "layers": [{"name": "site", "packages": ["less"]}],
 }
 FULL, CHANGE, LAYER_MB, NOTHING, BOOT = 60.0, 10.0, 5.0, 1.0, 120.0
+TEST = 1.0
+"""Seconds of one test in a sandbox, but for those whose own limit says that they compile or start MPI."""
 RATIO_FULL, RATIO_CHANGE = 1.05, 5.0
 
 
@@ -101,6 +103,8 @@ def main() -> None:
 
 def _change(site: Site, figures: Figures) -> float:
     """Seconds of one small package more, from the command to the packed image."""
+    site.run("image", "build", "--reuse", site.runs[-1], "--until", "image_sandbox")
+    _tests(site, figures)
     (site.folder / "more.yaml").write_text(yaml.safe_dump(MORE))
     site.write(recipe="more.yaml", lock="more.lock.json")
     site.lock()
@@ -109,6 +113,16 @@ def _change(site: Site, figures: Figures) -> float:
     figures.at_most("one small package more", changed, CHANGE, "s")
     figures.at_most("its layer", layer["size"] / 1e6, LAYER_MB, "MB")
     return changed
+
+
+def _tests(site: Site, figures: Figures) -> None:
+    """Seconds of the slowest test on the root of compute, and how many there are."""
+    results = site.records("image_sandbox", "sandbox")[-1]["observation"]["results"]
+    slowest = sorted(results, key=lambda one: one.get("seconds", 0.0))[::-1]
+    for one in slowest[:3]:
+        figures.note(f"test {one['name']}", f"{one.get('seconds', 0.0):.2f} s")
+    quick = [one for one in results if one.get("seconds", 0.0) <= TEST]
+    figures.at_least(f"of {len(results)} tests in the sandbox, within a second each", len(quick), len(results), "")
 
 
 def _boots(site: Site, figures: Figures) -> None:

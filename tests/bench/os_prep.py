@@ -139,11 +139,11 @@ def kubespray(bench: Bench, figures: Figures) -> None:
     """Kubespray's bootstrap and preinstall on ten hosts, and ours on as many; its packages are left out too."""
     most = min(SAMPLE, bench.hosts)
     made = bench.fresh(most)
-    peer = peers.kubespray(made, bench.folder, most)
-    if peer is None:
-        figures.skip("Kubespray / ours", f"not run: no checkout of Kubespray in ${peers.KUBESPRAY}")
-        return
-    took = bench.measure(f"Kubespray on {most} hosts", peer.command, peer.environment)
+    with peers.kubespray(made, bench.folder, most) as peer:
+        if peer is None:
+            figures.skip("Kubespray / ours", f"not run: no checkout of Kubespray in ${peers.KUBESPRAY}")
+            return
+        took = bench.measure(f"Kubespray on {most} hosts", peer.command, peer.environment)
     bench.play(f"ours on {most} hosts", bench.fresh(most))
     mine = bench.took[f"ours on {most} hosts"]
     figures.at_least(f"Kubespray / ours, {most} hosts ({took.wall:.1f} / {mine.wall:.1f} s)", took.wall / mine.wall, KUBESPRAY, "x")

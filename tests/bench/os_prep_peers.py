@@ -5,6 +5,8 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,7 +95,10 @@ def _tool(name: str, *packages: str) -> Path:
         make = ["uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(place)]
         fill = ["uv", "pip", "install", "--quiet", "--python", str(place / "bin" / "python"), *packages]
         for command in (make, fill):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+            except OSError as error:
+                raise RuntimeError(f"{name} is made by uv, which is not here: {error.strerror}") from error
             if done.returncode != 0:
                 raise RuntimeError(f"{' '.join(command[:3])}: {done.stderr.strip()[-300:]}")
         (place / "complete").touch()
@@ -166,11 +171,25 @@ KUBESPRAY_SETTINGS = {
 """These hosts have no kernel modules, no DNS and no clock of their own (ssh_ansible.md §3)."""
 
 
-def kubespray(made: lab.Lab, folder: Path, most: int) -> Peer | None:
-    """Kubespray's own bootstrap and preinstall on the first `most` hosts, without its packages; None where no checkout is given."""
+@contextmanager
+def kubespray(made: lab.Lab, folder: Path, most: int) -> Iterator[Peer | None]:
+    """Kubespray's own bootstrap and preinstall on the first `most` hosts, without its packages; None where no checkout is given.
+
+    Its play must lie in the checkout, which is the user's: it is there while the context lasts.
+    """
     checkout = Path(os.environ.get(KUBESPRAY) or "/nowhere")
     if not (checkout / "roles/kubernetes/preinstall").is_dir():
-        return None
+        yield None
+        return
+    play = checkout / "bringup_bench.yml"
+    play.write_text(KUBESPRAY_PLAY)
+    try:
+        yield _kubespray(made, folder, most, play)
+    finally:
+        play.unlink()
+
+
+def _kubespray(made: lab.Lab, folder: Path, most: int, play: Path) -> Peer:
     names = [host.name for host in made.hosts[:most]]
     groups = {
         "kube_control_plane": {"hosts": {names[0]: None}},
@@ -179,13 +198,11 @@ def kubespray(made: lab.Lab, folder: Path, most: int) -> Peer | None:
     }
     (folder / "kubespray.json").write_text(_inventory(made, most, **groups))
     (folder / "kubespray_extra.json").write_text(json.dumps(KUBESPRAY_SETTINGS))
-    play = checkout / "bringup_bench.yml"
-    play.write_text(KUBESPRAY_PLAY)
     program = _tool("kubespray", *KUBESPRAY_TOOLS) / "ansible-playbook"
     command = (str(program), "-i", str(folder / "kubespray.json"), "--skip-tags", "system-packages")
     extra = ("-e", f"@{folder / 'kubespray_extra.json'}", str(play))
     settings = {
-        "ANSIBLE_CONFIG": str(checkout / "ansible.cfg"),
+        "ANSIBLE_CONFIG": str(play.with_name("ansible.cfg")),
         "ANSIBLE_FORKS": "50",
         "ANSIBLE_HOME": str(folder / "kubespray_home"),
         "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(folder / "kubespray_facts"),
