@@ -64,7 +64,9 @@ def play(
 
 
 def _once(transport: Transport, request: PlayRequest, hand_on: Callable[[PlayEvent], None], stop: Stop) -> PlayResult:
-    ledger = Ledger(host.name for host in request.hosts)
+    played = [host.name for host in request.hosts]
+    others = [name for host in request.helpers if host.name not in played for name in (host.name, host.address)]
+    ledger = Ledger(played, others)
     started = time.time()
     ended, said = transport.stream(request, lambda raw: hand_on(ledger.feed(raw)), stop)
     if ended is PlayStatus.FAILED and not ledger.seen:

@@ -71,10 +71,11 @@ class HostState:
 
 
 class Ledger:
-    """The state of all requested hosts; feed it every event, then ask for the outcomes."""
+    """The state of all requested hosts; feed it every event, then ask for the outcomes. `helpers`: who else tasks may be for."""
 
-    def __init__(self, hosts: Iterable[str]) -> None:
+    def __init__(self, hosts: Iterable[str], helpers: Iterable[str] = ()) -> None:
         self._hosts = {host: HostState() for host in hosts}
+        self._named = {*self._hosts, *helpers}
         self._stats: Data | None = None
         self.seen = 0
 
@@ -90,7 +91,7 @@ class Ledger:
             self._stats = data
         if state is not None:
             self.seen += 1
-            _take(state, event.event, data)
+            _take(state, event.event, data, self._named - {data.host})
         failing = event.event in ("runner_on_failed", "runner_on_unreachable", "runner_item_on_failed")
         return PlayEvent(
             event=event.event,
@@ -144,10 +145,10 @@ class Ledger:
         return HostStatus.OK, None, ""
 
 
-def _take(state: HostState, event: str, data: Data) -> None:
+def _take(state: HostState, event: str, data: Data, others: Iterable[str]) -> None:
     if event == "runner_on_unreachable":
         said = ansible_failures.message(data.res)
-        state.fail(HostStatus.UNREACHABLE, ansible_failures.of_unreachable(said), data.task, said)
+        state.fail(HostStatus.UNREACHABLE, ansible_failures.of_unreachable(said, others), data.task, said)
     elif event == "runner_on_failed" and not data.ignore_errors:
         said = ansible_failures.message(data.res)
         state.fail(HostStatus.FAILED, ansible_failures.of_failed(said), data.task, said)

@@ -1,7 +1,7 @@
 """What SSH and Ansible say when a host fails, read as a failure kind; pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from steps.contract import plain
@@ -10,12 +10,25 @@ from steps.contract.play import FailureKind
 MESSAGE_LIMIT = 800
 
 _UNREACHABLE = (
+    (FailureKind.SSH_PROXY_LOGIN, r"^HTTP proxy \S+ (wants a login|refuses the login)"),
+    (FailureKind.NETWORK, r"^HTTP proxy \S+ (cannot reach|gave no answer)"),
+    (FailureKind.SSH_PROXY, r"^HTTP proxy \S+ "),
     (FailureKind.HOST_KEY, r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED|No \S+ host key is known"),
     (FailureKind.SSH_AUTH, r"Permission denied|Too many authentication failures|UNPROTECTED PRIVATE KEY|invalid format"),
     (FailureKind.READ_ONLY, r"Read-only file system"),
     (FailureKind.DISK_FULL, r"No space left on device"),
 )
-"""Checked in this order where Ansible says unreachable; a failed login also says `Failed to connect to the host via ssh`."""
+"""Checked in this order where Ansible says unreachable; a failed login also says `Failed to connect to the host via ssh`.
+What begins with a proxy is of `http_connect`."""
+
+_PROXY = re.compile(r"^HTTP proxy \S+ ")
+
+_NOISE = re.compile(r"^((Task|Action|Module) failed: )+")
+_VIA_SSH = re.compile(
+    r"^(Failed to connect to the host via ssh:"
+    r"|Data could not be sent to remote host( ['\"](?P<host>\S+)['\"])?\. Make sure this host can be reached over (ssh:|SSH\.)) ?"
+)
+"""What Ansible says before the words of SSH, which say it themselves; where SSH has none the host is named."""
 
 _FAILED = (
     (FailureKind.PYTHON_MISSING, r"interpreter \S+ was not found|python\S*: (not found|No such file)|No python interpreters found"),
@@ -42,9 +55,13 @@ _FAILED = (
 """Checked in this order where a task failed (ssh_ansible.md: a missing Python is a failed task, not an unreachable host)."""
 
 
-def of_unreachable(message: str) -> FailureKind:
-    """Why a host could not be reached; `network` where SSH got no answer."""
-    return _first(_UNREACHABLE, message, FailureKind.NETWORK)
+def of_unreachable(message: str, others: Iterable[str] = ()) -> FailureKind:
+    """Why a host could not be reached; `network` where SSH got no answer, `helper` where the message is about one of the `others`
+    (names and addresses): Ansible calls a host unreachable whose task was delegated to one that is."""
+    found = _first(_UNREACHABLE, message, FailureKind.NETWORK)
+    about = _PROXY.sub("", message)  # which may run on one of the others
+    named = any(re.search(rf"(?<![\w.-]){re.escape(other)}(?![\w-]|\.\w)", about) for other in others)
+    return FailureKind.HELPER if named and found is FailureKind.NETWORK else found
 
 
 def of_failed(message: str) -> FailureKind:
@@ -63,9 +80,22 @@ def message(result: Mapping[str, Any]) -> str:
     printed = next((text for key in ("stderr", "module_stderr", "module_stdout") if (text := _text(result.get(key)))), "")
     if printed and printed not in said:
         said = f"{said}: {_end(printed, MESSAGE_LIMIT)}" if said else printed
+    said = _short(said)
     if len(said) <= MESSAGE_LIMIT:
         return said
     return f"{said[: MESSAGE_LIMIT // 2 + 1].rpartition(' ')[0]} … {_end(said, MESSAGE_LIMIT // 2)}"
+
+
+def _short(said: str) -> str:
+    """Without what Ansible says before the cause."""
+    said = _NOISE.sub("", said)
+    found = _VIA_SSH.match(said)
+    if found is None:
+        return said
+    cause, host = said[found.end() :], found["host"] or ""
+    if not cause:
+        return f"no SSH connection{f' to {host}' if host else ''}"
+    return cause if host in cause else f"{host}: {cause}"
 
 
 def _end(said: str, most: int) -> str:

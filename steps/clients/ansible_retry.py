@@ -9,8 +9,9 @@ import msgspec
 
 from steps.contract.play import FailureKind, HostOutcome, HostStatus, PlayRequest, PlayResult, PlayStatus
 
-TEMPORARY: Final = frozenset({FailureKind.NETWORK, FailureKind.PACKAGE_LOCK})
-"""A host that reboots or whose switch converges, and a package manager that the machine's own updates hold."""
+TEMPORARY: Final = frozenset({FailureKind.NETWORK, FailureKind.HELPER, FailureKind.SSH_PROXY, FailureKind.PACKAGE_LOCK})
+"""A host that reboots or whose switch converges, a proxy before SSH that starts anew, and a package manager that the machine's own
+updates hold."""
 
 SHORTEST: Final = 15
 """Seconds: with less time left a second try could not tell more than the first."""

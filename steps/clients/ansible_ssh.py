@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steps.clients import ansible_children
+from steps.clients import ansible_children, ssh_proxies
 from steps.clients.ansible_stop import Stop
 from steps.clients.ansible_workspace import Workspace, workspace
 from steps.contract.play import PlayRequest, PlayStatus
@@ -51,7 +51,7 @@ class SshTransport:
         import ansible_runner
 
         def handle(event: dict[str, Any]) -> bool:
-            feed(event)
+            feed(ssh_proxies.explained(event, space.folder, request.reached))
             return False  # no file for each event: a shard would make thousands
 
         return ansible_runner.run(

@@ -11,9 +11,9 @@ from typing import Any
 from msgspec import Struct
 
 import steps
-from steps.clients import ansible_packed, role_archives, ssh_configuration
+from steps.clients import ansible_packed, role_archives, ssh_configuration, ssh_proxies
 from steps.clients.ansible_private import private_folder
-from steps.contract.play import HostKeys, Jump, PlayHost, PlayRequest
+from steps.contract.play import HostKeys, HttpProxy, Jump, PlayHost, PlayRequest
 from steps.errors import BadTask
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
@@ -92,12 +92,20 @@ def check(request: PlayRequest) -> None:
 
 
 def _check_access(what: str, access: PlayHost | Jump) -> None:
-    _match(_ADDRESS, access.address, f"address of {what}")
+    _check_place(what, access)
     _match(_USER, access.user, f"user of {what}")
-    if not 0 < access.port < 65536:
-        raise BadTask(f"port of {what}: {access.port}")
     if access.key_path:
         _match(_PATH, access.key_path, f"key of {what}")
+    if access.proxy is not None:
+        _check_place(f"the HTTP proxy before {what}", access.proxy)
+        if access.proxy.password_path:
+            _match(_PATH, access.proxy.password_path, f"password of the HTTP proxy before {what}")
+
+
+def _check_place(what: str, access: PlayHost | Jump | HttpProxy) -> None:
+    _match(_ADDRESS, access.address, f"address of {what}")
+    if not 0 < access.port < 65536:
+        raise BadTask(f"port of {what}: {access.port}")
 
 
 def _check_variables(variables: dict[str, Any]) -> None:
@@ -175,7 +183,15 @@ def _configuration(request: PlayRequest, keys: dict[str, Path], folder: Path) ->
     if request.host_keys is HostKeys.ACCEPT_NEW and request.known_hosts and Path(request.known_hosts).is_file():
         known = f"{folder / 'known_hosts'} {request.known_hosts}"
     exchanges = () if request.post_quantum else ssh_configuration.key_exchanges(_ssh_settings())
-    return ssh_configuration.configuration(request.reached, keys, known=known, check=check, exchanges=exchanges)
+    passwords = {proxy.password_path: _read(proxy.password_path) for proxy in ssh_proxies.named(request.reached) if proxy.user}
+    return ssh_configuration.configuration(
+        request.reached,
+        keys,
+        known=known,
+        check=check,
+        exchanges=exchanges,
+        proxies=ssh_proxies.commands(folder, request.reached, passwords),
+    )
 
 
 def _ssh_settings() -> str:

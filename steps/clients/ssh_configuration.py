@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from steps.contract.play import Jump, PlayHost
+from steps.contract.play import HttpProxy, Jump, PlayHost
 
 COMMON = """Host *
   UserKnownHostsFile {known}
@@ -33,15 +33,21 @@ def key_exchanges(settings: str) -> tuple[str, ...]:
 
 
 def configuration(
-    hosts: Iterable[PlayHost], keys: Mapping[str, Path], *, known: str, check: str, exchanges: Iterable[str] = ()
+    hosts: Iterable[PlayHost],
+    keys: Mapping[str, Path],
+    *,
+    known: str,
+    check: str,
+    proxies: Mapping[HttpProxy, str],
+    exchanges: Iterable[str] = (),
 ) -> str:
     """The file. `keys` says where the private key of each `key_path` lies now, `known` which files hold host keys, `check` is SSH's
     StrictHostKeyChecking, `exchanges` the key exchanges by preference. Jump hosts get the same options and key checks as the hosts
-    behind them."""
+    behind them. `proxies` has the command that connects through each HTTP proxy."""
     members = tuple(hosts)
     aliases = {jump: f"bringup-jump-{number}" for number, jump in enumerate(jumps(members))}
-    sections = [_section(alias, jump, keys, aliases) for jump, alias in aliases.items()]
-    sections += [_section(host.name, host, keys, aliases) for host in members]
+    sections = [_section(alias, jump, keys, aliases, proxies) for jump, alias in aliases.items()]
+    sections += [_section(host.name, host, keys, aliases, proxies) for host in members]
     exchange = ",".join(exchanges)
     return "\n".join(
         [*sections, COMMON.format(known=known, check=check, exchange=f"  KexAlgorithms {exchange}\n" if exchange else "")]
@@ -62,10 +68,23 @@ def chain(access: PlayHost | Jump) -> tuple[Jump, ...]:
     return () if access.jump is None else (access.jump, *chain(access.jump))
 
 
-def _section(alias: str, access: PlayHost | Jump, keys: Mapping[str, Path], aliases: Mapping[Jump, str]) -> str:
+def first_hop(access: PlayHost | Jump) -> PlayHost | Jump:
+    """What this machine itself connects to, perhaps through an HTTP proxy."""
+    return (access, *chain(access))[-1]
+
+
+def _section(
+    alias: str,
+    access: PlayHost | Jump,
+    keys: Mapping[str, Path],
+    aliases: Mapping[Jump, str],
+    proxies: Mapping[HttpProxy, str],
+) -> str:
     lines = [f"Host {alias}", f"  HostName {access.address}", f"  Port {access.port}", f"  User {access.user}"]
     if access.key_path:
         lines += [f"  IdentityFile {keys[access.key_path]}", "  IdentitiesOnly yes"]
     if access.jump is not None:
         lines.append(f"  ProxyJump {aliases[access.jump]}")
+    elif access.proxy is not None:
+        lines += [f"  ProxyCommand {proxies[access.proxy]}", "  ProxyUseFdpass yes"]
     return "\n".join(lines)

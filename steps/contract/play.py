@@ -7,7 +7,11 @@ of ours hands facts back to us as the key `observation` of its Ansible result; t
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+
+PYTHON = "/usr/bin/python3"
+"""Where Python lies on a host of which nobody says otherwise."""
 
 
 class HostKeys(StrEnum):
@@ -18,14 +22,37 @@ class HostKeys(StrEnum):
     OFF = "off"
 
 
+class HttpProxy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An HTTP proxy that makes connections for SSH (CONNECT). `password_path` is the secret file with its login's password."""
+
+    address: str
+    port: int
+    user: str = ""
+    password_path: str = ""
+
+    @classmethod
+    def of(cls, url: str, user: str = "", password_path: str = "") -> "HttpProxy":
+        """The proxy of a URL as a spec has it, `http://HOST:PORT`; an IPv6 address stands in brackets."""
+        address, _, port = url.removeprefix("http://").removesuffix("/").rpartition(":")
+        return cls(address=address.strip("[]"), port=int(port), user=user, password_path=password_path)
+
+    @property
+    def url(self) -> str:
+        """Its URL, without the login."""
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http://{address}:{self.port}"
+
+
 class Jump(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The SSH host through which another is reached; its host key is checked like any other. `jump` is the one before it."""
+    """The SSH host through which another is reached; its host key is checked like any other. `jump` is the one before it, and
+    `proxy` stands before the first of them alone."""
 
     address: str
     port: int = 22
     user: str = "root"
     key_path: str = ""
     jump: "Jump | None" = None
+    proxy: HttpProxy | None = None
 
     @classmethod
     def of(cls, text: str, key_path: str = "") -> "Jump":
@@ -36,9 +63,16 @@ class Jump(Struct, frozen=True, kw_only=True, omit_defaults=True):
         jump = cls.of(before, key_path) if before else None
         return cls(address=address, port=int(port or 22), user=user or "root", key_path=key_path, jump=jump)
 
+    def behind(self, proxy: HttpProxy | None) -> "Jump":
+        """The same hosts, the first of them reached through a proxy."""
+        if self.jump is None:
+            return msgspec.structs.replace(self, proxy=proxy)
+        return msgspec.structs.replace(self, jump=self.jump.behind(proxy))
+
 
 class PlayHost(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one host is reached. `key_path` is a file below the secrets folder; empty means the SSH agent's keys."""
+    """How one host is reached. `key_path` is a file below the secrets folder; empty means the SSH agent's keys. `proxy` stands
+    before the host itself; where there is a jump host it stands before the first of those."""
 
     name: str
     address: str
@@ -46,7 +80,8 @@ class PlayHost(Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str = "root"
     key_path: str = ""
     jump: Jump | None = None
-    python: str = "/usr/bin/python3"
+    proxy: HttpProxy | None = None
+    python: str = PYTHON
     groups: tuple[str, ...] = ()
     variables: dict[str, Any] = {}
 
@@ -99,7 +134,10 @@ class HostStatus(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """Why a host is not `ok`, read from SSH's and Ansible's messages; `task_failed` where none of the others fits."""
+    """Why a host is not `ok`, read from SSH's and Ansible's messages; `task_failed` where none of the others fits.
+
+    `helper`: another host, to which a task was delegated, could not be reached.
+    """
 
     NETWORK = "network"
     SSH_AUTH = "ssh_auth"
@@ -111,10 +149,13 @@ class FailureKind(StrEnum):
     PACKAGE_LOCK = "package_lock"
     PACKAGE_MANAGER = "package_manager"
     PROXY = "proxy"
+    SSH_PROXY = "ssh_proxy"
+    SSH_PROXY_LOGIN = "ssh_proxy_login"
     CLOCK = "clock"
     REBOOT = "reboot"
     TIMEOUT = "timeout"
     BUSY = "busy"
+    HELPER = "helper"
     TASK_FAILED = "task_failed"
 
 

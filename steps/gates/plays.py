@@ -13,8 +13,14 @@ PLAY_FAILED = {
         FailureClass.PERMISSION,
         "put the public key of the run into {node}'s authorized_keys, or name another user",
     ),
-    FailureKind.HOST_KEY: (FailureClass.PERMISSION, "compare {node}'s host key on its console, then correct known_hosts"),
-    FailureKind.PYTHON_MISSING: (FailureClass.DEPENDENCY, "install python3 on {node}, or name its path"),
+    FailureKind.HOST_KEY: (
+        FailureClass.PERMISSION,
+        "compare {node}'s host key with the one on its console, then `bringup host-keys SPEC --replace {node}`",
+    ),
+    FailureKind.PYTHON_MISSING: (
+        FailureClass.DEPENDENCY,
+        "install python3 on {node}, or name its path in the spec: python of its group, or of {node} in the group's overrides",
+    ),
     FailureKind.SUDO: (FailureClass.PERMISSION, "let the SSH user of {node} use sudo without a password, or give its password"),
     FailureKind.DISK_FULL: (FailureClass.DEPENDENCY, "make space on {node}"),
     FailureKind.READ_ONLY: (FailureClass.HARDWARE, "read {node}'s kernel log for disk errors; its root is mounted read-only"),
@@ -27,10 +33,22 @@ PLAY_FAILED = {
         FailureClass.PERMISSION,
         "correct proxy.user and proxy.password, or let the proxy of {node} admit it without a login",
     ),
+    FailureKind.SSH_PROXY: (
+        FailureClass.DEPENDENCY,
+        "correct ssh.http_proxy, start that proxy, or let it connect (CONNECT) to the SSH port of {node}, as the message says",
+    ),
+    FailureKind.SSH_PROXY_LOGIN: (
+        FailureClass.PERMISSION,
+        "correct ssh.http_proxy_user and ssh.http_proxy_password, or let the proxy before {node} admit the run without a login",
+    ),
     FailureKind.CLOCK: (FailureClass.DEPENDENCY, "set {node}'s clock, and give it a time server"),
     FailureKind.REBOOT: (FailureClass.HARDWARE, "look at {node}'s console: it did not come back from its reboot in time"),
     FailureKind.TIMEOUT: (FailureClass.RUNTIME, "look on {node} for what hangs"),
     FailureKind.BUSY: (FailureClass.RUNTIME, "let that process on {node} end, or end it, and play again"),
+    FailureKind.HELPER: (
+        FailureClass.DEPENDENCY,
+        "see to the host that the message names, then play again on {node}, to which nothing has happened",
+    ),
     FailureKind.TASK_FAILED: (FailureClass.RUNTIME, "read the message, repair {node}, and play again"),
 }
 """Failure class and next step of each kind of failed play."""
@@ -46,9 +64,12 @@ EXPECTED = {
     FailureKind.PACKAGE_LOCK: "a package manager that nobody else holds",
     FailureKind.PACKAGE_MANAGER: "a package manager that works",
     FailureKind.PROXY: "a proxy that lets the host through",
+    FailureKind.SSH_PROXY: "an HTTP proxy that connects SSH to the host",
+    FailureKind.SSH_PROXY_LOGIN: "an HTTP proxy that lets the run in",
     FailureKind.CLOCK: "a clock that certificates and packages can be checked by",
     FailureKind.REBOOT: "a node that is back after its reboot",
     FailureKind.TIMEOUT: "an end within its time",
+    FailureKind.HELPER: "an SSH connection to the host that does this task for others",
     FailureKind.BUSY: "a host that no earlier play is still at work on",
 }
 """What was expected instead, where the kind of failure says it; else that the task succeeds."""

@@ -1,4 +1,4 @@
-"""A real HTTP proxy that wants a password, and behind it a site whose names nobody else knows."""
+"""A real HTTP proxy that wants a password: behind it a site whose names nobody else knows, or hosts that nobody else reaches."""
 
 import functools
 import socket
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hostlab import network
+from hostlab.host import Host
 from hostlab.lab import Lab
 from hostlab.waiting import until
 from release_site import Quiet
@@ -30,6 +31,15 @@ Upstream http 127.0.0.1:@SITE@ "@NAMES@"
 """
 """Of tinyproxy; what it is asked for under NAMES it gets from the site."""
 START_SECONDS = 10
+BEFORE_SSH = """Listen @ADDRESS@
+Port @PORT@
+Timeout 60
+LogFile "@LOG@"
+LogLevel Connect
+BasicAuth @USER@ @PASSWORD@
+ConnectPort 22
+"""
+BEFORE_SSH_PORT = 3128
 
 
 class Site(ThreadingHTTPServer):
@@ -94,11 +104,43 @@ def behind_a_proxy(site: Path, password: str) -> Iterator[Proxy]:
                 process.terminate()
 
 
+@dataclass(frozen=True)
+class BeforeSsh:
+    """The URL of a proxy that connects to port 22 of others, and what it wrote down."""
+
+    url: str
+    log: Path
+
+    def connected(self) -> set[str]:
+        """Every place that it was asked to connect to."""
+        lines = self.log.read_text().splitlines()
+        return {line.split(" CONNECT ")[1].split()[0] for line in lines if "Request (file" in line and " CONNECT " in line}
+
+
+@contextmanager
+def before_ssh(host: Host, folder: Path, password: str) -> Iterator[BeforeSsh]:
+    """A proxy in a host's network while the context lasts."""
+    proxy = BeforeSsh(f"http://{host.address}:{BEFORE_SSH_PORT}", folder / "proxy.log")
+    words = {"ADDRESS": host.address, "PORT": BEFORE_SSH_PORT, "LOG": proxy.log, "USER": USER, "PASSWORD": password}
+    text = BEFORE_SSH
+    for word, value in words.items():
+        text = text.replace(f"@{word}@", str(value))
+    settings = folder / "proxy.conf"
+    settings.write_text(text)
+    command = ["ip", "netns", "exec", network.namespace(host.name), "tinyproxy", "-d", "-c", str(settings)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            assert until(lambda: _listens(BEFORE_SSH_PORT, host.address), START_SECONDS), proxy.log.read_text()
+            yield proxy
+        finally:
+            process.terminate()
+
+
 def _free_port() -> int:
     with socket.create_server((network.GATEWAY, 0)) as held:
         return int(held.getsockname()[1])
 
 
-def _listens(port: int) -> bool:
+def _listens(port: int, address: str = network.GATEWAY) -> bool:
     with socket.socket() as asking:
-        return asking.connect_ex((network.GATEWAY, port)) == 0
+        return asking.connect_ex((address, port)) == 0

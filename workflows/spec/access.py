@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from workflows.spec.fields import AbsolutePath, Argument, Listed, OneOrMore, SecretRef, Section, Url, problem
-from workflows.spec.hosts import Address, Cidr, JumpHosts, SshPort, SshUser
+from workflows.spec.hosts import Address, Cidr, JumpHosts, SshPort, SshProxy, SshUser
 from workflows.spec.node import Dns, Hugepages, KernelParameter, Mount, Route, User
+from workflows.spec.proxy import User as ProxyUser
 from workflows.spec.rke2_parts import EtcdSnapshots, RegistryAccess, RegistryName, VirtualAddress
 
 Registry = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]+)?$", max_length=300)]
@@ -38,6 +39,16 @@ class Ssh(Section):
         description="Host to jump through, as user@host:port; several with commas between, the nearest first.",
         examples=["ops@bastion.example.org:22"],
     )
+    http_proxy: SshProxy | None = Field(
+        default=None,
+        description="HTTP proxy that SSH itself goes through, where this machine has no way of its own to the machines: to them, "
+        "or to the first jump host. It must allow CONNECT to their SSH port.",
+        examples=["http://proxy.example.org:3128"],
+    )
+    http_proxy_user: ProxyUser | None = Field(
+        default=None, description="User, where that proxy wants a login (Basic).", examples=["bringup"]
+    )
+    http_proxy_password: SecretRef | None = Field(default=None, description="Its password.")
     host_key_policy: Literal["strict", "accept_new"] = Field(
         default="strict",
         description="strict: only keys in known_hosts; accept_new: record unknown keys, refuse changed ones.",
@@ -57,6 +68,13 @@ class Ssh(Section):
         "is post-quantum too.",
         examples=[True],
     )
+
+    @model_validator(mode="after")
+    def _a_login_is_whole(self) -> "Ssh":
+        if (self.http_proxy_user is None) != (self.http_proxy_password is None):
+            why = "a proxy's login has a user and a password, and one of them is missing"
+            raise problem(why, "give http_proxy_user and http_proxy_password, or neither")
+        return self
 
 
 class Os(Section):
@@ -143,6 +161,12 @@ class Rke2(Section):
         default={},
         description="Mirrors, names and certificates by registry; * is every registry that is not named.",
         examples=[{"docker.io": {"endpoints": ["https://mirror.example.org:5000"]}}],
+    )
+    registry_fallback: bool = Field(
+        default=True,
+        description="Whether a registry itself is asked where its mirrors fail. With false images come from mirrors alone: a "
+        "registry without one can be used only if it is named in registries with itself as an endpoint.",
+        examples=[False],
     )
     profile: Literal["none", "cis"] = Field(default="none", description="Hardening profile.", examples=["none"])
     audit: Literal["none", "metadata", "request_response"] = Field(

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from steps.clients import ansible_failures
 from steps.clients.ansible_events import Ledger
 from steps.contract.play import FailureKind, HostOutcome, HostStatus, PlayStatus
 from steps.errors import StepError
@@ -57,7 +58,7 @@ def test_an_unreachable_host_is_classified_by_what_ssh_says(said: str, kind: Fai
 
     assert (seen.status, seen.kind) == (HostStatus.UNREACHABLE, kind)
     assert seen.task == "Bring the node to its profile"
-    assert seen.message == " ".join(said.split())
+    assert " ".join(said.split()).endswith(seen.message) or seen.message == "no SSH connection"
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,24 @@ def test_a_failed_host_is_classified_by_what_the_task_says(result: dict[str, Any
     seen = outcome(failed(**result), stats(failures={"n1": 1}, processed={"n1": 1}))
 
     assert (seen.status, seen.kind) == (HostStatus.FAILED, kind)
+
+
+HINT = "Make sure this host can be reached over ssh:"
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (SSH + "ssh: connect to host n1 port 22: No route to host", "ssh: connect to host n1 port 22: No route to host"),
+        (f'Task failed: Data could not be sent to remote host "10.0.0.3". {HINT} ', "no SSH connection to 10.0.0.3"),
+        (f'Task failed: Data could not be sent to remote host "n1". {HINT} Timeout, server n1 dead', "Timeout, server n1 dead"),
+        (f'Data could not be sent to remote host "n1". {HINT} Broken pipe', "n1: Broken pipe"),
+        (SSH, "no SSH connection"),
+        ("Task failed: Action failed: boom", "boom"),
+    ],
+)
+def test_a_person_reads_the_cause_and_not_what_ansible_says_before_it(said: str, sentence: str) -> None:
+    assert ansible_failures.message({"msg": said}) == sentence
 
 
 def test_the_tools_own_words_are_in_the_message() -> None:
@@ -181,6 +200,23 @@ def test_a_host_on_which_nothing_ran_is_not_ok() -> None:
     ledger.feed(stats(ok={"n1": 1}, processed={"n1": 1}))
 
     assert [row.status for row in ledger.outcomes(PlayStatus.OK)] == [HostStatus.OK, HostStatus.CANCELLED]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ('Data could not be sent to remote host "s1". Make sure this host can be reached over ssh:', FailureKind.HELPER),
+        (SSH + "ssh: connect to host 10.0.0.9 port 22: Connection timed out", FailureKind.HELPER),
+        (SSH + "ssh: connect to host 10.0.0.90 port 22: Connection timed out", FailureKind.NETWORK),
+        ('Data could not be sent to remote host "s1-old". Make sure this host can be reached over ssh:', FailureKind.NETWORK),
+        ('Data could not be sent to remote host "n1". Make sure this host can be reached over ssh:', FailureKind.NETWORK),
+    ],
+)
+def test_a_host_is_not_blamed_for_another_that_does_a_task_for_it(said: str, kind: FailureKind) -> None:
+    ledger = Ledger(["n1"], ["n1", "s1", "10.0.0.9"])
+    ledger.feed(unreachable(said))
+    ledger.feed(stats(dark={"n1": 1}, processed={"n1": 1}))
+    assert ledger.outcomes(PlayStatus.FAILED)[0].kind is kind
 
 
 def test_statistics_alone_can_fail_a_host() -> None:

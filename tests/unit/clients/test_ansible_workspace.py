@@ -10,7 +10,7 @@ import pytest
 
 from steps.clients.ansible_workspace import playbook_path, workspace
 from steps.clients.ssh_configuration import key_exchanges
-from steps.contract.play import HostKeys, Jump, PlayHost, PlayRequest
+from steps.contract.play import HostKeys, HttpProxy, Jump, PlayHost, PlayRequest
 from steps.errors import BadTask
 
 
@@ -53,6 +53,31 @@ def test_ssh_reads_the_configuration_as_meant(secrets: Path) -> None:
         lines
     )
     assert {"hostname 192.0.2.9", "port 2222", "user gate", "stricthostkeychecking true"} <= set(jump_lines)
+
+
+def test_ssh_goes_through_an_http_proxy_to_the_first_hop_alone(secrets: Path) -> None:
+    (secrets / "password").write_text("canary-93\n")
+    proxy = HttpProxy(address="192.0.2.8", port=3128, user="site", password_path=str(secrets / "password"))
+    chain = Jump.of("ops@192.0.2.9,ops@192.0.2.10").behind(proxy)
+    direct = PlayHost(name="n2", address="192.0.2.2", proxy=proxy)
+    with workspace(request(secrets, {"jump": chain}, helpers=(direct,))) as space:
+
+        def read(alias: str) -> dict[str, str]:
+            command = ["ssh", "-F", str(space.configuration), "-G", alias]
+            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            return dict(line.partition(" ")[::2] for line in said.splitlines())
+
+        ways = {name: read(name) for name in ("n1", "n2", "bringup-jump-0", "bringup-jump-1")}
+        settings = space.folder / "proxy0"
+        assert json.loads(settings.read_text())["url"] == "http://192.0.2.8:3128"
+        assert settings.stat().st_mode & 0o777 == 0o600
+        assert "canary-93" not in space.configuration.read_text()
+    commands = {name: way.get("proxycommand", "") for name, way in ways.items()}
+    assert commands["n2"] == commands["bringup-jump-0"]
+    assert commands["n2"].endswith(f"http_connect.py {settings} %h %p")
+    assert ways["n2"]["proxyusefdpass"] == "yes"
+    assert (ways["n1"]["proxyjump"], ways["bringup-jump-1"]["proxyjump"]) == ("bringup-jump-1", "bringup-jump-0")
+    assert commands["n1"] == commands["bringup-jump-1"] == ""
 
 
 def test_ssh_offers_all_its_key_exchanges_and_the_slow_ones_last(secrets: Path) -> None:
@@ -134,6 +159,9 @@ def test_a_first_contact_needs_no_known_hosts(secrets: Path, kind: HostKeys, che
         ({"key_path": "/secrets/a b"}, {}, "key of n1"),
         ({"python": "/usr/bin/python3; evil"}, {}, "python of n1"),
         ({"jump": Jump(address="x\ny")}, {}, "jump host"),
+        ({"proxy": HttpProxy(address="x y", port=1)}, {}, "address of the HTTP proxy before n1"),
+        ({"jump": Jump(address="b", proxy=HttpProxy(address="x", port=0))}, {}, "port of the HTTP proxy before n1's jump host"),
+        ({"proxy": HttpProxy(address="x", port=1, user="a", password_path="/nowhere/pw")}, {}, "No such file"),
         ({"variables": {"rack": "{{ lookup('pipe', 'evil') }}"}}, {}, "template"),
         ({"variables": {"ansible_connection": "local"}}, {}, "steer Ansible"),
         ({"variables": {"a b": 1}}, {}, "variable"),
