@@ -42,6 +42,7 @@ options:
       mounts: {description: File systems of their own by path with their types., type: dict}
       dns: {description: 'DNS: servers, search.', type: dict}
       links: {description: 'Interfaces of the fabric: names, devices, mtu.', type: dict}
+      default_route: {description: Whether there must be a default route., type: bool}
       routes: {description: 'Routes: to, via, device.', type: list, elements: dict}
       selinux: {description: Mode of SELinux., type: str, choices: ['', enforcing, permissive]}
       system_users: {description: Users of services by name with their comment., type: dict}
@@ -74,7 +75,7 @@ KINDS = {
         *("directories", "modules", "sysctls", "hugepages", "services", "disks"),
         *("mounts", "dns", "links", "system_users", "system"),
     ),
-    "bool": ("swap_off", "time_service"),
+    "bool": ("swap_off", "time_service", "default_route"),
     "str": ("memlock",),
 }
 PART = {

@@ -16,6 +16,8 @@ OPTIONS: dict = {
 """What modules that go through a proxy are told."""
 NAMES = re.compile(r"https?_proxy", re.IGNORECASE)
 REFUSED = "the proxy refuses this login (407)"
+UNAUTHORIZED = "the proxy refuses this login (401)"
+"""Some proxies, tinyproxy among them, answer a wrong login as a site would that wants one: it counts where we gave one."""
 HIDDEN = "[redacted]"
 
 
@@ -24,6 +26,13 @@ def log_in(params: dict) -> None:
     login = _login(params)
     for name in [name for name in os.environ if NAMES.fullmatch(name)] if login else ():
         os.environ[name] = re.sub(r"^(https?://)(?:[^@/]*@)?", lambda found: "%s%s@" % (found.group(1), login), os.environ[name])
+
+
+def refused(code: int) -> str:
+    """What an answer with this code says of the login; empty where it says nothing."""
+    if code == 401 and any(NAMES.fullmatch(name) and "@" in value for name, value in os.environ.items()):
+        return UNAUTHORIZED
+    return REFUSED if code == 407 else ""
 
 
 def hidden(text: str, params: dict) -> str:

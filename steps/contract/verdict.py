@@ -41,7 +41,8 @@ def sentence(seen: str, expected: str, next_step: str) -> str:
 
 
 class NodeVerdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a gate says of one node. `node` is the name in the fleet, which is also the Kubernetes node name."""
+    """What a gate says of one node. `node` is the name in the fleet, which is also the Kubernetes node name. `final` is for a fail
+    that waiting cannot change."""
 
     node: str
     status: Status
@@ -49,6 +50,7 @@ class NodeVerdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expected: str = ""
     next_step: str = ""
     failure_class: FailureClass | None = None
+    final: bool = False
 
     def __post_init__(self) -> None:
         _in_lines(self, "seen", "expected", "next_step")
@@ -154,7 +156,8 @@ def inconclusive(
 
 
 def of_nodes(gate: str, nodes: Iterable[NodeVerdict], *, what: str, notes: Iterable[str] = ()) -> Verdict:
-    """Sum up per-node verdicts without a quorum (the judge applies it): pass only if there are nodes and all pass.
+    """Sum up per-node verdicts without a quorum (the judge applies it): pass only if there are nodes and all pass. It is final
+    where every row that is no pass is.
 
     `what` names in a few words what a passing node has, e.g. `8 GPUs allocatable`.
     """
@@ -183,6 +186,7 @@ def of_nodes(gate: str, nodes: Iterable[NodeVerdict], *, what: str, notes: Itera
         expected=first.expected,
         next_step=first.next_step,
         failure_class=first.failure_class or FailureClass.HEALTH,
+        final=all(row.final for row in bad),
         nodes=rows,
         notes=tuple(notes),
     )

@@ -8,13 +8,15 @@ from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, f
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """What was seen, what was expected, what to do next; `status` is fail, or inconclusive where it cannot be told."""
+    """What was seen, what was expected, what to do next; `status` is fail, or inconclusive where it cannot be told. `final` is for
+    a fail of a node that no waiting changes."""
 
     status: Status
     seen: str
     expected: str
     next_step: str
     failure_class: FailureClass
+    final: bool = False
 
     def of_node(self, node: str) -> NodeVerdict:
         """The verdict on one node."""
@@ -25,6 +27,7 @@ class Finding(Struct, frozen=True, kw_only=True):
             expected=self.expected,
             next_step=self.next_step,
             failure_class=self.failure_class,
+            final=self.final,
         )
 
     def verdict(self, gate: str, *, final: bool = False, nodes: Iterable[NodeVerdict] = ()) -> Verdict:
@@ -49,9 +52,9 @@ class Finding(Struct, frozen=True, kw_only=True):
         )
 
 
-def fail(failure_class: FailureClass, seen: str, expected: str, next_step: str) -> Finding:
-    """A fail."""
-    return Finding(status=Status.FAIL, seen=seen, expected=expected, next_step=next_step, failure_class=failure_class)
+def fail(failure_class: FailureClass, seen: str, expected: str, next_step: str, *, final: bool = False) -> Finding:
+    """A fail; `final` where no waiting changes it."""
+    return Finding(status=Status.FAIL, seen=seen, expected=expected, next_step=next_step, failure_class=failure_class, final=final)
 
 
 def unknown(failure_class: FailureClass, seen: str, expected: str, next_step: str) -> Finding:

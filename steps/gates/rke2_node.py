@@ -39,7 +39,9 @@ def _row(name: str, node: Node | None, group: Group | None, want: NodesExpectati
 
 
 def _findings(node: Node, group: Group | None, want: NodesExpectation, now: float) -> Iterator[Finding]:
-    """What is wrong with a registered node; what the rest follows from comes first."""
+    """What is wrong with a registered node; what the rest follows from comes first. Final is what neither the cluster nor its
+    kubelet changes by itself."""
+    yield from _set_aside(node)
     yield from _alive(node, want, now)
     yield from _unplanned(node)
     yield from _registered(node, group, want)
@@ -69,11 +71,21 @@ def _alive(node: Node, want: NodesExpectation, now: float) -> Iterator[Finding]:
         yield fail(FailureClass.INPUT, "no InternalIP", "an InternalIP", "set node-ip in /etc/rancher/rke2/config.yaml")
 
 
+def _set_aside(node: Node) -> Iterator[Finding]:
+    """A run's cordon stays until a person releases the node, whatever has become of it since."""
+    note = node.quarantine
+    if node.cordoned and note is not None:
+        why = note.reason.partition("; ")[0].removeprefix(f"{node.name}: ")
+        seen = f"cordoned since run {note.run} set it aside in {note.stage} ({why})"
+        step = f"repair it, then `bringup quarantine release {node.name} --run {note.run} --as NAME`, and run again"
+        yield fail(FailureClass.INPUT, seen, "a released node", step, final=True)
+
+
 def _unplanned(node: Node) -> Iterator[Finding]:
+    """Whoever has cordoned a node may let work come to it at any time."""
     if node.cordoned:
-        ours = f"with annotation bringup/quarantine repair it and `bringup quarantine release {node.name} --as NAME`"
-        step = f"{ours}; without it somebody else did that: `kubectl uncordon {node.name}`"
-        yield fail(FailureClass.INPUT, "cordoned", "schedulable", step)
+        step = f"ask who did that, then `kubectl uncordon {node.name}`"
+        yield fail(FailureClass.INPUT, "cordoned, and not by bringup", "schedulable", step)
 
 
 def _registered(node: Node, group: Group | None, want: NodesExpectation) -> Iterator[Finding]:
@@ -81,7 +93,8 @@ def _registered(node: Node, group: Group | None, want: NodesExpectation) -> Iter
     group = group or want.groups.get(node.labels.get(want.group_label, ""))
     if group is None and want.groups:
         said = f"label {want.group_label}={node.labels.get(want.group_label, '')!r}"
-        yield fail(FailureClass.COMPARISON, said, f"one of {', '.join(want.groups)}", _again(node, want.group_label))
+        step = _again(node, want.group_label)
+        yield fail(FailureClass.COMPARISON, said, f"one of {', '.join(want.groups)}", step, final=True)
         return
     yield from _taints(node, group.taints if group else ())
     wanted = {**(group.labels if group else {}), **want.host_labels.get(node.name, {})}
@@ -92,7 +105,7 @@ def _labels(node: Node, wanted: Mapping[str, str]) -> Iterator[Finding]:
     for key, value in wanted.items():
         if node.labels.get(key) != value:
             seen = f"label {key}={node.labels[key]}" if key in node.labels else f"no label {key}"
-            yield fail(FailureClass.COMPARISON, seen, f"{key}={value}", _again(node, f"{key}={value}"))
+            yield fail(FailureClass.COMPARISON, seen, f"{key}={value}", _again(node, f"{key}={value}"), final=True)
 
 
 def _again(node: Node, label: str) -> str:
@@ -106,12 +119,13 @@ def _taints(node: Node, wanted: tuple[str, ...]) -> Iterator[Finding]:
         step = f"read the conditions of {node.name}"
         yield unknown(FailureClass.RUNTIME, f"taint {passing[0]}", "no taint of a condition", step)
     if strange:
+        # not final: network plugins and controllers take their own taints away once they are ready
         step = "remove the taint, or add it to the group's taints in the spec"
         yield fail(FailureClass.COMPARISON, f"taint {strange[0]}", "only taints of the spec", step)
     for taint in wanted:
         if taint not in node.taints:
             step = f"RKE2 gives taints at registration only: `kubectl taint node {node.name} {taint}`"
-            yield fail(FailureClass.COMPARISON, f"no taint {taint}", "the taints of the spec", step)
+            yield fail(FailureClass.COMPARISON, f"no taint {taint}", "the taints of the spec", step, final=True)
 
 
 def _network(node: Node, want: NodesExpectation, now: float) -> Iterator[Finding]:

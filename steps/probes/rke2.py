@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from steps.contract.checks import CHECK_NAMESPACE
 from steps.contract.play import HostOutcome
+from steps.contract.quarantine import ANNOTATION, Note
 from steps.contract.stages.rke2 import (
     ControlObservation,
     FunctionalObservation,
@@ -226,11 +227,20 @@ def _node(node: RawNode, renewed: float, keys: frozenset[str], network: StaticPo
         seen=max(renewed, ready.seen),
         since=ready.since,
         cordoned=node.spec.unschedulable,
+        quarantine=_note(node.metadata.annotations.get(ANNOTATION, "")),
         taints=tuple(_taint(taint) for taint in node.spec.taints),
         pressure=tuple(entry.type for entry in conditions if entry.type in PRESSURES and entry.status == "True"),
         labels={key: value for key, value in node.metadata.labels.items() if key in keys},
         network=network,
     )
+
+
+def _note(text: str) -> Note | None:
+    """What our annotation says; anybody may have written another text there."""
+    try:
+        return msgspec.json.decode(text, type=Note)
+    except msgspec.DecodeError:
+        return None
 
 
 def _taint(taint: Taint) -> str:

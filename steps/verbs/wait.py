@@ -14,13 +14,15 @@ from steps.verbs.diagnose import diagnose
 
 class Arguments(Struct, frozen=True, kw_only=True):
     """`select` names the hosts that are expected; `decides` makes a non-pass end the task with 65 (a control-plane gate),
-    else the verdict is data for the judge; `namespaces` are looked into when the verdict is no pass."""
+    else the verdict is data for the judge; `namespaces` are looked into when the verdict is no pass; `passed` are tasks of the
+    stage: nodes that did not pass one of them are judged, but not waited for."""
 
     gate: str
     select: str = "all"
     stable_seconds: float = 0.0
     decides: bool = True
     namespaces: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
 
 
 def run(context: Context) -> ExitCode:
@@ -30,6 +32,7 @@ def run(context: Context) -> ExitCode:
     nodes = context.expected_nodes(wanted.select)
     want = gate.expect(context.task.expectations, nodes)
 
+    lost = context.not_passed(wanted.passed) & set(nodes)
     commit, trusted = delivered.commit(context), trust.given(context)
     latest: Any = None
 
@@ -37,7 +40,7 @@ def run(context: Context) -> ExitCode:
         nonlocal latest
         scope = Scope(nodes=nodes, arguments=context.task.arguments, now=context.clock.now(), commit=commit, trusted=trusted)
         latest = seen = remembering.carried(probe(context.kube, scope), latest)
-        verdict = gate.decide(seen, want)
+        verdict = watching.settled(gate.decide(seen, want), lost)
         context.noticed(told(verdict))
         return seen, verdict
 

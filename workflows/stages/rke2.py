@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from steps.contract.fleet import SHARD_SIZE
@@ -13,7 +13,7 @@ from workflows.spec.access import Rke2
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.derived import GROUP_LABEL, MAX_PODS, max_pods, node_labels
 from workflows.spec.ranges import compress
-from workflows.stages import rights, rke2_check, rke2_options
+from workflows.stages import rights, rke2_back, rke2_check, rke2_options
 from workflows.stages.access import JOIN_TOKEN, ssh_arguments
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, When, task
@@ -48,7 +48,7 @@ def build(site: Site) -> Stage | None:
     spec, has_agents = site.spec, site.count("agent") > 0
     plays = (_servers(site), *((_agents(site),) if site.touched("agent") else ()))
     after = plays[-1].name
-    steps = (*plays, _control(site, after), _nodes(site), _functional(site))
+    steps = (*plays, _control(site, after), _nodes(site, [play.name for play in plays]), _functional(site))
     members = "agent" if has_agents else "server"
     gates = tuple(f"{ID}/{step.name}" for step in steps)
     return Stage(
@@ -58,8 +58,7 @@ def build(site: Site) -> Stage | None:
         steps=(*steps, _judge(site, members, [step.name for step in steps])),
         gates=gates,
         changes=_changes(site, spec.rke2),
-        rollback="rke2-uninstall.sh on every machine and `kubectl delete node`; after an upgrade: stop all servers, "
-        "install the release before, and restore the etcd snapshot that was taken before the upgrade",
+        rollback=rke2_back.told(site),
     )
 
 
@@ -160,7 +159,7 @@ def _variables(spec: ClusterSpec) -> Object:
         "rke2_host_labels": _host_labels(spec),
         **{key: value for key, value in optional.items() if value is not None},
         **rke2_options.variables(rke2),
-        **rke2_options.selinux(spec),
+        **rke2_options.further(spec),
     }
 
 
@@ -195,7 +194,13 @@ def _control(site: Site, after: str) -> Step:
             "control",
             Verb.WAIT,
             deadline=CONTROL_SECONDS,
-            arguments={"gate": f"{ID}/control", "select": "server", "stable_seconds": 10, "namespaces": ["kube-system"]},
+            arguments={
+                "gate": f"{ID}/control",
+                "select": "server",
+                "stable_seconds": 10,
+                "namespaces": ["kube-system"],
+                "passed": ["servers"],
+            },
             expectations={"workloads": workloads, "spare": spare},
         ),
         after=(after,),
@@ -213,13 +218,13 @@ def _control(site: Site, after: str) -> Step:
     )
 
 
-def _nodes(site: Site) -> Step:
+def _nodes(site: Site, plays: Iterable[str]) -> Step:
     spec, groups, hosts = site.spec, _groups(site.spec), _host_labels(site.spec)
     plugin = next((name for name in spec.rke2.cni if name in NETWORK_PODS), "")
     own = (pair for pairs in hosts.values() for pair in pairs)
     labels = {key for group in groups.values() for key in group["labels"]} | {pair.partition("=")[0] for pair in own}
     arguments: Object = {"gate": f"{ID}/nodes", "select": "all", "decides": False, "namespaces": ["kube-system"]}
-    arguments["labels"] = sorted(labels)
+    arguments |= {"labels": sorted(labels), "passed": list(plays)}
     expectations: Object = {
         "version": spec.rke2.version,
         "groups": groups,

@@ -37,10 +37,14 @@ def variables(rke2: Rke2) -> Object:
     return found
 
 
-def selinux(spec: ClusterSpec) -> Object:
-    """What RKE2 itself is told where SELinux enforces: its containers then have labels. Elsewhere there is none to tell of."""
+def further(spec: ClusterSpec) -> Object:
+    """Further keys of config.yaml: where SELinux enforces, containers get labels (elsewhere there is none to tell of); where
+    mirrors alone may be asked, containerd gets no endpoint of a registry itself (peers §4)."""
     node = node_profile(spec)
-    return {"rke2_config": {"selinux": True}} if node.get("selinux") == "enforcing" and "rhel" in node["system"]["ids"] else {}
+    labelled = node.get("selinux") == "enforcing" and "rhel" in node["system"]["ids"]
+    said = {"selinux": True} if labelled else {}
+    said |= {} if spec.rke2.registry_fallback else {"disable-default-registry-endpoint": True}
+    return {"rke2_config": said} if said else {}
 
 
 def secret_variables(rke2: Rke2) -> dict[str, str]:

@@ -112,6 +112,19 @@ def keeper(node: Node, name: str) -> "Networkd | Manager | None":
     return Manager(name) if re.search(r"GENERAL.STATE:(?!10\b)\d+", output) else None
 
 
+def default_route(wanted: bool, root: str = "") -> list:
+    """Whether there is one, by IPv4 or IPv6, that leads to an interface (proc(5); the kernel's own refusals have none, or lo)."""
+    if not wanted:
+        return []
+    rows = [line.split() for line in read_text(root + "/proc/net/route").splitlines()[1:]]
+    found = [row[0] for row in rows if len(row) > 7 and row[1] == row[7] == "00000000" and row[0] != "*"]
+    rows = [line.split() for line in read_text(root + "/proc/net/ipv6_route").splitlines()]
+    found += [row[9] for row in rows if len(row) > 9 and row[0] == "0" * 32 and row[1] == "00" and row[9] != "lo"]
+    seen = ", ".join("dev " + name for name in dict.fromkeys(found)) or "absent"
+    why = "RKE2 does not start without one: give it where an interface is configured; one that leads nowhere is enough"
+    return [measured("default route", bool(found), "present", seen, why)]
+
+
 def routes(node: Node, wanted: list) -> list:
     """Routes: `to`, `via`, `device`. They are looked for and never set: only the network's configuration brings them with every
     boot, and it is the site's."""

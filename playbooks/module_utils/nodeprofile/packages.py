@@ -50,7 +50,7 @@ BROKEN = {
         r"rpmdb|database disk image is malformed|Packages database|could not be parsed or opened|parsing file '?/var/lib/dpkg"
         r"|Unable to parse package file|package cache file is corrupted"
     ),
-    proxies.REFUSED: r"\b407 +Proxy|[Ss]tatus code:? 407|HTTP code 407|[Pp]roxy [Aa]uthentication [Rr]equired",
+    proxies.REFUSED: r"[Pp]roxy [Aa]uthentication [Rr]equired",
     "its repositories cannot be reached": (
         r"[Ff]ailed to fetch|[Cc]ould not resolve|Cannot download|Failed to download|Curl error|[Tt]emporary failure"
     ),
@@ -59,6 +59,10 @@ BROKEN = {
     "Read-only file system": r"Read-only file system",
 }
 """The reason in our words, and what a package manager says when it works for no package at all because of it."""
+
+
+ANSWER = re.compile(r"\b(40[17]) +(?:Proxy|Unauthorized)|(?:[Ss]tatus code:?|HTTP code) (40[17])")
+"""The code of an answer that may be a proxy's."""
 
 
 class Broken(Exception):
@@ -139,7 +143,9 @@ def _again(node: Node, adapter: Adapter, command: list) -> None:
 def _judged(error: CannotChange) -> Exception:
     """Broken, where the tool's words say that it works for no package."""
     said = str(error)
-    reason = next((reason for reason, pattern in BROKEN.items() if re.search(pattern, said)), "")
+    answer = ANSWER.search(said)
+    refused = proxies.refused(int(answer.group(1) or answer.group(2))) if answer else ""
+    reason = refused or next((reason for reason, pattern in BROKEN.items() if re.search(pattern, said)), "")
     if not reason:
         return error
     rows = [line.strip() for line in said.splitlines() if line.strip()]

@@ -60,6 +60,7 @@ def settle_all(node: Node, want: dict) -> list:
         *storage.disks(want["disks"]),
         *storage.mounts(want["mounts"]),
         *listening.ports(want["ports"]),
+        *links.default_route(want["default_route"]),
         *files.hostname(node, want["hostname"]),
         *files.hosts(node, want["address"], want["hostname"]),
         *installed,

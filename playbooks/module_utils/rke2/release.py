@@ -28,8 +28,8 @@ ELSEWHERE = ("/usr/bin/rke2", "/opt/rke2/bin/rke2")
 PARTS = ("bin/", "lib/systemd/system/", "share/")
 """Where members of the archive may lie."""
 IMAGE_ENDINGS = (".tar.zst", ".tar.gz", ".tar")
-SHUT = re.compile(r"Tunnel connection failed: 407\b")
-"""What the library makes of a proxy that refuses a tunnel to who has no login there."""
+SHUT = re.compile(r"Tunnel connection failed: (40[17])\b")
+"""What the library makes of a proxy that refuses a tunnel to who has no login there, or a wrong one."""
 SUM = re.compile(r"([0-9a-f]{64})[ *]+(\S+)")
 
 
@@ -204,8 +204,10 @@ class Release:
 def _judged(where: str, error: Exception) -> Exception:
     """Bad, where the answer would be the same when asked again."""
     code, said = getattr(error, "code", 0), "%s: %s" % (where, error)
-    if code == 407 or SHUT.search(str(error)):
-        return Bad("%s: %s: correct proxy.user and proxy.password in the spec" % (where, proxies.REFUSED))
+    shut = SHUT.search(str(error))
+    refused = proxies.refused(int(shut.group(1)) if shut else code)
+    if refused:
+        return Bad("%s: %s: correct proxy.user and proxy.password in the spec" % (where, refused))
     return Bad(said) if 400 <= code < 500 and code != 429 else Later(said)
 
 

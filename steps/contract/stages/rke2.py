@@ -8,6 +8,7 @@ from msgspec import Struct
 from steps.contract.charts import Workload
 from steps.contract.checks import CheckPod
 from steps.contract.play import Played
+from steps.contract.quarantine import Note
 
 _VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?:-(alpha|beta|rc)(\d+))?\+rke2r(\d+)")
 
@@ -179,7 +180,7 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `ready` is the status of condition Ready with `reason` and `message`; `seen` is its newest sign of life (lease or heartbeat),
     `since` when Ready last changed. `pressure` are conditions that are True and must not be. `taints` are `key=value:effect`.
     `labels` are those that the expectation asks about. `network` is the network plugin's pod on this node, None where there is
-    none.
+    none. `quarantine` says which run has cordoned it and why, None where none of ours has.
     """
 
     name: str
@@ -191,6 +192,7 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
     seen: float = 0.0
     since: float = 0.0
     cordoned: bool = False
+    quarantine: Note | None = None
     taints: tuple[str, ...] = ()
     pressure: tuple[str, ...] = ()
     labels: dict[str, str] = {}

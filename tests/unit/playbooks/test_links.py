@@ -1,7 +1,10 @@
-"""What keeps an interface's MTU over a boot: systemd-networkd's drop-in, NetworkManager's section, or nobody whom we know."""
+"""What keeps an interface's MTU over a boot: systemd-networkd's drop-in, NetworkManager's section, or nobody whom we know; and
+whether there is a default route."""
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible.module_utils.nodeprofile import links
 
 from tests.unit.playbooks.machine import Machine
@@ -45,3 +48,29 @@ def test_an_mtu_that_nobody_keeps_is_not_changed_and_says_where_to_set_it() -> N
     assert (item["status"], item["want"]) == ("failed", "1234")
     assert "set its MTU where it is configured" in item["why"]
     assert machine.said == []
+
+
+HEAD = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+ONE_NETWORK = "eth0\t0000000A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
+REFUSED = "*\t00000000\t00000000\t0200\t0\t0\t0\t00000000\t0\t0\t0\n"
+DEFAULT = "eth0\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+NOWHERE = "00000000000000000000000000000000"
+SIX = f"{NOWHERE} 00 {NOWHERE} 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003     eth1\n"
+SIX_REFUSED = f"{NOWHERE} 00 {NOWHERE} 00 {NOWHERE} ffffffff 00000001 00000000 00200200       lo\n"
+
+
+@pytest.mark.parametrize(
+    ("four", "six", "status", "seen"),
+    [
+        (ONE_NETWORK + DEFAULT, "", "ok", "dev eth0"),
+        (ONE_NETWORK, SIX, "ok", "dev eth1"),
+        (ONE_NETWORK + REFUSED, SIX_REFUSED, "failed", "absent"),
+    ],
+)
+def test_a_default_route_leads_to_an_interface(tmp_path: Path, four: str, six: str, status: str, seen: str) -> None:
+    (tmp_path / "proc/net").mkdir(parents=True)
+    (tmp_path / "proc/net/route").write_text(HEAD + four)
+    (tmp_path / "proc/net/ipv6_route").write_text(six)
+    (row,) = links.default_route(True, str(tmp_path))
+    assert (row["status"], row["after"]) == (status, seen)
+    assert links.default_route(False, str(tmp_path)) == []

@@ -3,8 +3,11 @@
 from typing import Any
 
 import pytest
+from ansible.module_utils import proxies
 from ansible.module_utils.nodeprofile import packages
 
+from steps.clients.ansible_failures import of_failed
+from steps.contract.play import FailureKind
 from tests.unit.playbooks.machine import Machine
 
 QUERY = {"apt": "dpkg-query", "dnf": "rpm", "zypper": "rpm"}
@@ -72,6 +75,7 @@ def test_what_lacks_is_installed_and_one_unknown_package_fails_alone(name: str) 
             "refuses this login",
         ),
         ("dnf", "Error: Status code: 407 for http://d/repodata/repomd.xml (IP: 192.0.2.1)", "refuses this login"),
+        ("apt", "E: Failed to fetch http://d/x  401  Unauthorized [IP: 192.0.2.1 80]", "cannot be reached"),
         ("apt", "W: GPG error: NO_PUBKEY 0E98404D386FA1D9", "signature is not trusted"),
         ("apt", "E: Unmet dependencies. Try 'apt --fix-broken install'", "half installed"),
         ("dnf", "Error Summary: No space left on device", "No space left on device"),
@@ -84,6 +88,23 @@ def test_a_manager_that_does_not_work_is_said_once(name: str, said: str, reason:
     assert reason in rows["package manager"]["why"]
     assert rows["package manager"]["want"] == "installs socat, chrony, conntrack"
     assert len([command for command in manager.machine.said if command[0] == INSTALL[name]]) == 1, "not tried again for each"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("apt", "E: Failed to fetch http://d/x  401  Unauthorized [IP: 192.0.2.1 3128]"),
+        ("dnf", "Error: Status code: 401 for http://d/repodata/repomd.xml (IP: 192.0.2.1)"),
+        ("dnf", "Curl error (56): Failure when receiving data [Received HTTP code 401 from proxy after CONNECT]"),
+    ],
+)
+def test_a_wrong_login_is_the_proxys_also_where_it_answers_as_a_site_does(
+    name: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://site:canary-5@192.0.2.1:3128")
+    rows = settled(Manager(name, installed={"curl"}, fails=said), name, "curl", "socat")
+    assert proxies.UNAUTHORIZED in rows["package manager"]["why"]
+    assert of_failed(rows["package manager"]["why"]) is FailureKind.PROXY
 
 
 def test_check_mode_installs_nothing() -> None:

@@ -33,14 +33,14 @@ FILES = {
 
 
 @contextmanager
-def proxy() -> Iterator[str]:
-    """The URL of a proxy that wants the login above, and has what lies behind it."""
+def proxy(refuses: int = 407) -> Iterator[str]:
+    """The URL of a proxy that wants the login above, and has what lies behind it; with which code it refuses others."""
     wanted = "Basic " + base64.b64encode(f"bringup:{PASSWORD}".encode()).decode()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.headers.get("Proxy-Authorization") != wanted:
-                self.send_error(407)
+                self.send_error(refuses)
                 return
             body = FILES[self.path.rpartition("/")[2]]
             self.send_response(200)
@@ -79,6 +79,18 @@ def test_no_login_or_a_wrong_one_is_told(login: dict[str, str], tmp_path: Path, 
             fetched(tmp_path)
     assert of_failed(str(caught.value)) is FailureKind.PROXY
     assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("login", "kind"), [({**LOGIN, "proxy_password": "canary-2"}, FailureKind.PROXY), ({}, None)])
+def test_an_answer_as_of_a_site_is_the_proxys_where_a_login_was_given(
+    login: dict[str, str], kind: FailureKind | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with proxy(refuses=401) as url:
+        monkeypatch.setenv("http_proxy", url)
+        proxies.log_in(login)
+        with pytest.raises(release.Bad) as caught:
+            fetched(tmp_path)
+    assert of_failed(str(caught.value)) is (kind or FailureKind.TASK_FAILED)
 
 
 def test_what_is_reached_without_a_proxy_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
