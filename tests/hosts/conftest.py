@@ -25,14 +25,15 @@ Up = Callable[..., lab.Lab]
 
 
 @pytest.fixture(scope="session")
-def able() -> Iterator[None]:
+def able(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Skip the tier where it cannot run (where it must run, that is a failure); at its end this machine is as it was."""
     _need("hosts tier", needs.missing())
     lab.down()
-    before = census()
+    work = tmp_path_factory.getbasetemp()
+    before = census(work)
     yield
-    until(lambda: census() == before, PLAYS_OF_OTHERS_SECONDS)
-    assert census() == before, "the tier left something on this machine"
+    until(lambda: census(work) == before, PLAYS_OF_OTHERS_SECONDS)
+    assert census(work) == before, "the tier left something on this machine"
 
 
 @pytest.fixture

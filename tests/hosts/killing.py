@@ -17,6 +17,8 @@ END_SECONDS = 240
 """A run that was disturbed, and then is left alone."""
 GATE = 65
 """The exit code of a run whose gate has failed."""
+ROUNDS = 4
+"""How often a test begins anew with kills half as far from each other, where its work ended before the last of them."""
 
 
 def chance() -> random.Random:
@@ -41,8 +43,8 @@ def disturb(
     start: Callable[[], subprocess.Popen[str]], hosts: Sequence[Host], chance: random.Random, longest: float, most: int
 ) -> list[str]:
     """One command to its end, with at most so many kills on its way, each within `longest` seconds after the one before; which they
-    were. `start` begins it, or goes on where it was begun: after a kill of the engine, and where a host has lost so many sessions
-    that it counts as unreachable."""
+    were: fewer where the command came to its end before, so the caller counts them. `start` begins it, or goes on where it was
+    begun: after a kill of the engine, and where a host has lost so many sessions that it counts as unreachable."""
     kills: list[str] = []
     lost, process = False, start()
     try:
@@ -64,6 +66,7 @@ def disturb(
                 lost = True
     finally:
         process.kill()
+        process.wait()
 
 
 def _ended(process: subprocess.Popen[str], seconds: float) -> int | None:

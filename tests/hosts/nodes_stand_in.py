@@ -7,6 +7,7 @@ looking at the hosts themselves.
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hostlab.lab import Lab
 
 from steps.clients import ansible
 from steps.contract.play import PlayHost, PlayRequest, PlayStatus
+from steps.errors import Unreachable
 from workflows.plan.model import Plan
 from workflows.rehearsal.processes import Existing, SimulatedCluster, simulated_cluster, write_fleet
 
@@ -29,16 +31,17 @@ KUBECONFIG = "/etc/rancher/rke2/rke2.yaml"
 
 @contextmanager
 def played(lab: Lab, plan: Plan, folder: Path) -> Iterator[None]:
-    """Play them while the context lasts; `plan` says what nodes are told at their registration."""
+    """Play them while the context lasts; `plan` says what nodes are told at their registration. What ended the playing before, and
+    let a run wait for nodes that nobody plays, is raised at the end."""
     done = threading.Event()
     folder.mkdir(parents=True, exist_ok=True)
-    thread = threading.Thread(target=_play, args=(lab, plan, folder, done))
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        playing = pool.submit(_play, lab, plan, folder, done)
+        try:
+            yield
+        finally:
+            done.set()
+            playing.result()
 
 
 def _play(lab: Lab, plan: Plan, folder: Path, done: threading.Event) -> None:
@@ -94,7 +97,10 @@ def _kubeconfig(shown: dict[Host, tuple[str, str]], folder: Path) -> Path | None
 def _let(cluster: SimulatedCluster, host: Host, playbook: str, variables: dict[str, Any]) -> bool:
     """Let the simulated machine of this name do what the real one has done; it cannot while the API server is away."""
     hosts = (PlayHost(name=host.name, address=host.address),)
-    played = ansible.play(PlayRequest(playbook=playbook, hosts=hosts, variables=variables), environ=cluster.environment)
+    try:
+        played = ansible.play(PlayRequest(playbook=playbook, hosts=hosts, variables=variables), environ=cluster.environment)
+    except Unreachable:
+        return False
     return played.status is PlayStatus.OK
 
 

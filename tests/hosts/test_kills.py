@@ -1,6 +1,7 @@
 """The engine, or an SSH session, is killed at random points; going on ends in the same state, and no change is made twice.
 
-The hosts count themselves: an audit hook of their Python writes down every file put in place, every sysctl, every host name.
+The hosts count themselves: an audit hook of their Python writes down every file put in place, every sysctl, every host name, and
+what it tells systemd to change.
 """
 
 import collections
@@ -16,10 +17,11 @@ from bringup_command import Command
 from hostlab import lab
 from hostlab.census import census
 from hostlab.host import Host
-from hostlab.lab import Lab
+from hostlab.lab import Init, Lab
 from killing import chance, disturb
 
 LOG = "var/log/changes"
+SYSTEMD = ("enable", "disable", "mask", "daemon-reexec")
 AUDIT = f"""
 import os, sys
 def hook(event, arguments):
@@ -29,6 +31,8 @@ def hook(event, arguments):
         change = str(arguments[0])
     elif event == "socket.sethostname":
         change = "hostname"
+    elif event == "subprocess.Popen" and [*arguments[1], ""][1] in {SYSTEMD}:
+        change = " ".join(map(str, arguments[1]))
     else:
         return
     handle = os.open("/{LOG}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -43,12 +47,15 @@ MOST_KILLS = 6
 """In one run: then it may end."""
 
 
+RUN = ("run", "three-hosts", "--only", "os_prep")
+
+
 class Site:
-    """Hosts as new and a home for their run."""
+    """Hosts with systemd as new and a home for their run."""
 
     def __init__(self, home: Path) -> None:
         lab.down()
-        self.lab: Lab = lab.up(3, prepared=True)
+        self.lab: Lab = lab.up(3, Init.SYSTEMD, prepared=True)
         self.bringup = Command(self.lab.folder, home)
         self.log = home.with_suffix(".log")
         for host in self.lab.hosts:
@@ -59,8 +66,13 @@ class Site:
     def start(self) -> subprocess.Popen[str]:
         """Run, or go on where a run was begun."""
         begun = any(self.bringup.home.glob("store/runs/*"))
-        command = ("resume",) if begun else ("run", "three-hosts", "--only", "os_prep")
-        return self.bringup.start(*command, log=self.log)
+        return self.bringup.start(*(("resume",) if begun else RUN), log=self.log)
+
+    def changed(self) -> list[str]:
+        """Run from its beginning, undisturbed; what it says that it changed."""
+        done = self.bringup.call(*RUN, check=True)
+        assert "set aside" not in done.stdout, done.stdout
+        return [change for row in self.bringup.report()["attempts"] if row["task"] == "play" for change in row["changes"]]
 
     def state(self) -> dict[str, dict[str, str]]:
         """Host → what lies in its own /etc, and its packages."""
@@ -79,8 +91,13 @@ class Site:
 
 def _files(host: Host) -> dict[str, str]:
     top = host.folder / "upper/etc"
-    paths = [path for path in sorted(top.rglob("*")) if path.is_file() and not str(path.relative_to(top)).startswith(OWN)]
-    return {str(path.relative_to(top)): hashlib.sha256(path.read_bytes()).hexdigest()[:12] for path in paths}
+    found = {str(path.relative_to(top)): path for path in sorted(top.rglob("*")) if path.is_symlink() or path.is_file()}
+    return {name: _content(path) for name, path in found.items() if not name.startswith(OWN)}
+
+
+def _content(path: Path) -> str:
+    """What tells it from another: of a link, where it leads to."""
+    return f"-> {path.readlink()}" if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 @pytest.mark.parametrize("wanted", [6, pytest.param(30, marks=pytest.mark.long)])
@@ -93,14 +110,22 @@ def test_killed_at_random_points_it_ends_in_the_same_state_with_each_change_made
     state, changes = calm.state(), calm.changes()
     assert {name: set(counted.values()) for name, counted in changes.items()} == {name: {1} for name in changes}
     assert all(len(counted) > 10 for counted in changes.values()), changes
+    assert all(any(change.startswith("systemctl ") for change in counted) for counted in changes.values()), changes
 
     kills: list[str] = []
     for number in itertools.count():
         if len(kills) == wanted:
-            break
+            break  # a run that came to its end before its last kill is followed by another, on new hosts
         site = Site(tmp_path / f"run{number}")
         kills += disturb(site.start, site.lab.hosts, luck, longest, min(MOST_KILLS, wanted - len(kills)))
+        if aside := site.bringup.release():
+            assert set(aside) <= set(kills), (kills, site.log.read_text())
+            site.changed()
         assert site.state() == state, (kills, site.log.read_text())
         assert site.changes() == changes, (kills, site.log.read_text())
-        assert not [title for title in census()["processes"] if "ansible" in title or title.startswith("ssh: ")]
+        there = census(tmp_path)
+        assert not [title for title in there["processes"] if "ansible" in title or title.startswith("ssh: ")]
+        assert there["programs"] == [], "no engine and no step"
+        assert site.changed() == [], "it has come to what was wanted"
+        assert site.changes() == changes, "and a second run leaves it alone"
     print(f"{len(kills)} kills: {', '.join(kills)}; {time.monotonic() - began:.0f} s")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hostlab import lab, profile
 from hostlab.census import census
 from hostlab.lab import Init
@@ -28,6 +29,20 @@ def test_nothing_is_left_of_hosts_and_their_plays(up: Any) -> None:
     lab.down()
 
     assert census() == before
+
+
+@pytest.mark.parametrize(("told", "environment"), [("fleet", {}), ("", {"BRINGUP_STORE": "@/store"})])
+def test_a_program_that_outlives_its_test_is_counted_by_the_folder_it_was_told(
+    tmp_path: Path, told: str, environment: dict[str, str]
+) -> None:
+    command = [sys.executable, "-c", "input()", *([str(tmp_path / told)] if told else [])]
+    own = {name: value.replace("@", str(tmp_path)) for name, value in environment.items()}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | own, text=True) as child:
+        there = census(tmp_path)["programs"]
+        child.communicate("\n")
+
+    assert [title.split()[:2] for title in there] == [command[:2]]
+    assert census(tmp_path)["programs"] == []
 
 
 PLAY = """

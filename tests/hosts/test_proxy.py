@@ -11,7 +11,9 @@ from http_proxy import behind_a_proxy
 from rke2_plays import VERSION, Site, lacks, play
 
 from steps.clients import ansible
+from steps.contract.play import FailureKind
 from steps.contract.stages.os_prep import ItemStatus
+from steps.contract.verdict import FailureClass
 from steps.probes import os_prep as probe
 
 PASSWORD, SECRET = "canary-93", "bringup_proxy_password"
@@ -39,7 +41,9 @@ def test_packages_and_the_release_come_through_a_proxy_with_a_password(up: Any, 
 
     manager = next(item for item in probe.from_play(wrong.hosts).nodes[0].items if item.name == "package manager")
     assert manager.status is ItemStatus.FAILED
-    assert "its repositories cannot be reached" in manager.why
+    assert "the proxy refuses this login" in manager.why
+    assert wrong.hosts[0].kind is FailureKind.PROXY
+    assert [row.failure_class for row in judged(wrong).nodes] == [FailureClass.PERMISSION]
     assert judged(prepared).is_pass, judged(prepared).reason
     assert lacks(installed, "server") == ""
     assert any("mirror.example.org" in url and "/packages/./socat" in url for url in asked), asked

@@ -189,7 +189,10 @@ def test_a_release_that_does_not_start_is_rolled_back_and_the_others_go_on(up: A
     server.run("sh", "-c", f"echo '{json.dumps({'crash': [MINOR]})}' > /etc/rke2-stand-in.json")
     result = play(lab, site, "rke2_server", [server], rke2_version=MINOR, rke2_ready_seconds=6)
     assert "is not put back to" in result.hosts[0].message
-    assert "restore etcd from bringup-before-v1.36.1-rke2r1-" in result.hosts[0].message
+    saved = server.run("sh", "-c", "ls /var/lib/rancher/rke2/server/db/snapshots/bringup-before-v1.36.1-rke2r1-*").strip()
+    assert result.hosts[0].message.endswith(f"way-back.txt there, by {server.name}:{saved}")
+    told = server.run("cat", "/var/lib/rancher/download/way-back.txt")
+    assert f"(3) on {server.name}: `rke2 server --cluster-reset --cluster-reset-restore-path={saved}`" in told
     assert server.run("/usr/local/bin/rke2", "--version").startswith(f"rke2 version {MINOR}"), "an older minor cannot read its data"
     server.run("rm", "/etc/rke2-stand-in.json")
     assert lacks(play(lab, site, "rke2_server", [server], rke2_version=MINOR), "server", MINOR) == ""
@@ -289,6 +292,11 @@ def test_hosts_are_reset_to_bare_and_replaced(up: Any, site: Site) -> None:
     half = play(lab, site, "rke2_reset", [agent])
     assert {kind: found for kind, found in half.hosts[0].facts["traces"].items() if kind != "looked" and found} == {}
     assert agent.name in nodes(server)
+    refused = play(lab, site, "rke2_agent", [agent], [server])
+    assert f"`bringup replace-node SPEC --hosts {agent.name}` has the cluster forget the old machine" in refused.hosts[0].message
+    assert agent.run("ls", "/usr/local/bin") == "", "nothing is installed where RKE2 would refuse the host"
+    alone = play(lab, site, "rke2_agent", [agent], rke2_ready_seconds=3)
+    assert "Node password rejected" in alone.hosts[0].message, "without a server to ask RKE2 itself says so"
     back = play(lab, site, "rke2_agent", [agent], [server], rke2_replaced=[agent.name])
     assert lacks(back, "agent") == ""
     again = play(lab, site, "rke2_agent", [agent], [server], rke2_replaced=[agent.name])
@@ -296,6 +304,12 @@ def test_hosts_are_reset_to_bare_and_replaced(up: Any, site: Site) -> None:
     assert server.run("cat", KUBECTL_LOG).splitlines().count(f"delete {agent.name}") == 2, (
         "once by the reset, once for the newcomer"
     )
+
+    assert said(play(lab, site, "rke2_server", [bare], [server])) == []
+    bare.run("sh", "-c", "rke2-killall.sh; rke2-uninstall.sh")
+    refused = play(lab, site, "rke2_server", [bare], [server])
+    assert f"`bringup replace-node SPEC --hosts {bare.name}`" in refused.hosts[0].message
+    assert bare.run("ls", "/usr/local/bin") == ""
 
 
 def left(host: Host) -> dict[str, list[str]]:

@@ -1,9 +1,11 @@
 """What of hosts and plays is on this machine now, by name: before and after a test tier it must be the same."""
 
+import contextlib
 import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from hostlab import debian, host, lab, network
@@ -12,14 +14,16 @@ PLAY = b"BRINGUP_PLAY="
 LEAVES = re.compile(r"/bringup-n\d+$")
 
 
-def census() -> dict[str, list[str]]:
-    """Kind → names of what is there."""
+def census(work: Path | None = None) -> dict[str, list[str]]:
+    """Kind → names of what is there. `work` is the folder of a test or of all: whoever was started with a path in it is one of its
+    programs, be it an engine, a step, a simulator or a server."""
     return {
         "hosts": network.ours(),
         "links": [name for name in sorted(os.listdir("/sys/class/net")) if name.startswith("vb-") or name == network.BRIDGE],
         "mounts": _mounts(),
         "cgroups": _cgroups(),
         "processes": _processes(),
+        "programs": _programs(str(work).encode()) if work else [],
         "folders": _folders(),
         "inotify instances": [lab.INOTIFY.read_text().strip()],
     }
@@ -45,18 +49,29 @@ def _processes() -> list[str]:
     """Inits of hosts and whatever is in their namespaces, plays and their SSH connections."""
     inside = {pid for name in network.ours() for pid in network.processes(name)}
     found = []
-    for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            environment, title = (process / "environ").read_bytes(), (process / "cmdline").read_bytes()
-        except OSError:
-            continue  # ended meanwhile
+    for pid, environment, title in _every():
         play = PLAY in environment or title.startswith(b"ssh: " + tempfile.gettempdir().encode() + b"/bringup-")
         launcher = str(host.ENTER).encode() in title
-        if int(process.name) in inside or play or launcher:
-            found.append(title.replace(b"\0", b" ").decode(errors="replace").strip()[:120])
+        if pid in inside or play or launcher:
+            found.append(_said(title))
     return sorted(found)
+
+
+def _programs(place: bytes) -> list[str]:
+    """Processes whose command line or environment names a place, but this one."""
+    return sorted(_said(title) for pid, known, title in _every() if place in known + title and pid != os.getpid())
+
+
+def _every() -> Iterator[tuple[int, bytes, bytes]]:
+    """Number, environment and command line of every process."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            with contextlib.suppress(OSError):  # ended meanwhile
+                yield int(process.name), (process / "environ").read_bytes(), (process / "cmdline").read_bytes()
+
+
+def _said(title: bytes) -> str:
+    return title.replace(b"\0", b" ").decode(errors="replace").strip()[:120]
 
 
 def _folders() -> list[str]:

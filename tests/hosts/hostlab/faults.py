@@ -56,8 +56,14 @@ def half_applied(host: Host) -> None:
 
 
 def full_disk(host: Host) -> None:
-    """No space where the profile's sysctls go."""
-    host.run("mount", "-t", "tmpfs", "-o", "nr_inodes=1", "tmpfs", "/etc/sysctl.d")
+    """A small file system where the profile's sysctls go, full to its last block."""
+    host.run("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "/etc/sysctl.d")
+    host.run("sh", "-c", "cat /dev/zero > /etc/sysctl.d/filled 2>&- || true")
+
+
+def no_python(host: Host) -> None:
+    """Python was never installed, or somebody has removed it."""
+    host.run("sh", "-c", "rm /usr/bin/python3*")
 
 
 def no_way_back(host: Host) -> None:

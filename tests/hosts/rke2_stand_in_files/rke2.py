@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import re
+import secrets
 import shutil
 import socket
 import ssl
@@ -25,6 +26,8 @@ ETCD = DATA / "server/db/etcd"
 SHARE = Path("/usr/local/share/rke2-stand-in")
 FAULTS = Path("/etc/rke2-stand-in.json")
 LOG = Path("/var/log/rke2-stand-in.log")
+PASSWORD = Path("/etc/rancher/node/password")
+REJECTED = 'level=fatal msg="Node password rejected, duplicate hostname or contents of /etc/rancher/node/password may not match"'
 UNVERIFIED = ssl._create_unverified_context()
 LOCK = threading.Lock()
 
@@ -78,7 +81,28 @@ def own_node(kind: str, known: dict, *, voter: bool = True) -> dict:
     name = setting("node-name")
     old = known.get(name, {})
     metadata = {"name": name, "labels": labels, "annotations": old.get("metadata", {}).get("annotations", {})}
-    return {name: {"metadata": metadata, "spec": old.get("spec", {}), "status": status}}
+    return {name: {"metadata": metadata, "spec": old.get("spec", {}), "status": status, "password": node_password()}}
+
+
+def node_password() -> str:
+    """What a server knows this machine by; nothing beside a real API server, whose Nodes are deleted without our knowing."""
+    if programs():
+        return ""
+    if not PASSWORD.exists():
+        PASSWORD.parent.mkdir(parents=True, exist_ok=True)
+        PASSWORD.write_text(secrets.token_hex(16))
+    return PASSWORD.read_text()
+
+
+def is_another(nodes: dict, known: dict) -> bool:
+    """Whether one of these nodes is known, by another password."""
+    return any(name in known and known[name]["password"] != node["password"] for name, node in nodes.items())
+
+
+def programs() -> Path | None:
+    """The images of this release where they hold programs of a real control plane."""
+    images = next((DATA / "agent/images").glob("rke2-images-*"), None)
+    return images if images and tarfile.is_tarfile(images) else None
 
 
 class Say(http.server.BaseHTTPRequestHandler):
@@ -110,7 +134,9 @@ class Say(http.server.BaseHTTPRequestHandler):
         change = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if not self._may():
             return self._answer(401, "")
-        self.cluster.change(change["nodes"], change["removed"], spread=self.path == "/stand-in/spread")
+        if self.path == "/stand-in/register" and is_another(change["nodes"], self.cluster.nodes):
+            return self._answer(200, "rejected")
+        self.cluster.change(change["nodes"], change["removed"], spread=self.path != "/stand-in/change")
         return self._answer(200, "")
 
     def _may(self) -> bool:
@@ -164,6 +190,8 @@ def server() -> None:
     joins = setting("server") and not ETCD.exists()
     joined = setting("server")[8:].rpartition(":")[0] if joins else ""
     nodes = json.loads(ask(joined, "/stand-in/nodes")) if joins else {}
+    if is_another(own_node("server", nodes), nodes):
+        sys.exit(REJECTED)
     ETCD.mkdir(parents=True, exist_ok=True)
     Say.cluster, Say.secret = Cluster(), password()
     for node in list(Say.cluster.nodes.values()):
@@ -177,8 +205,7 @@ def server() -> None:
     secure = f"K10{hashlib.sha256((SHARE / 'ca.pem').read_bytes()).hexdigest()}::server:{Say.secret}\n"
     (DATA / "server/token").write_text(secure)
     (DATA / "bin").mkdir(exist_ok=True)
-    images = next((DATA / "agent/images").glob("rke2-images-*"), None)
-    if images and tarfile.is_tarfile(images):
+    if images := programs():
         real_control_plane(images, joined)
     else:
         Path("/etc/rancher/rke2/rke2.yaml").write_text("clusters: [{name: default, cluster: {server: 'https://127.0.0.1:6443'}}]\n")
@@ -209,7 +236,8 @@ def agent() -> None:
     """Register with the server, and be a kubelet."""
     where = setting("server")[8:].rpartition(":")[0]
     known = json.loads(ask(where, "/stand-in/nodes"))
-    ask(where, "/stand-in/spread", {"nodes": own_node("agent", known), "removed": []})
+    if ask(where, "/stand-in/register", {"nodes": own_node("agent", known), "removed": []}):
+        sys.exit(REJECTED)
     (DATA / "agent").mkdir(parents=True, exist_ok=True)
     (DATA / "agent/kubelet.kubeconfig").write_text("kubeconfig\n")
     serve("127.0.0.1", 10248)
