@@ -30,7 +30,8 @@ class Store:
     """A folder whose files are written once and appear whole.
 
     A file is written beside its place, flushed to disk, and linked into place, so that a reader never sees half of it
-    and two writers never overwrite each other.
+    and two writers never overwrite each other. What root writes belongs to whom the folder belongs that it lies in: pods that
+    build node images are root, and the others of their run write beside them.
     """
 
     def __init__(self, root: Path) -> None:
@@ -48,7 +49,7 @@ class Store:
 
         def write() -> None:
             again = next(tries) > 1
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(target.parent)
             temporary = _write_beside(target, data, mode)
             try:
                 os.link(temporary, target)
@@ -69,7 +70,7 @@ class Store:
         target = self.path(key)
 
         def replace() -> None:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(target.parent)
             os.replace(_write_beside(target, data, mode), target)
             _flush_folder(target.parent)
 
@@ -158,10 +159,28 @@ def _again(act: Callable[[], T], first: OSError) -> T:
     )(call)
 
 
+def _make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        if (owner := _owner(folder.parent)) is not None:
+            os.chown(folder, *owner, follow_symlinks=False)
+
+
+def _owner(folder: Path) -> tuple[int, int] | None:
+    """User and group that root gives what it makes in a folder; None where it stays who makes it."""
+    if os.geteuid() != 0:
+        return None
+    facts = folder.stat()
+    return (facts.st_uid, facts.st_gid) if facts.st_uid != 0 else None
+
+
 def _write_beside(target: Path, data: bytes, mode: int) -> Path:
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
+            if (owner := _owner(target.parent)) is not None:
+                os.fchown(file.fileno(), *owner)
             os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()

@@ -22,6 +22,7 @@ FIRST = (
     "test_gitops.py",
     "test_argo_engine.py",
     "test_step_pods.py",
+    "test_image_pods.py",
     "test_errands.py",
     "test_rights.py",
     "test_simulate.py",

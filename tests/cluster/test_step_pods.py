@@ -42,7 +42,7 @@ from workflows.spec import load
 USER = 8737
 RUN, PUBLISHING, TELLING = "by-pods", "by-publish", "by-announce"
 VERBS = {verb.value for verb in Verb} - {"build"}
-"""No pipeline has a task of verb build yet."""
+"""Those of verb build are in `test_image_pods`."""
 STAGES = ("os_prep", "rke2", "base_services")
 ANNOUNCE = "    announce: {webhook: {secret: {name: chat, key: url}}}\n"
 SPEC = (

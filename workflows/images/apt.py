@@ -15,6 +15,8 @@ from workflows.images.errors import BuildError, FetchError
 
 ESSENTIAL: Final = "?essential"
 """apt's pattern for the packages without which there is no system."""
+_FAILED = re.compile(r"Failed to fetch (\S+)\s+(.*)")
+_LONGEST: Final = 300
 _URI = re.compile(r"'(\S+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
 
 
@@ -97,12 +99,21 @@ class Root:
     def _run(self, program: str, *arguments: str) -> str:
         done = self._done(program, *arguments)
         if done.returncode != 0:
-            errors = [line for line in done.stderr.splitlines() if line.startswith("E:")]
-            raise FetchError(f"apt cannot resolve the recipe: {' '.join(errors) or done.stderr.strip()}")
+            raise FetchError(f"apt cannot resolve the recipe: {_sentence(done.stderr)}")
         return done.stdout
 
     def _done(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return fetch.run([program, *self._options, *arguments], "apt (on Debian and its kin)")
+
+
+def _sentence(stderr: str) -> str:
+    """apt's first error; how many more there are, of which one dead mirror gives one for each index."""
+    errors = [line.removeprefix("E:").strip() for line in stderr.splitlines() if line.startswith("E:")]
+    errors = [line for line in errors if not line.startswith("Some index files failed")] or [stderr.strip()]
+    if failed := _FAILED.match(errors[0]):
+        errors[0] = f"{failed[1]} cannot be fetched: {failed[2]}"
+    more = f" (and {len(errors) - 1} more like it)" if len(errors) > 1 else ""
+    return " ".join(errors[0].split())[:_LONGEST] + more
 
 
 def _found(address: str, file: str, size: str, sha256: str) -> Found:

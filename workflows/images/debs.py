@@ -25,11 +25,12 @@ STATUS = "var/lib/dpkg/status"
 INSTALLED = "Status: install ok installed"
 
 
-def of(debs: Iterable[Deb], wanted: Debian, cache: Cache) -> Tree:
-    """The tree of all packages, each from the cache, one over the other in the order of the lock."""
+def of(debs: Iterable[Deb], wanted: Debian, cache: Cache, below: Iterable[Deb] = ()) -> Tree:
+    """The tree of all packages, each from the cache, one over the other in the order of the lock. dpkg's status also has those
+    that a layer `below` brings."""
     whole: Tree = {top: tree.link(f"usr/{top}") for top in MERGED}
     whole |= {f"usr/{top}": tree.folder() for top in MERGED}
-    status = []
+    status = [_control(cache.read_package(deb.sha256)) for deb in below]
     for deb in debs:
         path = cache.read_package(deb.sha256)
         status.append(_control(path))

@@ -1,8 +1,12 @@
-"""The recipe of the step image and its two locks, read from `images/step` and refused as a whole where they are wrong."""
+"""The recipes of the step image and of the builder image, with their locks, read and refused as a whole where they are wrong.
+
+The builder image is the step image with more packages: its recipe in `images/builder` says which, its lock has those alone.
+"""
 
 import datetime
 import re
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import yaml
@@ -13,10 +17,13 @@ from steps.contract.canonical import digest
 from workflows.images import tree
 from workflows.images.errors import BuildError
 
-FOLDER = Path("images/step")
+STEP, BUILDER = Path("images/step"), Path("images/builder")
+"""Folders of the two recipes."""
 RECIPE, PACKAGES, WHEELS, FILES = "recipe.yaml", "packages.lock", "wheels.lock", "files"
 RELOCK = "run `bringup image step lock` and review what changed"
+RELOCK_BUILDER = "run `bringup image step lock --builder` and review what changed"
 
+T = TypeVar("T")
 _DEB = re.compile(r"([a-z0-9][a-z0-9+.-]+)=(\S+) ([0-9a-f]{64}) (\S+\.deb)")
 _WHEEL = re.compile(r"([a-z0-9][a-z0-9-]*)==(\S+) --hash=sha256:([0-9a-f]{64})")
 
@@ -87,6 +94,21 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True):
         return datetime.datetime.fromtimestamp(self.epoch, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+class More(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the builder image has beyond the step image; see the comments of `images/builder/recipe.yaml`."""
+
+    name: str
+    title: str
+    user: str
+    packages: tuple[str, ...]
+    without: tuple[str, ...] = ()
+
+    def on(self, step: Recipe) -> Recipe:
+        """The recipe of the whole image."""
+        config = msgspec.structs.replace(step.config, user=self.user)
+        return msgspec.structs.replace(step, name=self.name, title=self.title, config=config)
+
+
 class Deb(Struct, frozen=True):
     """One Debian package as locked; `path` is relative to the archive."""
 
@@ -105,45 +127,68 @@ class Wheel(Struct, frozen=True):
 
 
 class Sources(Struct, frozen=True):
-    """Everything that goes into the image but `steps` and `playbooks`, which change with every commit."""
+    """Everything that goes into the image but `steps` and `playbooks`, which change with every commit. `more` are the packages of
+    the builder image that the step image does not have."""
 
     source: Path
     recipe: Recipe
     debs: tuple[Deb, ...]
     wheels: tuple[Wheel, ...]
+    more: tuple[Deb, ...] = ()
     version: str = __version__
 
     @property
-    def folder(self) -> Path:
-        """Where the recipe lies."""
-        return self.source / FOLDER
+    def files(self) -> tree.Tree:
+        """The recipe's own files."""
+        return tree.of_folder(self.source / STEP / FILES)
+
+    @property
+    def every(self) -> tuple[Deb, ...]:
+        """All Debian packages of the image."""
+        return self.debs + self.more
 
     @property
     def digest(self) -> str:
         """Of the recipe with its locks and files: equal digests and equal code give equal images."""
-        files = tree.of_folder(self.folder / FILES)
-        return digest([self.recipe, self.debs, self.wheels, files])
+        return digest([self.recipe, self.every, self.wheels, self.files])
 
 
-def read(source: Path) -> Sources:
-    """Recipe and locks of a source tree. Raises BuildError with file and line of what is wrong."""
+def read(source: Path, *, builder: bool = False) -> Sources:
+    """Recipe and locks of a source tree's step image, or of its builder image. Raises BuildError with file and line of what is
+    wrong."""
     recipe = read_recipe(source)
-    folder = source / FOLDER
-    debs = tuple(Deb(*groups) for groups in _lines(folder / PACKAGES, _DEB))
-    wheels = tuple(Wheel(*groups) for groups in _lines(folder / WHEELS, _WHEEL))
+    debs = _debs(source, STEP, RELOCK)
+    wheels = tuple(Wheel(*groups) for groups in _lines(source, STEP / WHEELS, _WHEEL, RELOCK))
     locked = _text(source / "uv.lock")
     if stale := [f"{wheel.name}=={wheel.version}" for wheel in wheels if wheel.sha256 not in locked]:
-        raise BuildError(f"{FOLDER / WHEELS} has {', '.join(stale)}, uv.lock has other versions", hint=RELOCK)
-    return Sources(source, recipe, debs, wheels)
+        raise BuildError(f"{STEP / WHEELS} has {', '.join(stale)}, uv.lock has other versions", hint=RELOCK)
+    if not builder:
+        return Sources(source, recipe, debs, wheels)
+    more = _debs(source, BUILDER, RELOCK_BUILDER)
+    if twice := sorted({deb.name for deb in debs} & {deb.name for deb in more}):
+        raise BuildError(f"{BUILDER / PACKAGES}: the step image has {', '.join(twice)} already", hint=RELOCK_BUILDER)
+    return Sources(source, read_more(source).on(recipe), debs, wheels, more)
 
 
 def read_recipe(source: Path) -> Recipe:
-    """The recipe alone, for who makes the locks."""
-    path = source / FOLDER / RECIPE
+    """The step image's recipe alone, for who makes its locks."""
+    return _recipe(source, STEP / RECIPE, Recipe)
+
+
+def read_more(source: Path) -> More:
+    """The builder image's recipe alone, for who makes its lock."""
+    return _recipe(source, BUILDER / RECIPE, More)
+
+
+def _recipe(source: Path, name: Path, kind: type[T]) -> T:
     try:
-        return msgspec.convert(yaml.safe_load(_text(path)), Recipe)
+        return msgspec.convert(yaml.safe_load(_text(source / name)), kind)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise BuildError(f"{FOLDER / RECIPE}: {error}") from error
+        raise BuildError(f"{name}: {error}") from error
+
+
+def _debs(source: Path, folder: Path, relock: str) -> tuple[Deb, ...]:
+    return tuple(Deb(*groups) for groups in _lines(source, folder / PACKAGES, _DEB, relock))
 
 
 def _text(path: Path) -> str:
@@ -151,17 +196,17 @@ def _text(path: Path) -> str:
         return path.read_text()
     except OSError as error:
         raise BuildError(
-            f"{path}: {error.strerror}", hint="the step image is built from a checkout of bringup: name it with --tree"
+            f"{path}: {error.strerror}", hint="images of steps are built from a checkout of bringup: name it with --tree"
         ) from error
 
 
-def _lines(path: Path, pattern: re.Pattern[str]) -> list[tuple[str, ...]]:
+def _lines(source: Path, name: Path, pattern: re.Pattern[str], relock: str) -> list[tuple[str, ...]]:
     found = []
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    for number, line in enumerate(_text(source / name).splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         matched = pattern.fullmatch(line.strip())
         if matched is None:
-            raise BuildError(f"{FOLDER / path.name} line {number}: {line.strip()!r} is no pin", hint=RELOCK)
+            raise BuildError(f"{name} line {number}: {line.strip()!r} is no pin", hint=relock)
         found.append(matched.groups())
     return found

@@ -1,47 +1,67 @@
-"""Makes the two locks: apt resolves the recipe's packages from nothing; uv and pip choose the wheels of uv.lock's group."""
+"""Makes the locks: apt resolves the recipe's packages from nothing; uv and pip choose the wheels of uv.lock's group."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from workflows.images import apt, fetch, recipe
 from workflows.images.cache import Cache
 from workflows.images.errors import BuildError
-from workflows.images.recipe import FOLDER, PACKAGES, WHEELS, Deb, Recipe, Wheel
+from workflows.images.recipe import BUILDER, PACKAGES, STEP, WHEELS, Deb, Recipe, Wheel
 
-MADE = "# Made by `bringup image step lock` from {source}; review changes, do not edit.\n"
+MADE = "# Made by `bringup image step lock{option}` from {source}; review changes, do not edit.\n"
 
 
 def lock(tree: Path, cache: Cache) -> tuple[int, int]:
     """Write both locks of a source tree; how many packages and wheels they name."""
     wanted = recipe.read_recipe(tree)
     with cache.locked(), cache.scratch() as scratch:
-        debs = _debs(wanted, scratch)
+        debs = _without(_resolved(wanted, wanted.debian.packages, scratch), wanted.debian.without)
         wheels = _wheels(wanted, tree, scratch, cache)
-    _write(tree / FOLDER / PACKAGES, MADE.format(source="recipe.yaml"), [f"{d.name}={d.version} {d.sha256} {d.path}" for d in debs])
+    _write(tree / STEP / PACKAGES, MADE.format(option="", source="recipe.yaml"), map(_line, debs))
     pins = [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}" for wheel in wheels]
-    _write(tree / FOLDER / WHEELS, MADE.format(source=f"uv.lock, group {wanted.wheels.group}"), pins)
+    _write(tree / STEP / WHEELS, MADE.format(option="", source=f"uv.lock, group {wanted.wheels.group}"), pins)
     return len(debs), len(wheels)
 
 
-def _write(path: Path, head: str, lines: Sequence[str]) -> None:
+def lock_builder(tree: Path, cache: Cache) -> int:
+    """Write the lock of the builder image: what it needs beyond the step image as that is locked; how many packages it names."""
+    step, more = recipe.read(tree), recipe.read_more(tree)
+    pins = [f"{deb.name}={deb.version}" for deb in step.debs]
+    with cache.locked(), cache.scratch() as scratch:
+        resolved = _resolved(step.recipe, [*pins, *more.packages], scratch)
+    below = {deb.name for deb in step.debs}
+    debs = _without([deb for deb in resolved if deb.name not in below], more.without)
+    _write(tree / BUILDER / PACKAGES, MADE.format(option=" --builder", source="recipe.yaml"), map(_line, debs))
+    return len(debs)
+
+
+def _line(deb: Deb) -> str:
+    return f"{deb.name}={deb.version} {deb.sha256} {deb.path}"
+
+
+def _write(path: Path, head: str, lines: Iterable[str]) -> None:
     path.write_text(head + "".join(f"{line}\n" for line in sorted(lines)))
 
 
-def _debs(wanted: Recipe, folder: Path) -> list[Deb]:
-    """What apt would install on a machine that has nothing yet, less what the recipe leaves out."""
+def _resolved(wanted: Recipe, packages: Sequence[str], folder: Path) -> list[Deb]:
+    """What apt would install on a machine that has nothing yet."""
     debian = wanted.debian
     lines = [f"deb [signed-by={debian.keyring}] {debian.archive}/{one}" for one in debian.repositories]
     root = apt.Root(folder / "apt", wanted.architecture, lines)
     root.update()
-    resolved = [
-        Deb(one.name, one.version, one.sha256, one.url.removeprefix(f"{debian.archive}/")) for one in root.install(debian.packages)
-    ]
-    if strange := set(debian.without) - {deb.name for deb in resolved}:
+    found = root.install(packages)
+    return [Deb(one.name, one.version, one.sha256, one.url.removeprefix(f"{debian.archive}/")) for one in found]
+
+
+def _without(resolved: Iterable[Deb], without: Collection[str]) -> list[Deb]:
+    """Less what the recipe leaves out. Raises BuildError where nothing needs that any more."""
+    debs = list(resolved)
+    if strange := set(without) - {deb.name for deb in debs}:
         raise BuildError(
             f"the recipe leaves out {', '.join(sorted(strange))}, which nothing needs any more", hint="remove them there"
         )
-    return [deb for deb in resolved if deb.name not in debian.without]
+    return [deb for deb in debs if deb.name not in without]
 
 
 def _wheels(wanted: Recipe, tree: Path, folder: Path, cache: Cache) -> list[Wheel]:

@@ -29,7 +29,7 @@ def of(sources: Sources, code: str) -> bytes:
         "version": 1,
         "metadata": {"timestamp": sources.recipe.created, "component": _image(sources, code)},
         "components": [
-            *(_deb(deb, _distribution(sources), sources.recipe.architecture) for deb in sources.debs),
+            *(_deb(deb, _distribution(sources), sources.recipe.architecture) for deb in sources.every),
             *(_wheel(wheel) for wheel in sources.wheels),
         ],
     }

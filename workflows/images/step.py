@@ -1,4 +1,7 @@
-"""The step image: three layers (Debian, wheels, our code), each cached by the content of what went in, and the archive of them."""
+"""The step image: three layers (Debian, wheels, our code), each cached by the content of what went in, and the archive of them.
+
+The builder image has one more above Debian's, with its own packages: nodes that have the step image lack that one and ours.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +13,6 @@ from steps.contract.canonical import digest, digest_bytes
 from steps.contract.oci import Blob
 from workflows.images import application, bytecode, debs, fetch, oci, recipe, sbom, tree, wheels
 from workflows.images.cache import Cache
-from workflows.images.recipe import FILES
 from workflows.images.tree import Tree
 
 STANDARD_LIBRARY = ("usr/lib/python3", "usr/lib/python{python}")
@@ -34,12 +36,12 @@ class Built(Struct, frozen=True):
 class Step:
     """One build from one source tree."""
 
-    def __init__(self, source: Path, cache: Cache, say: Callable[[str], None]) -> None:
-        self._sources, self._cache, self._say = recipe.read(source), cache, say
+    def __init__(self, source: Path, cache: Cache, say: Callable[[str], None], *, builder: bool = False) -> None:
+        self._sources, self._cache, self._say = recipe.read(source, builder=builder), cache, say
         self._code = digest([path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))])
         wanted = self._sources.recipe
         settings = (wanted.debian, wanted.folders, wanted.epoch, wanted.bytecode, wanted.wheels.python)
-        self._base = self._key("debian", settings, self._sources.debs, self._files())
+        self._base = self._key("debian", settings, self._sources.debs, self._sources.files)
 
     def write(self, out: Path, name: str = "") -> Built:
         """Write the archive and, beside it, the bill of materials. `name` is a reference; else the recipe's with our version."""
@@ -48,7 +50,7 @@ class Step:
             fetch.missing(sources, self._cache)
             code = application.of(sources.recipe.application, sources.source)
             bill = sbom.of(sources, digest(code))
-            layers = [self._debian(), self._wheels(), self._application(code, bill)]
+            layers = [self._debian(), *self._more(), self._wheels(), self._application(code, bill)]
             settings = self._settings([blob for blob, _ in layers])
             manifest = oci.write_archive(out, settings, layers, name, sources.recipe.epoch)
         beside = out.with_name(f"{out.name}.cdx.json")
@@ -57,9 +59,6 @@ class Step:
 
     def _key(self, *inputs: object) -> str:
         return digest([self._code, *inputs]).removeprefix("sha256:")
-
-    def _files(self) -> Tree:
-        return tree.of_folder(self._sources.folder / FILES)
 
     def _layer(self, key: str, what: str, made_by: str, make: Callable[[], Tree]) -> tuple[Blob, Path]:
         if kept := self._cache.layer(key):
@@ -74,9 +73,19 @@ class Step:
     def _debian_tree(self) -> Tree:
         wanted = self._sources.recipe
         folders = {one.path: tree.folder(int(one.mode, 8), one.owner) for one in wanted.folders}
-        whole = tree.merged([debs.of(self._sources.debs, wanted.debian, self._cache), self._files(), folders])
+        whole = tree.merged([debs.of(self._sources.debs, wanted.debian, self._cache), self._sources.files, folders])
         below = [path.format(python=wanted.wheels.python) for path in STANDARD_LIBRARY]
         return whole | self._compiled(whole, below)
+
+    def _more(self) -> list[tuple[Blob, Path]]:
+        """The builder image's own packages."""
+        sources = self._sources
+
+        def make() -> Tree:
+            return debs.of(sources.more, sources.recipe.debian, self._cache, sources.debs)
+
+        key, made_by = self._key("more", self._base, sources.more), f"bringup image step: {recipe.BUILDER / recipe.PACKAGES}"
+        return [self._layer(key, "builder", made_by, make)] if sources.more else []
 
     def _wheels(self) -> tuple[Blob, Path]:
         key = self._key("wheels", self._base, self._sources.recipe.wheels, self._sources.wheels)

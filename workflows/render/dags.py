@@ -4,6 +4,7 @@ from hera.workflows import DAG, Container, Parameter, Suspend, Task
 from hera.workflows import models as m
 
 from steps.contract import approval
+from steps.contract.stages import image_standing
 from workflows.render import names, steps
 from workflows.render.secret_volumes import SecretVolumes
 from workflows.stages.stage import Stage, Step, When
@@ -19,12 +20,28 @@ def stage(one: Stage, settings: steps.Settings, secrets: SecretVolumes) -> DAG:
     with DAG(
         name=names.dashed(one.id),
         inputs=[Parameter(name=name) for name in SHARD_LISTS],
+        outputs=_outputs(one) or None,
         fail_fast=False,
         parallelism=one.parallelism or None,
     ) as dag:
         for step in one.steps:
             _task(step, templates[step.name])
     return dag
+
+
+def _outputs(one: Stage) -> list[Parameter]:
+    """What the stages after it read: whether anything is left to do."""
+    if one.id != image_standing.ID:
+        return []
+    told = f"{{{{tasks.{names.dashed(image_standing.TASK)}.outputs.parameters.{image_standing.OUTPUT}}}}}"
+    source = m.ValueFrom(parameter=told, default=image_standing.CHANGED)
+    return [Parameter(name=image_standing.OUTPUT, value_from=source)]
+
+
+def something_changed() -> str:
+    """The condition of the first stage after that one; those behind it are omitted with it."""
+    told = f"tasks.{names.dashed(image_standing.ID)}.outputs.parameters.{image_standing.OUTPUT}"
+    return f"{{{{{told}}}}} == {image_standing.CHANGED}"
 
 
 def _task(step: Step, template: Container) -> None:

@@ -6,13 +6,23 @@ from typing import Any
 
 from steps.contract import approval, paths, task
 from steps.contract.exit import RETRY_EXPRESSION
+from steps.contract.stages import image_standing
+from workflows.render.building import CAPABILITIES
 
 Object = dict[str, Any]
 COMMAND = ["python", "-m", "steps"]
 VERBS = {verb.value for verb in task.Verb}
-SAFE_DEFAULTS = {"verdict": "inconclusive", "shards": "[]", "agents": "[]", **approval.PARAMETERS}
+SAFE_DEFAULTS = {
+    "verdict": "inconclusive",
+    "shards": "[]",
+    "agents": "[]",
+    image_standing.OUTPUT: image_standing.CHANGED,
+    **approval.PARAMETERS,
+}
 """Every output parameter that a manifest of ours may have, with the default that lets nothing pass."""
 
+_NEVER = ("privileged", "procMount", "seLinuxOptions")
+"""What no container of ours says of its security."""
 _OUTPUT_OF = re.compile(r"\{\{=?\s*tasks\.([A-Za-z0-9_-]+)\.outputs\.")
 _ALLOWED_ABSOLUTE = f"{paths.ROOT}/"
 
@@ -73,6 +83,19 @@ def _container(one: Object) -> Iterator[str]:
         yield "retryStrategy.backoff.maxDuration counts from the first attempt's start: a long task gets no second one; use cap"
     if not one.get("activeDeadlineSeconds"):
         yield "activeDeadlineSeconds is missing: a pod that hangs must end"
+    yield from _security(container.get("securityContext") or {}, builds=arguments[:1] == [task.Verb.BUILD.value])
+
+
+def _security(told: Object, *, builds: bool) -> Iterator[str]:
+    """Only verb `build` is root with capabilities, and not with all of them."""
+    added = set((told.get("capabilities") or {}).get("add") or ())
+    allowed = set(CAPABILITIES) if builds else set()
+    if told.keys() & set(_NEVER) or not added <= allowed:
+        names = sorted(told.keys() & set(_NEVER)) + sorted(added - allowed)
+        yield f"securityContext: {', '.join(names)} is more than its verb needs"
+    root = told.get("runAsUser") == 0 or told.get("runAsNonRoot") is False or told.get("allowPrivilegeEscalation")
+    if not builds and (root or told.get("appArmorProfile") or told.get("seccompProfile")):
+        yield "securityContext: only verb build is root, or goes without AppArmor and seccomp"
 
 
 def _suspend(one: Object) -> Iterator[str]:

@@ -6,6 +6,7 @@ from hera.workflows import DAG, Parameter, Task, WorkflowTemplate
 from hera.workflows import models as m
 
 from steps.contract import approval
+from steps.contract.stages import image_standing
 from workflows.plan.model import Plan
 from workflows.render import dags, names, steps
 from workflows.render.secret_volumes import SecretVolumes
@@ -56,13 +57,13 @@ def _main(kind: str, plan: Plan, stages: tuple[Stage, ...]) -> None:
     shards = [Parameter(name=name, value=f"{{{{tasks.open.outputs.parameters.{name}}}}}") for name in dags.SHARD_LISTS]
     with DAG(name=kind):
         Task(name="open", template=names.template("run", "open"))
-        ready = "open.Succeeded"
+        ready, when = "open.Succeeded", None
         for stage in stages:
             name = names.dashed(stage.id)
             if stage.approval is not None:
                 ready = _approval(name, ready, announced=stage.id in plan.announce_tasks)
-            Task(name=name, template=name, depends=ready, arguments=shards)
-            ready = f"{name}.Succeeded"
+            Task(name=name, template=name, depends=ready, when=when, arguments=shards)
+            ready, when = f"{name}.Succeeded", dags.something_changed() if stage.id == image_standing.ID else None
 
 
 def _approval(stage: str, ready: str, *, announced: bool) -> str:

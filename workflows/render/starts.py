@@ -17,8 +17,6 @@ API = "argoproj.io/v1alpha1"
 KEPT = 14
 """Ended runs of a schedule whose Workflows stay, of those that succeeded and of those that did not: two weeks of a nightly one, at
 1 MiB each at the most. Argo's defaults are 3 and 1; with a Workflow goes what `status` and `logs` tell of its run."""
-SUPERSEDING = ("image",)
-"""Pipelines whose newer run ends the one before it: an image of an older state is of no use. A bring-up is never cut off."""
 EVENT_RIGHTS: rbac.Rights = {
     ("argoproj.io", "workflows"): frozenset({"create"}),
     ("argoproj.io", "workfloweventbindings"): frozenset({"list"}),
@@ -74,7 +72,7 @@ def _cron(plan: Plan, template: Object, schedule: Schedule) -> Object:
     spec: Object = {
         "schedules": list(schedule.cron),
         "timezone": schedule.timezone,
-        "concurrencyPolicy": "Replace" if kind in SUPERSEDING else "Forbid",
+        "concurrencyPolicy": "Forbid",
         "startingDeadlineSeconds": int(schedule.starting_deadline.total_seconds()),
         "successfulJobsHistoryLimit": KEPT,
         "failedJobsHistoryLimit": KEPT,

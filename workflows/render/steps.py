@@ -1,4 +1,5 @@
-"""Task → Hera Container template: one command, the five folders, retries by exit code, a deadline, little privilege."""
+"""Task → Hera Container template: one command, the five folders, retries by exit code, a deadline, little privilege (but for
+verb `build`: `building`)."""
 
 from dataclasses import dataclass
 
@@ -8,7 +9,8 @@ from hera.workflows import models as m
 from steps import __version__
 from steps.contract import paths, task
 from steps.contract.exit import RETRY_EXPRESSION
-from workflows.render import names
+from steps.contract.stages import image_standing
+from workflows.render import building, names
 from workflows.render.secret_volumes import FOLDER, SecretVolumes
 from workflows.spec.derived import GROUP_LABEL
 from workflows.stages.stage import Step
@@ -39,15 +41,18 @@ OUTPUTS = {
     "confirm": {"verdict": "inconclusive"},
 }
 """Output parameters by verb with their fail-closed defaults (design §4): enums and lists of shard numbers only."""
+STANDING = {image_standing.OUTPUT: image_standing.CHANGED}
+"""The same of the one task that says whether anything is left to do: where it cannot tell, everything is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What an installation chooses: namespace of home, the step image and the Secret by which nodes pull it, the store's volume
-    claim."""
+    """What an installation chooses: namespace of home, the step image, the image of pods that build node images, the Secret by
+    which nodes pull both, the store's volume claim."""
 
     namespace: str = "bringup"
     image: str = f"bringup-steps:{__version__}"
+    builder: str = f"bringup-builder:{__version__}"
     pull_secret: str = ""
     store_claim: str = "bringup-store"
 
@@ -64,26 +69,32 @@ def container(
         arguments += ["--input", f"{name}={{{{inputs.parameters.{name}}}}}"]
     return Container(
         name=names.template(one.stage, one.name),
-        image=settings.image,
+        image=settings.builder if building.builds(one) else settings.image,
         image_pull_policy="IfNotPresent",
         command=["python", "-m", "steps"],
         args=arguments,
         inputs=parameters or None,
-        outputs=[_output(name, default) for name, default in OUTPUTS.get(one.verb.value, {}).items()] or None,
+        outputs=[_output(name, default) for name, default in _outputs(one).items()] or None,
         env=_environment(one.verb),
         volume_mounts=_mounts(secrets.mounts(one)),
         active_deadline_seconds=one.deadline_seconds + (ANNOUNCE_MARGIN if one.verb is task.Verb.ANNOUNCE else DEADLINE_MARGIN),
         retry_strategy=retry(),
         service_account_name=account(one.verb.value),
-        resources=m.ResourceRequirements(
-            requests={"cpu": m.Quantity(root="100m"), "memory": m.Quantity(root="256Mi")},
-            limits={"memory": m.Quantity(root="1Gi")},
-        ),
-        security_context=m.SecurityContext(
-            allow_privilege_escalation=False,
-            read_only_root_filesystem=True,
-            capabilities=m.Capabilities(drop=["ALL"]),
-        ),
+        resources=building.resources(one) if building.builds(one) else _resources(),
+        security_context=building.security() if building.builds(one) else _security(),
+    )
+
+
+def _resources() -> m.ResourceRequirements:
+    return m.ResourceRequirements(
+        requests={"cpu": m.Quantity(root="100m"), "memory": m.Quantity(root="256Mi")},
+        limits={"memory": m.Quantity(root="1Gi")},
+    )
+
+
+def _security() -> m.SecurityContext:
+    return m.SecurityContext(
+        allow_privilege_escalation=False, read_only_root_filesystem=True, capabilities=m.Capabilities(drop=["ALL"])
     )
 
 
@@ -134,6 +145,11 @@ def volumes(plan: str, settings: Settings, secrets: SecretVolumes) -> list[m.Vol
         m.Volume(name="store", persistent_volume_claim=m.PersistentVolumeClaimVolumeSource(claim_name=settings.store_claim)),
         m.Volume(name="out", empty_dir=m.EmptyDirVolumeSource()),
     ]
+
+
+def _outputs(one: task.Task) -> dict[str, str]:
+    asks = (one.stage, one.name) == (image_standing.ID, image_standing.TASK)
+    return STANDING if asks else OUTPUTS.get(one.verb.value, {})
 
 
 def _output(name: str, default: str) -> Parameter:

@@ -21,10 +21,11 @@ RENEWAL_SECONDS = 5.0
 """Between two renewals of a Lease; a kubelet waits 10 s, and after 40 s or more without one its node is tainted."""
 
 
-def load_image(node: Node, home: Path) -> str:
-    """Build the step image as a user does and give it to a node; its digest. Layers are cached by their content."""
+def load_image(node: Node, home: Path, *more: str) -> str:
+    """Build the step image as a user does and give it to a node; its digest. Layers are cached by their content. `more` are words
+    of the command: `--builder` for the builder image."""
     out = node.folder / "step.tar"
-    done = product.bringup(home, "image", "step", "build", "--out", str(out), "-o", "json")
+    done = product.bringup(home, "image", "step", "build", "--out", str(out), "-o", "json", *more)
     assert done.returncode == 0, done.stderr
     node.load(out)
     return str(json.loads(done.stdout)["digest"])
@@ -66,14 +67,14 @@ def secrets(template: Object, other: str, **known: str) -> list[Object]:
     return [{**meta, "metadata": {"name": name, "namespace": "bringup"}, "stringData": content} for name, content in held.items()]
 
 
-def volume(store: Path) -> list[Object]:
-    """The claim that the pods mount as their run store, and the folder of this machine behind it."""
-    size, claim = {"storage": "1Gi"}, {"name": "bringup-store", "namespace": "bringup"}
+def volume(store: Path, space: str = "bringup") -> list[Object]:
+    """The claim that the pods of a namespace mount as their run store, and the folder of this machine behind it."""
+    size, claim, name = {"storage": "1Gi"}, {"name": "bringup-store", "namespace": space}, f"{space}-store"
     common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
     backing = {**common, "capacity": size, "hostPath": {"path": str(store), "type": "Directory"}, "claimRef": claim}
-    wanted = {**common, "resources": {"requests": size}, "volumeName": "bringup-store"}
+    wanted = {**common, "resources": {"requests": size}, "volumeName": name}
     return [
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "bringup-store"}, "spec": backing},
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": backing},
         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim, "spec": wanted},
     ]
 

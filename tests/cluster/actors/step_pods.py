@@ -108,6 +108,7 @@ class Pods:
     template: Object
     run: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    patience: float = STEP_SECONDS
     ended: list[Ended] = field(default_factory=list)
     _begun: dict[str, _Begun] = field(default_factory=dict)
 
@@ -201,7 +202,7 @@ class Pods:
             if name in self._begun:
                 self._begun[name].latest = pod
             for other, one in self._begun.items():
-                late = not one.over and time.monotonic() - one.since > STEP_SECONDS
+                late = not one.over and time.monotonic() - one.since > self.patience
                 assert not late, f"{other} did not end: {json.dumps(one.latest.get('status'))}"
             yield name if name in self._begun and self._begun[name].over else ""
 

@@ -19,6 +19,11 @@ PACKAGES = {
     "openssl": "openssl",
     "git": "git",
     "redis-check-rdb": "redis-tools",
+    "mksquashfs": "squashfs-tools",
+    "bwrap": "bubblewrap",
+    "zstd": "zstd",
+    "cpio": "cpio",
+    "sshd": "openssh-server",
 }
 """Tools and the Debian package that brings each."""
 

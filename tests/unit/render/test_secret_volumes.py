@@ -78,6 +78,17 @@ def test_hosts_are_reached_by_who_plays_alone() -> None:
     assert found["gpu-operator-judge"] == found["run-seal"] == {"kubeconfig"}
 
 
+def test_the_login_of_the_proxy_before_ssh_lies_where_the_key_does() -> None:
+    login = "http_proxy_user: site, http_proxy_password: {secret: {name: ssh-proxy, key: password}}"
+    text = examples.path("single-node").read_text().replace("ssh: {", f'ssh: {{http_proxy: "http://proxy:3128", {login}, ')
+    made = rendered(compile_plan(load(text)), bringup.build)
+    found = mounted(made)
+    assert {name for name, files in found.items() if "ssh_proxy_password" in files} == {"run-open", "os-prep-play", "rke2-servers"}
+    sources = [row["secret"] for one in made.template["spec"]["volumes"] for row in one.get("projected", {}).get("sources", ())]
+    items = {item["path"]: (row["name"], item["key"]) for row in sources for item in row["items"]}
+    assert items["ssh_proxy_password"] == ("ssh-proxy", "password")
+
+
 def test_git_is_let_in_for_who_pushes_or_tells_argo_cd() -> None:
     found = mounted(rendered(plan("multi-rack-232"), bringup.build))
     assert {name for name, files in found.items() if "git_credentials" in files} == {

@@ -1,0 +1,70 @@
+"""What pods that build node images may do, and that no other pod may."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit import small_image
+from workflows import image
+from workflows.plan.images import compile_image
+from workflows.render import house
+from workflows.render.building import CAPABILITIES
+from workflows.render.bundle import render
+from workflows.render.steps import Settings
+
+OTHERS = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> dict[str, Any]:
+    plan = compile_image(small_image.spec(tmp_path), small_image.recipe(), small_image.files())
+    return render(plan, image.build, Settings(image="step:1", builder="builder:1")).template
+
+
+def pods(template: dict[str, Any], *, builds: bool) -> dict[str, dict[str, Any]]:
+    """Containers by the name of their template."""
+    every = {one["name"]: one["container"] for one in template["spec"]["templates"] if "container" in one}
+    return {name: one for name, one in every.items() if (one["args"][0] == "build") is builds}
+
+
+def test_builders_are_root_with_what_building_takes_and_nothing_more(template: dict[str, Any]) -> None:
+    found = pods(template, builds=True)
+    assert set(found) >= {"image-lock-archive", "image-layers-layer-base", "image-assemble-outputs", "image-boot-boot-uefi"}
+    for one in found.values():
+        told = one["securityContext"]
+        assert one["image"] == "builder:1"
+        assert told["capabilities"] == {"drop": ["ALL"], "add": list(CAPABILITIES)}
+        assert (told["runAsUser"], told["runAsNonRoot"], told["readOnlyRootFilesystem"]) == (0, False, True)
+        assert "privileged" not in told
+    others = pods(template, builds=False)
+    assert {"image-publish-tree", "image-boot-judge", "run-open", "run-seal"} <= set(others)
+    assert all(one["image"] == "step:1" and one["securityContext"] == OTHERS for one in others.values())
+
+
+def test_test_machines_have_room_in_their_pod(template: dict[str, Any]) -> None:
+    found = pods(template, builds=True)
+    asked = {name: one["resources"]["requests"]["memory"] for name, one in found.items()}
+    assert (asked["image-boot-boot-bios"], asked["image-lock-archive"]) == (f"{2 * 3072 + 1024}Mi", "1024Mi")
+
+
+@pytest.mark.parametrize(
+    ("which", "told", "sentence"),
+    [
+        ("run-open", {"runAsUser": 0}, "only verb build is root"),
+        ("run-open", {"runAsNonRoot": False}, "only verb build is root"),
+        ("run-open", {"appArmorProfile": {"type": "Unconfined"}}, "goes without AppArmor"),
+        ("run-open", {"capabilities": {"add": ["SYS_ADMIN"]}}, "SYS_ADMIN is more than its verb needs"),
+        ("image-lock-archive", {"capabilities": {"add": ["SYS_MODULE"]}}, "SYS_MODULE is more than its verb needs"),
+        ("image-lock-archive", {"privileged": True}, "privileged is more than its verb needs"),
+        ("run-open", {"seccompProfile": {"type": "Unconfined"}}, "goes without AppArmor and seccomp"),
+    ],
+)
+def test_more_rights_break_the_house_profile(template: dict[str, Any], which: str, told: dict[str, Any], sentence: str) -> None:
+    assert house.breaches(template) == ()
+    changed = copy.deepcopy(template)
+    (one,) = (one for one in changed["spec"]["templates"] if one["name"] == which)
+    one["container"]["securityContext"] |= told
+    (breach,) = house.breaches(changed)
+    assert sentence in breach
