@@ -87,6 +87,9 @@ def _groups(seen: Published, want: Wanted) -> Iterator[Finding]:
             yield fail(
                 FailureClass.COMPARISON, f"the script of group {group} {said}", f"{seen.version} in all its paths", next_step
             )
+    if seen.lost:
+        said = f"{len(seen.lost)} machines are not led to {seen.version}: {_told(seen.lost)}"
+        yield fail(FailureClass.APPLY, said, "boot/MACHINE.ipxe of each machine that a group names, leading to its group", step)
     if lost := sorted(set(want.groups) - set(seen.entries)):
         said = f"what nodes of {_told(lost)} load does not lead to the pointer"
         yield fail(FailureClass.APPLY, said, "boot/GROUP.ipxe of each group chaining to the pointer", step)

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 
 from steps.contract.evidence import Evidence
+from steps.contract.stages.image_standing import Standing
 from steps.contract.verdict import FailureClass, Status
-from steps.report import checklists, model
+from steps.report import checklists, model, standing
 from steps.report.approvals import approvals
 from steps.report.images import image
 from steps.report.source import Record, Source
@@ -21,9 +22,10 @@ def build(source: Source, workflow: str = "", running: bool = False, begun: Iter
     `begun`: what its engine knows of tasks and approvals that it began."""
     latest, begun = _latest(source.records), tuple(begun)
     opened = opening(latest, running)
-    stages = every_stage(source, latest, running, begun, opened.id if opened else "")
+    unchanged = standing.current(latest)
+    stages = standing.spared(every_stage(source, latest, running, begun, opened.id if opened else ""), unchanged)
     times = [time for record in source.records for time in (record.evidence.started, record.evidence.finished)]
-    status, sentence = _overall((opened, *stages) if opened else stages, latest)
+    status, sentence = _overall((opened, *stages) if opened else stages, latest, unchanged)
     return model.Report(
         run=source.header.run,
         engine=source.header.engine,
@@ -106,10 +108,11 @@ def _overtaken(records: Iterable[Record], latest: tuple[Evidence, ...]) -> Itera
             yield one
 
 
-def _overall(stages: tuple[model.Stage, ...], latest: tuple[Evidence, ...]) -> tuple[str, str]:
-    """The run passed when every planned stage passed; else the first that did not gives status and sentence."""
+def _overall(stages: tuple[model.Stage, ...], latest: tuple[Evidence, ...], unchanged: Standing | None = None) -> tuple[str, str]:
+    """The run passed when every planned stage passed, or had nothing to do; else the first that did not gives status and
+    sentence."""
     for stage in stages:
-        if stage.status != Status.PASS.value:
+        if stage.status != Status.PASS.value and not standing.is_left_out(stage, unchanged):
             errors = [
                 one.error for one in latest if one.error and one.stage == stage.id and not (one.verdict and one.verdict.is_pass)
             ]
@@ -117,6 +120,8 @@ def _overall(stages: tuple[model.Stage, ...], latest: tuple[Evidence, ...]) -> t
             return stage.status, f"{stage.id}: {stage.reason}" + (f" ({untold})" if untold else "")
     if not stages:
         return model.NOT_RUN, "the plan has no stages"
+    if unchanged is not None:
+        return Status.PASS.value, unchanged.sentence
     return Status.PASS.value, f"all {len(stages)} stages passed" if len(stages) > 1 else "its one stage passed"
 
 

@@ -16,6 +16,7 @@ from steps.contract.stages.image_layers import Built
 from steps.contract.stages.image_lock import Archive
 from steps.contract.stages.image_publish import Published
 from steps.contract.stages.image_sandbox import Sandboxed
+from steps.contract.stages.image_standing import Standing
 from steps.contract.verdict import Status
 
 T = TypeVar("T")
@@ -64,9 +65,12 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 class Image(Struct, frozen=True, kw_only=True):
-    """What a run built. `version` is the published one, `before` what was published until then; empty where nothing was."""
+    """What a run built. `origin` is where its recipe came from, `version` the published one, `before` what was published until
+    then; empty where nothing was. `first`: where the recipe of that version came from when it was published."""
 
     key: str = ""
+    origin: str = ""
+    first: str = ""
     manifest: str = ""
     version: str = ""
     before: str = ""
@@ -94,6 +98,7 @@ def image(latest: Sequence[Evidence]) -> Image | None:
     archive = next(_observed(latest, "image_lock", Archive), None)
     assembled = next(_observed(latest, "image_assemble", Assembled), None)
     published = next(_observed(latest, "image_publish", Published), None)
+    standing = next(_observed(latest, "image_standing", Standing), None)
     sandboxed = next(_observed(latest, "image_sandbox", Sandboxed), None)
     boots = [boot for booted in _observed(latest, "image_boot", Booted) for boot in booted.boots]
     made = Image(
@@ -101,17 +106,24 @@ def image(latest: Sequence[Evidence]) -> Image | None:
         fetched=archive.fetched if archive else 0,
         key=assembled.key if assembled else "",
         manifest=assembled.manifest if assembled else "",
+        origin=assembled.origin if assembled else "",
         files=assembled.found if assembled else (),
         layers=tuple(_layers(latest)),
         tests=(*_tests("sandbox", sandboxed.results if sandboxed else ()), *(test for boot in boots for test in _of_boot(boot))),
         machines=tuple(_machine(boot, good=boot.name in _passed(latest)) for boot in boots),
     )
+    if published is None and standing is not None and standing.is_current:
+        return msgspec.structs.replace(made, key=standing.key, version=standing.version, unchanged=True)
+    if published is None and standing is not None:
+        added, gone, changed = standing.packages_added, standing.packages_removed, standing.packages_changed
+        return msgspec.structs.replace(made, before=standing.version, added=added, removed=gone, changed=changed)
     if published is None:
         return made
     return msgspec.structs.replace(
         made,
         version=published.version,
         before=published.before,
+        first=published.origin,
         unchanged=published.unchanged,
         added=published.packages_added,
         removed=published.packages_removed,

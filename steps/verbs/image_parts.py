@@ -18,7 +18,7 @@ from steps.contract.stages.image_boot import Booted
 from steps.contract.stages.image_layers import Built
 from steps.contract.stages.image_lock import Archive
 from steps.contract.stages.image_sandbox import Case, Sandboxed
-from steps.errors import BadTask
+from steps.errors import BadTask, Unreachable
 from steps.verbs.context import Context
 
 IMAGES: Final = "images"
@@ -81,7 +81,12 @@ def _files(context: Context) -> dict[str, bytes]:
 
 
 def _lock(context: Context, image: Image) -> Archive:
-    return archive.fill(context.environment.store / IMAGES, image.recipe, context.say)
+    """Raises Unreachable where nothing but a mirror's silence hinders; what a mirror no longer has is for the gate to say."""
+    seen = archive.fill(context.environment.store / IMAGES, image.recipe, context.say)
+    if seen.is_only_away:
+        lacking, said = f"{len(seen.missing)} of {seen.packages} locked packages are not in the archive", seen.problems[0]
+        raise Unreachable(f"{lacking}, and their mirror is away ({said})", hint="run again when the mirror answers")
+    return seen
 
 
 def _layer(context: Context, image: Image) -> Built:
@@ -90,7 +95,8 @@ def _layer(context: Context, image: Image) -> Built:
 
 
 def _assemble(context: Context, image: Image) -> Assembled:
-    return assemble.assemble(context.environment.store / IMAGES, image.recipe, context.say)
+    found = assemble.assemble(context.environment.store / IMAGES, image.recipe, context.say)
+    return msgspec.structs.replace(found, origin=image.recipe.origin)
 
 
 def _sandbox(context: Context, image: Image) -> Sandboxed:

@@ -1,5 +1,7 @@
 """What verb publish does for a node image: the packed image with the results of its tests becomes a version of a published tree."""
 
+import contextlib
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -9,6 +11,7 @@ from steps.clients.image import entries
 from steps.clients.published import publishing
 from steps.contract.exit import ExitCode
 from steps.contract.image import keys
+from steps.contract.image import manifest as manifests
 from steps.contract.image.published import Place
 from steps.contract.image.testing import Result
 from steps.contract.stages.image_boot import Booted
@@ -37,11 +40,13 @@ def run(context: Context) -> ExitCode:
     wanted = context.arguments(Arguments)
     recipe = image_parts.recipe(context, wanted.recipe)
     key = keys.image(recipe)
-    results = _results(context, key)
     assembled = context.environment.store / image_parts.IMAGES / "assembled" / key
     by, secrets = f"run {context.environment.run}", context.environment.secrets
     with entries.held(assembled):
-        seen = publishing.publish(wanted.place, assembled, results, secrets, by, context.say, again=wanted.again)
+        results = _results(context, key, _root(assembled))
+        seen = publishing.publish(
+            wanted.place, assembled, results, secrets, by, context.say, again=wanted.again, origin=recipe.origin
+        )
     gate = gating.find(wanted.gate)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, ()))
     done = () if seen.unchanged else (f"published {recipe.name} {seen.version}",)
@@ -51,9 +56,18 @@ def run(context: Context) -> ExitCode:
     return ExitCode.OK
 
 
-def _results(context: Context, key: str) -> dict[str, list[Result]]:
+def _root(assembled: Path) -> str:
+    """Digest of the root that would be published; empty where publishing will say what is wrong with it."""
+    with contextlib.suppress(OSError, manifests.ManifestError):
+        part = manifests.decode((assembled / manifests.MANIFEST).read_bytes()).part(manifests.ROOT)
+        return part.digest if part else ""
+    return ""
+
+
+def _results(context: Context, key: str, root: str) -> dict[str, list[Result]]:
     """Results of this run's tests by task (`image_boot.boot_uefi`). Raises Refused where a stage did not pass, or tested another
-    image: an engine's order alone is no proof."""
+    image, or booted other bytes than these of `root`: an engine's order alone is no proof, and tools of other versions make other
+    bytes of the same key."""
     found: dict[str, list[Result]] = {}
     for stage in _TESTED:
         judged = context.store.records(context.environment.run, stage, "judge")
@@ -65,6 +79,9 @@ def _results(context: Context, key: str) -> dict[str, list[Result]]:
             if seen.key != key:
                 said = f"{stage}.{task} tested image {seen.key[:12]}, this is {key[:12]}"
                 raise Refused(said, hint="run the whole pipeline again")
+            if isinstance(seen, Booted) and root and seen.root_digest not in ("", root):
+                said = f"{stage}.{task} booted a root of {seen.root_digest[:19]}, that of the image is {root[:19]}"
+                raise Refused(said, hint="it was packed anew since, by other versions of tools: run the whole pipeline again")
             found[f"{stage}.{task}"] = _of(seen)
     return found
 

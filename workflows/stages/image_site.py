@@ -16,7 +16,8 @@ from workflows.stages.stage import Object, Step, When, task
 @dataclass(frozen=True, kw_only=True)
 class ImageSite:
     """One node image. `firmware` are those that must boot it, on `machines` each with `memory_mib`, within `boot_seconds`.
-    `again`: what a rollback left is published all the same."""
+    `again`: what a rollback left is published all the same. `asked`: the published tree is asked first whether anything is to be
+    done."""
 
     recipe: Recipe
     place: Place
@@ -25,6 +26,7 @@ class ImageSite:
     memory_mib: int = 3072
     boot_seconds: int = 300
     again: bool = False
+    asked: bool = True
 
     @property
     def key(self) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from steps.clients.published import operations as do
 from steps.clients.published.operations import CHUNK, Claimed, Operation, failure
-from steps.clients.published.tree import ALL, MOST_BYTES, READ, Entry, Tree
+from steps.clients.published.tree import ALL, MOST_BYTES, MOST_NODES, MOST_REPORT, READ, Entry, Tree
 from steps.contract.image import published
 from steps.errors import StepError
 
@@ -38,9 +38,9 @@ class Local:
             tree.images = tuple(
                 name for name in tree.entries if "/" not in name and (self._root / name / published.VERSIONS).is_dir()
             )
-            for path in sorted(self._root.glob(f"{published.NODES}/*.json")):
-                with suppress(FileNotFoundError):
-                    tree.nodes[path.name] = path.read_bytes()[:MOST_BYTES]
+            for path in sorted(self._root.glob(f"{published.NODES}/*.json"))[:MOST_NODES]:
+                with suppress(OSError), path.open("rb") as file:
+                    tree.nodes[path.name] = file.read(MOST_REPORT)
         return tree
 
     def claim(self, folder: str, token: str, holder: bytes) -> Claimed:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from steps.clients.published import connecting, locking, reading, signing, verifying
+from steps.clients.published import connecting, entered, locking, reading, signing, verifying
 from steps.clients.published import source as sources
 from steps.clients.published.operations import (
     Check,
@@ -24,10 +24,9 @@ from steps.clients.published.operations import (
 )
 from steps.clients.published.source import Source
 from steps.clients.published.tree import Tree
-from steps.contract import plain
 from steps.contract.canonical import digest_bytes
 from steps.contract.image import published, publishing
-from steps.contract.image.published import Place, Switch
+from steps.contract.image.published import Place, Switch, Tested
 from steps.contract.image.testing import Result
 from steps.contract.stages.image_publish import Published
 from steps.errors import BadTask, Refused
@@ -38,7 +37,7 @@ Results = Mapping[str, list[Result]]
 
 class Order(Struct, frozen=True, kw_only=True):
     """What is published where: the image, the place, the results of its tests, the secrets' folder, and by whom; `again`: also what
-    a rollback left."""
+    a rollback left; `origin`: where the recipe came from, for the record of a new version and never a reason to make one."""
 
     source: Source
     place: Place
@@ -46,6 +45,7 @@ class Order(Struct, frozen=True, kw_only=True):
     secrets: Path
     by: str
     again: bool = False
+    origin: str = ""
 
     @property
     def image(self) -> str:
@@ -53,11 +53,14 @@ class Order(Struct, frozen=True, kw_only=True):
         return self.source.name
 
 
-def publish(place: Place, assembled: Path, results: Results, secrets: Path, by: str, say: Say, *, again: bool = False) -> Published:
+def publish(
+    place: Place, assembled: Path, results: Results, secrets: Path, by: str, say: Say, *, again: bool = False, origin: str = ""
+) -> Published:
     """Publish the image in the folder `assembled`, and read the tree back. Nothing is written where it is current already. What a
     rollback left is refused unless it is meant `again`. Raises a StepError; what is half done then lies in `incoming`, and the next
     publication removes it."""
-    order = Order(source=sources.load(assembled), place=place, results=results, secrets=secrets, by=by, again=again)
+    found = sources.load(assembled)
+    order = Order(source=found, place=place, results=results, secrets=secrets, by=by, again=again, origin=origin)
     with connecting.to(place, secrets) as transport:
         return publish_through(transport, order, say)
 
@@ -69,7 +72,7 @@ def publish_through(transport: Transport, order: Order, say: Say) -> Published:
     sources.scripts(order.source, order.place, published.version_name(0, order.source.digest))
     tree = transport.look(order.image)
     _refuse_others(tree, order)
-    if _named_like(tree.current, order.source) and not reading.incoming(tree):
+    if _is_of(tree, tree.current, order.source) and not reading.incoming(tree):
         tree = transport.look(order.image, (tree.current,))
         if _is_done(tree, order):
             say(f"{order.image} {tree.current} is current already: nothing is written")
@@ -112,7 +115,8 @@ def _change(transport: Transport, tree: Tree, order: Order, token: str, say: Say
 def _copied(tree: Tree, order: Order, version: str, staged: str, token: str) -> Iterator[Operation]:
     """The whole version in `incoming`, on disk, compared; then its name."""
     folder, versions = f"{staged}/version", tree.path(published.VERSIONS)
-    files = sources.small_files(order.source, order.place, version, order.results, order.secrets)
+    tested = Tested(origin=order.origin, results=dict(order.results))
+    files = sources.small_files(order.source, order.place, version, tested, order.secrets)
     parts = order.source.manifest.parts
     yield Folder(f"{folder}/{published.BOOT}")
     yield from (Put(f"{folder}/{part.name}", order.source.folder / part.name, part.size) for part in parts)
@@ -129,10 +133,8 @@ def _switched(tree: Tree, order: Order, version: str, staged: str, token: str) -
     if tree.current != version:
         yield from pointed(tree, version, staged)
     yield from told(tree, version, staged, order.by)
-    for name, data in sources.entries(order.source, order.place).items():
-        if tree.contents.get(f"{published.BOOT}/{name}") != data:
-            yield from (Folder(published.BOOT), Sync("."), Put(f"{staged}/{name}", data, len(data)))
-            yield from (Replace(f"{staged}/{name}", f"{published.BOOT}/{name}"), Sync(published.BOOT))
+    wanted = entered.wanted(tree, order.source, order.place)
+    yield from entered.steps(tree, wanted, entered.stale(tree, sources.names(order.place)), staged)
 
 
 def pointed(tree: Tree, version: str, staged: str) -> Iterator[Operation]:
@@ -181,20 +183,20 @@ def _refuse_left(tree: Tree, order: Order) -> None:
     if order.again or tree.current in alike:
         return
     if left := publishing.left_by_rollback(reading.history(tree), alike):
-        who, when = left.by.removeprefix("rollback by "), time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(left.at))
         hint = "change the recipe, or publish it again on purpose: bringup image build --again"
-        raise Refused(f"{left.before} was left by a rollback (by {plain.line(who)}, {when})", hint=hint)
+        raise Refused(publishing.left_sentence(left), hint=hint)
 
 
 def _refuse_others(tree: Tree, order: Order) -> None:
     """A group's entry must not be taken from another image, nor one be left that the new version has no script for."""
-    wanted = {group.name for group in order.place.groups}
+    wanted = sources.names(order.place)
     for group, image in reading.entry_points(tree).items():
         file = f"{published.BOOT}/{group}{published.SCRIPT}"
         if group in wanted and image not in (order.image, ""):
-            hint = f"take the group out of one of the two specs, or remove {file} by hand"
-            raise Refused(f"group {group} boots the image {image}, as {file} says", hint=hint)
-        if group not in wanted and image == order.image:
+            what = "machine" if published.is_machine(group) else "group"
+            hint = f"take the {what} out of one of the two specs, or remove {file} by hand"
+            raise Refused(f"{what} {group} boots the image {image}, as {file} says", hint=hint)
+        if group not in wanted and image == order.image and not published.is_machine(group):
             hint = f"put the group back into publish.groups, or remove {file} by hand when no node loads it any more"
             raise Refused(f"nodes load {file}, but the spec has no group {group}: they could boot nothing", hint=hint)
 
@@ -204,17 +206,19 @@ def _left(tree: Tree) -> tuple[str, ...]:
 
 
 def _alike(tree: Tree, source: Source) -> tuple[str, ...]:
-    return tuple(name for name in tree.versions if _named_like(name, source))
+    return tuple(name for name in tree.versions if _is_of(tree, name, source))
 
 
-def _named_like(version: str, source: Source) -> bool:
-    return bool(version) and version == published.version_name(published.number_of(version), source.digest)
+def _is_of(tree: Tree, version: str, source: Source) -> bool:
+    """Whether a version is of this very image: its key and its bytes, whatever else the two manifests say."""
+    found = reading.manifest_of(tree, version)
+    return found is not None and found.is_same(source.manifest)
 
 
 def _is_whole(tree: Tree, version: str, order: Order) -> bool:
     """Whether a version of this very image is sound, its scripts are those of today, it was tested as it is now, and it is signed
     where it shall be."""
-    as_wanted = _boots_alike(tree, version, order) and reading.tested(tree, version) >= set(order.results)
+    as_wanted = _boots_alike(tree, version, order) and set(reading.tested(tree, version).results) >= set(order.results)
     return as_wanted and signing.suits(tree, version, order.place) and not any(_serious(tree, version, order))
 
 
@@ -231,8 +235,9 @@ def _serious(tree: Tree, version: str, order: Order) -> Iterator[verifying.Probl
 
 def _is_done(tree: Tree, order: Order) -> bool:
     """Whether nothing is left to write: the version is whole, told of, and every group is led to it."""
-    entries = sources.entries(order.source, order.place)
+    entries = entered.wanted(tree, order.source, order.place)
     led = all(tree.contents.get(f"{published.BOOT}/{name}") == data for name, data in entries.items())
+    led = led and not entered.stale(tree, sources.names(order.place))
     switches = reading.history(tree)
     few = not spare(tree, order.place.keep, tree.current)
     return led and few and bool(switches) and switches[-1].to == tree.current and _is_whole(tree, tree.current, order)

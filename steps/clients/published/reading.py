@@ -1,16 +1,15 @@
 """What a tree as it was found says: manifests, scripts, history, nodes, and the observation of a publication. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from steps.clients.published.tree import Tree
 from steps.contract.canonical import digest_bytes
-from steps.contract.image import detached, manifest, published, publishing
+from steps.contract.image import detached, ipxe, manifest, published, publishing
 from steps.contract.image.detached import Factory
 from steps.contract.image.manifest import Manifest, ManifestError, Part
-from steps.contract.image.published import NodeSeen, Switch
-from steps.contract.image.testing import Result
+from steps.contract.image.published import NodeSeen, Switch, Tested
 from steps.contract.stages.image_publish import Published
 
 _NO_FACTORY = Factory()
@@ -57,15 +56,12 @@ def sums(tree: Tree, version: str) -> dict[str, str]:
         return {}
 
 
-def tested(tree: Tree, version: str) -> frozenset[str]:
-    """Tasks whose results a version was published with (`image_boot.boot_uefi`); nothing where they cannot be read."""
+def tested(tree: Tree, version: str) -> Tested:
+    """What a version was published upon; nothing where that cannot be read."""
     try:
-        found = msgspec.json.decode(
-            tree.contents[tree.path(published.VERSIONS, version, published.TESTS)], type=dict[str, list[Result]]
-        )
+        return msgspec.json.decode(tree.contents[tree.path(published.VERSIONS, version, published.TESTS)], type=Tested)
     except (KeyError, msgspec.MsgspecError):
-        return frozenset()
-    return frozenset(found)
+        return Tested()
 
 
 def history(tree: Tree) -> tuple[Switch, ...]:
@@ -80,7 +76,7 @@ def before(tree: Tree) -> str:
 
 
 def scripts(tree: Tree, version: str) -> dict[str, str]:
-    """Groups whose script a version has → the version that all its addresses name; empty for several or none."""
+    """Groups and machines whose script a version has → the version that all its addresses name; empty for several or none."""
     folder = tree.path(published.VERSIONS, version, published.BOOT)
     texts = {name: tree.contents.get(f"{folder}/{name}", b"") for name in tree.names(folder) if name.endswith(published.SCRIPT)}
     return {
@@ -90,17 +86,17 @@ def scripts(tree: Tree, version: str) -> dict[str, str]:
 
 
 def named_version(script: str, image: str) -> str:
-    """The version that every address of a script names; empty for several or none."""
-    mark = f"/{image}/{published.VERSIONS}/"
-    named = {address.partition(mark)[2].partition("/")[0] for address in detached.addresses(script)}
+    """The version that every address of a script names, but the one where machines begin anew; empty for several or none."""
+    mark, start = f"/{image}/{published.VERSIONS}/", f"/{published.BOOT}/{published.START}{published.SCRIPT}"
+    named = {address.partition(mark)[2].partition("/")[0] for address in detached.addresses(script) if not address.endswith(start)}
     return named.pop() if len(named) == 1 else ""
 
 
 def entry_points(tree: Tree) -> dict[str, str]:
-    """Groups of ROOT/boot → the image whose pointer their script leads to; empty where it leads to none."""
+    """Groups and machines of ROOT/boot → the image whose pointer their script leads to; empty where it leads to none."""
     leads = {}
     for name in tree.names(published.BOOT):
-        if not name.endswith(published.SCRIPT):
+        if not name.endswith(published.SCRIPT) or name == f"{published.START}{published.SCRIPT}":
             continue
         text = tree.contents.get(f"{published.BOOT}/{name}", b"").decode(errors="replace")
         address = next(iter(detached.addresses(text)), "")
@@ -129,8 +125,25 @@ def version_on(tree: Tree, node: NodeSeen) -> str:
 
 
 def in_use(tree: Tree) -> tuple[str, ...]:
-    """Versions that nodes reported to run."""
-    return tuple(sorted({version_on(tree, node) for node in nodes(tree)} - {""}))
+    """Versions that nodes reported to run: those that stay, so nobody is believed who could not have booted one."""
+    known = machines(tree)
+    return tuple(sorted({version_on(tree, node) for node in nodes(tree) if is_known(node, known)} - {""}))
+
+
+def machines(tree: Tree) -> frozenset[str] | None:
+    """MAC addresses of the machines that versions of the image name, where nothing but these boots it; None where any may."""
+    folder = tree.path(published.VERSIONS, tree.current, published.BOOT)
+    current = [name for name in scripts(tree, tree.current) if not published.is_machine(name)] if tree.current else []
+    texts = (tree.contents.get(f"{folder}/{name}{published.SCRIPT}", b"").decode(errors="replace") for name in current)
+    named = {name for version in tree.versions for name in scripts(tree, version) if published.is_machine(name)}
+    if not named or not all(map(ipxe.is_guarded, texts)):
+        return None
+    return frozenset(name.removeprefix("mac-").replace("-", ":") for name in named)
+
+
+def is_known(node: NodeSeen, known: frozenset[str] | None) -> bool:
+    """Whether a report is one of a machine that may boot the image, as `machines` has them."""
+    return known is None or node.mac.lower() in known
 
 
 def incoming(tree: Tree) -> tuple[str, ...]:
@@ -176,13 +189,16 @@ def observed(tree: Tree, *, before: str, url: str, signature: str, unchanged: bo
     """The tree as the gate of a publication looks at it."""
     version = tree.current
     added, gone, changed = package_changes(tree, before, version)
+    named, lead = scripts(tree, version), entry_points(tree)
+    whole = set(found(tree, version)) & {part for part in listed(tree, version) if _is_machines(part.name)}
     return Published(
         version=version,
+        origin=tested(tree, version).origin,
         manifest=manifest_digest(tree, version),
         before=before,
-        found=found(tree, version),
-        listed=listed(tree, version),
-        scripts=scripts(tree, version),
+        found=tuple(part for part in found(tree, version) if part not in whole),
+        listed=tuple(part for part in listed(tree, version) if part not in whole),
+        scripts={name: one for name, one in named.items() if not published.is_machine(name)},
         unchanged=unchanged,
         incoming=left(tree),
         outside=tuple(one.sentence for one in outside(tree, url)),
@@ -192,9 +208,17 @@ def observed(tree: Tree, *, before: str, url: str, signature: str, unchanged: bo
         packages_added=added,
         packages_removed=gone,
         packages_changed=changed,
-        entries=tuple(group for group, image in entry_points(tree).items() if image == tree.image),
+        entries=tuple(group for group, image in lead.items() if image == tree.image and not published.is_machine(group)),
+        lost=tuple(
+            name for name, one in named.items() if published.is_machine(name) and (one, lead.get(name)) != (version, tree.image)
+        ),
         in_use=in_use(tree),
     )
+
+
+def _is_machines(path: str) -> bool:
+    """Whether a file of a version is a machine's script: thousands of sound ones say nothing that one does not."""
+    return published.is_machine(path.removeprefix(f"{published.BOOT}/").removesuffix(published.SCRIPT))
 
 
 def package_changes(tree: Tree, old: str, new: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
@@ -203,6 +227,11 @@ def package_changes(tree: Tree, old: str, new: str) -> tuple[tuple[str, ...], tu
     if images[0] is None or images[1] is None:
         return (), (), ()
     had, has = ({one.name: one.version for one in image.packages} for image in images if image)
+    return changes(had, has)
+
+
+def changes(had: Mapping[str, str], has: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """What was added, removed and changed between packages, each a name with its version."""
     added = tuple(f"{name}={has[name]}" for name in sorted(set(has) - set(had)))
     gone = tuple(f"{name}={had[name]}" for name in sorted(set(had) - set(has)))
     changed = tuple(f"{name} {had[name]} → {has[name]}" for name in sorted(set(had) & set(has)) if had[name] != has[name])
@@ -212,7 +241,7 @@ def package_changes(tree: Tree, old: str, new: str) -> tuple[tuple[str, ...], tu
 def _of_image(tree: Tree, path: str) -> bool:
     """Scripts of this image: its own, and its groups' entries; those of other images are looked at with them."""
     name = path.removeprefix(f"{published.BOOT}/")
-    if name == path:
+    if name in (path, f"{published.START}{published.SCRIPT}"):
         return True
     return entry_points(tree).get(name.removesuffix(published.SCRIPT)) in (tree.image, "")
 

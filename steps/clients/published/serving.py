@@ -14,12 +14,14 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from steps import timeouts
+from steps.clients.published.tree import MOST_REPORT
 from steps.contract.canonical import canonical
 from steps.contract.image import on_node, published
 from steps.contract.image.booting import REPORT_PATH, NodeReport
 from steps.contract.image.published import NodeSeen
 
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_FILE = re.compile(rf"/{published.NODES}/({_NODE.pattern})\.json")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
@@ -36,13 +38,17 @@ def keep(root: Path, report: NodeReport, now: float) -> NodeSeen:
     if not _NODE.fullmatch(name) or not _MAC.fullmatch(report.mac):
         raise on_node.ReportError("the report names no host and no MAC address")
     seen = NodeSeen(node=name, image=report.image, mac=report.mac, at=round(now - report.uptime, 1))
+    _write(root, name, canonical(seen) + b"\n")
+    return seen
+
+
+def _write(root: Path, name: str, data: bytes) -> None:
     folder = root / published.NODES
     folder.mkdir(exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as beside:
-        beside.write(canonical(seen) + b"\n")
+        beside.write(data)
     Path(beside.name).chmod(0o644)
     Path(beside.name).replace(folder / f"{name}.json")
-    return seen
 
 
 class _Handler(SimpleHTTPRequestHandler):
@@ -75,6 +81,17 @@ class _Handler(SimpleHTTPRequestHandler):
             return
         self._say(f"{seen.node} runs {seen.image}")
         self._answer(HTTPStatus.OK, "heard")
+
+    def do_PUT(self) -> None:
+        """A node's file, as a web server keeps it that knows nothing of nodes."""
+        found, length = _FILE.fullmatch(self.path), self.headers.get("Content-Length", "")
+        if not found or not length.isdigit() or int(length) > MOST_REPORT:
+            self.close_connection = True
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return
+        _write(self._root, found[1], self.rfile.read(int(length)))
+        self._say(f"{found[1]} was put")
+        self._answer(HTTPStatus.CREATED, "kept")
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are told in one line, by whoever wants to hear them."""

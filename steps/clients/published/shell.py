@@ -3,6 +3,7 @@
 Names travel as data on its input, never as parts of a command. It needs sh, GNU coreutils and sha256sum, and ends with its input.
 """
 
+import itertools
 import subprocess
 import tempfile
 import threading
@@ -14,7 +15,7 @@ from typing import IO
 from steps import timeouts
 from steps.clients.published import operations as do
 from steps.clients.published.operations import CHUNK, Claimed, Operation, failure
-from steps.clients.published.tree import Entry, Tree
+from steps.clients.published.tree import MOST_NODES, MOST_REPORT, Entry, Tree
 from steps.contract import plain
 from steps.errors import BadTask, Garbled, Unreachable
 
@@ -136,7 +137,8 @@ class Session:
                 count, names = rest.split(" ", 1)
                 lines = self._bytes(int(count)).split(b"\n")
                 found = names.split("/")[1:]
-                tree.nodes = dict(zip(found, [*lines, *[b""] * len(found)], strict=False))
+                told = zip(found, [*lines, *[b""] * len(found)], strict=False)
+                tree.nodes = {name: line[:MOST_REPORT] for name, line in itertools.islice(told, MOST_NODES)}
             case _:
                 raise self._broken(plain.line(token[:200]))
 

@@ -1,7 +1,7 @@
 """A packed image on its way into a tree: its files as they lie in the store, and all small ones that a version has besides."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 from msgspec import Struct
@@ -11,9 +11,8 @@ from steps.contract.canonical import digest_bytes
 from steps.contract.image import manifest as manifests
 from steps.contract.image import published, publishing
 from steps.contract.image.manifest import Manifest, ManifestError
-from steps.contract.image.published import Place
+from steps.contract.image.published import Place, Tested
 from steps.contract.image.publishing import PublishingError
-from steps.contract.image.testing import Result
 from steps.errors import BadTask
 
 
@@ -68,24 +67,37 @@ def examine(source: Source) -> None:
 def scripts(source: Source, place: Place, version: str) -> dict[str, bytes]:
     """Boot scripts of a version by their path in it. Raises BadTask where they cannot be rendered."""
     try:
-        return {
-            f"{published.BOOT}/{group.name}{published.SCRIPT}": publishing.version_script(place, version, source.manifest, group)
+        found = {group.name: publishing.version_script(place, version, source.manifest, group) for group in place.groups}
+        found |= {
+            published.machine_name(mac): publishing.machine_script(place, version, source.name, group.name)
             for group in place.groups
+            for mac in group.nodes
         }
+        return {f"{published.BOOT}/{name}{published.SCRIPT}": data for name, data in found.items()}
     except PublishingError as error:
         raise BadTask(str(error), hint="see publish in the spec, and the recipe's kernel arguments") from error
 
 
-def entries(source: Source, place: Place) -> dict[str, bytes]:
-    """What nodes of each group are told to load, by its name in ROOT/boot. Raises BadTask."""
+def names(place: Place) -> frozenset[str]:
+    """Names of all scripts of a version: groups, and machines that they name."""
+    return frozenset(group.name for group in place.groups) | {
+        published.machine_name(mac) for group in place.groups for mac in group.nodes
+    }
+
+
+def entries(source: Source, place: Place, there: Collection[str]) -> dict[str, bytes]:
+    """What nodes are told to load, by its name in ROOT/boot, where groups of the names `there` are besides. Raises BadTask."""
+    default = published.DEFAULT in names(place) or published.DEFAULT in there
     try:
-        return {f"{one.name}{published.SCRIPT}": publishing.entry_script(place.url, source.name, one.name) for one in place.groups}
+        found = {name: publishing.entry_script(place.url, source.name, name) for name in sorted(names(place))}
+        found[published.START] = publishing.start_script(place.url, default=default)
+        return {f"{name}{published.SCRIPT}": data for name, data in found.items()}
     except PublishingError as error:
         raise BadTask(str(error), hint="see publish in the spec") from error
 
 
-def small_files(source: Source, place: Place, version: str, results: Mapping[str, list[Result]], secrets: Path) -> dict[str, bytes]:
+def small_files(source: Source, place: Place, version: str, tested: Tested, secrets: Path) -> dict[str, bytes]:
     """All files of a version but the large parts, by their path in it."""
-    files = {manifests.MANIFEST: source.data, published.TESTS: publishing.tests_file(results), **scripts(source, place, version)}
+    files = {manifests.MANIFEST: source.data, published.TESTS: publishing.tests_file(tested), **scripts(source, place, version)}
     files[published.SUMS] = publishing.sums(files, source.manifest.parts)
     return files | signing.sign(files, place, secrets)

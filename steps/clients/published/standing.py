@@ -1,16 +1,26 @@
-"""Whether exactly this image is published already, told cheaply: by its key, the sizes of its files and the text of its scripts."""
+"""Whether exactly this image is published already, told before anything is built: by its key, the text of its scripts, what it was
+tested with, and the sizes of its files, or also their digests."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from steps.clients.published import publishing, reading, signing
+from msgspec.structs import replace
+
+from steps.clients.published import connecting, entered, publishing, reading, signing, verifying
 from steps.clients.published import source as sources
 from steps.clients.published.local import Local
+from steps.clients.published.operations import Transport
 from steps.clients.published.source import Source
 from steps.clients.published.tree import Tree
 from steps.contract.image import manifest as manifests
 from steps.contract.image import published
+from steps.contract.image import publishing as rules
+from steps.contract.image.manifest import Manifest
 from steps.contract.image.published import Place
+from steps.contract.stages.image_standing import CHANGED, CURRENT, LEFT, NOTHING, Standing
 from steps.errors import StepError
+
+_NONE: Mapping[str, str] = {}
 
 
 def version(place: Place, image: str, key: str, firmware: tuple[str, ...] = ()) -> str:
@@ -22,22 +32,93 @@ def version(place: Place, image: str, key: str, firmware: tuple[str, ...] = ()) 
         return ""
     try:
         tree = Local(root).look(image)
-        return tree.current if tree.current and _is_as_wanted(tree, place, key, firmware) else ""
+        return tree.current if tree.current and not next(_differing(tree, place, key, firmware), "") else ""
     except StepError:
         return ""
 
 
-def _is_as_wanted(tree: Tree, place: Place, key: str, firmware: tuple[str, ...]) -> bool:
-    found, at = reading.manifest_of(tree, tree.current), tree.path(published.VERSIONS, tree.current)
+def asked(
+    place: Place, secrets: Path, image: str, key: str, firmware: tuple[str, ...], packages: Mapping[str, str] = _NONE
+) -> Standing:
+    """What a tree says of this image, wherever it is; `packages` are what it will have, name → version. Raises a StepError where
+    the tree cannot be asked."""
+    with connecting.to(place, secrets) as transport:
+        return asked_through(transport, place, image, key, firmware, packages)
+
+
+def asked_through(
+    transport: Transport, place: Place, image: str, key: str, firmware: tuple[str, ...], packages: Mapping[str, str] = _NONE
+) -> Standing:
+    """The same through a transport that is there. Files are read whole only where nothing else differs."""
+    tree = transport.look(image)
+    found = Standing(key=key, where=transport.where, answer=CHANGED if tree.current else NOTHING, version=tree.current)
+    alike = tuple(name for name in tree.versions if _boots_alike(tree, name, place, key))
+    if (now := reading.manifest_of(tree, tree.current)) is not None and packages:
+        added, gone, changed = reading.changes({one.name: one.version for one in now.packages}, packages)
+        found = replace(found, packages_added=added, packages_removed=gone, packages_changed=changed)
+    left = rules.left_by_rollback(reading.history(tree), alike) if tree.current not in alike else None
+    if left is not None:
+        return replace(found, answer=LEFT, left=left.before, left_by=left.by, left_at=left.at)
+    if not tree.current:
+        return found
+    differs = next(_differing(tree, place, key, firmware), "") or next(_unfinished(tree), "")
+    if not differs:
+        differs = next(_unsound(transport.look(image, (tree.current,)), tree.current, place), "")
+    return replace(found, differs=differs) if differs else replace(found, answer=CURRENT)
+
+
+def _differing(tree: Tree, place: Place, key: str, firmware: tuple[str, ...]) -> Iterator[str]:
+    """In what the current version is not as it would be published now, one sentence each."""
+    current, at = tree.current, tree.path(published.VERSIONS, tree.current)
+    found = reading.manifest_of(tree, current)
+    if found is None or found.key != key:
+        yield f"{current} is another image" if found else f"{current} has no manifest that can be read"
+        return
+    there = [(part.size, tree.entries.get(f"{at}/{part.name}")) for part in found.parts]
+    if not all(entry is not None and entry.is_file and entry.size == size for size, entry in there):
+        yield f"{current} is not whole"
+    wanted = _scripts(tree, current, place, found)
+    source, names = _source(tree, current, found), sources.names(place)
+    wanted |= {f"{published.BOOT}/{name}": data for name, data in entered.wanted(tree, source, place).items()}
+    alike = set(reading.scripts(tree, current)) == names and not entered.stale(tree, names)
+    if not (alike and all(tree.contents.get(path) == data for path, data in wanted.items())):
+        yield f"{current} has other boot scripts than the spec asks for"
+    untested = {f"image_boot.boot_{name}" for name in firmware} - set(reading.tested(tree, current).results)
+    if untested:
+        yield f"{current} was not booted by {', '.join(sorted(name.rpartition('_')[2] for name in untested))}"
+    if publishing.spare(tree, place.keep, current):
+        yield f"there are more versions than the {place.keep} that stay"
+    if not signing.suits(tree, current, place):
+        yield f"{current} is not signed as the spec asks for"
+
+
+def _unfinished(tree: Tree) -> Iterator[str]:
+    """What a publication that was stopped has left, which the next one brings to its end."""
+    switches = reading.history(tree)
+    if not switches or switches[-1].to != tree.current or reading.left(tree):
+        yield f"the publication of {tree.current} was stopped before its end"
+
+
+def _unsound(tree: Tree, version: str, place: Place) -> Iterator[str]:
+    for problem in verifying.of_version(tree, version, place.signers if place.key else ()):
+        yield f"{problem.place} {problem.why}"
+
+
+def _boots_alike(tree: Tree, version: str, place: Place, key: str) -> bool:
+    """Whether a version is of this key, and its nodes would boot it as they would now."""
+    found = reading.manifest_of(tree, version)
     if found is None or found.key != key:
         return False
-    there = [(part.size, tree.entries.get(f"{at}/{part.name}")) for part in found.parts]
-    sizes = all(entry is not None and entry.is_file and entry.size == size for size, entry in there)
-    source = Source(folder=Path(place.root) / at, manifest=found, data=tree.contents[f"{at}/{manifests.MANIFEST}"])
-    scripts = {f"{at}/{path}": data for path, data in sources.scripts(source, place, tree.current).items()}
-    scripts |= {f"{published.BOOT}/{name}": data for name, data in sources.entries(source, place).items()}
-    groups = set(reading.scripts(tree, tree.current)) == {group.name for group in place.groups}
-    same = groups and all(tree.contents.get(path) == data for path, data in scripts.items())
-    tested = reading.tested(tree, tree.current) >= {f"image_boot.boot_{name}" for name in firmware}
-    few = not publishing.spare(tree, place.keep, tree.current)
-    return sizes and same and tested and few and signing.suits(tree, tree.current, place)
+    below = f"{tree.path(published.VERSIONS, version, published.BOOT)}/"
+    return _scripts(tree, version, place, found) == {path: data for path, data in tree.contents.items() if path.startswith(below)}
+
+
+def _scripts(tree: Tree, version: str, place: Place, manifest: Manifest) -> dict[str, bytes]:
+    """Boot scripts of a version as they would be now, by their path in the tree."""
+    found = sources.scripts(_source(tree, version, manifest), place, version)
+    return {tree.path(published.VERSIONS, version, path): data for path, data in found.items()}
+
+
+def _source(tree: Tree, version: str, manifest: Manifest) -> Source:
+    at = tree.path(published.VERSIONS, version)
+    return Source(folder=Path(tree.root) / at, manifest=manifest, data=tree.contents[f"{at}/{manifests.MANIFEST}"])

@@ -8,6 +8,8 @@ from steps.contract.image import published
 
 MOST_BYTES = 4 << 20
 """Larger files are not read whole: no script, manifest or history is."""
+MOST_NODES, MOST_REPORT = 100_000, 4096
+"""Reports of nodes that are read, and bytes of each: whoever can write one must not fill a reader's memory."""
 READ = (".json", ".jsonl", published.SCRIPT, ".sig", f"/{published.SUMS}", f"/{published.LOCK}")
 """Ends of the names of files that are read whole."""
 ALL = "all"

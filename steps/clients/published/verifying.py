@@ -1,6 +1,6 @@
 """What is wrong in a published tree, file by file. Nothing is read here but signatures."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec import Struct
 
@@ -119,12 +119,22 @@ def _history(tree: Tree) -> Iterator[Problem]:
 def _entries(tree: Tree) -> Iterator[Problem]:
     scripts = set(reading.scripts(tree, tree.current)) if tree.current else set()
     entries = reading.entry_points(tree)
+    moved = {name for name, image in entries.items() if published.is_machine(name) and image in tree.images}
     for group in sorted(scripts):
-        if entries.get(group) != tree.image:
+        if entries.get(group) != tree.image and group not in moved:
             why = "is missing" if group not in entries else "does not lead to this image's pointer"
             yield Problem(place=f"{published.BOOT}/{group}{published.SCRIPT}", why=why)
     for group in sorted(name for name, image in entries.items() if image == tree.image and name not in scripts and tree.current):
         yield Problem(place=f"{published.BOOT}/{group}{published.SCRIPT}", why=f"leads to a script that {tree.current} has not")
+    yield from _start(tree, entries)
+
+
+def _start(tree: Tree, entries: Collection[str]) -> Iterator[Problem]:
+    """What every machine may be told to load."""
+    place = f"{published.BOOT}/{published.START}{published.SCRIPT}"
+    url, data = reading.url_of(tree), tree.contents.get(place)
+    if url and data != publishing.start_script(url, default=published.DEFAULT in entries):
+        yield Problem(place=place, why="is missing" if data is None else "is not as bringup writes it")
 
 
 def _strays(tree: Tree) -> Iterator[Problem]:

@@ -71,6 +71,18 @@ def texts(url: str, found: Mapping[str, str], factory: Factory) -> Iterator[Outs
                 yield Outside(place=place, leads_to=folder, why="a folder of the factory")
 
 
+def settings(found: Mapping[str, str], factory: Factory) -> Iterator[Outside]:
+    """Settings of a packed root (path → text) that name a host or a folder of the factory; comments name nothing."""
+    for place, text in sorted(found.items()):
+        told = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("#", ";")))
+        for host in factory.hosts:
+            if re.search(rf"(?<![\w.-]){re.escape(host)}(?![\w-]|\.\w)", told):
+                yield Outside(place=place, leads_to=host, why="a host of the factory")
+        for folder in factory.folders:
+            if re.search(rf"(?<![\w.-]){re.escape(folder)}(?![\w.-])", told):
+                yield Outside(place=place, leads_to=folder, why="a folder of the factory")
+
+
 def addresses(text: str) -> tuple[str, ...]:
     """What a boot script loads, in its order, each once: what iPXE's commands name, and what the kernel is told to fetch. Where a
     node sends its report is none of these."""

@@ -21,6 +21,7 @@ LONGEST_ARGUMENTS: Final = 2000
 _WORD = re.compile(r"[\x21-\x7e]+")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_WHO = ":who"
 _BOOTIF = "BOOTIF=01-${netX/mac:hexhyp}"
 
 
@@ -31,7 +32,8 @@ class ScriptError(ValueError):
 class Loaded(Struct, frozen=True, kw_only=True):
     """What a node loads: absolute URLs of the files of one version, the root's digest (`sha256:…`), more kernel arguments, the URL
     that hears its report (empty: none) and whether its tests are run (in a test boot alone), and which machines the script
-    is for: MAC address (lower case, with colons) → host name (empty: the image's own). Without any machine it is for all."""
+    is for: MAC address (lower case, with colons) → host name (empty: the image's own). Without any machine it is for all but
+    `others`, which are sent to `start`, the URL of the script that finds a machine's own."""
 
     title: str
     kernel: str
@@ -42,6 +44,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
     report: str = ""
     tests: bool = False
     machines: Mapping[str, str] = {}
+    others: tuple[str, ...] = ()
+    start: str = ""
 
 
 def arguments(loaded: Loaded) -> tuple[str, ...]:
@@ -68,6 +72,7 @@ def script(loaded: Loaded) -> str:
         f"# {_title(loaded.title)}",
         "set tries:int8 0",
         *_guard(loaded.machines),
+        *(_sent_on(loaded.others, loaded.start) if loaded.others and not loaded.machines else ()),
         ":load",
         "imgfree",
         f"echo {SAID} loads {_title(loaded.title)}",
@@ -80,19 +85,58 @@ def script(loaded: Loaded) -> str:
     return "\n".join(lines) + "\n"
 
 
-def chain(url: str) -> str:
-    """The script that goes on with another one, as the TFTP server's: it stays the same when images change. Raises ScriptError."""
-    _absolute(url)
-    _plain(url)
+def chain(url: str, start: str = "") -> str:
+    """The script that goes on with another one, as the TFTP server's: it stays the same when images change. Where it cannot, it
+    tries again; with `start` it begins with that one anew, for what is its own may have changed. Raises ScriptError."""
+    for one in (url, *((start,) if start else ())):
+        _absolute(one)
+        _plain(one)
     lines = [
         "#!ipxe",
         ":next",
         "isset ${netX/ip} || dhcp || goto failed",
         f"echo {SAID} asks {url}",
         f"chain --autofree {url} || goto failed",
-        *_again("failed", f"could not go on with {url}: ${{errno}}", "next"),
+        *_again("failed", f"could not go on with {url}: ${{errno}}", "next", start),
     ]
     return "\n".join(lines) + "\n"
+
+
+def first(machines: str, default: str) -> str:
+    """The script that every machine may be told: it goes on with the machine's own, whose URL begins with `machines`, and where
+    there is none with the default (empty: none, then it asks again). Raises ScriptError."""
+    for one in (machines, *((default,) if default else ())):
+        _absolute(one)
+        _plain(one)
+    own = f"{machines}${{netX/mac:hexhyp}}.ipxe"
+    lines = ["#!ipxe", ":next", "isset ${netX/ip} || dhcp || goto failed", f"echo {SAID} asks {own}", f"chain --autofree {own} ||"]
+    if default:
+        lines += [f"echo {SAID} no script for ${{netX/mac}} alone, asks {default}", f"chain --autofree {default} || goto failed"]
+    lines += _again("failed", "there is no script for ${netX/mac}: ${errno}", "next")
+    return "\n".join(lines) + "\n"
+
+
+def is_guarded(script: str) -> bool:
+    """Whether a script of ours lets only the machines go on that it names."""
+    return f"\n{_WHO}\n" in script
+
+
+def _sent_on(others: Sequence[str], start: str) -> Sequence[str]:
+    """Lines that send machines away that have a script of their own: one that could not be had for a moment must not make its
+    machine boot as any other does."""
+    _absolute(start)
+    _plain(start)
+    if odd := [mac for mac in others if not _MAC.fullmatch(mac)]:
+        raise ScriptError(f"{odd[0]!r} is no MAC address in lower case with colons, as 52:54:00:12:34:56")
+    return [
+        *(f"iseq ${{netX/mac}} {mac} && goto elsewhere ||" for mac in sorted(others)),
+        "goto load",
+        ":elsewhere",
+        f"echo {SAID} ${{netX/mac}} has a script of its own, asks {start}",
+        f"sleep {WAIT}",
+        f"chain --autofree --replace {start} ||",
+        "goto elsewhere",
+    ]
 
 
 def _guard(machines: Mapping[str, str]) -> Sequence[str]:
@@ -109,7 +153,7 @@ def _guard(machines: Mapping[str, str]) -> Sequence[str]:
         raise ScriptError(f"{bare[0]} has no host name, others have: name all of them, or none")
     tests = [f"iseq ${{netX/mac}} {mac} && set node {host or 'known'} ||" for mac, host in sorted(machines.items())]
     return [
-        ":who",
+        _WHO,
         *tests,
         "isset ${node} && goto load ||",
         f"echo {SAID} this script is for other machines, not for ${{netX/mac}}",
@@ -118,8 +162,9 @@ def _guard(machines: Mapping[str, str]) -> Sequence[str]:
     ]
 
 
-def _again(label: str, said: str, back: str) -> Sequence[str]:
-    return [f":{label}", f"echo {SAID} {said}", f"echo {SAID} tries again in {WAIT} s", f"sleep {WAIT}", f"goto {back}"]
+def _again(label: str, said: str, back: str, start: str = "") -> Sequence[str]:
+    lines = [f":{label}", f"echo {SAID} {said}", f"echo {SAID} tries again in {WAIT} s", f"sleep {WAIT}"]
+    return [*lines, *((f"chain --autofree --replace {start} ||",) if start else ()), f"goto {back}"]
 
 
 def _absolute(url: str) -> None:

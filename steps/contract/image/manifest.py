@@ -1,4 +1,8 @@
-"""`manifest.json` of a built image: everything about it, equal for equal inputs (no times, no host)."""
+"""`manifest.json` of a built image: everything about it, equal for equal inputs (no times, no host).
+
+What only this run or this commit knows is not here: two commits may mean the same bytes, and tests take another time each time.
+Where the recipe came from and what its tests said lie beside it, in a published version's `tests.json`, signed with it.
+"""
 
 from typing import Final
 
@@ -46,14 +50,12 @@ class PackageOf(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One image. `recipe` is the digest of the resolved recipe, `origin` where it came from when this content was first packed (a
-    commit), `tools` versions of the programs that packed it, `tests` names of the tests that it must pass; their results are
-    evidence, and lie in `tests.json` of a published version."""
+    """One image. `recipe` is the digest of the resolved recipe, `tools` versions of the programs that packed it, `tests` names of
+    the tests that it must pass (results: `published.Tested`)."""
 
     name: str
     key: str
     recipe: str
-    origin: str = ""
     distribution: str
     release: str
     architecture: str
@@ -70,6 +72,14 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def part(self, name: str) -> Part | None:
         """The file of a name."""
         return next((one for one in self.parts if one.name == name), None)
+
+    def is_same(self, other: "Manifest") -> bool:
+        """Whether both are of the same key and the same bytes, which makes one image of them whatever else they say."""
+        return (self.name, self.key, sorted(self.parts, key=_name)) == (other.name, other.key, sorted(other.parts, key=_name))
+
+
+def _name(part: Part) -> str:
+    return part.name
 
 
 class ManifestError(ValueError):

@@ -1,20 +1,25 @@
 """Layout of a published tree: versions that are never overwritten, and one pointer that is switched by rename.
 
 ROOT/NAME/versions/VERSION/   manifest.json(.sig) root.squashfs vmlinuz initrd.img root.oci.tar tests.json boot/GROUP.ipxe
+                              boot/mac-52-54-00-12-34-56.ipxe: a machine that a group names; chains to its group's, beside it
 ROOT/NAME/current             → versions/VERSION: the pointer; a group's script below it names its version in every path
 ROOT/NAME/history.jsonl       what the pointer was, one line a switch
 ROOT/NAME/incoming/           what is being copied in; never read by a node
-ROOT/boot/GROUP.ipxe          what a node is told to load: chains to NAME/current/boot/GROUP.ipxe
+ROOT/boot/GROUP.ipxe          what a node is told to load: chains to NAME/current/boot/GROUP.ipxe; a machine's alike
+ROOT/boot/boot.ipxe           what every node may be told: chains to the machine's own script, else to that of group `default`
 ROOT/nodes/NODE.json          what each node reported last
 """
 
+import re
 from typing import Final
 
 from msgspec import Struct
 
+from steps.contract.image.testing import Result
+
 VERSIONS, CURRENT, HISTORY, INCOMING, BOOT, NODES = "versions", "current", "history.jsonl", "incoming", "boot", "nodes"
 TESTS: Final = "tests.json"
-"""Results of the tests that let a version be published."""
+"""Results of the tests that let a version be published, and where its recipe came from: `Tested`."""
 SUMS: Final = "SHA256SUMS"
 SUMS_SIGNATURE: Final = "SHA256SUMS.sig"
 LOCK: Final = ".lock"
@@ -22,6 +27,11 @@ LOCK: Final = ".lock"
 CLAIM: Final = ".claim."
 """Begins the names there with which others ask for the lock."""
 SCRIPT: Final = ".ipxe"
+START: Final = "boot"
+"""Name of the script that finds a machine's own; no group's."""
+DEFAULT: Final = "default"
+"""The group of machines that no group names."""
+_MACHINE: Final = re.compile(r"mac(-[0-9a-f]{2}){6}")
 
 
 def version_name(number: int, manifest: str) -> str:
@@ -33,6 +43,16 @@ def number_of(version: str) -> int:
     """The number of a version's name; -1 when it is none."""
     head, dash, tail = version.partition("-")
     return int(head) if dash and head.isdigit() and len(tail) == 12 else -1
+
+
+def machine_name(mac: str) -> str:
+    """`mac-52-54-00-12-34-56`: the name of a machine's script, as iPXE's `${netX/mac:hexhyp}` writes its address."""
+    return f"mac-{mac.replace(':', '-')}"
+
+
+def is_machine(name: str) -> bool:
+    """Whether a script's name is that of a machine, and not of a group."""
+    return _MACHINE.fullmatch(name) is not None
 
 
 class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,6 +94,14 @@ class Switch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float = 0.0
     by: str = ""
     rollback: bool = False
+
+
+class Tested(Struct, frozen=True, kw_only=True):
+    """What a version was published upon: where its recipe came from then (a commit, bringup's version), and the results of its
+    tests by task. It says what the manifest cannot, which is equal for equal bytes; both are listed in SHA256SUMS."""
+
+    origin: str = ""
+    results: dict[str, list[Result]] = {}
 
 
 class NodeSeen(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,15 +1,17 @@
 """What a publication writes and keeps, as pure functions: boot scripts, the list of digests, versions' numbers, retention."""
 
 import re
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from steps.contract import plain
 from steps.contract.canonical import canonical, digest_bytes
 from steps.contract.image import ipxe, published
 from steps.contract.image import manifest as manifests
 from steps.contract.image.manifest import Manifest, Part
-from steps.contract.image.published import Group, Place, Switch
+from steps.contract.image.published import Group, Place, Switch, Tested
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _URL = re.compile(r"https?://[!-~]+")
@@ -37,10 +39,10 @@ def base(url: str) -> str:
 def version_script(place: Place, version: str, manifest: Manifest, group: Group) -> bytes:
     """What the nodes of a group boot: every path names the version, so that a switch of the pointer in the middle of a boot mixes
     nothing. Raises PublishingError."""
-    folder = f"{base(place.url)}/{name_of(manifest.name, 'an image')}/{published.VERSIONS}/{version}"
+    folder = _folder(place.url, manifest.name, version)
     root = manifest.part(manifests.ROOT)
     loaded = ipxe.Loaded(
-        title=f"{manifest.name} {version} for group {name_of(group.name, 'a group')}",
+        title=f"{manifest.name} {version} for group {group_name(group.name)}",
         kernel=f"{folder}/{manifests.KERNEL}",
         initrd=f"{folder}/{manifests.INITRD}",
         root=f"{folder}/{manifests.ROOT}",
@@ -48,6 +50,8 @@ def version_script(place: Place, version: str, manifest: Manifest, group: Group)
         arguments=(*manifest.kernel_arguments, *group.kernel_arguments),
         report=place.report,
         machines=group.nodes,
+        others=tuple(mac for other in place.groups if other.name != group.name for mac in other.nodes),
+        start=start_url(place.url),
     )
     try:
         return ipxe.script(loaded).encode()
@@ -55,15 +59,44 @@ def version_script(place: Place, version: str, manifest: Manifest, group: Group)
         raise PublishingError(f"group {group.name}: {error}") from error
 
 
-def entry_script(url: str, image: str, group: str) -> bytes:
-    """What a node is told to load: leads to the group's script of whatever version the pointer names. Raises PublishingError."""
-    below = f"{name_of(image, 'an image')}/{published.CURRENT}/{published.BOOT}/{name_of(group, 'a group')}{published.SCRIPT}"
-    return ipxe.chain(f"{base(url)}/{below}").encode()
+def machine_script(place: Place, version: str, image: str, group: str) -> bytes:
+    """What one machine boots: its group's script in the same version. Raises PublishingError."""
+    place_of = f"{_folder(place.url, image, version)}/{published.BOOT}/{group_name(group)}{published.SCRIPT}"
+    return ipxe.chain(place_of, start_url(place.url)).encode()
 
 
-def tests_file(results: object) -> bytes:
+def entry_script(url: str, image: str, name: str) -> bytes:
+    """What nodes of a group, or one machine, are told to load: leads to their script of whatever version the pointer names. Raises
+    PublishingError."""
+    below = f"{name_of(image, 'an image')}/{published.CURRENT}/{published.BOOT}/{name_of(name, 'a group')}{published.SCRIPT}"
+    return ipxe.chain(f"{base(url)}/{below}", start_url(url) if published.is_machine(name) else "").encode()
+
+
+def start_script(url: str, *, default: bool) -> bytes:
+    """What every node may be told to load. `default`: there is a group for machines that none names. Raises PublishingError."""
+    folder = f"{base(url)}/{published.BOOT}"
+    return ipxe.first(f"{folder}/mac-", f"{folder}/{published.DEFAULT}{published.SCRIPT}" if default else "").encode()
+
+
+def start_url(url: str) -> str:
+    """Where that one lies. Raises PublishingError."""
+    return f"{base(url)}/{published.BOOT}/{published.START}{published.SCRIPT}"
+
+
+def group_name(text: str) -> str:
+    """The name, where a group can have it. Raises PublishingError."""
+    if text == published.START or published.is_machine(text):
+        raise PublishingError(f"{text!r} cannot be the name of a group: bringup's own script in boot has it")
+    return name_of(text, "a group")
+
+
+def _folder(url: str, image: str, version: str) -> str:
+    return f"{base(url)}/{name_of(image, 'an image')}/{published.VERSIONS}/{version}"
+
+
+def tests_file(tested: Tested) -> bytes:
     """The bytes of `tests.json`."""
-    return canonical(results) + b"\n"
+    return canonical(tested) + b"\n"
 
 
 def sums(files: Mapping[str, bytes], parts: Iterable[Part]) -> bytes:
@@ -125,6 +158,12 @@ def left_by_rollback(history: Sequence[Switch], versions: Collection[str]) -> Sw
         if one.to in versions or one.before in versions:
             return one if one.rollback and one.to not in versions else None
     return None
+
+
+def left_sentence(left: Switch) -> str:
+    """What is said of a version that a rollback left, by whom and when."""
+    who, when = left.by.removeprefix("rollback by "), time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(left.at))
+    return f"{left.before} was left by a rollback (by {plain.line(who)}, {when})"
 
 
 def kept(versions: Iterable[str], keep: int, protected: Iterable[str]) -> tuple[str, ...]:

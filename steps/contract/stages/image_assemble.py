@@ -17,6 +17,8 @@ class Assembled(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kernel: str = ""
     root_modules: str = ""
     initrd_modules: str = ""
+    origin: str = ""
+    """Where the recipe came from in this run: the image is equal for any."""
     cached: bool = False
     seconds: float = 0.0
     problem: str = ""

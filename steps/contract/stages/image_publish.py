@@ -33,6 +33,10 @@ class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Groups whose ROOT/boot/GROUP.ipxe leads to the pointer of this image."""
     in_use: tuple[str, ...] = ()
     """Versions that nodes reported to run: they stay, however many there are."""
+    lost: tuple[str, ...] = ()
+    """Machines that the version has a script for, and that are not led to it (of whole ones neither script nor digest is told)."""
+    origin: str = ""
+    """Where the recipe of the version came from when it was published."""
 
 
 class Wanted(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -22,7 +22,15 @@ KINDS = ("local", "shell")
 RESULTS = {"sandbox": [Result(name="gcc_compiles", outcome=Outcome.PASS, seconds=0.2)]}
 
 
-def image(folder: Path, content: str, *, name: str = "compute", packages: tuple[manifest.PackageOf, ...] = ()) -> Path:
+def image(
+    folder: Path,
+    content: str,
+    *,
+    name: str = "compute",
+    packages: tuple[manifest.PackageOf, ...] = (),
+    tools: dict[str, str] | None = None,
+    key: str = "0" * 64,
+) -> Path:
     """A packed image of a few bytes, another one for other content."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = []
@@ -32,7 +40,7 @@ def image(folder: Path, content: str, *, name: str = "compute", packages: tuple[
         parts.append(manifest.Part(name=part, digest="sha256:" + hashlib.sha256(data).hexdigest(), size=len(data)))
     told = manifest.Manifest(
         name=name,
-        key="0" * 64,
+        key=key,
         recipe="sha256:" + "1" * 64,
         distribution="debian",
         release="bookworm",
@@ -43,6 +51,7 @@ def image(folder: Path, content: str, *, name: str = "compute", packages: tuple[
         parts=tuple(parts),
         layers=(),
         packages=packages,
+        tools=tools or {},
     )
     (folder / manifest.MANIFEST).write_bytes(manifest.encode(told))
     return folder
@@ -55,9 +64,16 @@ def place(root: Path, *groups: Group, keep: int = 3, key: str = "", signers: tup
 
 
 def order(
-    where: Place, folder: Path, secrets: Path = Path("/nonexistent"), results: publishing.Results = RESULTS, *, again: bool = False
+    where: Place,
+    folder: Path,
+    secrets: Path = Path("/nonexistent"),
+    results: publishing.Results = RESULTS,
+    *,
+    again: bool = False,
+    origin: str = "",
 ) -> publishing.Order:
-    return publishing.Order(source=source.load(folder), place=where, results=results, secrets=secrets, by="run-1", again=again)
+    found = source.load(folder)
+    return publishing.Order(source=found, place=where, results=results, secrets=secrets, by="run-1", again=again, origin=origin)
 
 
 @contextmanager
@@ -78,10 +94,11 @@ def published(
     results: publishing.Results = RESULTS,
     *,
     again: bool = False,
+    origin: str = "",
 ) -> Published:
     """Publish, and say nothing."""
     with transport(kind, Path(where.root)) as way:
-        return publishing.publish_through(way, order(where, folder, secrets, results, again=again), silent)
+        return publishing.publish_through(way, order(where, folder, secrets, results, again=again, origin=origin), silent)
 
 
 def key_pair(folder: Path) -> str:

@@ -48,7 +48,7 @@ def test_a_first_version_is_whole_and_passes_its_gate(tmp_path: Path, root: Path
     names = {path.name for path in (root / "compute/current/").iterdir()}
     assert names == {*manifest.PARTS, manifest.MANIFEST, "tests.json", "SHA256SUMS", "boot"}
     assert subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=root / "compute/current", check=False).returncode == 0
-    assert json.loads((root / "compute/current/tests.json").read_bytes())["sandbox"][0]["outcome"] == "pass"
+    assert json.loads((root / "compute/current/tests.json").read_bytes())["results"]["sandbox"][0]["outcome"] == "pass"
     script = (root / "compute/current/boot/gpu.ipxe").read_text()
     assert f"{URL}/compute/versions/{seen.version}/vmlinuz " in script
     assert " nouveau.modeset=0 " in script
@@ -73,6 +73,23 @@ def test_what_is_current_already_is_not_written_again(tmp_path: Path, root: Path
     assert again.unchanged
     assert again.version == first.version
     assert image_publish.tree(again, WANTED).status is Status.PASS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_key_and_bytes_are_one_image_wherever_the_recipe_came_from(tmp_path: Path, root: Path, kind: str) -> None:
+    """A store that is cold packs it anew, at another commit and with other versions of tools that gave the same bytes."""
+    first = published(place(root), image(tmp_path / "a", "a", tools={"zstd": "1.5.4"}), kind, origin="commit 1")
+    was = state(root)
+    again = published(place(root), image(tmp_path / "again", "a", tools={"zstd": "1.5.6"}), kind, origin="commit 2")
+    assert state(root) == was
+    assert (again.unchanged, again.version, again.origin) == (True, first.version, "commit 1")
+    assert image_publish.tree(again, WANTED).status is Status.PASS
+
+
+def test_the_same_key_with_other_bytes_is_another_version(tmp_path: Path, root: Path) -> None:
+    first = published(place(root), image(tmp_path / "a", "a"))
+    second = published(place(root), image(tmp_path / "b", "b"))
+    assert (second.unchanged, second.before) == (False, first.version)
 
 
 @pytest.mark.parametrize("kind", KINDS)

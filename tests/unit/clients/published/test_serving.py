@@ -1,6 +1,8 @@
 """The server for rehearsals: files of the tree alone, and reports that become `nodes/*.json`."""
 
 import http.client
+import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,8 @@ import pytest
 from steps.clients.published import rows, serving
 from steps.clients.published.local import Local
 from steps.clients.published.reading import manifest_of
-from tests.unit.clients.published.published_trees import image, place, published
+from tests.unit.clients.published.published_trees import image, place, published, state
+from workflows.images.nodes import shipped
 
 
 @pytest.fixture
@@ -36,9 +39,9 @@ def server(root: Path) -> Iterator[tuple[str, int]]:
             thread.join()
 
 
-def asked(server: tuple[str, int], path: str, body: bytes | None = None) -> tuple[int, bytes]:
+def asked(server: tuple[str, int], path: str, body: bytes | None = None, how: str = "POST") -> tuple[int, bytes]:
     link = http.client.HTTPConnection(*server)
-    link.request("GET" if body is None else "POST", path, body)
+    link.request("GET" if body is None else how, path, body)
     answer = link.getresponse()
     found = answer.status, answer.read()
     link.close()
@@ -50,6 +53,32 @@ def report(node: str, digest: str, mac: str = "52:54:00:00:00:01") -> bytes:
     named = {"node": node} if node else {}
     lines = [f"{name} {quote(value, safe=':')}" for name, value in {**named, **words}.items()]
     return "\n".join(["bringup-report 1", *lines, "end 0", ""]).encode()
+
+
+@pytest.mark.parametrize(("named", "name"), [(" systemd.hostname=gpu001", "gpu001"), ("", "mac-")])
+def test_a_node_in_production_puts_what_it_runs(server: tuple[str, int], root: Path, tmp_path: Path, named: str, name: str) -> None:
+    medium = tmp_path / "medium/live"
+    medium.mkdir(parents=True)
+    shutil.copy(root / "compute/current/root.squashfs", medium)
+    (tmp_path / "cmdline").write_text(f"boot=live bringup.report=http://127.0.0.1:{server[1]}/nodes{named}\n")
+    program = shipped.BOOT / "report.sh"
+    command = ["bash", program, tmp_path / "cmdline", "0", medium.parent]
+    done = subprocess.run(
+        command, env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = rows.nodes((Local(root).look("compute"),))
+    assert row.node.startswith(name)
+    assert row.stand is rows.Stand.CURRENT
+    assert row.at > 0
+
+
+@pytest.mark.parametrize("path", ["/nodes/../x.json", "/nodes/a/b.json", "/boot/boot.ipxe", "/nodes/A.json", "/nodes/.json"])
+def test_nothing_else_can_be_put(server: tuple[str, int], root: Path, path: str) -> None:
+    before = state(root)
+    assert asked(server, path, b"{}", "PUT")[0] == 400
+    assert asked(server, "/nodes/big.json", b"x" * 5000, "PUT")[0] == 400
+    assert state(root) == before
 
 
 def test_what_a_node_loads(server: tuple[str, int], root: Path) -> None:

@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from steps.clients.published import standing
+from steps.clients.published import rolling_back, standing
+from steps.clients.published.local import Local
 from steps.contract.image.published import Group, Place
-from tests.unit.clients.published.published_trees import RESULTS, image, key_pair, place, published
+from steps.contract.stages.image_standing import CHANGED, CURRENT, LEFT, NOTHING, Standing
+from steps.errors import StepError
+from tests.unit.clients.published.published_trees import KINDS, RESULTS, image, key_pair, place, published, state, transport
 
 KEY = "0" * 64
 BOOTED = {**RESULTS, "image_boot.boot_uefi": RESULTS["sandbox"]}
@@ -36,7 +39,7 @@ def test_it_stands(root: Path) -> None:
 
 def test_every_firmware_must_have_booted_it(root: Path) -> None:
     assert stands(place(root), "uefi", "bios") == ""
-    for odd in ("", "[]", json.dumps({"image_boot.boot_uefi": 1})):
+    for odd in ("", "[]", json.dumps({"image_boot.boot_uefi": []}), json.dumps({"results": {"image_boot.boot_uefi": 1}})):
         (root / "compute/current/tests.json").write_text(odd)
         assert stands(place(root), "uefi") == "", odd
 
@@ -66,3 +69,69 @@ def test_what_cannot_be_seen_does_not_stand(root: Path, tmp_path: Path) -> None:
     assert stands(place(tmp_path / "nowhere")) == ""
     (root / "compute/current/vmlinuz").write_bytes(b"short")
     assert stands(place(root)) == ""
+
+
+def asked(root: Path, kind: str = "local", key: str = KEY, where: Place | None = None, name: str = "compute") -> Standing:
+    """What the tree answers through a transport, and that asking wrote nothing."""
+    before = state(root)
+    with transport(kind, root) as way:
+        found = standing.asked_through(way, where or place(root), name, key, ("uefi",))
+    assert state(root) == before
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tree_says_whether_it_is_this_very_image(root: Path, kind: str) -> None:
+    found = asked(root, kind)
+    assert (found.answer, found.version[:4], found.is_current) == (CURRENT, "0003", True)
+    assert found.sentence == f"nothing changed: version {found.version} is this image"
+    other = asked(root, kind, key="1" * 64)
+    assert (other.answer, other.differs) == (CHANGED, f"{found.version} is another image")
+    assert asked(root, kind, name="other").answer == NOTHING
+    fewer = asked(root, kind, where=place(root, Group(name="default")))
+    assert fewer.differs == f"{found.version} has other boot scripts than the spec asks for"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_are_read_where_nothing_else_differs(root: Path, kind: str) -> None:
+    """A file of the same size: the quick answer cannot see it, a run does, and publishes the image once more."""
+    file = root / "compute/current/vmlinuz"
+    file.write_bytes(b"x" * file.stat().st_size)
+    assert stands(place(root)) == "0003"
+    found = asked(root, kind)
+    assert (found.answer, "vmlinuz has the digest" in found.differs) == (CHANGED, True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_stopped_publication_left_is_for_the_next_one(root: Path, kind: str) -> None:
+    (root / "compute/incoming").mkdir(exist_ok=True)
+    (root / "compute/incoming/half").mkdir()
+    assert asked(root, kind).differs.endswith("was stopped before its end")
+    (root / "compute/incoming/half").rmdir()
+    history = root / "compute/history.jsonl"
+    history.write_text("".join(history.read_text().splitlines(keepends=True)[:-1]))
+    assert asked(root, kind).differs.endswith("was stopped before its end")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_rollback_left_is_told_before_anything_is_built(tmp_path: Path, kind: str) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    keys = ("a" * 64, "b" * 64)
+    for number, key in enumerate(keys):
+        published(place(root), image(tmp_path / key[:1], key[:1], key=key), results=BOOTED)
+        assert asked(root, kind, key=key).version.startswith(f"000{number + 1}")
+    way = Local(root)
+    rolling_back.rollback(way, "compute", "", "rollback by ada@boot")
+    found = asked(root, kind, key=keys[1])
+    assert (found.answer, found.left[:4], found.version[:4], found.left_by) == (LEFT, "0002", "0001", "rollback by ada@boot")
+    assert found.left_at > 0
+    assert asked(root, kind, key=keys[0]).answer == CURRENT, "what one went back to is current"
+    assert asked(root, kind, key="c" * 64).answer == CHANGED, "a new recipe is built"
+    moved = asked(root, kind, key=keys[1], where=place(root, Group(name="default"), Group(name="gpu")))
+    assert moved.answer == CHANGED, "with other kernel arguments it is another version"
+
+
+def test_a_tree_that_cannot_be_asked_is_no_answer(tmp_path: Path) -> None:
+    with pytest.raises(StepError):
+        standing.asked(place(tmp_path / "nowhere"), tmp_path, "compute", KEY, ())

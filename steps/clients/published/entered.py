@@ -1,0 +1,49 @@
+"""What lies in ROOT/boot: what groups and machines are told to load, as it should be, and the steps that make it so."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from steps.clients.published import reading
+from steps.clients.published import source as sources
+from steps.clients.published.operations import Folder, Operation, Put, Remove, Replace, Sync
+from steps.clients.published.source import Source
+from steps.clients.published.tree import Tree
+from steps.contract.image import published, publishing
+from steps.contract.image.published import Place
+
+
+def wanted(tree: Tree, source: Source, place: Place) -> dict[str, bytes]:
+    """The scripts of an image's groups and machines, and the one that finds a machine's own, by file name. Raises BadTask."""
+    return sources.entries(source, place, reading.entry_points(tree))
+
+
+def of_version(tree: Tree, version: str) -> dict[str, bytes]:
+    """Scripts of the machines that a version of the tree names, but of those that boot another image since."""
+    url, lead = reading.url_of(tree), reading.entry_points(tree)
+    if not url:
+        return {}
+    machines = [name for name in reading.scripts(tree, version) if published.is_machine(name)]
+    return {
+        f"{name}{published.SCRIPT}": publishing.entry_script(url, tree.image, name)
+        for name in machines
+        if lead.get(name, "") in ("", tree.image)
+    }
+
+
+def stale(tree: Tree, names: Collection[str]) -> tuple[str, ...]:
+    """Files of machines that lead to this image, which names others: such a machine boots as any other does."""
+    lead = reading.entry_points(tree)
+    gone = [name for name, image in lead.items() if image == tree.image and published.is_machine(name) and name not in names]
+    return tuple(f"{name}{published.SCRIPT}" for name in gone)
+
+
+def steps(tree: Tree, scripts: Mapping[str, bytes], gone: Iterable[str], staged: str) -> Iterator[Operation]:
+    """Those that are not so already, each by one rename; then what goes."""
+    other = {name: data for name, data in scripts.items() if tree.contents.get(f"{published.BOOT}/{name}") != data}
+    if other:
+        yield from (Folder(published.BOOT), Sync("."))
+        yield from (Put(f"{staged}/{name}", data, len(data)) for name, data in other.items())
+        yield from (Replace(f"{staged}/{name}", f"{published.BOOT}/{name}") for name in other)
+    removed = tuple(gone)
+    yield from (Remove(f"{published.BOOT}/{name}") for name in removed)
+    if other or removed:
+        yield Sync(published.BOOT)

@@ -1,0 +1,34 @@
+"""Gate of image_standing: an image that a rollback left is not built again; all else may go on, or needs not."""
+
+from steps.contract.image.published import Switch
+from steps.contract.image.publishing import left_sentence
+from steps.contract.stages.image_standing import CHANGED, LEFT, NOTHING, Standing, Wanted
+from steps.contract.verdict import FailureClass, Verdict, passed
+from steps.gates.finding import Finding, fail, unknown
+
+GATE = "image_standing/tree"
+
+
+def tree(seen: Standing, want: Wanted) -> Verdict:
+    """The tree was asked about this image, and nobody went back from it."""
+    if seen.key != want.key or not seen.key:
+        about = f"image {seen.key[:12]}" if seen.key else "no image"
+        step = "render again, and submit all files together"
+        return unknown(FailureClass.INPUT, f"a tree was asked about {about}", f"image {want.key[:12]}", step).verdict(GATE)
+    if seen.answer == LEFT and seen.left:
+        return _left(seen).verdict(GATE, final=True)
+    if seen.is_current and seen.where:
+        return passed(GATE, seen.sentence)
+    if seen.answer == NOTHING and seen.where:
+        return passed(GATE, f"to be built: {seen.where} has no version of it yet")
+    if seen.answer == CHANGED and seen.where and seen.version and seen.differs:
+        return passed(GATE, f"to be built: {seen.differs}")
+    told = f"{seen.where or 'no tree'} answered {seen.answer or 'nothing'}, and not all that belongs to it"
+    step = "run again; if it stays so, report it as a bug"
+    return unknown(FailureClass.RUNTIME, told, "whether this image is published", step).verdict(GATE)
+
+
+def _left(seen: Standing) -> Finding:
+    told = left_sentence(Switch(to=seen.version, before=seen.left, by=seen.left_by, at=seen.left_at))
+    step = "change the recipe, or publish it again on purpose: bringup image build --again"
+    return fail(FailureClass.INPUT, told, "an image that nobody went back from", step)

@@ -1,0 +1,161 @@
+"""Machines that groups name: each has a script of its own, which goes with the version, and one script finds it for all."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from steps.clients.published import reading, rolling_back, rows, standing
+from steps.contract.image.published import Group
+from steps.contract.stages.image_publish import Published, Wanted
+from steps.contract.verdict import Status
+from steps.errors import BadTask, Refused
+from steps.gates import image_publish
+from tests.unit.clients.published.published_trees import KINDS, URL, image, place, published, state, transport, wrong
+from workflows import examples
+
+FIRST, SECOND = "52:54:00:00:00:01", "52:54:00:00:00:02"
+OWN, OTHER = "mac-52-54-00-00-00-01.ipxe", "mac-52-54-00-00-00-02.ipxe"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "tree").mkdir()
+    return tmp_path / "tree"
+
+
+def groups(**nodes: str) -> tuple[Group, ...]:
+    """Groups `gpu` and `default`; `nodes` says which MAC address is called what in the first."""
+    return Group(name="gpu", nodes={mac: name for name, mac in nodes.items()}), Group(name="default")
+
+
+def verdict(seen: Published) -> Status:
+    return image_publish.tree(seen, Wanted(groups=("gpu", "default"))).status
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_machine_is_led_to_the_script_of_its_group_in_the_version_that_is_current(tmp_path: Path, root: Path, kind: str) -> None:
+    seen = published(place(root, *groups(gpu001=FIRST)), image(tmp_path / "a", "a"), kind)
+    assert verdict(seen) is Status.PASS
+    assert wrong(root, kind=kind) == []
+    start = (root / "boot/boot.ipxe").read_text()
+    assert f"chain --autofree {URL}/boot/mac-${{netX/mac:hexhyp}}.ipxe ||" in start
+    assert f"chain --autofree {URL}/boot/default.ipxe || goto failed" in start
+    assert f"chain --autofree {URL}/compute/current/boot/{OWN} || goto failed" in (root / "boot" / OWN).read_text()
+    script = (root / "compute/current/boot" / OWN).read_text()
+    assert f"chain --autofree {URL}/compute/versions/{seen.version}/boot/gpu.ipxe || goto failed" in script
+    assert f"chain --autofree --replace {URL}/boot/boot.ipxe ||" in script, "what is its own may have changed meanwhile"
+
+
+def test_the_default_sends_machines_of_other_groups_back(tmp_path: Path, root: Path) -> None:
+    """Their own script could not be had for a moment: that must not make them boot as all others do."""
+    published(place(root, *groups(gpu001=FIRST)), image(tmp_path / "a", "a"))
+    lines = (root / "compute/current/boot/default.ipxe").read_text().splitlines()
+    assert lines.index(f"iseq ${{netX/mac}} {FIRST} && goto elsewhere ||") < lines.index("goto load") < lines.index(":elsewhere")
+    assert f"chain --autofree --replace {URL}/boot/boot.ipxe ||" in lines
+
+
+def test_without_a_default_a_strange_machine_waits(tmp_path: Path, root: Path) -> None:
+    published(place(root, Group(name="gpu", nodes={FIRST: "gpu001"})), image(tmp_path / "a", "a"))
+    assert "default" not in (root / "boot/boot.ipxe").read_text()
+    assert wrong(root) == []
+    published(place(root, Group(name="default")), image(tmp_path / "b", "b", name="login"))
+    assert "boot/default.ipxe" in (root / "boot/boot.ipxe").read_text(), "another image has one"
+    assert wrong(root) == wrong(root, "login") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_machines_come_go_and_come_back_with_their_version(tmp_path: Path, root: Path, kind: str) -> None:
+    published(place(root, *groups(gpu001=FIRST)), image(tmp_path / "a", "a"), kind)
+    seen = published(place(root, *groups(gpu002=SECOND)), image(tmp_path / "a", "a"), kind)
+    assert (verdict(seen), seen.lost) == (Status.PASS, ())
+    assert [path.name for path in sorted((root / "boot").glob("mac-*"))] == [OTHER]
+    with transport(kind, root) as way:
+        rolling_back.rollback(way, "compute", "", "ada")
+    assert [path.name for path in sorted((root / "boot").glob("mac-*"))] == [OWN]
+    assert wrong(root, kind=kind) == []
+
+
+def test_what_is_current_is_not_written_again_and_stands(tmp_path: Path, root: Path) -> None:
+    where = place(root, *groups(gpu001=FIRST))
+    published(where, image(tmp_path / "a", "a"))
+    was = state(root)
+    assert published(where, image(tmp_path / "a", "a")).unchanged
+    assert state(root) == was
+    assert standing.version(where, "compute", "0" * 64)
+    assert standing.version(place(root, *groups(gpu001=SECOND)), "compute", "0" * 64) == "", "another machine"
+    (root / "boot" / OTHER).write_text((root / "boot" / OWN).read_text().replace("01.ipxe", "02.ipxe"))
+    assert standing.version(where, "compute", "0" * 64) == "", "a machine is led to a script that is none"
+    assert not published(where, image(tmp_path / "a", "a")).unchanged
+    assert not (root / "boot" / OTHER).exists()
+
+
+def test_a_machine_of_another_image_is_not_taken(tmp_path: Path, root: Path) -> None:
+    published(place(root, *groups(gpu001=FIRST)), image(tmp_path / "a", "a"))
+    login = Group(name="login", nodes={FIRST: "login1"})
+    with pytest.raises(Refused, match="machine mac-52-54-00-00-00-01 boots the image compute"):
+        published(place(root, login), image(tmp_path / "b", "b", name="login"))
+    published(place(root, *groups()), image(tmp_path / "a", "a"))
+    published(place(root, login), image(tmp_path / "b", "b", name="login"))
+    with transport("local", root) as way:
+        rolling_back.rollback(way, "compute", "", "ada")
+    assert "/login/current/" in (root / "boot" / OWN).read_text(), "it has moved"
+    assert wrong(root) == wrong(root, "login") == []
+
+
+@pytest.mark.parametrize("name", ["boot", "mac-52-54-00-00-00-01"])
+def test_a_group_cannot_have_the_name_of_a_script_of_bringup(tmp_path: Path, root: Path, name: str) -> None:
+    with pytest.raises(BadTask, match="cannot be the name of a group"):
+        published(place(root, Group(name=name)), image(tmp_path / "a", "a"))
+
+
+def test_damage_is_named(tmp_path: Path, root: Path) -> None:
+    seen = published(place(root, *groups(gpu001=FIRST)), image(tmp_path / "a", "a"))
+    (root / "boot/boot.ipxe").write_text("#!ipxe\nshell\n")
+    (root / "boot" / OWN).unlink()
+    (root / "compute/versions" / seen.version / "boot" / OWN).write_text("#!ipxe\n")
+    found = "\n".join(wrong(root))
+    for place_of, why in (
+        ("boot/boot.ipxe", "is not as bringup writes it"),
+        (f"boot/{OWN}", "is missing"),
+        (f"versions/{seen.version}/boot/{OWN}", "has the digest"),
+    ):
+        assert f"{place_of} {why}" in found, found
+    (root / "boot/boot.ipxe").unlink()
+    assert "boot/boot.ipxe is missing" in "\n".join(wrong(root))
+
+
+def test_a_stranger_keeps_no_version_where_groups_name_their_machines(tmp_path: Path, root: Path) -> None:
+    named = Group(name="gpu", nodes={FIRST: "gpu001"})
+    first = published(place(root, named), image(tmp_path / "a", "a"))
+    (root / "nodes").mkdir()
+    for name, mac in (("gpu001", FIRST), ("stranger", SECOND)):
+        seen = {"node": name, "image": "", "version": first.version, "mac": mac, "at": 1.0}
+        (root / f"nodes/{name}.json").write_text(json.dumps(seen) + "\n")
+    (root / "nodes/huge.json").write_text(json.dumps({"node": "huge", "image": "x" * 5000}) + "\n")
+    for kind in KINDS:
+        with transport(kind, root) as way:
+            found = {row.node: row.stand.value for row in rows.nodes((way.look("compute"),))}
+        assert found == {"gpu001": "current", "stranger": "stranger", "huge": "unreadable"}
+    (root / "nodes/gpu001.json").unlink()
+    for text in "bcd":
+        last = published(place(root, named, keep=2), image(tmp_path / text, text))
+    assert first.version not in last.versions
+    open_to_all = published(place(root, named, Group(name="default"), keep=2), image(tmp_path / "d", "d"))
+    (root / "nodes/stranger.json").write_text(json.dumps({"node": "stranger", "image": "", "version": open_to_all.version}) + "\n")
+    with transport("local", root) as way:
+        assert reading.in_use(way.look("compute")) == (open_to_all.version,), "any machine may boot it"
+
+
+@pytest.mark.parametrize("file", ["dnsmasq.conf", "dhcpd.conf"])
+def test_the_example_of_a_boot_server_tells_the_script_that_is_there(tmp_path: Path, root: Path, file: str) -> None:
+    text = (Path(examples.__file__).parent / "images/boot-server" / file).read_text()
+    told = next(word.strip('";').split(",")[-1] for word in text.split() if "://" in word and "/boot.ipxe" in word)
+    published(place(root, *groups()), image(tmp_path / "a", "a"))
+    assert (root / told.removeprefix(f"{URL}/")).is_file()
+
+
+def test_of_machines_whose_scripts_are_whole_no_record_tells(tmp_path: Path, root: Path) -> None:
+    seen = published(place(root, *groups(gpu001=FIRST)), image(tmp_path / "a", "a"))
+    assert all("mac-" not in part.name for part in (*seen.found, *seen.listed))
+    assert sorted(seen.scripts) == sorted(seen.entries) == ["default", "gpu"]

@@ -1,0 +1,70 @@
+"""What an image would change of the published one, told before it is built: to approvers, in `status` and in the report."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from steps.clients.published import standing
+from steps.clients.store import Store
+from steps.contract.canonical import canonical
+from steps.contract.evidence import Evidence
+from steps.contract.image.manifest import PackageOf
+from steps.contract.stages import image_standing
+from steps.contract.stages.image_standing import Standing
+from steps.report.images import image as shown
+from tests.unit.clients.published.published_trees import KINDS, image, place, published, transport
+from workflows.engines import approvals
+from workflows.engines.folders import Home
+
+HAD = {"gcc": "12", "htop": "3", "bash": "5"}
+HAS = {"gcc": "13", "jq": "1", "bash": "5"}
+
+
+def packages(versions: dict[str, str]) -> tuple[PackageOf, ...]:
+    return tuple(
+        PackageOf(name=one, version=versions[one], architecture="amd64", sha256="0" * 64, layer="base") for one in versions
+    )
+
+
+def asked(root: Path, kind: str = "local", key: str = "1" * 64) -> Standing:
+    with transport(kind, root) as way:
+        return standing.asked_through(way, place(root), "compute", key, (), HAS)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "tree").mkdir()
+    return tmp_path / "tree"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_packages_are_compared_with_the_published_ones(tmp_path: Path, root: Path, kind: str) -> None:
+    assert asked(root, kind).against == "", "nothing is published"
+    version = published(place(root), image(tmp_path / "a", "a", packages=packages(HAD))).version
+    assert asked(root, kind).against == f"packages against {version}: 1 changed (gcc 12 → 13), 1 added (jq=1), 1 removed (htop=3)"
+
+
+def test_of_many_a_few_are_named(root: Path) -> None:
+    many = tuple(f"p{number}=1" for number in range(20))
+    seen = Standing(key="1", where="x", answer="changed", version="0001-0", differs="it", packages_added=many)
+    assert seen.against == "packages against 0001-0: 20 added (p0=1, p1=1, p2=1 and 17 more)"
+    same = Standing(key="1", where="x", answer="changed", version="0001-0", differs="it")
+    assert same.against == "packages against 0001-0: the same"
+
+
+def test_approvers_and_the_report_are_told(tmp_path: Path, root: Path) -> None:
+    version = published(place(root), image(tmp_path / "a", "a", packages=packages(HAD))).version
+    folder = Home(tmp_path / "home").run("r1")
+    record = Evidence(
+        run="r1", stage=image_standing.ID, task=image_standing.TASK, verb="publish", shard=0, attempt=1, input_digest="sha256:0",
+        engine="local", started=1.0, finished=2.0, observation=msgspec.to_builtins(asked(root)),
+    )  # fmt: skip
+    assert approvals.changes(folder) == ""
+    Store(folder.home.store).write_evidence(record, canonical)
+    assert approvals.changes(folder).startswith(f"packages against {version}: 1 changed")
+    one = approvals.Open(run="r1", node="n", stage="s", approved="a", evidence="e", approvers={}, changes="packages: 1")
+    assert one.about == "a in r1: no verdict; packages: 1; evidence e"
+    made = shown([record])
+    assert made is not None
+    assert (made.version, made.before, made.changed) == ("", version, ("gcc 12 → 13",))
