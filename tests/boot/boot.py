@@ -15,6 +15,7 @@ PACKAGES = {
     "zstd": "zstd",
     "cpio": "cpio",
     "newuidmap": "uidmap",
+    "gpg": "gnupg",
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
 }

@@ -28,9 +28,9 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     replaced: dict[str, tuple[str, str]] = {}
 
 
-def faults() -> tuple[Fault, ...]:
-    """All of the file."""
-    return msgspec.convert(yaml.safe_load(FILE.read_text()), tuple[Fault, ...])
+def faults(file: Path = FILE) -> tuple[Fault, ...]:
+    """All of a file."""
+    return msgspec.convert(yaml.safe_load(file.read_text()), tuple[Fault, ...])
 
 
 def disturb(fault: Fault, stack: tuple[Path, ...], upper: Path) -> None:

@@ -5,6 +5,7 @@ import functools
 import gzip
 import hashlib
 import io
+import os
 import shutil
 import tarfile
 from pathlib import Path
@@ -12,11 +13,13 @@ from pathlib import Path
 import msgspec
 
 from steps.clients.image import archive, layers
+from steps.contract.image import keys
 from steps.contract.image.recipe import Layer, Package, Recipe
 from workflows.images.nodes import locking, resolve
 
 ROOT = Path(__file__).parents[3]
 NO_SECRETS = Path("/nonexistent")
+SHARED = ("layers", "archive")
 EXAMPLE = "bringup-example"
 
 
@@ -33,12 +36,29 @@ def resolved(name: str) -> resolve.Resolved:
 @functools.cache
 def store(base: Path, name: str) -> tuple[Path, Recipe]:
     """A store below `base` with the built layers of a shipped recipe, and its resolved recipe."""
-    recipe, images = resolved(name).recipe, base / "images"
+    recipe, images, shared = resolved(name).recipe, base / "images", common(base)
+    images.mkdir(exist_ok=True)
+    for kept in SHARED:
+        if not (images / kept).exists():
+            (images / kept).symlink_to(shared / kept)
     if archive.fill(images, recipe, quiet).missing:
         recipe = relocked(name, base)
         assert archive.fill(images, recipe, quiet).missing == ()
     build(images, recipe)
     return images, recipe
+
+
+def common(base: Path) -> Path:
+    """The folder with layers and packages that all processes of a test run share; `base` is where this one keeps its files."""
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    for kept in SHARED:
+        (folder / kept).mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def tree(images: Path, recipe: Recipe, layer: str) -> Path:
+    """What a layer adds."""
+    return layers.shelf(images) / keys.layers(recipe)[layer] / layers.TREE
 
 
 def relocked(name: str, base: Path) -> Recipe:

@@ -189,6 +189,21 @@ def test_two_at_once_make_one(base: Base, tmp_path: Path) -> None:
     assert {one.found for one in seen} == {first.found}
 
 
+def test_what_other_versions_of_tools_packed_is_packed_anew(base: Base, tmp_path: Path) -> None:
+    """The key says nothing of them: an image that is believed must be what this machine would make of it."""
+    images, recipe, first = base
+    other = shipped.beside(images, tmp_path, "layers", "initrds", "oci")
+    place = other / assemble.FOLDER / first.key
+    shutil.copytree(folder(base), place)
+    found = manifest.decode((place / MANIFEST).read_bytes())
+    (place / ROOT).write_bytes(b"as another mksquashfs would")
+    (place / MANIFEST).write_bytes(manifest.encode(msgspec.structs.replace(found, tools={**found.tools, "mksquashfs": "1.0"})))
+    seen = assemble.assemble(other, recipe, shipped.quiet)
+    assert not seen.cached
+    assert (seen.found, seen.manifest) == (first.found, first.manifest)
+    assert assemble.assemble(other, recipe, shipped.quiet).cached
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a part of an image."""

@@ -96,6 +96,11 @@ class Site:
         """The version that nodes boot."""
         return os.readlink(self.tree / NAME / "current").rpartition("/")[2]
 
+    @property
+    def versions(self) -> list[str]:
+        """All published versions, the newest last."""
+        return sorted(path.name for path in (self.tree / NAME / "versions").iterdir())
+
     def published(self, version: str = "") -> dict[str, str]:
         """Digests of the large files of a version."""
         return digests(self.tree / NAME / "versions" / (version or self.current))

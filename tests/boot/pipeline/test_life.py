@@ -1,29 +1,50 @@
 """The life of an image by the command line: built, booted, published, unchanged, changed, rolled back; nothing stays behind."""
 
+import json
 import os
 import re
 import shutil
+import time
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import yaml
 
-from steps.contract.image.manifest import decode
+from steps.clients.published import serving
+from steps.contract.image.booting import NodeReport
+from steps.contract.image.manifest import ROOT, decode
 from tests.boot.builder.started import descendants, mounts
-from tests.boot.pipeline import killed
-from tests.boot.pipeline.site import LOCK, NAME, Site
+from tests.boot.pipeline import canary, killed
+from tests.boot.pipeline.site import LOCK, NAME, PUBLISH, Site
+from tests.boot.published import ssh_server
 from tests.hosts.hostlab.waiting import until
 
-STAGES = ("image_lock", "image_layers", "image_assemble", "image_sandbox", "image_boot", "image_publish")
+STAGES = ("image_standing", "image_lock", "image_layers", "image_assemble", "image_sandbox", "image_boot", "image_publish")
 MORE = {
     "apiVersion": "bringup/v1",
     "kind": "ImageRecipe",
     "name": "more",
     "description": "base with one small package more.",
     "extends": "base",
-    "layers": [{"name": "site", "packages": ["less"], "budget_mib": 5}],
+    "layers": [
+        {
+            "name": "site",
+            "packages": ["less"],
+            "commands": [{"run": "cat /run/secrets/token; wc -c < /run/secrets/token > /opt/length", "secrets": ["token"]}],
+            "budget_mib": 5,
+        }
+    ],
 }
+CANARY = b"canary-5e0d1b7a9c42"
+TOKEN = {"token": {"file": "./token"}}
+LEAKS = {
+    "copied": "cp /run/secrets/token /opt/x",
+    "packed": "gzip < /run/secrets/token | base64 > /dev/null; base64 /run/secrets/token > /opt/x",
+    "said": "cat /run/secrets/token /run/secrets/token >&2; exit 3",
+}
+"""What careless commands do, one layer each."""
 
 
 def written(folder: Path) -> dict[str, tuple[int, int]]:
@@ -67,7 +88,9 @@ def test_where_nothing_changed_nothing_is_written(first: Site) -> None:
 def test_one_package_more_is_built_on_what_there_is_published_and_rolled_back(first: Site) -> None:
     earlier, before = first.current, written(first.tree / NAME / "versions" / first.current)
     (first.folder / "more.yaml").write_text(yaml.safe_dump(MORE))
-    first.write(recipe="more.yaml", lock="more.lock.json", boot={"firmware": ["bios"], "memory_mib": 1536, "timeout": "10m"})
+    (first.folder / "token").write_bytes(CANARY + b"\n")
+    boot = {"firmware": ["bios"], "memory_mib": 1536, "timeout": "10m"}
+    first.write(recipe="more.yaml", lock="more.lock.json", boot=boot, secrets=TOKEN)
     assert "site 1" in first.lock()
     first.run("image", "build")
     base, site = (first.records("image_layers", f"layer_{name}")[0]["observation"] for name in ("base", "site"))
@@ -89,6 +112,87 @@ def test_one_package_more_is_built_on_what_there_is_published_and_rolled_back(fi
     said = first.run("image", "diff", f"published/{NAME}/versions/{earlier}", f"published/{NAME}/versions/{later}")
     assert "less" in said
     assert "/usr/bin/less" in said
+
+
+def test_a_build_secret_is_in_nothing_that_the_run_left(first: Site) -> None:
+    """Layers, packed images, initrds, archives, the published tree, evidence, logs, report, journal, and what is packed in them."""
+    search = canary.Search([CANARY])
+    earlier, later = (f"published/{NAME}/versions/{name}" for name in first.versions)
+    assert "/opt/length" in first.run("image", "diff", earlier, later), "the secret was used"
+    assert canary.left(first.home, CANARY) == []
+    assert list(search.below(first.tree)) == []
+    print(f"{search.files} files, opened {search.packed}")
+    assert {"squashfs", "cpio", "tar", "zstd"} <= search.packed.keys()
+
+
+@pytest.mark.parametrize("leak", list(LEAKS))
+def test_a_build_that_would_leak_its_secret_fails_and_leaves_none(leak: str, first: Site, tmp_path: Path) -> None:
+    site = Site(tmp_path, first.images / "archive", recipe="leak.yaml", secrets=TOKEN)
+    (site.images / "layers").mkdir()
+    for layer in (path for path in first.images.glob("layers/*") if len(path.name) == 64):
+        (site.images / "layers" / layer.name).symlink_to(layer)
+    layers = [{"name": leak, "commands": [{"run": LEAKS[leak], "secrets": ["token"]}]}]
+    (tmp_path / "leak.yaml").write_text(yaml.safe_dump({**MORE, "name": "leak", "layers": layers}))
+    (tmp_path / "token").write_bytes(CANARY + b"\n")
+    site.lock()
+    said = site.run("image", "build", code=65)
+    assert CANARY.decode() not in said
+    assert canary.left(site.home, CANARY) == []
+    assert not list(site.tree.rglob("*"))
+
+
+def same_image(first: Site, folder: Path) -> Site:
+    """Another site, where the image of the first run is packed and booted: what is new is where it is published."""
+    site = Site(folder, first.images / "archive")
+    shutil.copy(first.folder / LOCK, folder)
+    for kept in ("layers", "assembled", "initrds", "oci"):
+        (site.images / kept).symlink_to(first.images / kept)
+    shutil.copytree(first.home / "store/runs" / first.runs[0], site.home / "store/runs" / first.runs[0])
+    return site
+
+
+def by_ssh(site: Site, home: Path, port: int) -> dict[str, Any]:
+    """What a spec says of a tree that is reached by SSH, signed with another key than the one that logs in."""
+    way = {"host": "127.0.0.1", "port": port, "key": {"file": str(home / "key")}, "known_hosts": str(home / "known")}
+    signed = {"sign": {"file": str(home / "stranger")}, "signers": [(home / "stranger.pub").read_text().strip()]}
+    return {**PUBLISH, "root": str(site.tree), "ssh": way, **signed}
+
+
+def report(site: Site, node: str, digest: str) -> None:
+    """Have a node say what it runs."""
+    told = NodeReport(
+        mac="52:54:00:00:00:01", address="10.0.0.7", kernel="6", root="overlay", clock=1, uptime=9, node=node, image=digest
+    )
+    serving.keep(site.tree, told, time.time())
+
+
+def test_it_is_published_listed_verified_and_rolled_back_by_ssh(first: Site, tmp_path: Path) -> None:
+    site, home = same_image(first, tmp_path / "site"), tmp_path / "ssh"
+    home.mkdir()
+    with ssh_server.running(home) as server:
+        publish = by_ssh(site, home, server.port)
+        site.write(publish=publish)
+        site.run("image", "build", "--reuse", first.runs[0])
+        earlier = site.current
+        assert site.published() == first.published(first.versions[0])
+        site.write(publish={**publish, "groups": {**PUBLISH["groups"], "default": {"kernel_arguments": ["console=ttyS0"]}}})
+        site.run("image", "build", "--reuse", first.runs[0])
+        later = site.current
+        assert later != earlier
+        parts = decode((site.tree / NAME / "current/manifest.json").read_bytes()).parts
+        report(site, "node001", next(one.digest for one in parts if one.name == ROOT))
+        report(site, "node002", "sha256:" + "0" * 64)
+        rows = json.loads(site.run("image", "nodes", "-o", "json"))
+        assert {row["node"]: row["stand"] for row in rows} == {"node001": "current", "node002": "unknown"}
+        assert [row["version"] for row in json.loads(site.run("image", "list", "-o", "json"))] == [later, earlier]
+        site.run("image", "rollback")
+        assert site.current == earlier
+        assert "are whole" in site.run("image", "verify")
+        site.run("image", "detach-check")
+        (site.tree / NAME / "versions" / later / "vmlinuz").unlink()
+        assert "vmlinuz" in site.run("image", "verify", code=65)
+    private = [max((home / name).read_bytes().splitlines()[3:-1], key=len) for name in ("key", "stranger")]
+    assert canary.left(site.home, *private) == [], "neither key lies in what the runs left"
 
 
 def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> None:
@@ -115,7 +219,7 @@ def test_killed_at_random_points_it_ends_in_the_same_bytes(first: Site, tmp_path
         stages = killed.places(number, min(killed.MOST_IN_A_RUN, wanted - len(kills)))
         kills += killed.disturbed(site, first.runs[0], luck, stages, log)
         number += 1
-        assert site.published() == first.published(min(path.name for path in (first.tree / NAME / "versions").iterdir()))
+        assert site.published() == first.published(first.versions[0])
         for task in ("image_layers.layer_base", "image_assemble.outputs"):
             seen = [one["observation"] for one in site.records(*task.split(".")) if one.get("observation")]
             made = [one for one in seen if not one.get("cached")]
