@@ -61,6 +61,10 @@ LAST_WORDS: Final = 10.0
 READER_POD: Final = 180.0
 """A short pod that reads or writes the run store: scheduling and an image pull; its work takes seconds."""
 
+SSH_PROXY: Final = 8.0
+"""An HTTP proxy before SSH: TCP to it, and its own to the host. As long as SSH itself waits for a host (ansible.cfg), and less than
+the 10 s after which Ansible takes a silent SSH for a sudo that asks."""
+
 GIT: Final = 10.0
 """Asking git for the commit of a spec: a file system that hangs must not hold a run back; the record then has no commit."""
 
@@ -128,6 +132,9 @@ PACKAGE_TRIES: Final = 4
 PACKAGE_BACKOFF_FIRST: Final = 0.3
 PACKAGE_BACKOFF_MAX: Final = 5.0
 """Tries of one package, and waits between them, before its mirror counts as away for all others too."""
+
+IMAGE_SETTINGS: Final = 120.0
+"""Reading /etc of a packed root: a second, or the time of a busy machine."""
 
 IMAGE_SANDBOX: Final = 60.0
 """Mounting the layers, listing the root and starting the first sandbox: a second when idle; a slow disk reads every folder."""

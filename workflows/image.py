@@ -1,6 +1,8 @@
 """Pipeline image: node-image recipe → a published image that is known to boot. Its stages, in order:
 
-image_lock → image_layers → image_assemble → image_sandbox → image_boot → image_publish
+image_standing → image_lock → image_layers → image_assemble → image_sandbox → image_boot → image_publish
+
+The first asks whether this very image is published already; the others are left out then.
 """
 
 from hera.workflows import WorkflowTemplate

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Posts one report of what this node is to the server of the kernel argument bringup.report=URL. With bringup.tests=yes, as in a test
-# boot, it asks that server for tests first and runs each: a node in production runs nothing that comes that way.
+# boot, it asks that server for tests first and runs each: a node in production runs nothing that comes that way. Where the URL ends
+# with /nodes, it is a folder of a plain web server: the node puts URL/NAME.json there, with what `bringup image nodes` reads, no more.
 # Both ways are lines of words; what may hold anything is in base64. Their forms: steps/contract/image/on_node.py.
 # Usage: report [FILE with kernel arguments [SECONDS between two tries [FOLDER that live-boot fetched the root into]]]
 set -u
@@ -23,7 +24,7 @@ argument() {
 request() {
     local host=$server port=80 line status size=0
     case $server in *:*) host=${server%:*} port=${server##*:} ;; esac
-    [ "$1" = POST ] && size=$(stat -c %s "$3")
+    [ "$1" = GET ] || size=$(stat -c %s "$3")
     exec 3<>"/dev/tcp/$host/$port" || return 1
     printf '%s %s%s HTTP/1.0\r\nHost: %s\r\nContent-Length: %s\r\nConnection: close\r\n\r\n' "$1" "$prefix" "$2" "$server" "$size" >&3
     [ "$size" = 0 ] || cat "$3" >&3
@@ -130,6 +131,15 @@ facts() {
     done
 }
 
+# What a published tree keeps of a node; its name is the one that it was given, else its MAC address, so that no two are alike.
+seen() {
+    local address booted
+    address=$(mac) booted=$(($(date -u +%s) - $(cut -d . -f 1 /proc/uptime)))
+    name=$(argument systemd.hostname)
+    name=${name:-mac-${address//:/-}}
+    printf '{"node":"%s","image":"%s","mac":"%s","at":%d}\n' "$name" "$(image)" "$address" "$booted"
+}
+
 url=$(argument bringup.report)
 case $url in
     http://*) url=${url#http://} ;;
@@ -138,6 +148,13 @@ esac
 server=${url%%/*} prefix=
 case $url in */*) prefix=/${url#*/} prefix=${prefix%/} ;; esac
 
+if [ "${prefix##*/}" = nodes ] && [ "$(argument bringup.tests)" != yes ]; then
+    name=
+    seen >"$work/seen"
+    asked PUT "/$name.json" "$work/seen" || exit 1
+    say "told http://$server$prefix/$name.json"
+    exit 0
+fi
 facts >"$work/report"
 count=0
 if [ "$(argument bringup.tests)" = yes ]; then

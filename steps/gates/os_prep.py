@@ -128,7 +128,7 @@ def _item(node: NodeObservation, item: Item, want: Expectation) -> Iterator[Find
 
 def _class(item: str) -> FailureClass:
     """What kind of failure an item's is: of something that the site gives, of its hardware, or of what runs on the node."""
-    if item.startswith(("disk ", "mount ", "package ", "link", "route ", "DNS")):
+    if item.startswith(("disk ", "mount ", "package ", "link", "route ", "default route", "DNS")):
         return FailureClass.DEPENDENCY
     return FailureClass.HARDWARE if item == "PCIe ACS" else FailureClass.RUNTIME
 

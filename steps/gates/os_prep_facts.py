@@ -32,7 +32,7 @@ def _system(facts: Facts, want: Expectation) -> Iterator[Finding]:
             FailureClass.DEPENDENCY,
             f"Python {facts.python}",
             f"Python {want.python_min} or newer",
-            "install a newer python3 and name its path",
+            "install a newer python3, and name its path in the spec: python of the group, or of the node in the group's overrides",
         )
 
 

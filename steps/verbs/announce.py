@@ -13,6 +13,7 @@ from steps.clients import certificates, webhook
 from steps.contract import announcement, approval, evidence
 from steps.contract.evidence import Evidence
 from steps.contract.exit import ExitCode
+from steps.contract.stages import image_standing
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, inconclusive, passed
 from steps.errors import BadTask, StepError, Temporary
 from steps.verbs.context import Context
@@ -85,7 +86,9 @@ def _tell(context: Context, wanted: Arguments, since: float, digest: str, how: s
     ca = _ca(context, wanted)
     run, stage = context.environment.run, context.task.stage
     told = {"run": run, "cluster": wanted.cluster, "stage": stage, "evidence": digest, "how": how}
-    body = announcement.body(**told, since=since, approvers=wanted.approvers)
+    compared = context.store.records(run, image_standing.ID, image_standing.TASK)
+    changes = image_standing.against(one.observation for one in compared)
+    body = announcement.body(**told, since=since, approvers=wanted.approvers, changes=changes)
     webhook.post(url, body, ca)
     context.say(f"announced the approval before {stage}")
     return webhook.is_plain(url)

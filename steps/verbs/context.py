@@ -158,6 +158,12 @@ class Context:
         aside = self.quarantined()
         return tuple(host.name for host in self.fleet.hosts(select) if host.name not in aside)
 
+    def not_passed(self, tasks: Iterable[str]) -> set[str]:
+        """Nodes that did not pass one of these tasks of this stage."""
+        run, stage = self.environment.run, self.task.stage
+        verdicts = (record.verdict for name in tasks for record in self.store.records(run, stage, name))
+        return {row.node for verdict in verdicts if verdict for row in verdict.nodes if row.status is not Status.PASS}
+
     def record(
         self,
         verdict: Verdict | None = None,

@@ -30,12 +30,6 @@ _KINDS = {"gpu": "GPU nodes", "agent": "agents", "server": "servers"}
 """What the members of a selection are called where they are counted."""
 
 
-class Meta(Struct, frozen=True):
-    """Annotations of a node."""
-
-    annotations: dict[str, str] = {}
-
-
 class NodeSpec(Struct, frozen=True):
     """Whether a node takes pods."""
 
@@ -43,9 +37,8 @@ class NodeSpec(Struct, frozen=True):
 
 
 class Node(Struct, frozen=True):
-    """A node, for who cordoned it."""
+    """A node, for whether it is cordoned already."""
 
-    metadata: Meta = Meta()
     spec: NodeSpec = NodeSpec()
 
 
@@ -133,13 +126,12 @@ def _cordon_all(context: Context) -> list[str]:
 
 
 def _cordon(context: Context, entry: quarantine.Entry) -> bool:
-    """Whether the node had to be changed. A cordon without our annotation is somebody else's and stays that."""
+    """Whether the node had to be changed. A cordon stays whose it is: somebody else's, or an earlier run's with its reason."""
     path = f"/api/v1/nodes/{entry.node}"
     node = context.kube.get(path, Node)
+    if node is None or node.spec.unschedulable:
+        return False
     note = quarantine.Note(run=context.environment.run, stage=entry.stage, reason=entry.reason)
     text = msgspec.json.encode(note).decode()
-    known = node.metadata.annotations.get(quarantine.ANNOTATION) if node is not None else None
-    if node is None or (node.spec.unschedulable and known in (None, text)):
-        return False
     context.kube.merge(path, {"metadata": {"annotations": {quarantine.ANNOTATION: text}}, "spec": {"unschedulable": True}})
     return True

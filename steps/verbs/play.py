@@ -1,6 +1,5 @@
 """Verb play: runs a playbook on one shard's hosts (or on a selection), judges what each host showed, and stores it."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -93,17 +92,10 @@ def _why_not(context: Context, wanted: Arguments, hosts: tuple[Host, ...]) -> st
 
 
 def _hosts(context: Context, wanted: Arguments) -> tuple[Host, ...]:
-    aside = {*context.quarantined(), *_failed(context, wanted.passed)}
+    aside = {*context.quarantined(), *context.not_passed(wanted.passed)}
     hosts = context.fleet.shard(context.shard) if wanted.fanned else context.fleet.hosts(wanted.select)
     taken = (host for host in hosts if host.name not in aside and selected(host, wanted.select))
     return tuple(host for host in taken if wanted.everyone or not host.untouched)
-
-
-def _failed(context: Context, tasks: Iterable[str]) -> set[str]:
-    """Hosts that did not pass one of these tasks of the stage."""
-    run, stage = context.environment.run, context.task.stage
-    verdicts = (record.verdict for name in tasks for record in context.store.records(run, stage, name))
-    return {row.node for verdict in verdicts if verdict for row in verdict.nodes if row.status is not Status.PASS}
 
 
 def _helpers(context: Context, wanted: Arguments, played: tuple[str, ...]) -> tuple[Host, ...]:

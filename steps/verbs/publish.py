@@ -1,5 +1,5 @@
 """Verb publish: brings a rendered tree to its Git repository under a revision that never moves, and keeps which commit that is;
-in stage `image_publish` a node image to the tree that nodes boot from (`image_publishing`).
+in stage `image_publish` a node image to the tree that nodes boot from (`image_publishing`), which `image_standing` asks first.
 
 Whatever ends it at whatever moment, the next attempt finds what is there already: a tag with this tree is done, a branch with it
 needs its tag only. Others may push at the same time; nothing is ever forced.
@@ -27,7 +27,7 @@ from steps.verbs.context import Context
 
 Changes = dict[str, str | None]
 """Path → its new text, None to remove it."""
-IMAGE_STAGE = "image_publish"
+IMAGE_STAGE, STANDING_STAGE = "image_publish", "image_standing"
 MOST_NAMED = 200
 """Files that a record names."""
 
@@ -46,6 +46,10 @@ def run(context: Context) -> ExitCode:
         from steps.verbs import image_publishing  # only an image pays for its builders
 
         return image_publishing.run(context)
+    if context.task.stage == STANDING_STAGE:
+        from steps.verbs import image_standing
+
+        return image_standing.run(context)
     wanted = context.arguments(Publication)
     tree = _tree(context, wanted)
     access = git_access.of(context.environment, wanted.repo, wanted.credentials, wanted.known_hosts, wanted.ca)

@@ -1,6 +1,6 @@
 """Observes and judges until the gate passes, fails for good, or its deadline comes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import msgspec
@@ -46,6 +46,14 @@ def until_decided(look: Look, clock: Clock, deadline_seconds: float, stable_seco
             return Watched(observation=observation, verdict=_with_history(ended, said), waited=now - start)
         clock.pause(_next_pause(pause, verdict, now, pass_since, stable_seconds), deadline)
         pause = min(pause * timeouts.POLL_FACTOR, timeouts.POLL_MAX)
+
+
+def settled(verdict: Verdict, lost: Set[str]) -> Verdict:
+    """The same, final where no waiting brings a node that is missing: its row is final, or it is among the expected ones that are
+    lost. A gate that judges them as one lacks every lost one."""
+    missing = [row for row in verdict.nodes if row.status not in (Status.PASS, Status.SKIPPED)]
+    over = all(row.final or row.node in lost for row in missing) if missing else bool(lost and not verdict.is_pass)
+    return msgspec.structs.replace(verdict, final=True) if over else verdict
 
 
 def _look(look: Look, last: bool) -> tuple[Any, Verdict]:

@@ -29,10 +29,10 @@ def test_rendered_files_are_as_committed(example: str, kind: str, build: object,
     compare(HERE / f"{example}-{kind}" / file, made)
 
 
-@pytest.mark.parametrize("file", ["workflowtemplate.yaml", "workflow.yaml", "rbac.yaml", "target-rbac.yaml", "starts.yaml"])
+@pytest.mark.parametrize("file", ["workflowtemplate.yaml", "workflow.yaml", "rbac.yaml", "target-rbac.yaml"])
 def test_an_image_is_rendered_as_committed(tmp_path: Path, file: str) -> None:
     asked = {"approvers": ["ada@example.org"]}
-    spec = small_image.spec(tmp_path, approval=asked, schedule={"cron": "0 2 * * *"})
+    spec = small_image.spec(tmp_path, approval=asked)
     plan = compile_image(spec, small_image.recipe(), small_image.files())
     compare(HERE / "lab-nodes-image" / file, render(plan, image.build).files()[file])
 

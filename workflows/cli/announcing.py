@@ -28,7 +28,8 @@ def announced(folder: RunFolder, waiting: list[NodeStatus] | None = None) -> Ite
     kept = folder.inputs / FILE
     told = msgspec.json.decode(kept.read_bytes(), type=dict[str, announce.Telling]) if kept.exists() else {}
     claim = announce.local_claim(folder.engine / CLAIMS)
-    announcer = announce.Announcer(folder.name, told, claim, partial(approvals.how, folder), lambda text: output.lines([text]))
+    how, about = partial(approvals.how, folder), partial(approvals.changes, folder)
+    announcer = announce.Announcer(folder.name, told, claim, how, lambda text: output.lines([text]), about)
     try:
         for node in waiting or ():
             announcer.observe(NodeNews(node, ""))

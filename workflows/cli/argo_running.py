@@ -44,7 +44,7 @@ def run(spec: str, at: Place, wish: Wish, pipeline: Pipeline, begun: Begun) -> t
     path, loaded = pipeline.read(spec)
     folder = path.parent if Path(spec).exists() else Path.cwd()
     home = kubeconfigs.home(at.kubeconfig, at.context, at.namespace)
-    settings = compiling.installation(home.namespace, at.image, os.environ)
+    settings = compiling.installation(home.namespace, at.image, os.environ, at.builder)
     plan = pipeline.plan(path, loaded, wish)
     _check_reuse(home, plan, wish.reuse)
     inputs.require_target(plan)
@@ -55,7 +55,7 @@ def run(spec: str, at: Place, wish: Wish, pipeline: Pipeline, begun: Begun) -> t
     secret_files.check_namespaces(loaded, home)
     secret = secret_files.gathered(home, plan, folder, os.environ)
     install.install(home, plan, bundle, secret)
-    sizes = f"{output.count(len(plan.hosts), 'host')}, {output.count(len(plan.stages), 'stage')}, plan {plan.digest[:19]}"
+    sizes = f"{show.size(plan)}, plan {plan.digest[:19]}"
     source = revisions.of(Path(spec)) if Path(spec).exists() else None
     output.lines([*show.warnings(plan), *(f"warning: {one}" for one in doubts)])
     said = f"{sizes}, Argo Workflows {version}, namespace {home.namespace}"

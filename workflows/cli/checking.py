@@ -60,12 +60,15 @@ def _image(path: Path) -> Iterator[Issue]:
     from workflows.images.errors import BuildError
     from workflows.images.nodes import resolve
 
-    asked = image_recipes.asked(str(path))
-    found = asked.chain(by_name=_kind(path) == RECIPE)
+    asked, is_recipe = image_recipes.asked(str(path)), _kind(path) == RECIPE
+    found = asked.chain(by_name=is_recipe)
     try:
-        resolve.locked(asked, found)
+        if is_recipe:
+            resolve.locked(asked, found)
+        else:
+            resolve.resolve(asked)
     except BuildError as error:
-        severity: Severity = "warning" if _kind(path) == RECIPE else "error"  # a recipe may be locked by who takes it up
+        severity: Severity = "warning" if is_recipe else "error"  # a recipe may be locked by who takes it up
         yield Issue("locked", severity, "lock", str(error), error.hint, "images/recipes/README.md")
 
 

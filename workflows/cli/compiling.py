@@ -30,30 +30,40 @@ _IMAGE = re.compile(
 
 _SECRET = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
-IMAGE, PULL_SECRET = "BRINGUP_IMAGE", "BRINGUP_PULL_SECRET"
-"""What an installation chooses once: the step image where no `--image` names one, and the Secret by which nodes pull it."""
+IMAGE, BUILDER, PULL_SECRET = "BRINGUP_IMAGE", "BRINGUP_BUILDER_IMAGE", "BRINGUP_PULL_SECRET"
+"""What an installation chooses once: the step image where no `--image` names one, the same for the builder image, and the Secret by
+which nodes pull both."""
 
 
 class NotAnInstallation(ValueError):
     """A namespace, an image or a pull secret that Kubernetes would refuse."""
 
 
-def installation(namespace: str, image: str, environ: Mapping[str, str]) -> Settings:
+def installation(namespace: str, image: str, environ: Mapping[str, str], builder: str = "") -> Settings:
     """What an installation chooses, checked; without an image it is the environment's, else this version's, as nodes have it that
-    were given it by hand. Raises NotAnInstallation."""
+    were given it by hand; the same for the builder image. Raises NotAnInstallation."""
     if not naming.is_namespace(namespace):
         raise NotAnInstallation(
             f"{namespace!r} cannot be a namespace: lower-case letters, digits and dashes, at most 63, as in bringup"
         )
-    chosen, secret = image or environ.get(IMAGE, ""), environ.get(PULL_SECRET, "")
+    secret, usual = environ.get(PULL_SECRET, ""), Settings()
+    if secret and not _SECRET.fullmatch(secret):
+        raise NotAnInstallation(f"{PULL_SECRET}={secret!r} is no name of a Secret in the namespace of the runs")
+    chosen = _chosen(image, IMAGE, environ) or usual.image
+    return Settings(
+        namespace=namespace, image=chosen, builder=_chosen(builder, BUILDER, environ) or usual.builder, pull_secret=secret
+    )
+
+
+def _chosen(image: str, variable: str, environ: Mapping[str, str]) -> str:
+    """An image reference, given or the environment's; empty where neither says one."""
+    chosen = image or environ.get(variable, "")
     if chosen and not _IMAGE.fullmatch(chosen):
-        said = chosen if image else f"{IMAGE}={chosen}"
+        said = chosen if image else f"{variable}={chosen}"
         raise NotAnInstallation(
             f"{said!r} is no image reference: REGISTRY/PATH:TAG or REGISTRY/PATH@sha256:DIGEST, path in lower case"
         )
-    if secret and not _SECRET.fullmatch(secret):
-        raise NotAnInstallation(f"{PULL_SECRET}={secret!r} is no name of a Secret in the namespace of the runs")
-    return Settings(namespace=namespace, image=chosen or Settings().image, pull_secret=secret)
+    return chosen
 
 
 def rendered(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle:

@@ -1,24 +1,36 @@
 """Command `bringup image build`: a recipe becomes a published image, or nothing happens because nothing has changed."""
 
-import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.cli import output, pipelines, starting
+from workflows.cli import image_specs, image_starting, output, pipelines, starting
 from workflows.cli.argo_options import LOCAL, placed
 from workflows.engines.folders import Home
 
-IMAGE = "BRINGUP_IMAGE"
-"""Names the image of all pods where no `--image` does (`compiling.IMAGE`, whose module takes long to import)."""
-Spec = Annotated[str, typer.Argument(help="Image spec (image.yaml).")]
+PUBLISHED = "image_publish"
+"""The last stage (`spec.image.PUBLISHED`, whose module takes longer to import)."""
+TESTED = "image_boot"
+Spec = Annotated[
+    str, typer.Argument(metavar="SPEC|RECIPE", help="Image spec (image.yaml), or a shipped recipe, to build and test it alone.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place(starting.Place):
+    """Where a build runs; on Argo it has pods of two images."""
+
+    builder: Annotated[
+        str, typer.Option("--builder-image", help="The image of pods that build, with argo; or BRINGUP_BUILDER_IMAGE.")
+    ] = ""
 
 
 def register(image: typer.Typer) -> None:
     """Add the command."""
-    image.command(name="build")(placed(build, starting.Place))
+    image.command(name="build")(placed(build, Place))
 
 
 def build(
@@ -28,34 +40,50 @@ def build(
     again: Annotated[bool, typer.Option("--again", help="Also where nothing changed, or a rollback left this version.")] = False,
     supersede: Annotated[bool, typer.Option("--supersede", help="End builds of the same image that go on.")] = False,
     *,
-    place: starting.Place,
+    place: Place,
 ) -> int:
     """Build what changed, test it in a sandbox and by PXE boots, publish it. Where nothing changed, say so and write nothing."""
+    shipped = image_starting.of_recipe(spec)
+    if shipped is not None:
+        spec, until = str(shipped), _without_place(spec, until)
     path, loaded = pipelines.IMAGE.read(spec)
-    _check_place(loaded, place)
+    publishes = until in ("", PUBLISHED)
+    image_specs.check(path, loaded, _lacking(loaded, place) if publishes else None)
     if not again and not until and place.engine == LOCAL and (version := _published(path, loaded)):
         output.lines([f"nothing changed: {version} of {loaded.name} is published from this recipe, lock and settings"])
         return _told(place, loaded.name, version)
     if supersede:
         _supersede(place, loaded.name)
-    return starting.start(spec, place, pipelines.Wish(reuse=reuse, until=until, again=again), pipelines.IMAGE)
+    code = starting.start(spec, place, pipelines.Wish(reuse=reuse, until=until, again=again), pipelines.IMAGE)
+    if not publishes and place.engine == LOCAL and code == ExitCode.OK:
+        image_starting.say_where(path, recipe=shipped is not None)
+    return code
 
 
-class NoPlace(ValueError):
-    """There is nowhere to build or to publish to; better said now than after the boots."""
+def _without_place(recipe: str, until: str) -> str:
+    """How far a recipe without a spec is built: to the end of its tests."""
+    if until == PUBLISHED:
+        raise typer.BadParameter(
+            f"recipe {recipe} has no place to be published to: bringup init --image {recipe} writes a spec for it"
+        )
+    return until or TESTED
 
 
-def _check_place(loaded: Any, place: starting.Place) -> None:
-    """Raise NoPlace where the run could not build, or not reach the tree of the spec."""
+def _lacking(loaded: Any, place: starting.Place) -> image_specs.NoPlace | None:
+    """Why the run could not reach the tree of the spec, if so."""
     told = loaded.publish
-    if place.engine != LOCAL and not (place.image or os.environ.get(IMAGE)):
-        raise NoPlace("the step image has no programs that build images: name an image that has them, with --image")
     if told.ssh is not None:
-        return
+        return None
     if place.engine != LOCAL:
-        raise NoPlace("publish.root is a folder of one machine, and pods have none of it: add publish.ssh, the boot server")
+        return image_specs.NoPlace(
+            "publish.root is a folder of one machine, and pods have none of it",
+            path="publish",
+            hint="add publish.ssh, the boot server",
+        )
     if not Path(told.root).is_dir():
-        raise NoPlace(f"publish.root {told.root} is no folder of this machine: make it, or mount what it should be")
+        said = f"publish.root {told.root} is no folder of this machine"
+        return image_specs.NoPlace(said, path="publish.root", hint="make it, or mount what it should be")
+    return None
 
 
 def _published(path: Path, loaded: Any) -> str:
@@ -65,7 +93,7 @@ def _published(path: Path, loaded: Any) -> str:
     from workflows.images.nodes import resolve
     from workflows.plan.images import place
 
-    recipe = resolve.resolved(loaded, path.parent).recipe
+    recipe = resolve.resolve(image_specs.asked(path, loaded)).recipe
     return standing.version(place(loaded), recipe.name, keys.image(recipe), loaded.boot.firmware)
 
 

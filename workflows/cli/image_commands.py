@@ -14,6 +14,7 @@ from workflows.cli.image_recipe_commands import register as register_recipes
 from workflows.cli.image_tree_commands import register as register_trees
 from workflows.cli.output import Format
 
+Builder = Annotated[bool, typer.Option("--builder", help="The builder image: the step image, and programs that build node images.")]
 Tree = Annotated[Path | None, typer.Option("--tree", help="Checkout of bringup; without it, the one that this command comes from.")]
 
 
@@ -31,6 +32,7 @@ def register(app: typer.Typer) -> None:
 def build(
     out: Annotated[Path, typer.Option("--out", help="Where to write the OCI archive; its bill of materials is written beside it.")],
     name: Annotated[str, typer.Option("--name", help="Image reference, with a tag.")] = "",
+    builder: Builder = False,
     tree: Tree = None,
     form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
 ) -> int:
@@ -38,7 +40,7 @@ def build(
     from workflows.images import step
     from workflows.images.cache import Cache, default
 
-    built = step.Step(_tree(tree), Cache(default()), _say).write(out, name)
+    built = step.Step(_tree(tree), Cache(default()), _say, builder=builder).write(out, name)
     if form is not Format.TABLE:
         facts = {"archive": str(built.archive), "sbom": str(built.bill), "name": built.name}
         output.data({**facts, "digest": built.digest, "image_id": built.image_id, "size": built.size}, form)
@@ -49,13 +51,20 @@ def build(
     return ExitCode.OK
 
 
-def lock(tree: Tree = None) -> int:
-    """Resolve the recipe again: newest Debian packages of its suites, wheels as in uv.lock."""
+def lock(builder: Builder = False, tree: Tree = None) -> int:
+    """Resolve the recipe again: newest Debian packages of its suites, wheels as in uv.lock.
+
+    With --builder what the builder image has beyond the step image, which stays as it is locked: lock that one first.
+    """
     from workflows.images import recipe, resolve
     from workflows.images.cache import Cache, default
 
+    if builder:
+        more = resolve.lock_builder(_tree(tree), Cache(default()))
+        output.lines([f"{recipe.BUILDER}: {more} packages locked"])
+        return ExitCode.OK
     debs, wheels = resolve.lock(_tree(tree), Cache(default()))
-    output.lines([f"{recipe.FOLDER}: {debs} packages, {wheels} wheels locked"])
+    output.lines([f"{recipe.STEP}: {debs} packages, {wheels} wheels locked"])
     return ExitCode.OK
 
 

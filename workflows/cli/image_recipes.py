@@ -9,14 +9,14 @@ import msgspec
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.cli import output
+from workflows.cli import image_specs, output
 from workflows.engines.folders import Home
 from workflows.images.errors import BuildError
 from workflows.images.nodes import chain, lockfile, resolve, shipped
 from workflows.images.nodes.difference import Difference
 from workflows.images.nodes.lockfile import Lock
 from workflows.images.nodes.resolve import Asked
-from workflows.spec import SpecErrors, load_image
+from workflows.spec import SpecErrors
 from workflows.spec.image import is_path
 from workflows.spec.loading import read
 
@@ -52,8 +52,7 @@ def asked(named: str) -> Asked:
     path = Path(named)
     document = read(path)[1].data
     if isinstance(document, dict) and document.get("kind") == "Image":
-        spec = load_image(path)
-        return resolve.of_spec(spec, path.parent, f"bringup image lock {named}")
+        return image_specs.asked(path, image_specs.load(path))
     return recipe_at(path, named)
 
 
@@ -77,9 +76,8 @@ def _row(path: Path) -> Row:
         found = request.chain(by_name=True)
     except SpecErrors as errors:
         first = errors.errors[0]
-        return Row(
-            name=path.stem, path=path, problem=f"{first.path}: {first.problem} ({output.count(len(errors.errors), 'error')})"
-        )
+        said = ": ".join(filter(None, (first.path, first.problem)))
+        return Row(name=path.stem, path=path, problem=f"{said} ({output.count(len(errors.errors), 'error')})")
     lock, state = _locked(request, found)
     layers = tuple((layer.name, len(lock.layer(layer.name)) if lock else 0) for _, layer in found.layers)
     spec = found.top.spec

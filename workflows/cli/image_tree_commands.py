@@ -1,6 +1,7 @@
 """Commands about published images: list, verify, rollback, nodes, detach-check, serve."""
 
 import getpass
+import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,8 @@ from workflows.cli.output import Format
 TreeOf = Annotated[str, typer.Argument(metavar="TREE|SPEC", help="The folder that nodes boot from, or an image spec (image.yaml).")]
 Image = Annotated[str, typer.Option("--image", help="Only this image of the tree.")]
 Form = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
+_SHORT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
+"""A commit: twelve digits tell two apart; -o json has all."""
 Url = Annotated[str, typer.Option("--url", help="How nodes reach the tree; default: as the spec or the tree's own scripts say.")]
 
 
@@ -46,12 +49,13 @@ def show(tree: TreeOf = "image.yaml", image: Image = "", form: Form = Format.TAB
             f"{row.size / 1e6:.1f} MB",
             _when(row.switched),
             row.by,
+            _SHORT.sub(r"\1", row.origin),
             row.signature,
             str(len(row.nodes)),
         )
         for row in listed
     ]
-    output.table(("image", "version", "digest", "size", "switched to", "by", "signature", "nodes"), cells)
+    output.table(("image", "version", "digest", "size", "switched to", "by", "recipe", "signature", "nodes"), cells)
     return ExitCode.OK
 
 
@@ -63,7 +67,7 @@ def verify(
     form: Form = Format.TABLE,
 ) -> int:
     """Read every file of a published tree again and compare: digests, signatures, scripts, pointer. Names whatever is wrong."""
-    from steps.clients.published import signing, verifying
+    from steps.clients.published import reading, signing, verifying
     from workflows.cli import image_trees
 
     keys = tuple(path.read_text().strip() for path in signer or ())
@@ -74,6 +78,14 @@ def verify(
     states = [signing.state(look, version, signers) for look in looks for version in look.versions]
     unchecked = ", signatures not checked: name a trusted key with --signer" if signing.UNKNOWN in states else ""
     rows = [(one.place, one.why) for one in dict.fromkeys(wrong)]
+    if form is not Format.TABLE:
+        origins = [
+            {"image": look.image, "version": version, "origin": reading.tested(look, version).origin}
+            for look in looks
+            for version in look.versions
+        ]
+        output.data({"ok": not rows, "problems": _problems(rows), "versions": origins}, form)
+        return ExitCode.GATE_FAILED if rows else ExitCode.OK
     counted = f"{output.count(len(states), 'version')} of {output.count(len(looks), 'image')}"
     return _told(rows, form, f"{where}: {counted} are whole{unchecked}")
 
@@ -129,26 +141,18 @@ def detach_check(
     folder: Annotated[list[str] | None, typer.Option("--factory-folder", help="A folder of the factory; repeat for more.")] = None,
     form: Form = Format.TABLE,
 ) -> int:
-    """Prove that nodes boot without the factory: no link, script or manifest of the tree leads into it, or out of the tree."""
-    from steps.clients.published import reading
-    from steps.contract.image.detached import Factory
-    from workflows.cli import image_trees
+    """Prove that nodes boot without the factory: no link, script, manifest or setting in a packed root of the tree leads into it.
+
+    Nor out of the tree. The factory's store is this machine's; name its hosts and further folders.
+    """
+    from workflows.cli import image_detaching, image_trees
     from workflows.engines.folders import Home
 
-    store = str(Home.of_environment().store)
-    factory = Factory(folders=(store, *(folder or ())), hosts=tuple(host or ()))
+    factory = image_detaching.factory(Home.of_environment().store, folder or (), host or ())
     with image_trees.opened(tree, image) as found:
         looks = found.looks()
-        out = [one for look in looks for one in reading.outside(look, url or found.place.url, factory)]
-        where = found.transport.where
-    rows = [(one.place, f"leads to {one.leads_to}: {one.why}") for one in dict.fromkeys(out)]
-    if where == store or where.startswith(f"{store}/"):
-        rows.insert(0, (where, "the tree itself lies in the store of the factory"))
-    links = sum(entry.is_link for look in looks for entry in look.entries.values())
-    scripts = len({path for look in looks for path in look.contents if path.endswith(".ipxe")})
-    return _told(
-        rows, form, f"{where} stands by itself: {output.count(links, 'link')} and {output.count(scripts, 'script')} looked at"
-    )
+        rows, unread = image_detaching.problems(found, looks, url, factory)
+    return _told(rows, form, image_detaching.good(found, looks, factory, unread))
 
 
 def serve(
@@ -172,12 +176,16 @@ def serve(
 
 def _told(rows: list[tuple[str, str]], form: Format, good: str) -> int:
     if form is not Format.TABLE:
-        output.data({"ok": not rows, "problems": [{"place": place, "why": why} for place, why in rows]}, form)
+        output.data({"ok": not rows, "problems": _problems(rows)}, form)
     elif rows:
         output.table(("place", "what is wrong"), rows)
     else:
         output.lines([good])
     return ExitCode.GATE_FAILED if rows else ExitCode.OK
+
+
+def _problems(rows: list[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"place": place, "why": why} for place, why in rows]
 
 
 def _when(seconds: float) -> str:

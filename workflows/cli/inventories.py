@@ -16,6 +16,8 @@ _VAGUE = {"hosts", "inventory", "inventories", "production", "main"}
 
 def begin(source: Path, out: Path, servers: str, groups: Sequence[str], vault: Path | None) -> None:
     """Write the spec of an inventory. Raises BadInventory."""
+    if reading.is_program(source):
+        output.lines([f"asking {source} for its hosts, for at most {reading.SECONDS} s"])
     folder = source.absolute() if source.is_dir() else source.absolute().parent
     made = taken(reading.read(source, vault), Choice(name=_name(source), servers=servers, groups=groups, folder=str(folder)))
     written = text.written(made, source.name)

@@ -43,6 +43,8 @@ class Progress:
     """The command that answers the approval of a suspend node."""
     rows: dict[str, _Row] = field(default_factory=dict)
     templates: dict[str, tuple[str, str]] = field(default_factory=dict)
+    said: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    """What was last said of a task's shard."""
 
     def __post_init__(self) -> None:
         for stage, named in self.tasks.items():
@@ -79,7 +81,12 @@ class Progress:
         if task == "judge" and shard in told and told[shard] != last_word.RECORDED:
             row.status, row.reason = told[shard].status, told[shard].reason
             return [f"{stage}: {row.status}: {row.reason} ({row.finished - row.started:.1f} s)"]
-        return [f"{stage}: {task} {told[shard].text}"] if shard in told else []
+        return self._once(stage, task, shard, told[shard]) if shard in told else []
+
+    def _once(self, stage: str, task: str, shard: int, said: Said) -> list[str]:
+        """What a task came to; the sentence of its earlier attempt is not said a second time."""
+        before, self.said[stage, task, shard] = self.said.get((stage, task, shard)), said.text
+        return [f"{stage}: {task} {said.text if said.text != before else f'{said.status} again, as before'}"]
 
     def told(self, stage: str, task: str) -> Mapping[int, Said]:
         """What is known of a task's records, by shard."""

@@ -7,8 +7,8 @@ import typer
 from steps.contract.operation import BRINGUP, Kind, Operation
 
 
-def names(texts: Sequence[str]) -> frozenset[str]:
-    """The hosts of all ranges. Raises typer.BadParameter for a text that is no range."""
+def names(texts: Sequence[str], option: str = "--hosts") -> frozenset[str]:
+    """The hosts of all ranges that an option gives. Raises typer.BadParameter for a text that is no range."""
     from workflows.spec import ranges
 
     found: set[str] = set()
@@ -16,7 +16,7 @@ def names(texts: Sequence[str]) -> frozenset[str]:
         try:
             found.update(ranges.expand(text))
         except ranges.BadRange as error:
-            raise typer.BadParameter(f"--hosts {text!r}: {error.problem}; {error.fix}") from error
+            raise typer.BadParameter(f"{option} {text!r}: {error.problem}; {error.fix}") from error
     return frozenset(found)
 
 

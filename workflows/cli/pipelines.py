@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steps.contract.exit import ExitCode
 from steps.contract.operation import BRINGUP as WHOLE
 from steps.contract.operation import Operation
 
@@ -30,7 +31,8 @@ class Wish:
 @dataclass(frozen=True)
 class Pipeline:
     """`read` finds and loads the spec of an argument, `plan` makes a plan of it, `build` renders that to a WorkflowTemplate (whose
-    module takes longer to import than what most commands do).
+    module takes longer to import than what most commands do). `ended` gives what a command ends with after a run of that name and
+    exit code.
 
     A loaded spec has name, owner, revision, approvals, schedule and secrets, whichever pipeline it is for.
     """
@@ -38,6 +40,7 @@ class Pipeline:
     read: Callable[[str], tuple[Path, Any]]
     plan: Callable[[Path, Any, Wish], Plan]
     build: Callable[[Plan, Settings], Any]
+    ended: Callable[[str, int], int] = lambda _, code: code
 
 
 def _read_cluster(spec: str) -> tuple[Path, Any]:
@@ -53,23 +56,21 @@ def _plan_cluster(_: Path, loaded: Any, wish: Wish) -> Plan:
 
 
 def _read_image(spec: str) -> tuple[Path, Any]:
-    from workflows.cli import sources
-    from workflows.spec.image import load_image
+    from workflows.cli import image_specs, sources
 
     path = sources.find_image(spec)
-    return path, load_image(path)
+    return path, image_specs.load(path)
 
 
 def _plan_image(path: Path, loaded: Any, wish: Wish) -> Plan:
     import msgspec
 
-    from workflows.cli import revisions
+    from workflows.cli import image_specs, recipe_origins
     from workflows.images.nodes import resolve
     from workflows.plan.images import compile_image
 
-    found = resolve.resolved(loaded, path.parent)
-    source = revisions.of(path)
-    origin = f"{source.commit}{' with changes' if source.dirty else ''}" if source else ""
+    asked = image_specs.asked(path, loaded)
+    found, origin = resolve.resolve(asked), recipe_origins.of(path, asked)
     return compile_image(
         loaded, msgspec.structs.replace(found.recipe, origin=origin), found.files, until=wish.until, again=wish.again
     )
@@ -87,5 +88,12 @@ def _build_image(plan: Plan, settings: Settings) -> Any:
     return image.build(plan, settings)
 
 
+def _ended_image(run: str, code: int) -> int:
+    """A build changes nothing that a second one would find half changed: where it may succeed when tried again, CI is told so."""
+    from workflows.cli import trying_again
+
+    return ExitCode.TEMPORARY if code == ExitCode.GATE_FAILED and trying_again.may_pass(run) else code
+
+
 BRINGUP = Pipeline(_read_cluster, _plan_cluster, _build_cluster)
-IMAGE = Pipeline(_read_image, _plan_image, _build_image)
+IMAGE = Pipeline(_read_image, _plan_image, _build_image, _ended_image)

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 
 import msgspec
+import typer
 
 from steps.contract.operation import BRINGUP, Operation
-from workflows.cli import output, quarantining, sources
+from workflows.cli import kinds, output, quarantining
 from workflows.cli.output import Format
 from workflows.plan import diff, show
-from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 
 
 def made(source: str, only: Sequence[str], until: str, operation: Operation = BRINGUP) -> Plan:
-    """The plan of a spec argument. Raises NoSpec, SpecErrors, PlanError."""
-    return compile_plan(sources.read(source)[1], only=only, until=until, operation=operation)
+    """The plan of a spec argument. Raises NoSpec, SpecErrors, PlanError; BadParameter for what its pipeline has not."""
+    return kinds.planned(source, only, until, operation)
 
 
 def show_plan(plan: Plan, form: str) -> None:
@@ -22,7 +22,8 @@ def show_plan(plan: Plan, form: str) -> None:
     if form == "tree":
         output.lines([*show.tree(plan), *show.warnings(plan)])
     elif form == "table":
-        identity = f"{plan.name}, owner {plan.owner}, revision {plan.revision}, target {plan.target_uid or 'not known yet'}"
+        target = "" if show.is_targetless(plan) else f", target {plan.target_uid or 'not known yet'}"
+        identity = f"{plan.name}, owner {plan.owner}, revision {plan.revision}{target}"
         others = "; the other hosts are only read" if any(host.untouched for host in plan.hosts) else ""
         doing = [f"operation {said}{others}"] if (said := show.operation(plan)) else []
         output.lines([f"plan {plan.digest}", identity, *doing, ""])
@@ -36,7 +37,10 @@ def show_plan(plan: Plan, form: str) -> None:
 
 
 def show_difference(before: Plan, after: Plan, form: str) -> None:
-    """Only what differs: lines for a person, each with old and new value; for scripts every value, whole."""
+    """Only what differs: lines for a person, each with old and new value; for scripts every value, whole. Raises BadParameter for
+    plans of two pipelines."""
+    if show.is_targetless(before) != show.is_targetless(after):
+        raise typer.BadParameter(f"{before.name} and {after.name} are a cluster and an image: they have nothing to compare")
     if form in ("table", "tree"):
         output.lines(diff.differences(before, after) or ["no difference"])
     else:

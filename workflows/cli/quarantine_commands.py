@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.cli import output
+from workflows.cli import operations, output
 from workflows.cli.argo_options import Place, placed
 from workflows.cli.output import Format
 from workflows.engines.folders import Home
@@ -42,7 +42,7 @@ def show(
 
 
 def release(
-    nodes: Annotated[list[str], typer.Argument(help="Names of nodes.", metavar="NODE…")],
+    nodes: Annotated[list[str], typer.Argument(help="Names of nodes, or ranges as gpu[017-018].", metavar="NODE…")],
     run: Annotated[str, typer.Option("--run", help="Name of a run; the newest where none is given.")] = "",
     who: Annotated[str, typer.Option("--as", metavar="NAME", help="Your name; it becomes evidence.")] = "",
     *,
@@ -51,10 +51,11 @@ def release(
     """Let repaired nodes take part again: takes off the run's cordon, and keeps who released them and when."""
     from workflows.cli import argo, argo_quarantine, quarantining
 
+    names = sorted(operations.names(nodes, "NODE"))
     if away := argo.locate(run, place):
-        lines = argo_quarantine.released(away, nodes, who)
+        lines = argo_quarantine.released(away, names, who)
     else:
-        lines = quarantining.release(Home.of_environment().find(run), nodes, who)
+        lines = quarantining.release(Home.of_environment().find(run), names, who)
     for line in lines:
         output.lines([line])
     return ExitCode.OK

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,22 @@ def keep(folder: RunFolder, spec: str) -> None:
         place = folder.inputs / "tasks" / revision.FILE
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(msgspec.json.encode(found))
+
+
+def top(folder: Path) -> Path | None:
+    """The work tree that a folder lies in; None outside of Git, or without git."""
+    found = _git(folder, "rev-parse", "--show-toplevel")
+    return Path(found).resolve() if found else None
+
+
+def state(tree: Path, files: Iterable[Path]) -> tuple[str, bool] | None:
+    """The commit of a work tree, and whether one of these files differs from it or is not in it; None without a commit."""
+    commit = _git(tree, "rev-parse", "--verify", "HEAD")
+    names = [os.path.relpath(path, tree) for path in files]
+    changed = _git(tree, "--literal-pathspecs", "status", "--porcelain", "--ignored", "--untracked-files=all", "--", *names)
+    if not commit or changed is None:
+        return None
+    return commit, bool(changed)
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

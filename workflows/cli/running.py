@@ -12,6 +12,7 @@ from workflows.cli import cancelling, compiling, live, output, planned
 from workflows.engines import approvals
 from workflows.engines.folders import Home, RunFolder, places
 from workflows.engines.local.result import RunResult, read_status
+from workflows.plan import show
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
@@ -52,8 +53,7 @@ def continues(earlier: str, *, proved: bool) -> str:
 def shown(plan: Plan, folder: RunFolder) -> live.View:
     """The live view of a run that is about to start."""
     console = output.console()
-    size = f"{output.count(len(plan.hosts), 'host')}, {output.count(len(plan.stages), 'stage')}"
-    console.print(f"run {folder.name}: {size}, plan {plan.digest[:19]}")
+    console.print(f"run {folder.name}: {show.size(plan)}, plan {plan.digest[:19]}")
     tasks = {stage.id: [step.name for step in stage.steps] for stage in plan.stages}
     return live.View(_progress(folder, tasks), console, partial(cancelling.by_signal, folder))
 

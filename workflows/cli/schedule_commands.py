@@ -1,6 +1,6 @@
-"""Commands about a cluster's schedule on Argo: schedule show, schedule suspend, schedule resume."""
+"""Commands about the schedule of a cluster or of a node image on Argo: schedule show, schedule suspend, schedule resume."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,12 +9,18 @@ from workflows.cli import output
 from workflows.cli.argo_options import HomeContext, HomeKubeconfig, Namespace
 from workflows.cli.output import Format
 
-Cluster = Annotated[str, typer.Argument(metavar="NAME", help="Name of the cluster, as in its spec.")]
+if TYPE_CHECKING:
+    from workflows.engines.argo.home import Home
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the cluster or of the node image, as in its spec.")]
+Pipeline = Annotated[
+    str, typer.Option("--pipeline", metavar="NAME", help="bringup or image, where both have a schedule of that name.")
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(no_args_is_help=True, help="A cluster's schedule on Argo: show it, suspend it, resume it.")
+    group = typer.Typer(no_args_is_help=True, help="A schedule on Argo: show it, suspend it, resume it.")
     group.command()(show)
     group.command()(suspend)
     group.command()(resume)
@@ -22,20 +28,18 @@ def register(app: typer.Typer) -> None:
 
 
 def show(
-    cluster: Cluster,
+    name: Name,
     form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
     home: HomeKubeconfig = "",
     context: HomeContext = "",
     namespace: Namespace = "",
+    pipeline: Pipeline = "",
 ) -> int:
     """Show when the schedule starts runs, whether it is suspended, when it started one last, and what keeps it from that."""
-    from workflows import bringup
-    from workflows.cli import kubeconfigs, naming
     from workflows.engines.argo import starts
 
-    naming.require(cluster, "cluster")
-    place = kubeconfigs.home(home, context, namespace)
-    there = starts.schedule(place, cluster, bringup.KIND)
+    place, kind = _where(name, home, context, namespace, pipeline)
+    there = starts.schedule(place, name, kind)
     rows = {
         "schedule": "; ".join(there.spec.schedules) + f" {there.spec.timezone}",
         "suspended": "yes" if there.spec.suspend else "no",
@@ -44,31 +48,47 @@ def show(
         "problems": "; ".join(there.status.problems) or "none",
     }
     if form is Format.TABLE:
-        output.lines([f"the schedule of {cluster} in namespace {place.namespace}"])
-        output.lines(f"{name:<13} {value.strip()}" for name, value in rows.items())
+        output.lines([f"the schedule of {name} in namespace {place.namespace}"])
+        output.lines(f"{key:<13} {value.strip()}" for key, value in rows.items())
     else:
-        output.data({"cluster": cluster, "namespace": place.namespace, **{key.replace(" ", "_"): rows[key] for key in rows}}, form)
+        told = {key.replace(" ", "_"): value for key, value in rows.items()}
+        output.data({"cluster": name, "pipeline": kind, "namespace": place.namespace, **told}, form)
     return ExitCode.OK
 
 
-def suspend(cluster: Cluster, home: HomeKubeconfig = "", context: HomeContext = "", namespace: Namespace = "") -> int:
+def suspend(
+    name: Name, home: HomeKubeconfig = "", context: HomeContext = "", namespace: Namespace = "", pipeline: Pipeline = ""
+) -> int:
     """Keep the schedule from starting runs; a run that goes on is left alone. The next installation leaves it suspended."""
-    return _set(cluster, home, context, namespace, wanted=True)
+    return _set(name, _where(name, home, context, namespace, pipeline), wanted=True)
 
 
-def resume(cluster: Cluster, home: HomeKubeconfig = "", context: HomeContext = "", namespace: Namespace = "") -> int:
+def resume(
+    name: Name, home: HomeKubeconfig = "", context: HomeContext = "", namespace: Namespace = "", pipeline: Pipeline = ""
+) -> int:
     """Let the schedule start runs again; runs that it missed meanwhile are not made up beyond its starting deadline."""
-    return _set(cluster, home, context, namespace, wanted=False)
+    return _set(name, _where(name, home, context, namespace, pipeline), wanted=False)
 
 
-def _set(cluster: str, kubeconfig: str, context: str, namespace: str, *, wanted: bool) -> int:
-    from workflows import bringup
+def _where(name: str, kubeconfig: str, context: str, namespace: str, pipeline: str) -> "tuple[Home, str]":
+    """The home cluster, and the pipeline whose schedule is meant. Raises NotAName, BadParameter, NoHomeCluster, NoSchedule."""
+    from workflows import bringup, image
     from workflows.cli import kubeconfigs, naming
     from workflows.engines.argo import starts
 
-    naming.require(cluster, "cluster")
+    known = (bringup.KIND, image.KIND)
+    if pipeline and pipeline not in known:
+        raise typer.BadParameter(f"--pipeline {pipeline!r} has no schedules; use {' or '.join(known)}")
+    naming.require(name, "cluster")
     place = kubeconfigs.home(kubeconfig, context, namespace)
-    changed = starts.suspend(place, cluster, bringup.KIND, wanted=wanted)
+    return place, pipeline or starts.kind_of(place, name, known)
+
+
+def _set(name: str, where: "tuple[Home, str]", *, wanted: bool) -> int:
+    from workflows.engines.argo import starts
+
+    place, kind = where
+    changed = starts.suspend(place, name, kind, wanted=wanted)
     state = "suspended" if wanted else "not suspended"
-    output.lines([f"the schedule of {cluster} {'is' if changed else 'was already'} {state} in namespace {place.namespace}"])
+    output.lines([f"the schedule of {name} {'is' if changed else 'was already'} {state} in namespace {place.namespace}"])
     return ExitCode.OK

@@ -9,7 +9,9 @@ from workflows.spec import ClusterSpec, load
 class NoSpec(ValueError):
     """Neither a file nor an example."""
 
-    hint = "give the path of a spec, or write one with `bringup init`"
+    def __init__(self, message: str, *, hint: str = "give the path of a spec, or write one with `bringup init`") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 def find(source: str) -> Path:
@@ -33,4 +35,8 @@ def find_image(source: str) -> Path:
     path = Path(source)
     if path.exists():
         return path
-    raise NoSpec(f"{source!r} is no file: name an image spec (image.yaml)")
+    from workflows.images.nodes import shipped
+
+    recipes = ", ".join(shipped.names())
+    hint = "give the path of an image spec, or write one with `bringup init --image`"
+    raise NoSpec(f"{source!r} is neither a file nor a shipped recipe ({recipes})", hint=hint)

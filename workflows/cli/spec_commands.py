@@ -24,8 +24,14 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    path: Annotated[Path, typer.Argument(help="File to write.")] = Path("cluster.yaml"),
+    path: Annotated[
+        Path | None,
+        typer.Argument(help="File to write; default: cluster.yaml, with --image image.yaml. With --image also a shipped recipe."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    image: Annotated[
+        bool, typer.Option("--image", help="A spec of a node image and its lock, for recipe compute or the named one.")
+    ] = False,
     source: Annotated[
         Path | None, typer.Option("--from-inventory", metavar="PATH", help="An Ansible inventory: its hosts.")
     ] = None,
@@ -33,13 +39,21 @@ def init(
     group: Annotated[list[str] | None, typer.Option("--group", help="A group to take over; repeat for more.")] = None,
     vault: Annotated[Path | None, typer.Option("--vault-password-file", help="For an inventory with encrypted variables.")] = None,
 ) -> int:
-    """Write a commented starter spec, or one with the hosts of an Ansible inventory.
+    """Write a commented starter spec, one with the hosts of an Ansible inventory, or with --image one of a node image.
 
     An inventory is INI, YAML, a folder of them, or the JSON of a dynamic one; an executable that you name is run with --list.
     Templates in it are not evaluated. What has no place in a spec is said, one line each.
     """
     from workflows.spec.starter import starter
 
+    if image:
+        from workflows.cli import image_starting
+
+        if source or servers or group or vault:
+            raise typer.BadParameter("an inventory has hosts of a cluster, and an image has none: leave out --image or the others")
+        image_starting.begin(path, force=force, hint=EXISTS_HINT)
+        return ExitCode.OK
+    path = path or Path("cluster.yaml")
     if path.exists() and not force:
         raise typer.BadParameter(f"{path} exists; {EXISTS_HINT}")
     if source is not None:
@@ -108,8 +122,13 @@ def plan(
 def render(
     spec: Spec = "cluster.yaml",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the files; default: all to the terminal.")] = None,
-    pipeline: Annotated[str, typer.Option("--pipeline", help="bringup, factory, stack or image.")] = "bringup",
+    pipeline: Annotated[
+        str, typer.Option("--pipeline", help="bringup, factory, stack or image; default: what the spec is for.")
+    ] = "",
     image: Annotated[str, typer.Option("--image", help="The step image; or BRINGUP_IMAGE.")] = "",
+    builder: Annotated[
+        str, typer.Option("--builder-image", help="The image of pods that build node images; or BRINGUP_BUILDER_IMAGE.")
+    ] = "",
     namespace: Annotated[str, typer.Option("--namespace", help="Namespace of Argo Workflows in home.")] = "bringup",
     only: Only = None,
     until: Until = "",
@@ -123,19 +142,16 @@ def render(
     """
     if gitops is not None:
         told = {"--only": bool(only), "--until": bool(until), "--out": out is not None, "--image": bool(image)}
-        told |= {"--pipeline": pipeline != "bringup", "--namespace": namespace != "bringup"}
+        told |= {"--pipeline": bool(pipeline), "--namespace": namespace != "bringup", "--builder-image": bool(builder)}
         return _gitops(spec, gitops, check, [name for name, is_given in told.items() if is_given])
     if check:
         raise typer.BadParameter("--check compares a folder; name it: --gitops DIR --check")
-    from workflows.cli import sources
-    from workflows.cli.compiling import PIPELINES, installation, rendered
-    from workflows.plan.compiler import compile_plan
+    from workflows.cli import kinds
+    from workflows.cli.compiling import installation, rendered
 
-    if pipeline not in PIPELINES:
-        raise typer.BadParameter(f"{pipeline!r} is no pipeline; use {', '.join(PIPELINES)}")
-    settings = installation(namespace, image, os.environ)
-    made = compile_plan(sources.read(spec)[1], only=only or (), until=until)
-    files = rendered(made, PIPELINES[pipeline], settings).files()
+    build = kinds.builder(spec, pipeline)
+    settings = installation(namespace, image, os.environ, builder)
+    files = rendered(kinds.planned(spec, only or (), until), build, settings).files()
     if out is None:
         output.lines("---\n" + text.removeprefix("---\n") for text in files.values())
         return ExitCode.OK

@@ -35,6 +35,8 @@ class Place:
     namespace: Namespace = ""
     image: Annotated[str, typer.Option("--image", help="The step image, with argo; or BRINGUP_IMAGE.")] = ""
     version: ArgoVersion = ""
+    builder = ""
+    """The image of pods that build node images; only commands that have such pods have an option for it."""
 
     def check(self) -> None:
         """Raise BadParameter for options that the engine does not have."""
@@ -42,7 +44,8 @@ class Place:
         if self.engine != LOCAL:
             return
         told = {"--home-kubeconfig": self.kubeconfig, "--home-context": self.context, "--namespace": self.namespace}
-        refuse_for_local({**told, "--image": self.image, "--argo-version": self.version})
+        images = {"--image": self.image, "--builder-image": self.builder}
+        refuse_for_local({**told, **images, "--argo-version": self.version})
         if not self.wait:
             raise typer.BadParameter("the local engine runs in this command: --no-wait is for --engine argo")
 
@@ -59,6 +62,7 @@ def start(spec: str, place: Place, wish: Wish, pipeline: Pipeline = BRINGUP) -> 
             name, code = argo_running.run(spec, place, wish, pipeline, kept.begun)
             if not place.wait:
                 return code or kept.code
+    code = pipeline.ended(name, code)
     return code if place.junit is None else reporting.keep_junit(Home.of_environment(), name, place.junit, code)
 
 

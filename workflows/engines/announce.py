@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 How = Callable[[str], tuple[str, str]]
 """The digest of the evidence behind a suspend node (empty where it is not read), and the command that answers."""
+About = Callable[[], str]
+"""What is about to change; empty where nobody knows."""
 Claim = Callable[[str], bool]
 """Whether the announcement of this node (full name) is ours to make: true exactly once, whoever follows the run."""
 
@@ -45,11 +47,16 @@ def tellings(spec: "ClusterSpec") -> dict[str, Telling]:
     }
 
 
+def _nothing() -> str:
+    """Nobody knows what is about to change."""
+    return ""
+
+
 class Announcer:
     """An observer of a run's news. Each announcement has a thread of its own; what goes wrong is a warning through `say`."""
 
-    def __init__(self, run: str, told: Mapping[str, Telling], claim: Claim, how: How, say: Say) -> None:
-        self._run, self._told, self._claim, self._how, self._say = run, told, claim, how, say
+    def __init__(self, run: str, told: Mapping[str, Telling], claim: Claim, how: How, say: Say, about: About = _nothing) -> None:
+        self._run, self._told, self._claim, self._how, self._say, self._about = run, told, claim, how, say, about
         self._threads: list[threading.Thread] = []
 
     def observe(self, news: News) -> None:
@@ -86,7 +93,7 @@ class Announcer:
     def _body(self, stage: str, node: NodeStatus) -> bytes:
         one, (evidence, how) = self._told[stage], self._how(node.name)
         told = {"run": self._run, "cluster": one.cluster, "stage": stage, "evidence": evidence, "how": how}
-        return announcement.body(**told, since=node.started, approvers=one.approvers)
+        return announcement.body(**told, since=node.started, approvers=one.approvers, changes=self._about())
 
 
 def tell(command: tuple[str, ...], body: bytes) -> str:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from steps.clients import signature
 from steps.clients.store import Store
 from steps.contract import announcement, approval, task
+from steps.contract.stages import image_standing
 from steps.errors import StepError
 from workflows.engines.folders import RunFolder
 
@@ -49,6 +50,8 @@ class Open(Struct, frozen=True, kw_only=True):
     evidence: str
     approvers: dict[str, tuple[str, ...]]
     verdict: str = ""
+    changes: str = ""
+    """What is about to change, where an earlier stage of the run compared it; empty where none did."""
 
     @property
     def what(self) -> str:
@@ -58,7 +61,8 @@ class Open(Struct, frozen=True, kw_only=True):
     @property
     def about(self) -> str:
         """What is approved, with its verdict and evidence, in one line."""
-        return f"{self.what}: {self.verdict or 'no verdict'}; evidence {self.evidence}"
+        changes = f"; {self.changes}" if self.changes else ""
+        return f"{self.what}: {self.verdict or 'no verdict'}{changes}; evidence {self.evidence}"
 
     def how(self, namespace: str | None = None) -> str:
         """The command that answers on just this evidence; `namespace` is that of a run on Argo."""
@@ -89,6 +93,7 @@ def read(folder: RunFolder, node: str) -> Open:
         evidence=store.evidence_digest(folder.name, approved),
         approvers=msgspec.convert(told.get("approvers", {}), dict[str, tuple[str, ...]]),
         verdict=_verdict(store, folder.name, approved),
+        changes=changes(folder),
     )
 
 
@@ -109,6 +114,15 @@ def _verdict(store: Store, run: str, approved: str) -> str:
         return "its verdict cannot be read"
     found = [record.verdict for record in records if record.verdict is not None]
     return f"{found[-1].status.value}: {found[-1].reason}" if found else ""
+
+
+def changes(folder: RunFolder) -> str:
+    """How the packages of an image differ from the published ones; empty where the run did not compare any."""
+    try:
+        kept = Store(folder.home.store).records(folder.name, image_standing.ID, image_standing.TASK)
+    except (StepError, OSError, msgspec.DecodeError):
+        return ""
+    return image_standing.against(one.observation for one in kept)
 
 
 def choose(folder: RunFolder, nodes: list[str], stage: str = "") -> Open:

@@ -1,17 +1,20 @@
 """Which keys the hosts of a spec show, and what their known_hosts file says of each: looked at first, written after a yes."""
 
+import os
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.clients import ssh_configuration
-from steps.contract.play import Jump, PlayHost
+from steps.clients import ssh_configuration, ssh_proxies
+from steps.contract.play import HttpProxy, Jump, PlayHost
+from workflows.engines import inputs
 from workflows.host_keys import known, scan
 from workflows.host_keys.known import Known
 from workflows.host_keys.model import Key, Seen, State, place
 from workflows.spec.cluster import ClusterSpec
-from workflows.stages.access import USERS_KNOWN_HOSTS
+from workflows.spec.machines import Machine
+from workflows.stages.access import SSH_PROXY_PASSWORD, USERS_KNOWN_HOSTS, secret_file
 
 
 class NoSuchHost(ValueError):
@@ -26,26 +29,43 @@ class Fleet:
 
     hosts: tuple[PlayHost, ...]
     keys: Mapping[str, Path]
+    passwords: Mapping[str, bytes]
     file: Path
 
 
 def fleet(spec: ClusterSpec, folder: Path, out: Path | None) -> Fleet:
-    """The hosts of a spec as SSH reaches them. `folder` is the spec's, where its relative paths begin."""
+    """The hosts of a spec as SSH reaches them. `folder` is the spec's, where its relative paths begin.
+
+    Raises SecretMissing where the password of the HTTP proxy before them is not on this machine.
+    """
     ssh = spec.ssh
     key = str((folder / Path(ssh.key.file).expanduser()).absolute()) if ssh.key and ssh.key.file else ""
-    hosts = tuple(
-        PlayHost(
-            name=machine.name,
-            address=machine.address,
-            port=machine.ssh_port or ssh.port,
-            user=machine.ssh_user or ssh.user,
-            key_path=key,
-            jump=Jump.of(through, key) if (through := machine.ssh_jump or ssh.jump_host or "") else None,
-        )
-        for machine in spec.machines
-    )
     named = folder / Path(ssh.known_hosts).expanduser() if ssh.known_hosts else Path(USERS_KNOWN_HOSTS).expanduser()
-    return Fleet(hosts=hosts, keys={key: Path(key)} if key else {}, file=(out or named).absolute())
+    passwords = {}
+    if ssh.http_proxy_password:
+        wanted = secret_file(SSH_PROXY_PASSWORD, ssh.http_proxy_password)
+        passwords[SSH_PROXY_PASSWORD] = inputs.secret(wanted, folder, os.environ)
+    return Fleet(
+        hosts=tuple(_host(spec, machine, key) for machine in spec.machines),
+        keys={key: Path(key)} if key else {},
+        passwords=passwords,
+        file=(out or named).absolute(),
+    )
+
+
+def _host(spec: ClusterSpec, machine: Machine, key: str) -> PlayHost:
+    ssh = spec.ssh
+    through, url = machine.ssh_jump or ssh.jump_host or "", machine.ssh_http_proxy or ssh.http_proxy or ""
+    proxy = HttpProxy.of(url, ssh.http_proxy_user or "", SSH_PROXY_PASSWORD if ssh.http_proxy_user else "") if url else None
+    return PlayHost(
+        name=machine.name,
+        address=machine.address,
+        port=machine.ssh_port or ssh.port,
+        user=machine.ssh_user or ssh.user,
+        key_path=key,
+        jump=Jump.of(through, key).behind(proxy) if through else None,
+        proxy=None if through else proxy,
+    )
 
 
 def look(asked: Fleet) -> tuple[Seen, ...]:
@@ -62,7 +82,9 @@ class _Look:
         self._asked, self._jumps = asked, jumps
         self._believed = folder / "known_hosts"
         self._believed.write_bytes(asked.file.read_bytes() if asked.file.is_file() else b"")
-        self._through = scan.Through(folder=folder, hosts=asked.hosts, keys=asked.keys, known=self._believed)
+        self._folder = folder
+        commands = ssh_proxies.commands(folder, asked.hosts, asked.passwords)
+        self._through = scan.Through(folder=folder, hosts=asked.hosts, keys=asked.keys, known=self._believed, proxies=commands)
         self._known = known.look_up(asked.file, [*map(place, jumps), *map(place, asked.hosts)])
 
     def all(self) -> tuple[Seen, ...]:
@@ -82,8 +104,8 @@ class _Look:
     def _rows(self, hosts: Mapping[str, tuple[PlayHost | Jump, str]], called: Mapping[str, str]) -> list[Seen]:
         """What is found of hosts of one level; each with its name in the SSH configuration."""
         answers = {
-            **scan.direct(host for host, _ in hosts.values() if host.jump is None),
-            **self._through.keys_of({name: alias for name, (host, alias) in hosts.items() if host.jump is not None}),
+            **scan.direct(host for host, _ in hosts.values() if not scan.is_behind(host)),
+            **self._through.keys_of({name: alias for name, (host, alias) in hosts.items() if scan.is_behind(host)}),
         }
         states = {name: self._known[name].states(answers[name]) for name in hosts}
         doubtful = {
@@ -95,18 +117,25 @@ class _Look:
         return [
             row
             for name in hosts
-            for row in _of_host(called[name], name, states[name], self._known[name], certified.get(name), hosts[name][0])
+            for row in _of_host(
+                called[name], name, states[name], self._known[name], certified.get(name), self._silent(hosts[name][0])
+            )
         ]
+
+    def _silent(self, access: PlayHost | Jump) -> str:
+        """What there is to say of a host without an answer."""
+        through = access.jump.address if access.jump else access.proxy.url if access.proxy else ""
+        said = f"no host key came from port {access.port}" + (f" through {through}" if through else "")
+        return ssh_proxies.told(self._folder, access) or said
 
 
 def _of_host(
-    host: str, name: str, states: Sequence[tuple[Key, State]], told: Known, certified: bool | None, access: PlayHost | Jump
+    host: str, name: str, states: Sequence[tuple[Key, State]], told: Known, certified: bool | None, silent: str
 ) -> list[Seen]:
     if certified:
         return [Seen(host=host, place=name, state=State.CERTIFIED, key=told.authorities[0], said="key of the CA")]
     if not states:
-        through = f" through {access.jump.address}" if access.jump else ""
-        return [Seen(host=host, place=name, state=State.SILENT, said=f"no host key came from port {access.port}{through}")]
+        return [Seen(host=host, place=name, state=State.SILENT, said=silent)]
     said = "" if certified is None else "no certificate that the CA in known_hosts vouches for"
     return [Seen(host=host, place=name, state=state, key=key, said=said) for key, state in states]
 

@@ -1,4 +1,4 @@
-"""Asks hosts for their keys: `ssh-keyscan` where they are reached directly, `ssh` itself through jump hosts."""
+"""Asks hosts for their keys: `ssh-keyscan` where they are reached directly, `ssh` itself through jump hosts and HTTP proxies."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from steps.clients import ssh_configuration
-from steps.contract.play import Jump, PlayHost
+from steps.contract.play import HttpProxy, Jump, PlayHost
 from workflows.host_keys.model import Key, place
 
 KINDS = ("ssh-ed25519", "ecdsa-sha2-nistp256", "rsa-sha2-512")
@@ -22,6 +22,11 @@ _ACCEPTED = re.compile(r"Permission denied|Too many authentication failures|No m
 Answers = Mapping[str, tuple[Key, ...]]
 """Keys by place; none where a host did not answer."""
 Answer = TypeVar("Answer")
+
+
+def is_behind(access: PlayHost | Jump) -> bool:
+    """Whether this machine does not connect to a host by itself."""
+    return access.jump is not None or access.proxy is not None
 
 
 def direct(hosts: Iterable[PlayHost | Jump]) -> Answers:
@@ -48,15 +53,16 @@ def read(text: str) -> list[tuple[str, Key]]:
 @dataclass(frozen=True, kw_only=True)
 class Through:
     """Asks by `ssh`, with a configuration of ours in `folder`: `keys` are the private keys by their paths, `known` has the host
-    keys of jump hosts."""
+    keys of jump hosts, `proxies` the command for each HTTP proxy."""
 
     folder: Path
     hosts: tuple[PlayHost, ...]
     keys: Mapping[str, Path]
     known: Path
+    proxies: Mapping[HttpProxy, str]
 
     def keys_of(self, aliases: Mapping[str, str]) -> Answers:
-        """Keys of hosts behind jump hosts, by place; `aliases` are the names in the configuration by place."""
+        """Keys of hosts behind jump hosts or a proxy, by place; `aliases` are the names in the configuration by place."""
         return dict(zip(aliases, _side_by_side(self._all_kinds, aliases.values()), strict=True))
 
     def accepted(self, aliases: Mapping[str, str], known: Path) -> dict[str, bool]:
@@ -90,7 +96,9 @@ class Through:
     def _configuration(self) -> Path:
         file = self.folder / "ssh_config"
         if not file.exists():
-            text = ssh_configuration.configuration(self.hosts, self.keys, known=f'"{self.known}"', check="yes")
+            text = ssh_configuration.configuration(
+                self.hosts, self.keys, known=f'"{self.known}"', check="yes", proxies=self.proxies
+            )
             file.write_text(text)
         return file
 

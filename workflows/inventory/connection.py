@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.spec.hosts import JUMP_HOSTS
+from workflows.spec import hosts
 
 _NAMES = {
     "address": ("ansible_host", "ansible_ssh_host"),
     "user": ("ansible_user", "ansible_ssh_user"),
     "port": ("ansible_port", "ansible_ssh_port"),
     "key": ("ansible_ssh_private_key_file", "ansible_private_key_file"),
+    "python": ("ansible_python_interpreter",),
 }
 _ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_args")
 _SSH = ("ssh", "smart", "paramiko", "ansible.builtin.ssh", "")
@@ -22,10 +23,17 @@ _FORMS = {
     "address": re.compile(r"[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?"),
     "user": re.compile(r"[a-z_][a-z0-9_-]{0,31}"),
     "key": re.compile(r"[^\x00\n]{1,1000}"),
+    "python": re.compile(hosts.PYTHON),
 }
-_JUMP = re.compile(JUMP_HOSTS)
+_JUMP = re.compile(hosts.JUMP_HOSTS)
+SSH_PROXY = "bringup_ssh_proxy"
+"""Variable in which `writing` keeps the HTTP proxy before SSH, also where a jump host stands behind it."""
+_PROXY_OPTIONS = {"nc": "-x", "ncat": "--proxy", "connect": "-H", "connect-proxy": "-H"}
+"""Of programs that connect through an HTTP proxy: the option with its place."""
+_PROXY_HTTP = {"-X": "connect", "--proxy-type": "http"}
 _HARMLESS = re.compile(r"(control|serveralive|connect|batch|forwardagent|log|compression)\w*")
 _VAULT = "__ansible_vault"
+_LOGIN = "ssh: {http_proxy_user: NAME, http_proxy_password: {env: PROXY_PASSWORD}}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +45,9 @@ class Access:
     user: str = ""
     port: int = 0
     key: str = ""
+    python: str = ""
     jump: str = ""
+    proxy: str = ""
     known_hosts: str = ""
     is_local: bool = False
     lost: tuple[tuple[str, str], ...] = ()
@@ -59,6 +69,8 @@ def access(variables: Mapping[str, Any]) -> Access:
             options, refused = _options(variables[name])
             found |= {key: value for key, value in options.items() if key not in found}
             lost += [(name, why) for why in refused]
+    if hosts.SSH_PROXY.fullmatch(str(variables.get(SSH_PROXY, ""))):
+        found["proxy"] = variables[SSH_PROXY]
     known = {*_ARGUMENTS, *(name for names in _NAMES.values() for name in names)}
     lost += [(name, _why(name)) for name in sorted(variables) if _is_ansibles(name) and name not in known | _SILENT and _why(name)]
     own = tuple(sorted(name for name in variables if not _is_ansibles(name) and not name.startswith("bringup_")))
@@ -81,6 +93,8 @@ def _value(field: str, raw: Any) -> tuple[Any, str]:
         fits = text.isdecimal() and 0 < int(text[:6]) < 65536
         return (int(text), "") if fits else (0, "it is no port")
     text = str(raw)
+    if field == "python" and text.startswith("auto"):
+        return "", ""  # a search for one
     return (text, "") if _FORMS[field].fullmatch(text) else ("", f"a spec has no {field} of this form")
 
 
@@ -89,8 +103,6 @@ def _why(name: str) -> str:
         return "secrets are given by reference: ssh: {sudo_password: {env: SUDO_PASSWORD}}"
     if name in ("ansible_password", "ansible_ssh_pass"):
         return "bringup logs in by key: ssh: {key: {file: PATH}}"
-    if name == "ansible_python_interpreter":
-        return "bringup uses /usr/bin/python3 on every host"
     if name == "ansible_host_key_checking":
         return "host keys are verified: `bringup host-keys` enrols them"
     return "" if name == "ansible_connection" else "a spec has no place for it"
@@ -107,6 +119,9 @@ def _options(raw: Any) -> tuple[dict[str, str], list[str]]:
             found["jump"] = value
         elif option == "proxycommand" and (jump := _jump(value)):
             found["jump"] = jump
+        elif option == "proxycommand" and (proxy := _proxy(value)[0]):
+            found["proxy"] = proxy
+            refused += [f"its user {user}: a login is given as {_LOGIN}"] if (user := _proxy(value)[1]) else []
         elif option == "userknownhostsfile" and value != "/dev/null" and "{{" not in value:
             found["known_hosts"] = _first(value)
         elif option in ("stricthostkeychecking", "userknownhostsfile"):
@@ -143,6 +158,19 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
             yield (short[name], value) if short[name] else (option.strip().lower(), given.strip())
         elif word not in ("-C", "-q", "-4", "-6", "-A"):
             yield word, ""
+
+
+def _proxy(command: str) -> tuple[str, str]:
+    """URL and user of the HTTP proxy that the usual programs go through; empty where a ProxyCommand is more than that."""
+    program, *words = command.split() or [""]
+    name = program.rpartition("/")[2].removesuffix(".openbsd")
+    if name == "corkscrew" and len(words) == 4:
+        name, words = "connect", ["-H", ":".join(words[:2]), *words[2:]]
+    given = dict(zip(words[:-2:2], words[1:-2:2], strict=False))
+    url = f"http://{given.pop(_PROXY_OPTIONS.get(name, ''), '')}"
+    user = given.pop("-P", "") if name == "nc" else ""
+    plain = len(words) % 2 == 0 and words[-2:] == ["%h", "%p"] and given.items() <= _PROXY_HTTP.items()
+    return (url, user) if plain and hosts.SSH_PROXY.fullmatch(url) and (name != "nc" or "-X" in given) else ("", "")
 
 
 def _jump(command: str) -> str:

@@ -38,12 +38,17 @@ def read(path: Path, vault_password_file: Path | None = None) -> Inventory:
     path = path.absolute()
     if not path.exists():
         raise BadInventory(f"there is no inventory {path}", "give the path of a file, a folder or an executable")
-    runs = path.is_file() and os.access(path, os.X_OK)
+    runs = is_program(path)
     if path.is_file() and path.stat().st_size > LARGEST_FILE and not runs:
         raise BadInventory(f"{path} is larger than {LARGEST_FILE >> 20} MiB", "name the inventory itself")
     with tempfile.TemporaryDirectory(prefix="bringup-inventory-") as folder:
         source = path if runs else _as_file(path, Path(folder))
         return _model(_listed(source, path, Path(folder), "script" if runs else "yaml,ini", vault_password_file))
+
+
+def is_program(path: Path) -> bool:
+    """Whether an inventory is an executable, which is asked for its answer."""
+    return path.is_file() and os.access(path, os.X_OK)
 
 
 def _as_file(path: Path, folder: Path) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from steps.contract.play import PYTHON
 from workflows.inventory import gpus, grouping
 from workflows.inventory.connection import Access, access
 from workflows.inventory.model import BadInventory, Inventory
@@ -25,6 +26,8 @@ _FRONT = (
 """Variables in which `writing`, ansible-role-rke2, rke2-ansible, k3s-ansible and Kubespray keep the address before the servers."""
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 """Variables in which Kubespray and others keep the proxies of the machines."""
+_THROUGH = {"jump": "jump_host", "proxy": "http_proxy"}
+"""What stands before a host, and its key in a spec."""
 _ADDRESS = re.compile(r"[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?")
 
 
@@ -57,9 +60,9 @@ def taken(inventory: Inventory, choice: Choice) -> Taken:
     planned = [host for members in used.groups.values() for host in members]
     ways = {host: reached[host] for host in planned}
     ssh, said = _ssh(ways, choice.folder)
-    jumps = {name: _jump(members, ways, ssh) for name, members in used.groups.items()}
-    groups = {name: _group(name, members, ways, used, ssh, jumps[name][0]) for name, members in used.groups.items()}
-    said += [note for _, notes in jumps.values() for note in notes]
+    through = {name: _through(members, ways, ssh) for name, members in used.groups.items()}
+    groups = {name: _group(name, members, ways, used, ssh, through[name][0]) for name, members in used.groups.items()}
+    said += [note for _, notes in through.values() for note in notes]
     product = _mark_gpus(inventory, used, groups)
     heads = [host for name in used.servers for host in used.groups[name]]
     front, told = _front(inventory, heads, ways)
@@ -117,20 +120,28 @@ def _ssh(ways: Mapping[str, Access], folder: str) -> tuple[dict[str, Any], list[
         others = [host for host, way in ways.items() if getattr(way, field) != value]
         ssh |= {field: {"file": _path(value, folder)} if field == "key" else _path(value, folder)} if value else {}
         notes += [f"{field} of {_named(others)}: not {value}, and a spec has one for all hosts"] if value and others else []
+    for field, key in _THROUGH.items():
+        values = {getattr(way, field) for way in ways.values()}
+        ssh |= {key: max(values)} if len(values) == 1 and any(values) else {}
     jumps = {way.jump for way in ways.values()}
-    ssh |= {"jump_host": max(jumps)} if len(jumps) == 1 and any(jumps) else {}
     bare = sorted(jump for jump in jumps if any("@" not in hop for hop in jump.split(",") if hop))
     notes += [f"user of jump host {jump}: root, where jump_host names none (user@host)" for jump in bare]
     return ssh, notes
 
 
-def _jump(members: Sequence[str], ways: Mapping[str, Access], ssh: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The jump host of a group, where not all groups have the same; and who has another."""
-    if "jump_host" in ssh:
-        return "", []
-    value = str(_most(ways[host].jump for host in members))
-    others = [host for host in members if ways[host].jump != value]
-    return value, [f"jump host of {_named(others)}: not {value or 'none'}, and a group has one for all its hosts"] if others else []
+def _through(members: Sequence[str], ways: Mapping[str, Access], ssh: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """The jump host and the HTTP proxy of a group, where not all groups have the same; and who has another."""
+    found: dict[str, str] = {}
+    notes: list[str] = []
+    for field, key in _THROUGH.items():
+        if key in ssh:
+            continue
+        value = str(_most(getattr(ways[host], field) for host in members))
+        others = [host for host in members if getattr(ways[host], field) != value]
+        found |= {key: value} if value else {}
+        what = key.replace("_", " ")
+        notes += [f"{what} of {_named(others)}: not {value or 'none'}, and a group has one for all its hosts"] if others else []
+    return found, notes
 
 
 def _most(values: Iterable[Any]) -> Any:
@@ -145,27 +156,34 @@ def _path(text: str, folder: str) -> str:
 
 
 def _group(
-    name: str, members: Sequence[str], ways: Mapping[str, Access], used: grouping.Grouped, ssh: Mapping[str, Any], jump: str
+    name: str,
+    members: Sequence[str],
+    ways: Mapping[str, Access],
+    used: grouping.Grouped,
+    ssh: Mapping[str, Any],
+    through: Mapping[str, str],
 ) -> dict[str, Any]:
     plain = ranges.compress(members)
     texts = ranges.split(plain)
     ordered = [host for text in texts for host in ranges.expand(text)]
-    overrides = {host: odd for host in ordered if (odd := _odd(ways[host], ssh))}
+    python = str(_most(ways[host].python or PYTHON for host in members))
+    overrides = {host: odd for host in ordered if (odd := _odd(ways[host], ssh, python))}
     addresses = _addresses(ordered, {host: ways[host].address or host for host in ordered})
     return {
         "role": "server" if name in used.servers else "agent",
         "ranges": texts[0] if len(texts) == 1 else texts,
-        **({"jump_host": jump} if jump else {}),
+        **through,
+        **({"python": python} if python != PYTHON else {}),
         **({"addresses": addresses} if addresses else {}),
         **({"overrides": overrides} if overrides else {}),
     }
 
 
-def _odd(way: Access, ssh: Mapping[str, Any]) -> dict[str, Any]:
-    """What one host has for itself."""
-    user, port = way.user or "root", way.port or 22
-    found: dict[str, Any] = {"ssh_user": user} if user != ssh.get("user", "root") else {}
-    return found | ({"ssh_port": port} if port != ssh.get("port", 22) else {})
+def _odd(way: Access, ssh: Mapping[str, Any], python: str) -> dict[str, Any]:
+    """What one host has for itself, and neither all hosts nor its group."""
+    own = {"ssh_user": way.user or "root", "ssh_port": way.port or 22, "python": way.python or PYTHON}
+    common = {"ssh_user": ssh.get("user", "root"), "ssh_port": ssh.get("port", 22), "python": python}
+    return {key: value for key, value in own.items() if value != common[key]}
 
 
 def _addresses(ordered: Sequence[str], addresses: Mapping[str, str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import yaml
 
 from workflows.inventory import gpus
+from workflows.inventory.connection import SSH_PROXY
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.machines import Machine
 
@@ -45,7 +46,9 @@ def _variables(spec: ClusterSpec, machine: Machine, folder: Path) -> dict[str, A
         "ansible_host": machine.address if machine.address != machine.name else "",
         "ansible_user": machine.ssh_user,
         "ansible_port": machine.ssh_port,
-        "ansible_ssh_common_args": _arguments(spec, folder, machine.ssh_jump) if machine.ssh_jump else "",
+        "ansible_python_interpreter": machine.python,
+        "ansible_ssh_common_args": _arguments(spec, folder, machine) if machine.ssh_jump or machine.ssh_http_proxy else "",
+        SSH_PROXY: machine.ssh_http_proxy,
         "ansible_become": machine.ssh_user != "root" if machine.ssh_user else "",
         "bringup_rack": machine.rack,
         "bringup_leaf": machine.leaf,
@@ -66,18 +69,28 @@ def _common(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
         "ansible_port": ssh.port,
         **key,
         "ansible_become": ssh.user != "root",
-        "ansible_ssh_common_args": _arguments(spec, folder, ssh.jump_host or ""),
+        "ansible_ssh_common_args": _arguments(spec, folder),
+        **({SSH_PROXY: ssh.http_proxy} if ssh.http_proxy else {}),
         **gpus.of_all(spec),
     }
 
 
-def _arguments(spec: ClusterSpec, folder: Path, jump: str) -> str:
-    """SSH's arguments: of several ProxyJump options SSH takes the first, so a host with its own has all of them for itself."""
+def _arguments(spec: ClusterSpec, folder: Path, machine: Machine | None = None) -> str:
+    """SSH's arguments: of several ProxyJump options SSH takes the first, so a host with its own has all of them for itself.
+
+    Through an HTTP proxy goes OpenBSD's nc, which asks for the password of a login. One before a jump host is for ~/.ssh/config.
+    """
     ssh = spec.ssh
+    jump = (machine.ssh_jump if machine else "") or ssh.jump_host or ""
+    proxy = (machine.ssh_http_proxy if machine else "") or ssh.http_proxy or ""
     options = ["-o StrictHostKeyChecking=" + ("yes" if ssh.host_key_policy == "strict" else "accept-new")]
     if ssh.known_hosts:  # SSH itself splits this value at spaces that are not quoted
         option = f"UserKnownHostsFile={shlex.join([_path(folder, ssh.known_hosts)])}".replace("'", '"')
         options.append(f"-o {shlex.quote(option)}")
+    if proxy and not jump:
+        login = f" -P {ssh.http_proxy_user}" if ssh.http_proxy_user else ""
+        place = proxy.removeprefix("http://").rstrip("/")
+        options.append(f"-o {shlex.quote(f'ProxyCommand=nc -X connect -x {place}{login} %h %p')}")
     return " ".join([*options, *([f"-o ProxyJump={jump}"] if jump else [])])
 
 

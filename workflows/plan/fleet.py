@@ -56,6 +56,8 @@ def _variables(machine: Machine) -> dict[str, str]:
         "ssh_user": machine.ssh_user,
         "ssh_port": str(machine.ssh_port or ""),
         "ssh_jump": machine.ssh_jump,
+        "ssh_http_proxy": machine.ssh_http_proxy,
+        "python": machine.python,
     }
     return {key: value for key, value in named.items() if value}
 

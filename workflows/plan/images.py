@@ -13,6 +13,7 @@ from steps.contract.canonical import canonical, digest
 from steps.contract.image import recipe as contract
 from steps.contract.image.booting import Firmware
 from steps.contract.image.published import Group, Place
+from steps.contract.stages import image_standing
 from steps.contract.task import Task, Verb
 from workflows.plan import approvals
 from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
@@ -28,9 +29,9 @@ def compile_image(
     spec: ImageSpec, recipe: contract.Recipe, files: Mapping[str, bytes], until: str = "", *, again: bool = False
 ) -> Plan:
     """The plan of an image build; pure. `recipe` is the spec's, resolved, `files` what it places, by digest; `until` narrows the
-    stages, `again` publishes also what a rollback left. Raises PlanError for a stage that there is not, and for a recipe whose
-    files are too many to travel with the tasks."""
-    site = dataclasses.replace(_site(spec, recipe), again=again)
+    stages, `again` publishes also what a rollback left; with either the published tree is not asked first. Raises PlanError for a
+    stage that there is not, and for a recipe whose files are too many to travel with the tasks."""
+    site = dataclasses.replace(_site(spec, recipe), again=again, asked=not again and until in ("", image_standing.ID))
     stages = approvals.attached(_narrowed(_stages(site), until), spec.approvals)
     told = approvals.announce_tasks(spec.name, spec.approvals, stages)
     parts = {
@@ -58,7 +59,7 @@ def compile_image(
         announce_tasks=told,
         end_tasks=END_TASKS,
         archives=_beside(site.recipe, files),
-        starts=None if until else Starts(schedule=spec.schedule, events=()),
+        starts=None if until else Starts(),
     )
 
 
@@ -109,7 +110,8 @@ def _secrets(spec: ImageSpec) -> tuple[SecretFile, ...]:
 
 
 def _stages(site: ImageSite) -> tuple[Stage, ...]:
-    return tuple(importlib.import_module(f"workflows.stages.{name}").build(site) for name in IMAGE_ORDER)
+    built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in IMAGE_ORDER)
+    return tuple(stage for stage in built if stage is not None)
 
 
 def _narrowed(stages: tuple[Stage, ...], until: str) -> tuple[Stage, ...]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from steps.contract import plural
 from workflows.catalog import Release
 from workflows.plan.model import Plan
 from workflows.spec.ranges import compress
@@ -30,6 +31,17 @@ def to_data(plan: Plan) -> dict[str, Any]:
 def operation(plan: Plan) -> str:
     """What is done to a cluster that stands, and to which of its hosts; empty for a whole bring-up."""
     return str(plan.open_task.arguments.get("operation", ""))
+
+
+def is_targetless(plan: Plan) -> bool:
+    """Whether a plan is about no cluster and no hosts: that of a node image."""
+    return bool(plan.open_task.arguments.get("targetless"))
+
+
+def size(plan: Plan) -> str:
+    """How large a run is: its stages, and its hosts where it has any."""
+    hosts = f"{plural.count(len(plan.hosts), 'host')}, " if plan.hosts else ""
+    return f"{hosts}{plural.count(len(plan.stages), 'stage')}"
 
 
 def starts(plan: Plan) -> dict[str, Any]:
@@ -72,7 +84,8 @@ def started(plan: Plan) -> list[str]:
 def tree(plan: Plan) -> list[str]:
     """The plan as an indented outline, one line an entry."""
     doing = f"{said}, " if (said := operation(plan)) else ""
-    lines = [f"{plan.name} ({doing}{len(plan.hosts)} hosts, plan {plan.digest[:19]})"]
+    hosts = "" if is_targetless(plan) else f"{len(plan.hosts)} hosts, "
+    lines = [f"{plan.name} ({doing}{hosts}plan {plan.digest[:19]})"]
     for stage in plan.stages:
         if stage.approval:
             lines.append(f"├─ approval before {stage.id}: {approval(stage.approval)}")

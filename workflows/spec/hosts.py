@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
-from workflows.spec import ranges
+from workflows.spec import ranges, secrecy
 from workflows.spec.fields import LabelKey, LabelValue, Listed, OneOrMore, Section, SnakeId, Taint, as_tuple, problem
 
 PLACEHOLDER = re.compile(r"\{(host|index|[1-9]|block:([1-9][0-9]{0,4}))\}")
@@ -48,6 +48,21 @@ def _check_cidr(text: str) -> str:
     return text
 
 
+SSH_PROXY = re.compile(r"http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})/?")
+
+
+def _check_proxy(text: str) -> str:
+    written = "write http://HOST:PORT, as in http://proxy.example.org:3128"
+    if text.startswith("https://"):
+        raise problem("SSH talks to an HTTP proxy by plain http: what goes through it SSH encrypts itself", written)
+    if "@" in text:
+        raise problem("a login stands in the URL", secrecy.SSH_PROXY_FIX)
+    match = SSH_PROXY.fullmatch(text)
+    if match is None or not 0 < int(match[2]) < 65536:
+        raise problem("this is no HTTP proxy with its port", written)
+    return text
+
+
 RangeText = Annotated[str, StringConstraints(min_length=1, max_length=4000), AfterValidator(check_range)]
 """One range text, as in `gpu[001-016]`."""
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_check_pattern)]
@@ -58,8 +73,13 @@ Address = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:]([A-Za-z0-9.:-
 JUMP_HOSTS = r"^([a-z_][a-z0-9_-]*@)?[A-Za-z0-9.-]+(:[0-9]{1,5})?(,([a-z_][a-z0-9_-]*@)?[A-Za-z0-9.-]+(:[0-9]{1,5})?){0,4}$"
 JumpHosts = Annotated[str, StringConstraints(pattern=JUMP_HOSTS)]
 """Up to five SSH hosts to jump through, in order, as `user@host:port` with commas between."""
+SshProxy = Annotated[str, AfterValidator(_check_proxy)]
+"""The URL of an HTTP proxy that SSH goes through, without a login."""
 SshUser = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
 SshPort = Annotated[int, Field(ge=1, le=65535)]
+PYTHON = r"^/[A-Za-z0-9._/+@-]{1,1000}$"
+Python = Annotated[str, StringConstraints(pattern=PYTHON)]
+"""Where Python lies on a machine."""
 
 
 class Addresses(Section):
@@ -108,6 +128,7 @@ class HostOverride(Section):
     scalable_unit: str | None = Field(default=None, description="Its scalable unit.", examples=["su02"])
     ssh_user: SshUser | None = Field(default=None, description="User that logs in there.", examples=["ops"])
     ssh_port: SshPort | None = Field(default=None, description="SSH port there.", examples=[2222])
+    python: Python | None = Field(default=None, description="Path of its Python.", examples=["/usr/bin/python3.11"])
     gpus: Annotated[int, Field(ge=0, le=16)] | None = Field(default=None, description="GPUs it has, where fewer.", examples=[7])
     labels: Mapping[LabelKey, LabelValue] = Field(default={}, description="Node labels added.", examples=[{"site/zone": "b"}])
 
@@ -125,6 +146,17 @@ class HostGroup(Section):
         default=None,
         description="Host to jump through to these machines, as user@host:port; default: ssh.jump_host.",
         examples=["ops@bastion.example.org:22"],
+    )
+    http_proxy: SshProxy | None = Field(
+        default=None,
+        description="HTTP proxy that SSH to these machines, or to the first jump host before them, goes through; default: "
+        "ssh.http_proxy. Its login is ssh.http_proxy_user.",
+        examples=["http://proxy.example.org:3128"],
+    )
+    python: Python | None = Field(
+        default=None,
+        description="Path of the Python (3.8 or newer) that plays use on these machines; default: /usr/bin/python3.",
+        examples=["/usr/bin/python3.11"],
     )
     addresses: Addresses = Field(default=Addresses(), description="How addresses follow from names; default: DNS.")
     topology: Topology = Field(default=Topology(), description="Rack, leaf and scalable unit of each host.")

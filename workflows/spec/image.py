@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal, cast
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from steps.contract.image.published import START, is_machine
 from workflows.spec.fields import (
     AbsolutePath,
     Argument,
@@ -22,6 +23,7 @@ from workflows.spec.governance import Approval, Asked
 from workflows.spec.hosts import Address, SshPort, SshUser
 from workflows.spec.loading import load_as
 from workflows.spec.others import Pipeline, RelativePath
+from workflows.spec.schedule import Schedule
 
 PUBLISHED: Final = "image_publish"
 """The stage that an approval holds back."""
@@ -98,8 +100,8 @@ class ImagePublish(Section):
     url: NodesUrl = Field(description="How nodes reach that folder.", examples=["http://boot.example.org/images"])
     report: NodesUrl | None = Field(
         default=None,
-        description="Where booted nodes tell which image they run (`bringup image nodes`); default: nowhere.",
-        examples=["http://boot.example.org:8081"],
+        description="Where booted nodes put which image they run (`bringup image nodes`): url and /nodes; default: nowhere.",
+        examples=["http://boot.example.org/images/nodes"],
     )
     ssh: PublishSsh | None = Field(default=None, description="The boot server by SSH; default: the folder is on this machine.")
     keep: Annotated[int, Field(ge=2, le=100)] = Field(
@@ -123,6 +125,8 @@ class ImagePublish(Section):
     def _fits(self) -> "ImagePublish":
         if not self.groups:
             raise problem("there is no group of nodes, hence no boot script", "name one, as in groups: {default: {}}")
+        if reserved := sorted(name for name in self.groups if name == START or is_machine(name)):
+            raise problem(f"group {reserved[0]} has the name of a boot script that bringup writes itself", "give it another name")
         if self.sign is not None and not self.signers:
             raise problem("a signature that nobody is told to trust proves nothing", "add signers, the public keys of sign")
         seen: dict[str, str] = {}
@@ -132,6 +136,16 @@ class ImagePublish(Section):
                     raise problem(f"{mac} is in group {first} and in {name}", "name each node in one group")
                 seen[mac] = name
         return self
+
+
+def _by_ci(schedule: Schedule | None) -> Schedule | None:
+    """What a schedule starts has recipe and lock of the day when it was installed: no night could build anything new."""
+    if schedule is not None:
+        raise problem(
+            "a schedule would build the recipe and the lock of the day when it was installed, night after night",
+            "leave it out: CI starts the build when the recipe changes and each night (workflows/examples/ci/images)",
+        )
+    return schedule
 
 
 class ImageSpec(Pipeline):
@@ -167,6 +181,9 @@ class ImageSpec(Pipeline):
         default={}, description="Secrets of the recipe's commands, by reference.", examples=[{"license": {"file": "./license"}}]
     )
     boot: Boot = Field(default=Boot(), description="The PXE boot test.")
+    schedule: Annotated[Schedule | None, AfterValidator(_by_ci)] = Field(
+        default=None, description="Refused: CI starts the build of an image, when its recipe changes and each night."
+    )
     approval: Asked | None = Field(default=None, description="Who decides before it is published; default: nobody is asked.")
     publish: ImagePublish = Field(description="Where image, kernel and initrd go.")
 

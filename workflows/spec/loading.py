@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from workflows.spec import roles, secrecy, structure
+from workflows.spec import hidden, roles, secrecy, structure
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.document import LARGEST_BYTES, BadDocument, Document, parse
 from workflows.spec.errors import SpecError, SpecErrors
@@ -104,8 +104,10 @@ def _validate(model: type[Model], document: Document) -> tuple[list[SpecError], 
     try:
         return errors, model.model_validate(document.data)
     except ValidationError as error:
+        details = error.errors(include_url=False, include_context=True)
+        details += hidden.findings(model, document.data, details)
         known = {found.path for found in errors}
-        return [*errors, *(one for one in translate(model, error, document) if one.path not in known)], None
+        return [*errors, *(one for one in translate(model, details, document) if one.path not in known)], None
 
 
 def _sound_sections(document: Document, errors: list[SpecError]) -> ClusterSpec | None:

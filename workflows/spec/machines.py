@@ -18,7 +18,8 @@ _PLAIN = HostOverride()
 class Machine:
     """One machine: `address` is what SSH dials; rack, leaf and scalable_unit are empty where the spec says nothing.
 
-    `ssh_user`, `ssh_port` and `ssh_jump` are its own, empty and 0 where those of all machines hold.
+    `ssh_user`, `ssh_port`, `ssh_jump` and `ssh_http_proxy` are its own, empty and 0 where those of all machines hold; `python` is
+    empty where it lies in its usual place.
     """
 
     name: str
@@ -35,6 +36,8 @@ class Machine:
     ssh_user: str = ""
     ssh_port: int = 0
     ssh_jump: str = ""
+    ssh_http_proxy: str = ""
+    python: str = ""
 
 
 def expand_groups(hosts: Mapping[str, HostGroup], gpus_per_node: int) -> tuple[Machine, ...]:
@@ -64,6 +67,8 @@ def _members(group_name: str, group: HostGroup, gpus_per_node: int) -> Iterator[
             ssh_user=override.ssh_user or "",
             ssh_port=override.ssh_port or 0,
             ssh_jump=group.jump_host or "",
+            ssh_http_proxy=group.http_proxy or "",
+            python=override.python or group.python or "",
         )
 
 

@@ -40,9 +40,8 @@ _WANTED = {
 }
 
 
-def translate(model: type[BaseModel], error: ValidationError, document: Document, base: str = "") -> list[SpecError]:
-    """Return one spec error for each finding, in pydantic's order, with the line of its key."""
-    details = error.errors(include_url=False, include_context=True)
+def translate(model: type[BaseModel], details: list[ErrorDetails], document: Document, base: str = "") -> list[SpecError]:
+    """Return one spec error for each of pydantic's findings, in its order, with the line of its key."""
     unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
     misspelt = {(*place[:-1], meant(model, place)) for place in unknown}
     kept = [detail for detail in details if not _follows(detail, details, misspelt)]
@@ -129,7 +128,7 @@ def _sections(owner: type[BaseModel]) -> Mapping[str, Sequence[str]]:
 
 
 def _keys_below(annotation: Any) -> Sequence[str]:
-    section = _as_model(annotation)
+    section = as_model(annotation)
     if section is not None:
         return _keys(section)
     maps = [part for part in _parts(annotation) if isinstance(get_origin(part), type) and issubclass(get_origin(part), Mapping)]
@@ -156,7 +155,10 @@ def _sentences(
         return "text is wanted here", f'put it in quotes: "{written}"' if _accepts(model, location, written) else write
     if kind == "string_pattern_mismatch":
         about, near = field.description if field else None, _as_name(detail.get("input"), str(context.get("pattern", "")))
-        return "the text has not the form wanted here" + (f": {about}" if about else ""), f"write {near}" if near else write
+        fix = f"write {near}" if near else write
+        if location and isinstance(location[-1], int) and sample:
+            fix = _as_entries(detail.get("input"), sample) or (fix if near else f"write it in the form of {sample}")
+        return "the text has not the form wanted here" + (f": {about}" if about else ""), fix
     if kind in _LIMITS:
         return _LIMITS[kind].format(**context), write
     return _WANTED.get(kind, detail["msg"]), write
@@ -165,7 +167,7 @@ def _sentences(
 def _accepts(model: type[BaseModel], location: Sequence[int | str], text: str) -> bool:
     """Tell whether a field would take a text; of items and of values of a map nothing is known, so they are taken for right."""
     owner = _model_at(model, location[:-1])
-    field = _named(owner, location[-1]) if owner is not None else None
+    field = named(owner, location[-1]) if owner is not None else None
     if field is None:
         return True
     try:
@@ -175,9 +177,17 @@ def _accepts(model: type[BaseModel], location: Sequence[int | str], text: str) -
     return True
 
 
+def _as_entries(value: object, sample: str) -> str:
+    """Return what to do about several words in one entry of a list; empty for one word, or where an entry has several."""
+    words = value.split() if isinstance(value, str) and not secrecy.form_of(value) and " " not in sample else []
+    several = f"{', '.join(words[:3])}{', …' if len(words) > 3 else ''}"
+    return f"make each word an entry of its own: {several}" if len(words) > 1 else ""
+
+
 def _as_name(value: object, pattern: str) -> str:
-    """Return a text in the form of a name (lower case, dashes or underscores); empty if no name is wanted, or it may be secret."""
-    if not isinstance(value, str) or not pattern.startswith("^[a-z") or secrecy.form_of(value):
+    """Return a text in the form of a name (lower case, dashes or underscores); empty if no name is wanted, it is none, or it may be
+    secret."""
+    if not isinstance(value, str) or not pattern.startswith("^[a-z") or secrecy.form_of(value) or re.search(r"^-|=", value):
         return ""
     made = (re.sub(r"[^a-z0-9]+", joint, value.lower()).strip("-_")[:40].strip("-_") for joint in "-_")
     return next((name for name in made if re.search(pattern, name)), "")
@@ -217,11 +227,12 @@ def _field(model: type[BaseModel], location: Sequence[int | str]) -> FieldInfo |
     for end in range(len(location), 0, -1):
         owner = _model_at(model, location[: end - 1])
         if owner is not None:
-            return _named(owner, location[end - 1])
+            return named(owner, location[end - 1])
     return None
 
 
-def _named(owner: type[BaseModel], key: object) -> FieldInfo | None:
+def named(owner: type[BaseModel], key: object) -> FieldInfo | None:
+    """Return the field of a key, by its name or its alias."""
     return next((field for name, field in owner.model_fields.items() if key in (name, field.alias)), None)
 
 
@@ -229,20 +240,22 @@ def _model_at(model: type[BaseModel], location: Sequence[int | str]) -> type[Bas
     """Return the model whose keys stand at a location: fields step into it, indices and map keys step over."""
     here: Any = model
     for key in location:
-        owner = _as_model(here)
+        owner = as_model(here)
         if owner is not None:
-            field = _named(owner, key)
+            field = named(owner, key)
             here = field.annotation if field is not None else None
         else:
-            here = _item(here)
-    return _as_model(here)
+            here = item(here)
+    return as_model(here)
 
 
-def _as_model(annotation: Any) -> type[BaseModel] | None:
+def as_model(annotation: Any) -> type[BaseModel] | None:
+    """Return the section that a field holds, if it holds one."""
     return next((part for part in _parts(annotation) if isinstance(part, type) and issubclass(part, BaseModel)), None)
 
 
-def _item(annotation: Any) -> Any:
+def item(annotation: Any) -> Any:
+    """Return what the values of a map, or the items of a list, are; None for what is neither."""
     for part in _parts(annotation):
         origin = get_origin(part)
         if isinstance(origin, type) and issubclass(origin, Mapping):

@@ -56,9 +56,23 @@ def _not_roots(gid: int) -> int:
     return gid
 
 
+def _not_root(uid: int) -> int:
+    if uid == 0:
+        raise problem("number 0 is root's own", "choose another number")
+    return uid
+
+
+def _own_name(name: str) -> str:
+    if name == "root":
+        raise problem("root is in every image already", "choose another name; a command of the layer may change what root has")
+    return name
+
+
 AccountPath = Annotated[ImagePath, AfterValidator(_no_colon)]
 """An absolute path that can stand in /etc/passwd."""
 GroupId = Annotated[Id, AfterValidator(_not_roots)]
+UserId = Annotated[Id, AfterValidator(_not_root)]
+UserName = Annotated[Account, AfterValidator(_own_name)]
 Mode = Annotated[str, StringConstraints(pattern=r"^[0-7]{3,4}$")]
 """Octal, in quotes: YAML would read 0644 as another number."""
 
@@ -117,8 +131,8 @@ class RecipeCommand(Section):
 class RecipeUser(Section):
     """A user, never with a password."""
 
-    name: Account = Field(description="Name.", examples=["admin"])
-    uid: Id = Field(description="Number.", examples=[1000])
+    name: UserName = Field(description="Name.", examples=["admin"])
+    uid: UserId = Field(description="Number.", examples=[1000])
     gid: GroupId | None = Field(default=None, description="Number of its own group; default: as uid.", examples=[1000])
     groups: Annotated[tuple[Account, ...], Listed] = Field(default=(), description="Further groups.", examples=[["adm"]])
     shell: AccountPath = Field(default="/bin/bash", description="Shell.", examples=["/bin/bash"])

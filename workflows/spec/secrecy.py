@@ -15,6 +15,7 @@ from workflows.spec.errors import SpecError
 REDACTED = "(redacted)"
 FIX = "put it elsewhere and write {file: PATH}, {secret: {name: NAME, key: KEY}} or {env: NAME}"
 PROXY_FIX = "leave the login out of the URL, and write it as proxy: {user: NAME, password: {file: PATH}}"
+SSH_PROXY_FIX = "leave the login out of the URL, and write it as ssh: {http_proxy_user: NAME, http_proxy_password: {file: PATH}}"
 
 URL = "a URL with a password"
 _FORMS = (
@@ -57,6 +58,8 @@ def literals(data: object, lines: dict[str, int]) -> list[SpecError]:
 
 def _fix(path: str) -> str:
     """Return what to write instead; a proxy has its login beside its URLs."""
+    if path.endswith(".http_proxy"):
+        return SSH_PROXY_FIX
     return PROXY_FIX if path in ("proxy.http", "proxy.https") else FIX
 
 

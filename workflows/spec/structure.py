@@ -95,6 +95,15 @@ def _servers_can_hold_etcd(spec: ClusterSpec) -> Findings:
         yield SpecError("hosts", f"{count} servers cannot hold an etcd majority well", "give 1, 3 or 5 hosts the role server")
 
 
+@_rule("hosts", "ssh")
+def _a_proxys_login_has_its_proxy(spec: ClusterSpec) -> Findings:
+    if spec.ssh.http_proxy_user and not spec.ssh.http_proxy and not any(group.http_proxy for group in spec.hosts.values()):
+        why = "there is no HTTP proxy that this login is for"
+        yield SpecError(
+            "ssh.http_proxy_user", why, "add http_proxy: http://HOST:PORT, or remove the login", spec.ssh.http_proxy_user
+        )
+
+
 @_rule("hosts", "rke2")
 def _high_availability_has_one_address(spec: ClusterSpec) -> Findings:
     if len(spec.servers) > 1 and spec.rke2.registration_address is None:
@@ -104,6 +113,14 @@ def _high_availability_has_one_address(spec: ClusterSpec) -> Findings:
     if spec.rke2.virtual_address and (not _is_address(address) or address in {machine.address for machine in spec.machines}):
         problem = f"servers cannot hold {address or 'an address that is not given'}: it must be an IP address that no machine has"
         yield SpecError("rke2.virtual_address", problem, "write a free IP address of their network in rke2.registration_address")
+
+
+@_rule("rke2")
+def _images_come_from_somewhere(spec: ClusterSpec) -> Findings:
+    rke2 = spec.rke2
+    if not rke2.registry_fallback and not rke2.registry_mirror and not any(one.endpoints for one in rke2.registries.values()):
+        fix = "add registry_mirror, or endpoints of registries; or leave registry_fallback out"
+        yield SpecError("rke2.registry_fallback", "no registry has a mirror, so that no image could be pulled", fix, "false")
 
 
 @_rule("rke2")

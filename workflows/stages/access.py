@@ -16,6 +16,7 @@ SSH_KEY = "ssh_key"
 KNOWN_HOSTS = "known_hosts"
 SUDO_PASSWORD = "sudo_password"
 PROXY_PASSWORD = "proxy_password"
+SSH_PROXY_PASSWORD = "ssh_proxy_password"
 KUBECONFIG = "kubeconfig"
 GIT_CREDENTIALS = "git_credentials"
 GIT_KNOWN_HOSTS = "git_known_hosts"
@@ -54,6 +55,9 @@ def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
         arguments["proxy"] = proxy
     if spec.proxy and spec.proxy.user:
         arguments |= {"proxy_user": spec.proxy.user, "proxy_password": PROXY_PASSWORD}
+    arguments |= {"http_proxy": ssh.http_proxy} if ssh.http_proxy else {}
+    if ssh.http_proxy_user:
+        arguments |= {"http_proxy_user": ssh.http_proxy_user, "http_proxy_password": SSH_PROXY_PASSWORD}
     if ssh.jump_host:
         arguments["jump"] = msgspec.to_builtins(Jump.of(ssh.jump_host, SSH_KEY if ssh.key else ""))
     return arguments
@@ -78,6 +82,7 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
         SSH_KEY: spec.ssh.key,
         SUDO_PASSWORD: spec.ssh.sudo_password,
         PROXY_PASSWORD: spec.proxy.password if spec.proxy else None,
+        SSH_PROXY_PASSWORD: spec.ssh.http_proxy_password,
         KUBECONFIG: spec.target.kubeconfig,
         JOIN_TOKEN: spec.rke2.join_token if spec.rke2 else None,
         GIT_CREDENTIALS: argo.credentials if argo else None,

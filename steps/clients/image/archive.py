@@ -21,7 +21,7 @@ from msgspec import Struct
 from steps.clients.image.mirror import Mirrors, in_words
 from steps.contract.image.recipe import Package, Recipe
 from steps.contract.stages.image_lock import Archive
-from steps.errors import StepError, StoreBusy
+from steps.errors import StepError, StoreBusy, Unreachable
 
 FOLDER: Final = "archive"
 INCOMING: Final = "incoming"
@@ -40,6 +40,7 @@ class _Got(Struct, frozen=True, kw_only=True):
     package: Package
     how: str
     problem: str = ""
+    is_away: bool = False
 
 
 def path(images: Path, sha256: str) -> Path:
@@ -115,7 +116,8 @@ def _bring(images: Path, recipe: Recipe, package: Package, before: str, seeds: S
                 mirrors.fetch(source, package, file)
                 how = "fetched"
             except StepError as error:
-                return _Got(package=package, how=before, problem=f"{_named(package)}: {in_words(error)}")
+                is_away, problem = isinstance(error, Unreachable), f"{_named(package)}: {in_words(error)}"
+                return _Got(package=package, how=before, problem=problem, is_away=is_away)
         _appear(file, unfinished, path(images, package.sha256))
     return _Got(package=package, how=how)
 
@@ -190,6 +192,7 @@ def _told(recipe: Recipe, wanted: Sequence[Package], there: dict[str, str], got:
         missing=tuple(sorted(_named(one.package) for one in got if one.how == "missing")),
         wrong=tuple(sorted(_named(one.package) for one in got if one.how == "wrong")),
         problems=tuple(problems),
+        away=sum(one.is_away for one in got if one.how == "missing"),
     )
 
 

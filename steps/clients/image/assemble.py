@@ -13,8 +13,7 @@ from typing import Final
 import msgspec
 
 from steps import timeouts
-from steps.clients import process
-from steps.clients.image import entries, layers, namespace, oci_layers, packing, readback, room
+from steps.clients.image import entries, layers, namespace, oci_layers, packing, readback, room, tools
 from steps.contract import oci
 from steps.contract.image import keys, manifest
 from steps.contract.image.manifest import MANIFEST, OCI, PARTS, LayerOf, Manifest, ManifestError, PackageOf, Part
@@ -29,11 +28,11 @@ Say = Callable[[str], None]
 
 
 def assemble(images: Path, recipe: Recipe, say: Say) -> Assembled:
-    """The image of a recipe whose layers are built, read back; packed now unless it was before. Raises BadTask, StoreBusy,
-    Temporary."""
+    """The image of a recipe whose layers are built, read back; packed now unless it was before, by the same versions of tools: the
+    key, which is known before anything is built, has them not. Raises BadTask, StoreBusy, Temporary."""
     begun, key = time.monotonic(), keys.image(recipe)
     place = images / FOLDER / key
-    cached = place.is_dir()
+    cached = place.is_dir() and _is_ours(place)
     if not cached:
         with room.needed():
             cached = not _made(images, recipe, say)
@@ -43,10 +42,18 @@ def assemble(images: Path, recipe: Recipe, say: Say) -> Assembled:
 
 def _made(images: Path, recipe: Recipe, say: Say) -> bool:
     """Make the entry; False where another build had made it meanwhile."""
-    with entries.making(images / FOLDER, keys.image(recipe)) as work:
+    with entries.making(images / FOLDER, keys.image(recipe), good=_is_ours) as work:
         if work is not None:
             _fill(images, recipe, work, say)
         return work is not None
+
+
+def _is_ours(place: Path) -> bool:
+    """Whether an image was packed by the versions of tools that this machine has. One that cannot be read is told by `readback`; a
+    machine without the tools takes what is there."""
+    with contextlib.suppress(ManifestError, OSError, BadTask):
+        return manifest.decode((place / MANIFEST).read_bytes()).tools == tools.versions()
+    return True
 
 
 def _fill(images: Path, recipe: Recipe, work: Path, say: Say) -> None:
@@ -76,7 +83,7 @@ def _fill(images: Path, recipe: Recipe, work: Path, say: Say) -> None:
 def _twin(images: Path, recipe: Recipe, work: Path) -> Manifest | None:
     """Another image of the same layers, packed alike, whose files are whole: they become this one's too (other tests, another
     budget, other kernel arguments change no byte of them)."""
-    alike = (recipe.name, recipe.epoch, tuple(keys.layers(recipe).values()), _tools())
+    alike = (recipe.name, recipe.epoch, tuple(keys.layers(recipe).values()), tools.versions())
     for path in sorted((images / FOLDER).glob(f"*/{MANIFEST}")):
         with contextlib.suppress(ManifestError, OSError):
             found = manifest.decode(path.read_bytes())
@@ -108,16 +115,15 @@ def _parts(folder: Path) -> list[Part]:
 def _archive(images: Path, recipe: Recipe, stack: tuple[Path, ...], work: Path) -> None:
     """The OCI archive: a blob of each layer, each packed once."""
     blobs = []
-    for (name, key), tree in zip(keys.layers(recipe).items(), reversed(stack), strict=True):
+    named = {name: tools.mark(key) for name, key in keys.layers(recipe).items()}
+    for (name, key), tree in zip(named.items(), reversed(stack), strict=True):
         made_by = f"bringup image layer {name}"
         told = oci_layers.Layer(tree=str(tree), key=key, kept=str(images / BLOBS), epoch=recipe.epoch, made_by=made_by)
         blobs.append(
             oci_layers.find(images / BLOBS, key)
             or namespace.call((), "steps.clients.image.oci_layers:pack", told, oci.Blob, seconds=timeouts.IMAGE_SQUASH)
         )
-    places = {
-        blob.digest: images / BLOBS / key / oci_layers.FILE for blob, key in zip(blobs, keys.layers(recipe).values(), strict=True)
-    }
+    places = {blob.digest: images / BLOBS / key / oci_layers.FILE for blob, key in zip(blobs, named.values(), strict=True)}
     created = datetime.fromtimestamp(recipe.epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     settings = {
         "Cmd": ["/bin/bash"],
@@ -135,7 +141,6 @@ def _manifest(images: Path, recipe: Recipe, kernel: str, work: Path) -> Manifest
         name=recipe.name,
         key=keys.image(recipe),
         recipe=recipe.digest,
-        origin=recipe.origin,
         distribution=recipe.distribution,
         release=recipe.release,
         architecture=recipe.architecture,
@@ -145,7 +150,7 @@ def _manifest(images: Path, recipe: Recipe, kernel: str, work: Path) -> Manifest
         parts=tuple(_parts(work)),
         layers=tuple(_layer(images, name, key) for name, key in keys.layers(recipe).items()),
         packages=_packages(recipe),
-        tools=_tools(),
+        tools=tools.versions(),
         tests=tuple(test.name for test in recipe.tests),
     )
 
@@ -178,14 +183,3 @@ def _require_installed(recipe: Recipe, installed: Mapping[str, str]) -> None:
         raise BadTask(
             f"root of {recipe.name} and its lock differ: {'; '.join(odd[:4])} ({len(odd)} in all)", hint="lock the recipe anew"
         )
-
-
-def _tools() -> dict[str, str]:
-    """Versions of the programs of this machine whose version could change bytes."""
-    asked = {"mksquashfs": ["mksquashfs", "-version"], "zstd": ["zstd", "--version"]}
-    return {name: _version(process.run(words).out) for name, words in asked.items()} | {"packer": str(keys.PACKER)}
-
-
-def _version(said: str) -> str:
-    words = said.replace(",", " ").split()
-    return next((word.lstrip("v") for word in words if word.lstrip("v")[:1].isdigit()), "unknown")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from steps.clients.image import entries, removing
+from steps.clients.image import entries, removing, tools
 from steps.contract.image import keys
 from steps.contract.image.manifest import Manifest
 from steps.contract.image.recipe import Recipe
@@ -109,7 +109,7 @@ def _entries(images: Path) -> Iterator[tuple[str, Path]]:
 def _reached(kind: str, path: Path, roots: Roots) -> bool:
     """An initial RAM disk is a copy that saves seconds: only use keeps it."""
     known = {LAYERS: roots.layers, BLOBS: roots.layers, IMAGES: roots.images, ARCHIVE: roots.packages, INITRDS: frozenset[str]()}
-    return path.name.removesuffix(".deb") in known[kind]
+    return tools.key_of(path.name.removesuffix(".deb")) in known[kind]
 
 
 def _used(path: Path) -> float:

@@ -14,11 +14,19 @@ _REMOVALS = 3
 """Tries to empty a folder: the kernel ends what a killed build had started within milliseconds."""
 
 
-@contextlib.contextmanager
-def making(parent: Path, key: str, *, remove: Callable[[Path], None] = shutil.rmtree) -> Iterator[Path | None]:
-    """A new folder to fill, which becomes `parent/key` when the block ends well; None where that is there.
+def _good(_: Path) -> bool:
+    """What is there is what is wanted."""
+    return True
 
-    Waits for whoever makes the same. What a kill left of it is removed here (by `remove`): its maker held the lock.
+
+@contextlib.contextmanager
+def making(
+    parent: Path, key: str, *, remove: Callable[[Path], None] = shutil.rmtree, good: Callable[[Path], bool] = _good
+) -> Iterator[Path | None]:
+    """A new folder to fill, which becomes `parent/key` when the block ends well; None where that is there and `good`.
+
+    Waits for whoever makes or reads the same. What a kill left of it is removed here (by `remove`): its maker held the lock. One
+    that is not `good` stays until the new one is whole, and goes then.
     """
     parent.mkdir(parents=True, exist_ok=True)
     with lock_of(parent / key).open("w") as lock:
@@ -26,7 +34,7 @@ def making(parent: Path, key: str, *, remove: Callable[[Path], None] = shutil.rm
         for left in parent.glob(f".{key}.part*"):
             _gone(left, remove)
         place = parent / key
-        if place.exists():
+        if place.exists() and good(place):
             yield None
             return
         work = parent / f".{key}.part{os.getpid()}"
@@ -34,6 +42,8 @@ def making(parent: Path, key: str, *, remove: Callable[[Path], None] = shutil.rm
         try:
             yield work
             kernel.flush(work)
+            if place.exists():
+                take_away(place, remove)
             work.rename(place)
             kernel.flush(parent)
         finally:

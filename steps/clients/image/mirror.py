@@ -107,8 +107,11 @@ def _host(url: str) -> str:
 
 
 def _reason(error: urllib3.exceptions.HTTPError) -> str:
+    """What the system says of a connection; what urllib3 says where that is all there is."""
     cause = getattr(error, "reason", None) or error
-    return f"{type(cause).__name__}: {cause}"
+    below = cause.__cause__ or cause.__context__
+    said = below.strerror if isinstance(below, OSError) else None
+    return said or (str(cause.args[-1]) if cause.args else type(cause).__name__)
 
 
 def _proxy(url: str) -> str:

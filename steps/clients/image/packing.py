@@ -19,6 +19,8 @@ from steps.errors import BadTask
 LEVEL: Final = 3
 """Of zstd: 19 takes 15 times as long for a tenth less."""
 _MOST_PROCESSORS: Final = 8
+_MOST_MIB: Final = 2048
+"""Of memory for mksquashfs, which takes a quarter of the machine's by itself: a pod has less than its node."""
 _UNHEARD: Final = "Unrecognised xattr prefix system.posix_acl"
 """A squashfs keeps no access lists: those of /var/log/journal, which systemd-tmpfiles sets again when a node starts."""
 
@@ -64,7 +66,7 @@ def _squash(root: Path, out: Path, epoch: int, seconds: dict[str, float]) -> Non
     begun = time.monotonic()
     processors = min(os.cpu_count() or 1, _MOST_PROCESSORS)
     words = ["mksquashfs", str(root), str(out), "-noappend", "-no-progress", "-quiet", "-no-exports", "-xattrs"]
-    words += ["-comp", "zstd", "-Xcompression-level", str(LEVEL), "-processors", str(processors)]
+    words += ["-comp", "zstd", "-Xcompression-level", str(LEVEL), "-processors", str(processors), "-mem", f"{_memory_mib()}M"]
     words += ["-wildcards", "-e", f"{scanning.LEFT_OUT}/*"]
     done = process.run(["env", f"SOURCE_DATE_EPOCH={epoch}", *words], seconds=timeouts.IMAGE_SQUASH)
     said = [line for line in done.err.splitlines() if line.strip() and _UNHEARD not in line]
@@ -72,3 +74,8 @@ def _squash(root: Path, out: Path, epoch: int, seconds: dict[str, float]) -> Non
     if done.code != 0 or said:
         raise BadTask(f"mksquashfs ended with {done.code}: {' | '.join(said[-4:]) or 'it said nothing'}")
     seconds["squashfs"] = time.monotonic() - begun
+
+
+def _memory_mib() -> int:
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return min(whole // 4, _MOST_MIB)

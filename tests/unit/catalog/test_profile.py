@@ -28,7 +28,7 @@ def resolved(**changes: object) -> tuple[profile.Profile, profile.Profile]:
         ("debian", "12", "apt", "update_grub", "conntrack"),
         ("rhel", "9", "dnf", "grubby", "conntrack-tools"),
         ("rocky", "9", "dnf", "grubby", "iptables-nft"),
-        ("almalinux", "10", "dnf", "grubby", "conntrack-tools"),
+        ("almalinux", "9", "dnf", "grubby", "conntrack-tools"),
         ("sles", "15.7", "zypper", "grub2_mkconfig", "conntrack-tools"),
     ],
 )
@@ -46,6 +46,18 @@ def test_hardening_and_peer_to_peer_add_their_layers() -> None:
     assert "system_users" not in resolved()[0]
     assert resolved(rke2={"profile": "cis"})[0]["system_users"] == {"etcd": "etcd user"}
     assert resolved()[1] == {"pcie_acs": "off", "kernel_parameters": ["iommu=pt"]}, "GPU machines with a fabric"
+
+
+def test_virtual_functions_need_the_iommu_of_machines_with_gpus() -> None:
+    general, special = resolved(fabric={"mode": "sriov", "ip_pool": {"subnet": "192.168.0.0/16"}}, os={"peer_to_peer": False})
+    assert special == {"kernel_parameters": ["intel_iommu=on", "iommu=pt"]}
+    assert "kernel_parameters" not in general
+
+
+@pytest.mark.parametrize(("version", "has"), [("10", True), ("10.1", True), ("9.6", False)])
+def test_a_layer_may_be_for_a_release_of_a_distribution(version: str, has: bool) -> None:
+    packages = resolved(os={"distribution": "rocky", "version": version})[0]["packages"]
+    assert ("kernel-modules-extra" in packages) == has
 
 
 def test_where_selinux_enforces_rke2_needs_its_policy() -> None:

@@ -1,5 +1,7 @@
 """Commands about inventories and host keys: what they print, write and refuse."""
 
+import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +18,16 @@ http_proxy=http://px:3128
 sv1 ansible_host=127.0.0.1 ansible_port=1 ansible_become_password=canary-3
 [nodes]
 w[1:2]
+"""
+
+
+PROXIED = """apiVersion: bringup/v1
+kind: Cluster
+name: x
+owner: tests@example.org
+revision: "1"
+hosts: {servers: {role: server, ranges: s1, addresses: {start: 192.0.2.1}}}
+ssh: {http_proxy: "http://127.0.0.1:PORT", LOGIN}
 """
 
 
@@ -45,6 +57,16 @@ def test_init_from_an_inventory_validates_and_says_what_is_missing(call: Call) -
     assert call("init", "--from-inventory", "hosts")[0] == 64, "never over a file"
 
 
+def test_init_says_whom_it_asks_where_an_inventory_is_a_program(call: Call) -> None:
+    Path("cloud").write_text('#!/bin/sh\necho \'{"masters": {"hosts": ["sv1"]}}\'\n')
+    Path("cloud").chmod(0o755)
+
+    code, out, error = call("init", "cloud.yaml", "--from-inventory", "cloud")
+
+    assert code == 0, error
+    assert out.splitlines()[0] == "asking cloud for its hosts, for at most 120 s"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -70,6 +92,22 @@ def test_inventory_to_the_terminal_and_to_a_file(call: Call) -> None:
     assert set(yaml.safe_load(out)["all"]["children"]) >= {"rke2_servers", "rke2_agents", "gpu"}
     assert call("inventory", "h200-16", "-o", "ini", "--out", "made.ini")[1] == "wrote 19 hosts to made.ini\n"
     assert "[gpu]" in Path("made.ini").read_text()
+
+
+def test_a_proxy_before_the_hosts_is_named_where_it_fails(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    login = "http_proxy_user: site, http_proxy_password: {env: SSH_PROXY}"
+    spec = PROXIED.replace("PORT", str(port)).replace("LOGIN", login)
+    Path("cluster.yaml").write_text(spec)
+    code, out, err = call("host-keys")
+    assert (code, "the environment variable SSH_PROXY is not set" in err) == (64, True)
+
+    monkeypatch.setenv("SSH_PROXY", "canary-3")
+    code, out, err = call("host-keys", "--out", str(tmp_path / "known"), "-o", "json")
+    assert code == 75
+    assert [row["said"] for row in json.loads(out)] == [f"HTTP proxy http://127.0.0.1:{port} is not reached: Connection refused"]
+    assert "canary-3" not in out + err
 
 
 def test_a_host_that_does_not_answer_is_temporary(call: Call, tmp_path: Path) -> None:

@@ -1,13 +1,19 @@
 """`bringup image build` before anything is built: where it may publish to, and which builds a newer one ends."""
 
+import signal
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from steps.clients.store import Store
+from steps.contract.evidence import key
 from tests.unit.cli.conftest import until
+from workflows.cli import trying_again
 
 Write = Callable[..., str]
 
@@ -52,7 +58,11 @@ def test_a_newer_build_ends_those_of_this_image_and_no_other(machine: Any, write
     ("publish", "words", "sentence"),
     [
         ({"root": "/no/such/folder"}, (), "publish.root /no/such/folder is no folder of this machine"),
-        ({}, ("--engine", "argo", "--image", "registry.example.org/builder:1"), "pods have none of it: add publish.ssh"),
+        (
+            {},
+            ("--engine", "argo", "--builder-image", "registry.example.org/builder:1"),
+            "pods have none of it\nhint: add publish.ssh",
+        ),
         ({"url": "https://boot.example.org/images"}, (), "publish.url"),
     ],
     ids=["no folder", "argo", "https"],
@@ -66,8 +76,70 @@ def test_what_could_not_be_published_is_said_before_anything_is_built(
     assert machine.runs == []
 
 
-def test_the_step_image_cannot_build_images(machine: Any, write: Write) -> None:
-    ssh = {"host": "boot.example.org", "key": {"file": "./key"}, "known_hosts": "./known_hosts"}
-    done = machine.call("image", "build", write("lab", "http://127.0.0.1:9/debian", ssh=ssh), "--engine", "argo")
+def test_a_hint_names_the_very_spec(machine: Any, write: Write) -> None:
+    path = machine.folder / write("lab", "http://127.0.0.1:9/debian")
+    path.write_text(f"{path.read_text()}lock: lab.lock.json\n")
+    done = machine.call("image", "build", "lab.yaml")
     assert done.code == 64
-    assert "the step image has no programs that build images" in done.err
+    assert "hint: make it: bringup image lock lab.yaml\n" in done.err
+
+
+def test_the_first_spec_is_sound_and_has_a_lock_of_its_own(machine: Any) -> None:
+    done = machine.call("init", "--image")
+    assert done.code == 0, done.err
+    assert "wrote image.yaml and its lock compute.lock.json" in done.out
+    assert machine.call("validate", "image.yaml").code == 0
+    again = machine.call("init", "--image", "base")
+    assert (again.code, "image.yaml exists" in again.err) == (64, True)
+    other = machine.call("init", "--image", "other.yaml", "--force")
+    assert (other.code, (machine.folder / "other.yaml").is_file()) == (0, True)
+    gpu = machine.call("init", "--image", "gpu", "--force")
+    assert "then: bringup image lock image.yaml" in gpu.out
+    assert machine.call("init", "--image", "--servers", "x").code == 64
+
+
+def test_a_shipped_recipe_is_built_by_its_name_to_the_end_of_its_tests(machine: Any) -> None:
+    for words, said in (
+        (("nosuch",), "'nosuch' is neither a file nor a shipped recipe (base, compute, gpu, site)"),
+        (("nosuch",), "write one with `bringup init --image`"),
+        (("base", "--until", "image_publish"), "recipe base has no place to be published to: bringup init --image base writes"),
+        (("gpu",), "recipe gpu comes without a lock\nhint: a spec has one of its own: bringup init --image gpu\n"),
+    ):
+        done = machine.call("image", "build", *words)
+        assert (done.code, said in done.err) == (64, True), done.err
+    assert machine.runs == []
+    run = machine.start("image", "build", "base")
+    run.say(" stages, plan sha256:")
+    run.send(signal.SIGINT)
+    assert run.end().code in (65, 130)  # the engine had begun, or not yet
+
+
+@pytest.mark.parametrize(
+    ("records", "temporary"),
+    [
+        ({"archive": ("inconclusive", "no answer")}, True),
+        ({"archive": ("inconclusive", "no answer"), "judge": ("inconclusive", "")}, True),
+        ({"archive": ("inconclusive", "")}, False),
+        ({"archive": ("fail", "")}, False),
+        ({"archive": ("inconclusive", "no answer"), "other": ("fail", "refused")}, False),
+        ({"archive": ("pass", "")}, False),
+    ],
+)
+def test_what_may_pass_when_it_is_tried_again(
+    records: dict[str, tuple[str, str]], temporary: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRINGUP_HOME", str(tmp_path))
+    store = Store(tmp_path / "store")
+    for task, (status, error) in records.items():
+        told = {"status": status, "gate": "g/g", "reason": "so", "failure_class": None if status == "pass" else "runtime"}
+        times = {"started": 1.0, "finished": 2.0, "attempt": 1, "shard": 0}
+        names = {"run": "r", "stage": "image_lock", "task": task, "verb": "build", "input_digest": "d", "engine": "local"}
+        record = {**names, **times, "verdict": told, "error": error}
+        store.write(key("r", "image_lock", task, 0, 1), msgspec.json.encode(record))
+    assert trying_again.may_pass("r") is temporary
+
+
+def test_an_image_of_builders_means_nothing_here(machine: Any, write: Write) -> None:
+    done = machine.call("image", "build", write("lab", "http://127.0.0.1:9/debian"), "--builder-image", "builder:1")
+    assert done.code == 64
+    assert "the local engine takes no --builder-image" in done.err

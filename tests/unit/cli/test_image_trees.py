@@ -1,6 +1,7 @@
 """Commands about published images, on trees of small files."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ from tests.unit.clients.published.published_trees import image, key_pair, place,
 from workflows.cli import image_tree_commands
 from workflows.cli.image_trees import NoTree
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     root = tmp_path / "tree"
     root.mkdir()
     for text in "abc":
-        published(place(root), image(tmp_path / text, text))
+        published(place(root), image(tmp_path / text, text), origin=f"{COMMIT} with changes, on bringup 1 ({text})")
     return root
 
 
@@ -37,8 +40,12 @@ def test_list_says_what_is_there(root: Path, capsys: pytest.CaptureFixture[str])
     assert [row["version"][:4] for row in rows] == ["0003", "0002", "0001"]
     assert [row["current"] for row in rows] == [True, False, False]
     assert rows[0]["by"] == "run-1"
+    assert [row["origin"][-3:] for row in rows] == ["(c)", "(b)", "(a)"]
+    assert rows[0]["tests"]["sandbox"][0] == {"name": "gcc_compiles", "outcome": "pass", "seconds": 0.2}
     assert call("list", root / "compute") == 0
-    assert f"{rows[0]['version']} (current)" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"{rows[0]['version']} (current)" in out
+    assert COMMIT not in out, "twelve digits are enough for people"
 
 
 def test_verify_names_what_is_wrong_and_ends_with_65(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,6 +57,7 @@ def test_verify_names_what_is_wrong_and_ends_with_65(root: Path, capsys: pytest.
     (root / "compute/versions/left").mkdir()
     found = said(capsys, "verify", root, code=65)
     assert [one["why"] for one in found["problems"]][:1] == ["is no version"]
+    assert found["versions"][0]["origin"].startswith(COMMIT)
     assert any(one["place"].endswith("/vmlinuz") and one["why"] == "is missing" for one in found["problems"])
 
 
@@ -118,6 +126,46 @@ def test_a_tree_in_the_store_of_the_factory_does_not_stand_by_itself(
     root.mkdir(parents=True)
     published(place(root), image(tmp_path / "a", "a"))
     assert "the tree itself lies in the store" in said(capsys, "detach-check", root, code=65)["problems"][0]["why"]
+
+
+def test_a_way_round_by_a_link_leads_into_the_store_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BRINGUP_HOME", str(tmp_path / "home"))
+    inner, outer = tmp_path / "home/store/tree", tmp_path / "tree"
+    inner.mkdir(parents=True)
+    published(place(inner), image(tmp_path / "a", "a"))
+    outer.symlink_to(inner)
+    assert "the tree itself lies in the store" in said(capsys, "detach-check", outer, code=65)["problems"][0]["why"]
+    (tmp_path / "other").symlink_to(tmp_path / "home")
+    monkeypatch.setenv("BRINGUP_HOME", str(tmp_path / "other"))
+    assert "the tree itself lies in the store" in said(capsys, "detach-check", inner, code=65)["problems"][0]["why"]
+
+
+def test_detach_check_says_what_it_compared(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("detach-check", root) == 0
+    told = capsys.readouterr().out
+    assert "no host was named to look for (--factory-host)" in told
+    assert "not looked into: the settings in compute/versions/" in told, "its roots are no squashfs"
+    assert call("detach-check", root, "--factory-host", "builder.example.org") == 0
+    assert "hosts builder.example.org" in capsys.readouterr().out
+
+
+def test_settings_in_a_packed_root_that_name_the_factory_are_found(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    packed = sorted(root.glob("compute/versions/*/root.squashfs"))[-1]
+    etc = root.parent / "packing/etc"
+    (etc / "apt").mkdir(parents=True)
+    (etc / "apt/sources.list").write_text("deb http://builder.example.org/debian bookworm main\n")
+    (etc / "fstab").write_text("# nfs.builder.example.org:/x\nnfs.example.org:/srv/factory/home /home nfs defaults 0 0\n")
+    (etc / "key").write_bytes(b"\xff\x00")
+    packed.unlink()
+    subprocess.run(["mksquashfs", str(etc.parent), str(packed), "-quiet", "-no-progress"], check=True, capture_output=True)
+    words = ("--factory-host", "builder.example.org", "--factory-folder", "/srv/factory/")
+    found = {one["place"].rpartition(":")[2]: one["why"] for one in said(capsys, "detach-check", root, *words, code=65)["problems"]}
+    assert found == {
+        "/etc/apt/sources.list": "leads to builder.example.org: a host of the factory",
+        "/etc/fstab": "leads to /srv/factory: a folder of the factory",
+    }
 
 
 @pytest.mark.parametrize("words", [("list", "/nonexistent"), ("verify",), ("nodes",)])

@@ -22,7 +22,7 @@ def test_a_cancelled_run_is_reported_and_sealed(machine: Any, approved: Callable
     done = held.end()
     assert done.code == 65
     by = f"cancelled by {getpass.getuser()} ({'bringup cancel' if how == 'cancel' else 'a signal'})"
-    assert f"h200-16: not run: rke2: {by} before it began" in done.out  # its own report; the journal knows more
+    assert f"h200-16: not run: rke2: {by} before it left a record" in done.out  # its own report; the journal knows more
     assert f"rke2: {by} while it waited for an approval" in machine.call("report").out
     assert (machine.runs[0] / "report/report.html").exists()
     assert machine.call("verify", machine.runs[0]).code == 0

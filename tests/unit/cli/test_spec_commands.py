@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from steps import __version__
 from workflows import examples
 from workflows.cli.main import run
+from workflows.stages import IMAGE_ORDER
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -273,3 +274,40 @@ def test_an_installation_may_be_named_by_the_environment(call: Call, tmp_path: P
     assert template("--image", "other:2")[0] == {"other:2"}
     monkeypatch.setenv("BRINGUP_PULL_SECRET", "No Secret")
     assert "BRINGUP_PULL_SECRET='No Secret' is no name of a Secret" in call("render", "three-hosts")[2]
+
+
+@pytest.fixture
+def image_spec(tmp_path: Path) -> str:
+    """The spec of a node image."""
+    file = tmp_path / "image.yaml"
+    told = {"apiVersion": "bringup/v1", "kind": "Image", "name": "lab", "owner": "hpc", "revision": "1", "recipe": "base"}
+    file.write_text(yaml.safe_dump({**told, "publish": {"root": "/srv/images", "url": "http://boot.example.org/images"}}))
+    return str(file)
+
+
+def test_an_image_spec_is_planned_as_what_it_is(call: Call, image_spec: str) -> None:
+    data = json.loads(call("plan", image_spec, "-o", "json")[1])
+    assert [stage["id"] for stage in data["stages"]] == list(IMAGE_ORDER)
+    code, out, _ = call("plan", image_spec)
+    assert (code, "image_boot" in out, "target" in out.splitlines()[1]) == (0, True, False)
+    assert "hosts" not in call("plan", image_spec, "-o", "tree")[1].splitlines()[0]
+    narrow = json.loads(call("plan", image_spec, "--until", "image_lock", "-o", "json")[1])
+    assert [stage["id"] for stage in narrow["stages"]] == ["image_lock"]
+    for words in (("--only", "image_lock"), ("--operation", "upgrade")):
+        code, _, err = call("plan", image_spec, *words)
+        assert (code, "is an image spec" in err) == (64, True), words
+    code, _, err = call("plan", image_spec, "--against", "three-hosts")
+    assert (code, "nothing to compare" in err) == (64, True)
+
+
+def test_an_image_spec_is_rendered_as_what_it_is(call: Call, image_spec: str) -> None:
+    for words in ((), ("--pipeline", "image")):
+        code, out, err = call("render", image_spec, "--builder-image", "registry.example.org/builder:1", *words)
+        assert code == 0, err
+        template = next(one for one in yaml.safe_load_all(out) if one["kind"] == "WorkflowTemplate")
+        assert template["metadata"]["labels"]["bringup/pipeline"] == "image"
+        used = {one["container"]["image"] for one in template["spec"]["templates"] if "container" in one}
+        assert "registry.example.org/builder:1" in used
+    for source, pipeline in ((image_spec, "bringup"), ("three-hosts", "image")):
+        code, _, err = call("render", source, "--pipeline", pipeline)
+        assert (code, f"pipeline {pipeline} cannot be rendered from it" in err) == (64, True)

@@ -16,11 +16,10 @@ def opened(name: str = "approve-validation") -> NodeNews:
     return NodeNews(status, "")
 
 
-def announcer(folder: Path, command: tuple[str, ...], said: list[str]) -> announce.Announcer:
+def announcer(folder: Path, command: tuple[str, ...], said: list[str], about: str = "") -> announce.Announcer:
     told = {"validation": announce.Telling(cluster="h200", approvers=("ada",), command=command)}
-    return announce.Announcer(
-        "r", told, announce.local_claim(folder / "claims"), lambda node: (f"of {node}", "do this"), said.append
-    )
+    claim = announce.local_claim(folder / "claims")
+    return announce.Announcer("r", told, claim, lambda node: (f"of {node}", "do this"), said.append, lambda: about)
 
 
 def test_a_command_hears_of_it_once(tmp_path: Path) -> None:
@@ -35,6 +34,16 @@ def test_a_command_hears_of_it_once(tmp_path: Path) -> None:
     assert heard["evidence"] == "of approve-validation"
     assert heard["text"] == "h200: run r waits for an approval before validation since 2027-01-15T08:00:00Z: do this"
     assert said == []
+
+
+def test_what_is_about_to_change_is_told(tmp_path: Path) -> None:
+    changes = "packages against 0006-000000000000: 1 changed (gcc 12 → 13)"
+    one = announcer(tmp_path, ("tee", str(tmp_path / "heard")), [], changes)
+    one.observe(opened())
+    one.close()
+    heard = json.loads((tmp_path / "heard").read_text())
+    assert heard["changes"] == changes
+    assert heard["text"].endswith(f"({changes}): do this")
 
 
 @pytest.mark.parametrize(

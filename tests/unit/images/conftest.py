@@ -97,11 +97,11 @@ class Bench:
             recipe[key] = {**recipe[key], **value} if isinstance(value, dict) else value
         path.write_text(yaml.safe_dump(recipe))
 
-    def command(self, out: Path, *, umask: int = 0o022, **environment: str) -> subprocess.CompletedProcess[str]:
-        """`bringup image step build` in a process of its own."""
+    def command(self, out: Path, *more: str, umask: int = 0o022, **environment: str) -> subprocess.CompletedProcess[str]:
+        """`bringup image step build` in a process of its own; `more` words of it."""
         words = [sys.executable, "-c", "from workflows.cli.main import main; main()", "image", "step", "build"]
         return subprocess.run(
-            [*words, "--tree", str(self.tree), "--out", str(out)],
+            [*words, "--tree", str(self.tree), "--out", str(out), *more],
             env={**os.environ, "PYTHONPATH": str(ROOT), "BRINGUP_CACHE": str(self.cache), **environment},
             capture_output=True,
             text=True,
@@ -109,8 +109,8 @@ class Bench:
             umask=umask,
         )
 
-    def build(self, out: Path, *, umask: int = 0o022, **environment: str) -> Image:
-        done = self.command(out, umask=umask, **environment)
+    def build(self, out: Path, *more: str, umask: int = 0o022, **environment: str) -> Image:
+        done = self.command(out, *more, umask=umask, **environment)
         assert done.returncode == 0, done.stderr
         return Image(out)
 

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from steps.contract.play import PYTHON
 from workflows import examples
 from workflows.cli import inventories
 from workflows.inventory import text, writing
@@ -86,10 +87,77 @@ def test_users_ports_and_jump_hosts() -> None:
     assert "jump host of f2: not ops@b1:2222,ops@b2" in notes
 
 
+def test_the_place_of_python() -> None:
+    python = "ansible_python_interpreter"
+    found = inventory(
+        {"masters": ["s1", "s2", "s3"], "far": ["f1", "f2", "f3", "f4"]},
+        s1={python: "auto_silent"},
+        s2={python: "/usr/bin/python3"},
+        f1={python: "/opt/py/bin/python"},
+        f2={python: "/opt/py/bin/python"},
+        f3={python: "python3.12"},
+        f4={python: "{{ venv }}/bin/python"},
+    )
+    spec, notes = spec_of(found)
+
+    assert spec.hosts["masters"].python is None
+    places = {machine.name: machine.python for machine in spec.machines}
+    assert places == {
+        **dict.fromkeys(("s1", "s2", "s3"), ""),
+        **dict.fromkeys(("f1", "f2"), "/opt/py/bin/python"),
+        **dict.fromkeys(("f3", "f4"), "/usr/bin/python3"),
+    }
+    assert "ansible_python_interpreter of f3: a spec has no python of this form" in notes
+    assert "ansible_python_interpreter of f4: it is a template" in notes
+
+
 def test_one_jump_host_of_all() -> None:
     spec, _ = spec_of(inventory({"masters": ["s1"], "near": ["n1"]}, _={"ansible_ssh_common_args": "-J ops@bastion"}))
 
     assert spec.ssh.jump_host == "ops@bastion"
+
+
+@pytest.mark.parametrize(
+    ("command", "url"),
+    [
+        ("nc -X connect -x p1:3128 %h %p", "http://p1:3128"),
+        ("/usr/bin/nc.openbsd -x [2001:db8::1]:8080 -X connect -P ops %h %p", "http://[2001:db8::1]:8080"),
+        ("ncat --proxy p1:3128 --proxy-type http %h %p", "http://p1:3128"),
+        ("connect-proxy -H p1:3128 %h %p", "http://p1:3128"),
+        ("corkscrew p1 3128 %h %p", "http://p1:3128"),
+        ("nc -X 5 -x p1:1080 %h %p", None),
+        ("nc -x p1:1080 %h %p", None),
+        ("ncat --proxy p1:3128 --proxy-auth ops:canary-77 %h %p", None),
+        ("corkscrew p1 3128 %h %p /home/ops/login", None),
+        ("nc -X connect -x p1:99999999 %h %p", None),
+        ("nc", None),
+    ],
+)
+def test_an_http_proxy_before_ssh(command: str, url: str | None) -> None:
+    arguments = {"ansible_ssh_common_args": f"-o 'ProxyCommand={command}'"}
+    found = inventory({"masters": ["s1"], "far": ["f1"]}, s1=arguments, f1=arguments)
+    spec, notes = spec_of(found)
+    assert spec.ssh.http_proxy == url
+    assert ("SSH option proxycommand" in notes) == (url is None)
+    assert ("its user ops: a login is given as ssh: {http_proxy_user: NAME" in notes) == ("-P" in command)
+    assert "canary-77" not in notes
+
+
+def test_a_group_with_an_http_proxy_of_its_own() -> None:
+    proxied = {"ansible_ssh_common_args": "-o 'ProxyCommand=nc -X connect -x p1:3128 %h %p'"}
+    spec, notes = spec_of(inventory({"masters": ["s1"], "far": ["f1", "f2", "f3"]}, f1=proxied, f2=proxied))
+    assert (spec.ssh.http_proxy, spec.hosts["far"].http_proxy) == (None, "http://p1:3128")
+    assert "http proxy of f3: not http://p1:3128" in notes
+
+
+def test_an_inventory_goes_through_the_proxy_where_no_jump_host_stands_behind_it() -> None:
+    site = SITE.replace(", jump_host: ops@b0", ", http_proxy_user: site, http_proxy_password: {file: /keys/pw}")
+    every = writing.inventory(load(site), Path("/srv"))["all"]
+    assert "'ProxyCommand=nc -X connect -x p0:3128 -P site %h %p'" in every["vars"]["ansible_ssh_common_args"]
+    behind = every["children"]["gpu_a"]["hosts"]["rack01-gpu1"]
+    assert behind["ansible_ssh_common_args"].endswith("-o ProxyJump=ops@b1,ops@b2:2222")
+    assert every["children"]["gpu_b"]["hosts"]["b7"]["bringup_ssh_proxy"] == "http://[2001:db8::1]:8080"
+    assert "/keys/pw" not in json.dumps(every)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +171,7 @@ def test_one_jump_host_of_all() -> None:
         ({"ansible_ssh_common_args": "-o StrictHostKeyChecking=no"}, "host keys are verified"),
         ({"ansible_ssh_common_args": "-o 'ProxyCommand=nc %h %p; canary-77'"}, "SSH option proxycommand"),
         ({"ansible_ssh_common_args": "-o 'open"}, "with an open quote"),
-        ({"ansible_python_interpreter": "/opt/python"}, "/usr/bin/python3"),
+        ({"ansible_python_interpreter": "python3.12"}, "a spec has no python of this form"),
         ({"ansible_host": {"__ansible_vault": "canary-77"}}, "encrypted"),
         ({"license": "canary-77"}, "variables license"),
     ],
@@ -174,8 +242,13 @@ hosts:
     topology: {rack: "rack{1}"}
     jump_host: ops@b1,ops@b2:2222
     overrides: {rack01-gpu2: {ssh_user: root, ssh_port: 2022}, rack02-gpu4: {gpus: 0}}
-  gpu_b: {role: agent, ranges: [b7, "a[1-2]"]}
-ssh: {user: ops, key: {file: "/keys/my id"}, known_hosts: "/keys/known hosts", jump_host: ops@b0}
+  gpu_b:
+    role: agent
+    ranges: [b7, "a[1-2]"]
+    http_proxy: "http://[2001:db8::1]:8080"
+    python: /opt/python3.11/bin/python
+    overrides: {a2: {python: /usr/bin/python3}}
+ssh: {user: ops, key: {file: "/keys/my id"}, known_hosts: "/keys/known hosts", jump_host: ops@b0, http_proxy: "http://p0:3128"}
 rke2: {registration_address: 10.0.0.1}
 accelerator: {product: H100, per_node: 4, driver: host, driver_version: "580.10"}
 """
@@ -200,6 +273,8 @@ def test_an_inventory_of_a_spec_gives_the_same_machines_again(source: str, form:
                 machine.ssh_user or spec.ssh.user,
                 machine.ssh_port or spec.ssh.port,
                 machine.ssh_jump or spec.ssh.jump_host,
+                machine.ssh_http_proxy or spec.ssh.http_proxy,
+                machine.python or PYTHON,
                 machine.gpu,
                 machine.gpus,
             )

@@ -94,9 +94,44 @@ def test_an_approval_holds_back_the_publication_alone(tmp_path: Path) -> None:
 def test_until_narrows_and_names_what_there_is(tmp_path: Path) -> None:
     spec = small_image.spec(tmp_path)
     plan = compile_image(spec, small_image.recipe(), small_image.files(), until="image_sandbox")
-    assert [stage.id for stage in plan.stages] == list(IMAGE_ORDER[:4])
+    assert [stage.id for stage in plan.stages] == list(IMAGE_ORDER[1:5])
     with pytest.raises(PlanError, match="'image_test' is no stage of an image; stages are image_lock, image_layers"):
         compile_image(spec, small_image.recipe(), {}, until="image_test")
+
+
+def test_the_published_tree_is_asked_first_but_where_a_build_is_meant_whatever_it_says(tmp_path: Path) -> None:
+    spec, recipe = small_image.spec(tmp_path), small_image.recipe()
+    for told, first in (
+        ({}, "image_standing"),
+        ({"until": "image_standing"}, "image_standing"),
+        ({"until": "image_lock"}, "image_lock"),
+        ({"again": True}, "image_lock"),
+    ):
+        assert compile_image(spec, recipe, {}, **told).stages[0].id == first, told
+
+
+def test_the_task_that_asks_gets_the_way_to_the_tree_and_no_key_that_signs(tmp_path: Path) -> None:
+    server = {"host": "boot.example.org", "key": {"file": "./id"}, "known_hosts": "./known_hosts"}
+    signed = {
+        "sign": {"file": "./sign"},
+        "signers": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000"],
+    }
+    plan = planned(tmp_path, publish={**small_image.SPEC["publish"], "ssh": server, **signed})
+    asks, publishes = task(plan, "image_standing", "tree"), task(plan, "image_publish", "tree")
+    assert asks.arguments["signed"] is True
+    assert needed(asks, plan.secrets) == ("publish_known_hosts", "publish_ssh_key")
+    assert needed(publishes, plan.secrets) == ("image_sign_key", "publish_known_hosts", "publish_ssh_key")
+
+
+def test_everything_after_that_task_is_left_out_where_it_says_so(tmp_path: Path) -> None:
+    """The first stage has the condition; each of the others comes after one that succeeded, so it is omitted with it."""
+    main = {one["name"]: one for one in compiling.rendered(planned(tmp_path), image.build).template["spec"]["templates"]}["image"]
+    tasks = {one["name"]: one for one in main["dag"]["tasks"]}
+    assert {name: one["when"] for name, one in tasks.items() if "when" in one} == {
+        "image-lock": "{{tasks.image-standing.outputs.parameters.standing}} == changed"
+    }
+    names = list(tasks)
+    assert [one["depends"] for one in tasks.values() if "depends" in one] == [f"{name}.Succeeded" for name in names[:-1]]
 
 
 def test_files_that_cannot_travel_are_refused(tmp_path: Path) -> None:
@@ -104,11 +139,11 @@ def test_files_that_cannot_travel_are_refused(tmp_path: Path) -> None:
         compile_image(small_image.spec(tmp_path), small_image.recipe(), {"0" * 64: bytes(700_000)})
 
 
-def test_a_schedule_replaces_the_build_before(tmp_path: Path) -> None:
-    plan = planned(tmp_path, schedule={"cron": "0 2 * * *"})
-    made = compiling.rendered(plan, image.build).starts
-    assert made is not None
-    assert [(one["kind"], one["spec"]["concurrencyPolicy"]) for one in made] == [("CronWorkflow", "Replace")]
+def test_what_an_older_version_installed_to_start_builds_is_taken_away(tmp_path: Path) -> None:
+    """A schedule of that time built one recipe for ever: the next installation retires it, a narrowed one leaves it alone."""
+    assert compiling.rendered(planned(tmp_path), image.build).starts == ()
+    narrowed = compile_image(small_image.spec(tmp_path), small_image.recipe(), {}, until="image_lock")
+    assert narrowed.starts is None
 
 
 def test_secrets_are_named_never_told(tmp_path: Path) -> None:

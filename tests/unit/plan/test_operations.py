@@ -55,6 +55,17 @@ def test_a_replaced_host_is_forgotten_before_it_joins() -> None:
     assert arguments(plan, "rke2", "servers")["variables"].get("rke2_replaced", []) == []
 
 
+def test_the_rollback_of_an_upgrade_says_where_the_snapshot_lies_and_what_is_done_with_it() -> None:
+    plan = planned(Kind.UPGRADE)
+
+    told = next(stage.rollback for stage in plan.stages if stage.id == "rke2")
+    steps = ("rke2-killall.sh", "download/kept/usr", "--cluster-reset-restore-path", "rm -rf", "last ")
+    places = [told.index(step) for step in steps]
+    assert places == sorted(places)
+    assert "/var/lib/rancher/rke2/server/db/snapshots/bringup-before-v1.35.7-rke2r1-*" in told
+    assert next(stage.rollback for stage in planned(Kind.BRINGUP).stages if stage.id == "rke2").startswith("`bringup reset SPEC`")
+
+
 def test_a_whole_bring_up_says_nothing_of_operations() -> None:
     plan = compile_plan(cluster(), until="rke2")
 

@@ -114,10 +114,11 @@ def test_a_digest_reaches_the_object_that_installs_the_chart() -> None:
     assert "volcano" not in issue.problem
 
 
-def test_a_host_s_own_ssh_user_and_port_reach_its_play() -> None:
-    text = TEXT.replace("    gpu: true\n", "    gpu: true\n    overrides: {gpu007: {ssh_user: ops, ssh_port: 2222}}\n")
+def test_a_host_s_own_ssh_user_port_and_python_reach_its_play() -> None:
+    own = "{gpu007: {ssh_user: ops, ssh_port: 2222, python: /opt/python}}"
+    text = TEXT.replace("    gpu: true\n", f"    gpu: true\n    overrides: {own}\n")
     hosts = {host.name: host.variables for host in plan_of(text).hosts}
-    assert (hosts["gpu007"]["ssh_user"], hosts["gpu007"]["ssh_port"]) == ("ops", "2222")
+    assert [hosts["gpu007"][name] for name in ("ssh_user", "ssh_port", "python")] == ["ops", "2222", "/opt/python"]
     assert "ssh_user" not in hosts["gpu008"]
 
 

@@ -15,8 +15,10 @@ from steps.contract.stages.image_layers import Built
 from steps.contract.stages.image_lock import Archive
 from steps.contract.stages.image_publish import Published
 from steps.contract.stages.image_sandbox import Sandboxed
+from steps.contract.stages.image_standing import Standing
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes, passed
-from steps.report import html, public
+from steps.report import html, junit, public
+from steps.report import text as plain
 from steps.report.build import build
 from steps.report.images import image
 from steps.report.model import Report
@@ -36,7 +38,7 @@ def records(boot: Boot) -> Iterator[tuple[str, str, object]]:
     yield "image_lock", "archive", Archive(recipe="sha256:0", packages=140, fetched=3)
     yield "image_layers", "layer_base", Built(key="k" * 64, size=364_000_000, files=9000, seconds=33.5)
     yield "image_layers", "layer_hpc", Built(key="h" * 64, size=31_000_000, files=700, cached=True)
-    yield "image_assemble", "outputs", Assembled(key="i" * 64, manifest="sha256:" + "b" * 64, found=(ROOT,))
+    yield "image_assemble", "outputs", Assembled(key="i" * 64, manifest="sha256:" + "b" * 64, found=(ROOT,), origin="3f2a <now>")
     yield "image_sandbox", "tests", Sandboxed(key="i" * 64, results=(GOOD, BAD))
     yield "image_boot", "boot_uefi", Booted(key="i" * 64, boots=(boot,))
     added, changed = ("htop=3.2",), ("gcc 12.1 → 12.2",)
@@ -104,6 +106,7 @@ def test_the_page_has_it_escaped_and_on_its_own() -> None:
         "2 ranks &lt;ok&gt;",
         "Unable to find a medium",
         "no medium",
+        "3f2a &lt;now&gt;",
     ):
         assert text in page, text
     assert "<ok>" not in page
@@ -120,3 +123,33 @@ def test_an_observation_that_cannot_be_read_shows_nothing() -> None:
     made = image(broken)
     assert made is not None
     assert (made.layers, made.tests, made.machines, made.files) == ((), (), (), ())
+
+
+def asked(answer: str, **more: object) -> Report:
+    """A run that asked the published tree first, and whose other stages left no record."""
+    seen = Standing(key="i" * 64, where="/srv/images", answer=answer, version="0007-bbbbbbbbbbbb", **more)  # type: ignore[arg-type]
+    header = Header(run="r1", engine="local", plan="sha256:1", cluster="compute", owner="hpc", revision="1", target_uid="")
+    kept = [
+        Evidence(
+            run="r1", stage="image_standing", task=task, verb="publish", shard=0, attempt=1, input_digest="sha256:0",
+            engine="local", started=10.0, finished=12.0, verdict=passed("image_standing/tree", "good"), observation=told,
+        )
+        for task, told in (("tree", msgspec.to_builtins(seen)), ("judge", None))
+    ]  # fmt: skip
+    plan = {"stages": [{"id": name, "gates": []} for name in ("image_standing", "image_lock", "image_publish")]}
+    records = tuple(Record(f"k{number}", "sha256:0", one) for number, one in enumerate(kept))
+    return build(Source(header=header, target_uid="", hosts=(), plan=plan, records=records, quarantine=()))
+
+
+def test_a_run_that_had_nothing_to_do_passed_and_says_so() -> None:
+    made, sentence = asked("current"), "nothing changed: version 0007-bbbbbbbbbbbb is this image"
+    assert (made.status, made.sentence) == ("pass", sentence)
+    assert [(stage.status, stage.reason) for stage in made.stages[1:]] == [("skipped", sentence)] * 2
+    assert plain.text(made).rstrip().endswith(sentence)
+    assert b"<failure" not in junit.junit(made)
+    assert "nothing was written" in html.html(made)
+
+
+def test_a_run_that_had_something_to_do_did_not() -> None:
+    made = asked("changed", differs="another image")
+    assert (made.status, [stage.status for stage in made.stages]) == ("not run", ["pass", "not run", "not run"])

@@ -175,7 +175,7 @@ INTERRUPTED = model.Begun(stage="gang", task="control", started=120.0)
             "not run",
             "interrupted while it waited for an approval",
         ),
-        ((), True, "not run", "cancelled by ada (Ctrl-C) before it began"),
+        ((), True, "not run", "cancelled by ada (Ctrl-C) before it left a record"),
         ((), False, "not run", "the run ended before it began"),
     ],
 )

@@ -35,10 +35,12 @@ def test_the_starter_works_as_it_stands() -> None:
 
 def test_every_line_of_the_starter_that_can_be_turned_on_works() -> None:
     lines = spec.starter().splitlines()
-    turned_on = [re.sub(r"^# ((?:sharing|delivery|approvals|schedule|events):| {2,})", r"\1", line) for line in lines]
-    text = "\n".join(line.replace("  # registration_address", "  registration_address") for line in turned_on) + "\n"
+    turned_on = [re.sub(r"^# ((?:proxy|sharing|delivery|approvals|schedule|events):| {2,})", r"\1", line) for line in lines]
+    text = "\n".join(re.sub(r"^  # (registration_address|http_proxy\w*):", r"  \1:", line) for line in turned_on) + "\n"
     assert text.count("#") < spec.starter().count("#")
     cluster = spec.load(text)
+    assert cluster.proxy is not None
+    assert (cluster.proxy.user, cluster.ssh.http_proxy_user) == ("bringup", "bringup")
     assert cluster.sharing.profile == "1g.18gb"
     assert cluster.approvals[0].before == "validation"
     assert cluster.registration_address == "192.0.2.10"

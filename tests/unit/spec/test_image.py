@@ -40,7 +40,7 @@ JUNK: tuple[Any, ...] = (
 
 def turned_on() -> str:
     """The example with all that it shows in comments."""
-    text = re.sub(r"^# (variables|lock|mirror|secrets|approval|schedule):", r"\1:", TEXT, flags=re.MULTILINE)
+    text = re.sub(r"^# (variables|mirror|secrets|approval):", r"\1:", TEXT, flags=re.MULTILINE)
     text = re.sub(r"^#   (license|approvers):", r"  \1:", text, flags=re.MULTILINE)
     return re.sub(r"^  # (ssh|sign|signers):", r"  \1:", text, flags=re.MULTILINE)
 
@@ -56,7 +56,7 @@ def test_every_line_of_the_example_that_can_be_turned_on_works() -> None:
     assert set(image.references) == {SIGN_KEY, PUBLISH_KEY, "license"}
     assert image.approvals[0].before == "image_publish"
     assert [who.name for who in image.approvals[0].approvers] == ["ada@example.org"]
-    assert image.schedule is not None
+    assert image.schedule is None
     assert image.mirror == "https://mirror.example.org/debian"
     assert image.publish.ssh is not None
 
@@ -65,6 +65,7 @@ def test_every_line_of_the_example_that_can_be_turned_on_works() -> None:
     ("old", "new", "sentence"),
     [
         ("recipe: compute", "recipe: ../compute.yaml", "leads out of"),
+        ("recipe: compute", 'recipe: compute\nschedule: {cron: "0 3 * * *"}', "CI starts the build when the recipe changes"),
         ("[bios, uefi]", "[bios, bios]", "a firmware stands twice"),
         ("[bios, uefi]", "[efi]", "write uefi"),
         ("nodes: 1", "nodes: 0", "at least 1"),

@@ -6,7 +6,7 @@ import pytest
 
 from workflows import spec
 from workflows.stages.access import secret_files
-from workflows.stages.rke2_options import secret_variables, variables
+from workflows.stages.rke2_options import further, secret_variables, variables
 
 HEAD = """apiVersion: bringup/v1
 kind: Cluster
@@ -43,6 +43,8 @@ def load(rke2: str) -> Any:
             '{registry_mirror: a.org, registries: {"*": {endpoints: ["https://b.org"]}}}',
             "keep one: registry_mirror, or the entry * of registries",
         ),
+        ("{registry_fallback: false}", "no registry has a mirror"),
+        ("{registry_fallback: false, registries: {a.org: {insecure: true}}}", "no registry has a mirror"),
         ("{upgrade_batch: 51}", "rke2.upgrade_batch"),
         ("{kubelet_config: {Reserved-CPUs: x}}", "kubelet_config"),
     ],
@@ -74,6 +76,12 @@ def test_registries_name_their_secrets_and_never_hold_them() -> None:
     assert files["registry_1_password"].variable == "PULL"
     assert files["registry_2_ca"].certificates == "rke2.registries.docker.io.ca"
     assert files["registry_2_key"].certificates == ""
+
+
+def test_mirrors_alone_are_asked_where_a_registry_itself_is_no_fallback() -> None:
+    assert further(load("{registry_mirror: r.example.org}")) == {}
+    told = further(load("{registry_fallback: false, registry_mirror: r.example.org}"))
+    assert told == {"rke2_config": {"disable-default-registry-endpoint": True}}
 
 
 def test_what_is_said_reaches_the_role() -> None:

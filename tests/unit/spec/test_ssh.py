@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from workflows import spec
-from workflows.stages.access import ssh_arguments
+from workflows.plan import fleet
+from workflows.stages.access import secret_files, ssh_arguments
 
 HEAD = """apiVersion: bringup/v1
 kind: Cluster
@@ -29,3 +30,58 @@ def test_the_field_says_what_it_costs_and_what_is_lost_without_it() -> None:
     assert described["default"] is False
     for said in ("80 ms of CPU a login", "curve25519", "mlkem768"):
         assert said in described["description"]
+
+
+@pytest.mark.parametrize("user", ["-oProxyCommand=x", "a=b"])
+def test_a_user_that_is_no_name_is_not_made_one(user: str) -> None:
+    with pytest.raises(spec.SpecErrors) as caught:
+        spec.load(f"{HEAD}ssh: {{user: {user}}}\n")
+    (error,) = caught.value.errors
+    example = spec.json_schema("Cluster")["$defs"]["Ssh"]["properties"]["user"]["examples"][0]
+    assert error.fix == f"write {example}", "and nothing made of what was written"
+
+
+def test_the_proxy_before_ssh_has_its_login_by_reference() -> None:
+    login = "http_proxy_user: site, http_proxy_password: {env: SSH_PROXY}"
+    loaded = spec.load(f'{HEAD}ssh: {{http_proxy: "http://proxy:3128", {login}, jump_host: ops@b1}}\n')
+    told = ssh_arguments(loaded)
+    given = {"http_proxy": "http://proxy:3128", "http_proxy_user": "site", "http_proxy_password": "ssh_proxy_password"}
+    assert {name: value for name, value in told.items() if "proxy" in name} == given
+    assert [file.variable for file in secret_files(loaded) if file.name == "ssh_proxy_password"] == ["SSH_PROXY"]
+
+
+def test_a_group_may_have_a_proxy_of_its_own() -> None:
+    loaded = spec.load(HEAD.replace("ranges: s1", 'ranges: s1, http_proxy: "http://[2001:db8::1]:8080"'))
+    assert "http_proxy" not in ssh_arguments(loaded)
+    assert fleet.hosts(loaded.machines)[0].variables == {"ssh_http_proxy": "http://[2001:db8::1]:8080"}
+
+
+@pytest.mark.parametrize(
+    ("ssh", "said"),
+    [
+        ('http_proxy: "https://proxy:3128"', "by plain http"),
+        ('http_proxy: "http://proxy"', "no HTTP proxy with its port"),
+        ('http_proxy: "http://proxy:99999"', "no HTTP proxy with its port"),
+        ('http_proxy: "http://proxy:3128/x"', "no HTTP proxy with its port"),
+        ('http_proxy: "proxy:3128"', "no HTTP proxy with its port"),
+        ('http_proxy: "http://a b:1"', "no HTTP proxy with its port"),
+        ('http_proxy: "http://site@proxy:3128"', "http_proxy_user: NAME, http_proxy_password: {file: PATH}"),
+        ('http_proxy: "http://site:canary-9@proxy:3128"', "http_proxy_user: NAME, http_proxy_password: {file: PATH}"),
+        ('http_proxy: "http://proxy:3128", http_proxy_user: site', "one of them is missing"),
+        ('http_proxy: "http://proxy:3128", http_proxy_password: {env: P}', "one of them is missing"),
+        ('http_proxy: "http://proxy:3128", http_proxy_user: site, http_proxy_password: canary-9', "is written out in the spec"),
+        ('http_proxy: "http://proxy:3128", http_proxy_user: "a:b", http_proxy_password: {env: P}', "http_proxy_user"),
+        ("http_proxy_user: site, http_proxy_password: {env: P}", "there is no HTTP proxy that this login is for"),
+    ],
+)
+def test_what_is_no_proxy_before_ssh_is_refused(ssh: str, said: str) -> None:
+    with pytest.raises(spec.SpecErrors) as refused:
+        spec.load(f"{HEAD}ssh: {{{ssh}}}\n")
+    assert said in str(refused.value)
+    assert "canary-9" not in str(refused.value)
+    assert len(refused.value.errors) == 1
+
+
+def test_the_login_may_be_for_the_proxy_of_a_group() -> None:
+    head = HEAD.replace("ranges: s1", 'ranges: s1, http_proxy: "http://proxy:3128"')
+    assert spec.load(f"{head}ssh: {{http_proxy_user: site, http_proxy_password: {{env: P}}}}\n").ssh.http_proxy_user == "site"

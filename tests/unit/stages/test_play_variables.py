@@ -23,6 +23,7 @@ EVERYTHING: dict[str, Any] = {
         "tls_san": ["api.example.org"],
         "registration_address": "10.10.0.10",
         "registry_mirror": "r.example.org",
+        "registry_fallback": False,
         "registries": {
             "docker.io": {
                 "endpoints": ["https://m.example.org"],

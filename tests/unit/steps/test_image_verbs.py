@@ -10,6 +10,8 @@ import pytest
 from steps.clients.environment import read
 from steps.clients.image import collecting
 from steps.clients.image.collecting import Collected, Roots
+from steps.clients.published import rolling_back
+from steps.clients.published.local import Local
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Evidence
 from steps.contract.image import keys
@@ -27,7 +29,7 @@ from steps.verbs.context import Context
 from tests.unit import small_image
 from tests.unit.clients.published import published_trees
 
-RECIPE = small_image.recipe()
+RECIPE = small_image.recipe(origin="3f2a, on bringup 1")
 KEY = keys.image(RECIPE)
 GOOD = (Result(name="compiles", outcome=Outcome.PASS, seconds=0.2),)
 MAC = "52:54:00:00:00:01"
@@ -93,7 +95,9 @@ def test_a_tested_image_is_published_with_its_results(image: Any) -> None:
     kept = last(image, "image_publish", "tree")
     assert kept.verdict.is_pass, kept.verdict.reason
     version = image.root / "published" / RECIPE.name / "versions" / kept.observation["version"]
-    assert sorted(json.loads((version / "tests.json").read_text())) == ["image_boot.boot_bios", "image_sandbox.tests"]
+    tested = json.loads((version / "tests.json").read_text())
+    assert sorted(tested["results"]) == ["image_boot.boot_bios", "image_sandbox.tests"]
+    assert tested["origin"] == kept.observation["origin"] == "3f2a, on bringup 1"
     assert kept.changes == (f"published {RECIPE.name} {version.name}",)
 
 
@@ -145,6 +149,18 @@ def test_tests_of_another_image_prove_nothing(image: Any) -> None:
     done = image.run(publication(image))
     assert done.returncode == 65
     assert f"image_sandbox.tests tested image ffffffffffff, this is {KEY[:12]}" in done.stderr
+
+
+def test_a_root_of_other_bytes_than_were_booted_is_not_published(image: Any) -> None:
+    """Two stores, or tools of another version, give other bytes of the same key."""
+    show(image)
+    boot = Boot(name="bios1", firmware=Firmware.BIOS, mac=MAC, seconds=40.0, ended="report", report=report())
+    seen = Booted(key=KEY, boots=(boot,), root_digest="sha256:" + "9" * 64)
+    record(image, "image_boot", "boot_uefi", seen, passed("image_boot/x", "good"))
+    done = image.run(publication(image))
+    assert done.returncode == 65
+    assert "image_boot.boot_uefi booted a root of sha256:999999999999" in done.stderr
+    assert list((image.root / "published").iterdir()) == []
 
 
 def building(part: str, **more: Any) -> Task:
@@ -206,3 +222,53 @@ def test_boots_of_another_image_or_spec_are_not(image: Any, tmp_path: Path) -> N
     for run in ("r0", "r2", "r9", "none"):
         here = read({**image.environment, "BRINGUP_REUSE": run})
         assert image_boots.earlier(Context(task, here)) is None, run
+
+
+def asking(desk: Any, **more: Any) -> Task:
+    place = msgspec.to_builtins(published_trees.place(desk.root / "published"))
+    told = {"recipe": RECIPE.digest, "gate": "image_standing/tree", "image": RECIPE.name, "key": KEY, "place": place, **more}
+    wanted = {"key": told["key"]}
+    told.setdefault("firmware", ["bios"])
+    return Task(stage="image_standing", name="tree", verb=Verb.PUBLISH, arguments=told, expectations=wanted)
+
+
+def standing(desk: Any, **more: Any) -> tuple[str, Evidence]:
+    """The output of a task that asks the tree, and its record."""
+    done = desk.run(asking(desk, **more))
+    assert done.returncode == 0, done.stderr
+    return (desk.root / "out/standing").read_text(), last(desk, "image_standing", "tree")
+
+
+def test_a_tree_is_asked_before_anything_is_built(image: Any) -> None:
+    said, kept = standing(image)
+    assert (said, kept.verdict.reason) == ("changed", f"to be built: {image.root / 'published'} has no version of it yet")
+    show(image)
+    image.run(publication(image))
+    version = last(image, "image_publish", "tree").observation["version"]
+    before = published_trees.state(image.root / "published")
+    said, kept = standing(image)
+    assert (said, kept.verdict.reason) == ("current", f"nothing changed: version {version} is this image")
+    assert published_trees.state(image.root / "published") == before
+    assert kept.changes == ()
+    said, kept = standing(image, key="f" * 64)
+    assert (said, kept.verdict.reason) == ("changed", f"to be built: {version} is another image")
+    assert standing(image, firmware=["uefi"])[1].verdict.reason == f"to be built: {version} was not booted by uefi"
+    assert standing(image, signed=True)[1].verdict.reason == f"to be built: {version} is not signed as the spec asks for"
+
+
+def test_what_a_rollback_left_ends_the_run_before_it_builds(image: Any, tmp_path: Path) -> None:
+    other = published_trees.image(tmp_path / "before", "before", name=RECIPE.name, key="e" * 64)
+    published_trees.published(published_trees.place(image.root / "published"), other)
+    show(image)
+    image.run(publication(image))
+    rolling_back.rollback(Local(image.root / "published"), RECIPE.name, "", "rollback by ada@boot")
+    said, kept = standing(image)
+    assert said == "changed"
+    assert (kept.verdict.status.value, "was left by a rollback (by ada@boot, " in kept.verdict.reason) == ("fail", True)
+    assert "bringup image build --again" in kept.verdict.next_step
+
+
+def test_a_tree_that_cannot_be_asked_ends_it_as_well(image: Any) -> None:
+    gone = msgspec.to_builtins(published_trees.place(image.root / "nowhere"))
+    assert image.run(asking(image, place=gone)).returncode != 0
+    assert not last(image, "image_standing", "tree").verdict.is_pass

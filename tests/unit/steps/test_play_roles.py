@@ -64,5 +64,26 @@ def test_a_role_of_one_group_and_how_its_hosts_are_reached(desk: Any, asked: lis
     assert [names(request) for request in asked] == [["far1"], ["gpu1", "far1"]]
     assert asked[1]["hosts"][0]["jump"] == {"address": "b2", "jump": {"address": "b1"}}
     assert asked[1]["hosts"][1]["jump"] == {"address": "b3", "port": 2222, "user": "ops"}
+    assert "proxy" not in asked[1]["hosts"][0], "what hosts go through themselves is not SSH's way to them"
     assert asked[0]["variables"]["bringup_proxy"] == {"HTTP_PROXY": "http://proxy:3128"}
     assert asked[0]["role"]["file"].endswith("/tasks/role_hardening.tar.gz.b64")
+
+
+def test_an_http_proxy_stands_before_the_first_hop(desk: Any, asked: list[dict[str, Any]]) -> None:
+    own = {"ssh_http_proxy": "http://[2001:db8::1]:8080"}
+    near = Host(name="near1", address="near1", group="near", role="agent", variables=own)
+    far = Host(name="far1", address="far1", group="far", role="agent", variables={"ssh_jump": "ops@b3,ops@b4"})
+    desk.hosts([host("gpu1"), near, far])
+    ssh = {"user": "root", "http_proxy": "http://p1:3128", "http_proxy_user": "site", "http_proxy_password": "ssh_proxy_password"}
+
+    desk.run(task("role_all", ssh=ssh))
+
+    gpu1, near1, far1 = asked[0]["hosts"]
+    password = gpu1["proxy"]["password_path"]
+    assert password.endswith("/secrets/ssh_proxy_password")
+    assert gpu1["proxy"] == {"address": "p1", "port": 3128, "user": "site", "password_path": password}
+    assert near1["proxy"] == {"address": "2001:db8::1", "port": 8080, "user": "site", "password_path": password}
+    assert "proxy" not in far1
+    assert far1["jump"]["address"] == "b4"
+    assert "proxy" not in far1["jump"]
+    assert far1["jump"]["jump"] == {"address": "b3", "user": "ops", "proxy": gpu1["proxy"]}

@@ -107,3 +107,14 @@ def test_what_does_not_pass_in_a_moment_is_said_at_once(number: int) -> None:
 def test_an_unreadable_file_is_busy_not_a_bug() -> None:
     with pytest.raises(StoreBusy):
         Store(Path("/proc/self")).read("mem")  # reading address 0 is an I/O error
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which alone can give files away")
+def test_what_root_writes_belongs_to_whom_the_folder_belongs(tmp_path: Path) -> None:
+    """Pods that build node images are root; the others of their run write beside what they left."""
+    os.chown(tmp_path, 8737, 8738)
+    store = Store(tmp_path)
+    store.write("runs/r1/evidence/one.json", b"1")
+    store.replace("runs/r1/secrets/kubeconfig", b"2", mode=0o600)
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in tmp_path.rglob("*")} == {(8737, 8738)}
+    assert (tmp_path / "runs/r1/secrets/kubeconfig").stat().st_mode & 0o777 == 0o600

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from steps.contract.verdict import FailureClass, Status, Verdict, failed, inconclusive, passed
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
 from steps.errors import Temporary
-from steps.verbs.watching import until_decided
+from steps.verbs.watching import settled, until_decided
 
 
 class Ticking:
@@ -86,3 +86,29 @@ def test_an_api_server_away_at_the_deadline_is_temporary() -> None:
 
 def test_a_pass_that_begins_at_the_deadline_is_not_stable() -> None:
     assert until_decided(script(*[BUSY] * 40, GOOD), Ticking(), 300, 60).verdict.status is Status.INCONCLUSIVE
+
+
+def row(node: str, status: Status, *, final: bool = False) -> NodeVerdict:
+    kind = None if status is Status.PASS else FailureClass.RUNTIME
+    return NodeVerdict(node=node, status=status, seen="x", expected="y", next_step="z", failure_class=kind, final=final)
+
+
+@pytest.mark.parametrize(
+    ("rows", "lost", "final"),
+    [
+        ([row("a", Status.PASS), row("b", Status.FAIL, final=True)], set(), True),
+        ([row("a", Status.INCONCLUSIVE), row("b", Status.FAIL, final=True)], set(), False),
+        ([row("a", Status.INCONCLUSIVE), row("b", Status.FAIL, final=True)], {"a"}, True),
+        ([row("a", Status.INCONCLUSIVE), row("b", Status.FAIL)], {"a"}, False),
+        ([row("a", Status.PASS)], {"a"}, False),
+    ],
+    ids=["a row that is final", "one still comes", "the other is lost", "one fails for now", "nobody is missing"],
+)
+def test_nodes_are_waited_for_while_one_may_still_come(rows: list[NodeVerdict], lost: set[str], final: bool) -> None:
+    assert settled(of_nodes("g/nodes", rows, what="fine"), lost).final is final
+
+
+def test_a_gate_that_judges_servers_as_one_does_not_wait_for_a_lost_one() -> None:
+    assert settled(BUSY, {"sv1"}).final
+    assert not settled(BUSY, set()).final
+    assert not settled(GOOD, {"sv1"}).final

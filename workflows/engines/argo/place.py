@@ -1,4 +1,5 @@
-"""What home must have before anything is installed: the namespace of the runs, and a volume that all pods of a run can share."""
+"""What home must have before anything is installed: the namespace of the runs, at the level of Pod Security that their pods need,
+and a volume that all pods of a run can share."""
 
 from msgspec import Struct
 
@@ -8,6 +9,7 @@ from workflows.render.bundle import Bundle
 
 EVERYWHERE, ON_ONE_NODE = "ReadWriteMany", "ReadWriteOnce"
 HOSTNAME = "kubernetes.io/hostname"
+LEVEL, PRIVILEGED = "pod-security.kubernetes.io/enforce", "privileged"
 HINT = "README, A home cluster, shows what to make"
 
 
@@ -57,8 +59,29 @@ class _Volume(Struct, frozen=True):
 
 def check(home: Home, bundle: Bundle) -> tuple[str, ...]:
     """Raises NoPlace; returns what cannot be told, as warnings. What may not be read at all is left to the pods."""
+    if any(_is_root(template) for template in bundle.template["spec"]["templates"]):
+        _check_level(home)
     claims = [volume["persistentVolumeClaim"]["claimName"] for volume in _volumes(bundle) if "persistentVolumeClaim" in volume]
     return tuple(warning for claim in claims for warning in _claim(home, claim))
+
+
+def _is_root(template: Object) -> bool:
+    found: Object = template.get("container", {}).get("securityContext", {})
+    return found.get("runAsUser") == 0
+
+
+def _check_level(home: Home) -> None:
+    """Pods that build node images. Which level holds without a label is known to the API server alone."""
+    try:
+        found = home.ask(lambda kube: kube.get(f"/api/v1/namespaces/{home.namespace}", Named))
+    except Refused:
+        return
+    level = found.metadata.labels.get(LEVEL, PRIVILEGED) if found is not None else PRIVILEGED
+    if level != PRIVILEGED:
+        raise NoPlace(
+            f"namespace {home.namespace} of the home cluster is at level {level} of Pod Security, and pods that build node images "
+            f"are root: name another one with --namespace, or label it {LEVEL}={PRIVILEGED}"
+        )
 
 
 def _volumes(bundle: Bundle) -> list[Object]:

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from steps.contract import last_word
 from steps.contract import run as contract
+from steps.contract.stages import image_standing
 from workflows.engines.local.result import NodeStatus
 from workflows.render import names
 
 JUDGE, VERDICT = "judge", "verdict"
-NOT_RUN, UNTOLD = "not run", "inconclusive"
+NOT_RUN, UNTOLD, SPARED = "not run", "inconclusive", "skipped"
 _BAD = ("fail", UNTOLD)
 _FAILED = ("Failed", "Error")
 
@@ -22,7 +23,19 @@ def stages(ids: Iterable[str], nodes: Iterable[NodeStatus], run: str) -> list[di
     for node in nodes:
         by_template.setdefault(node.template, []).append(node)
     opening = _opening(by_template.get(names.template(contract.STAGE, contract.OPEN), ()), run)
-    return [*opening, *(_stage(one, by_template, run, opened=not opening) for one in ids)]
+    rows = [_stage(one, by_template, run, opened=not opening) for one in ids]
+    return [*opening, *(_spared(rows) if _is_unchanged(by_template) else rows)]
+
+
+def _is_unchanged(nodes: Mapping[str, list[NodeStatus]]) -> bool:
+    """Whether an image build found its image published already, and left out all that comes after."""
+    asked = nodes.get(names.template(image_standing.ID, image_standing.TASK), ())
+    return any(node.outputs.get(image_standing.OUTPUT) == image_standing.CURRENT for node in asked)
+
+
+def _spared(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    told = "nothing changed: this image is published already"
+    return [_row(row["stage"], SPARED, told) if row["status"] == NOT_RUN else row for row in rows]
 
 
 def _opening(nodes: Sequence[NodeStatus], run: str) -> list[dict[str, str]]:

@@ -4,6 +4,8 @@
 here stays suspended when the next revision is installed.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct, field
 
 from steps.clients.kube import Kube
@@ -18,9 +20,15 @@ KINDS = ("cronworkflows", "workfloweventbindings")
 
 
 class NoSchedule(ValueError):
-    """The home cluster has no schedule for that cluster."""
+    """The home cluster has no schedule of that name."""
 
     hint = "a schedule is a section of the spec; it is installed by `bringup run --engine argo`, or from `bringup render`"
+
+
+class Ambiguous(ValueError):
+    """Several pipelines have a schedule of that name."""
+
+    hint = "say which: --pipeline NAME"
 
 
 class Changed(ValueError):
@@ -111,6 +119,21 @@ def schedule(home: Home, cluster: str, kind: str) -> Start:
     if there is None:
         raise NoSchedule(f"namespace {home.namespace} of the home cluster has no schedule of {cluster}")
     return there
+
+
+def kind_of(home: Home, name: str, kinds: Sequence[str]) -> str:
+    """Which of these pipelines has a schedule of that name. Raises NoSchedule, Ambiguous, Refused."""
+
+    def there(kind: str) -> Start | None:
+        path = _path(home, "cronworkflows", starts.cron_name(kind, name))
+        return home.ask(lambda kube: kube.get(path, Start))
+
+    found = [kind for kind in kinds if there(kind) is not None]
+    if not found:
+        raise NoSchedule(f"namespace {home.namespace} of the home cluster has no schedule of {name}")
+    if len(found) > 1:
+        raise Ambiguous(f"there are schedules of {' and '.join(found)} with the name {name}")
+    return found[0]
 
 
 def suspend(home: Home, cluster: str, kind: str, *, wanted: bool) -> bool:

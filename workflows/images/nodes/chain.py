@@ -1,13 +1,12 @@
 """A recipe with all that it extends, read from its files with every error of all of them at once."""
 
 import difflib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from workflows.images.nodes import shipped, variables
+from workflows.images.nodes import shipped, variables, written
 from workflows.spec.document import Document
 from workflows.spec.errors import SpecError, SpecErrors
 from workflows.spec.image import is_path
@@ -78,26 +77,32 @@ def find(reference: str, folder: Path) -> Path:
     return found
 
 
-def read(reference: str, folder: Path, given: Mapping[str, str], *, by_name: bool = False) -> Chain:
+def read(
+    reference: str, folder: Path, given: Mapping[str, str], *, by_name: bool = False, secrets: Collection[str] | None = None
+) -> Chain:
     """Read a recipe and those below it; `given` are the spec's values for variables. Raises SpecErrors with everything.
 
-    `by_name`: a variable without a value is read as its own name, for who only looks at the recipe.
+    `by_name`: a variable without a value is read as its own name, for who only looks at the recipe. `secrets`: the names of those
+    that commands may ask for; None where no spec could name any.
     """
     files = _files(find(reference, folder))
     declared = _values(files)
     values = declared | {name: value for name, value in given.items() if name in declared}
     values |= {name: name for name, value in values.items() if value is None and by_name}
     filler, wrong = variables.Filler(values), _Wrong(files[-1][0].name)
-    parts = [_part(path, document, filler, wrong) for path, document in files]
+    filled = [(path, _filled(path, document, filler, wrong)) for path, document in files]
+    parts = [_part(path, document, wrong) for path, document in filled]
     for path, document in files:
         wrong.add(path, variables.unused(_declared(document), filler.used), document)
     wrong.add(None, _given(values, declared, given))
-    known = [part for part in parts if part is not None]
-    if len(known) == len(files):
-        for path, document, errors in _between(tuple(known)):
-            wrong.add(path, errors, document)
+    seen = written.Seen()
+    for (path, document), (_, as_given) in zip(filled, files, strict=True):
+        wrong.add(path, written.twice(_layers(document), seen), document)
+        wrong.add(path, written.missing(_layers(as_given if by_name or filler.lacks else document), path.parent), document)
+    if secrets is not None:
+        wrong.add(None, written.unknown_secrets([_layers(document) for _, document in filled], secrets))
     wrong.end()
-    return Chain(parts=tuple(known))
+    return Chain(parts=tuple(part for part in parts if part is not None))
 
 
 class _Wrong:
@@ -149,17 +154,26 @@ def _values(files: list[tuple[Path, Document]]) -> dict[str, str | None]:
     return {name: value for _, document in files for name, value in _declared(document).items()}
 
 
-def _part(path: Path, document: Document, filler: variables.Filler, wrong: _Wrong) -> Part | None:
+def _filled(path: Path, document: Document, filler: variables.Filler, wrong: _Wrong) -> Document:
+    """A file with values in place of variables."""
     assert isinstance(document.data, dict)  # a document of something else is refused where it is read
     filler.errors = []
     data = {key: value if key in _UNFILLED else filler.fill(value, key) for key, value in document.data.items()}
     wrong.add(path, filler.errors, document)
+    return replace(document, data=data)
+
+
+def _part(path: Path, document: Document, wrong: _Wrong) -> Part | None:
     try:
-        spec = validated(RecipeSpec, path.name, replace(document, data=data))
+        spec = validated(RecipeSpec, path.name, document)
     except SpecErrors as errors:
         wrong.add(path, list(errors.errors), document)
         return None
     return Part(path=path, spec=spec, lines=document)
+
+
+def _layers(document: Document) -> object:
+    return document.data.get("layers") if isinstance(document.data, dict) else None
 
 
 def _given(values: Mapping[str, str | None], declared: Mapping[str, str | None], given: Mapping[str, str]) -> list[SpecError]:
@@ -175,32 +189,3 @@ def _given(values: Mapping[str, str | None], declared: Mapping[str, str | None],
         for name, value in values.items()
         if value is None
     ]
-
-
-def _between(parts: tuple[Part, ...]) -> Iterator[tuple[Path, Document, list[SpecError]]]:
-    """What is wrong between the files, and within one where a model does not see it. An upper recipe may put a test or file of its
-    own in place of a lower one's; within one file each stands once."""
-    layers: Counter[str] = Counter()
-    for part in parts:
-        errors = _twice(
-            "layers[{}].tests", [(index, one.name) for index, layer in enumerate(part.spec.layers) for one in layer.tests]
-        )
-        for index, layer in enumerate(part.spec.layers):
-            layers[layer.name] += 1
-            if layers[layer.name] > 1:
-                errors.append(SpecError(f"layers[{index}].name", "two layers have this name", "give each its own", layer.name))
-            errors += _twice("layers[{}].packages", [(index, name) for name in layer.packages])
-            errors += _twice("layers[{}].files", [(index, file.path) for file in layer.files])
-            errors += _twice("layers[{}].users", [(index, user.name) for user in layer.users])
-        yield part.path, part.lines, errors
-
-
-def _twice(place: str, names: Iterable[tuple[int, str]]) -> list[SpecError]:
-    """An error for each name that stands a second time; each comes with the layer that it stands in."""
-    counted: Counter[str] = Counter()
-    errors = []
-    for layer, name in names:
-        counted[name] += 1
-        if counted[name] == 2:
-            errors.append(SpecError(place.format(layer), "it stands twice", "keep one of the two", name))
-    return errors

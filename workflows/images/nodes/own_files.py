@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from steps.contract.image.recipe import MAX_BYTES
+from workflows.spec.errors import SpecError
 
 MOST: Final = MAX_BYTES * 3 // 4
 """Bytes of all of them together: they travel as base64."""
@@ -31,6 +32,11 @@ def read(folder: Path, source: str) -> bytes:
         return _read(place)
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         raise CannotTake(getattr(error, "strerror", None) or "its links are a circle", f"put it at {path}") from error
+
+
+def as_error(why: CannotTake, place: str, source: str) -> SpecError:
+    """The same as an error of a recipe."""
+    return SpecError(place, f"the file cannot be read: {why}", why.fix, source)
 
 
 def _read(place: Path) -> bytes:

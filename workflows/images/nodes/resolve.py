@@ -1,7 +1,7 @@
 """Recipe + lock + variables → the resolved recipe that the builder is told, and its own files as bytes; reads, never writes."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class Asked:
 
     def chain(self, *, by_name: bool = False) -> Chain:
         """The recipe's files. Raises SpecErrors. `by_name`: see `chain.read`."""
-        return chain.read(self.recipe, self.folder, self.variables, by_name=by_name)
+        return chain.read(self.recipe, self.folder, self.variables, by_name=by_name, secrets=self.secrets)
 
     def lock_path(self, found: Chain) -> Path:
         """Where the lock lies."""
@@ -88,7 +88,6 @@ def resolved(spec: ImageSpec, folder: Path) -> Resolved:
 def resolve(asked: Asked) -> Resolved:
     """The resolved recipe. Raises SpecErrors for the recipe, BuildError for its lock."""
     found = asked.chain()
-    _have_secrets(found, asked)
     lock, named = locked(asked, found), asked.sources(found)
     files: dict[str, bytes] = {}
     layers = _layers(found, lock, files)
@@ -109,14 +108,6 @@ def resolve(asked: Asked) -> Resolved:
     if sum(len(data) for data in files.values()) > own_files.MOST:
         raise BuildError(f"the recipe's own files have more than {own_files.MOST} bytes", hint=own_files.FIX)
     return Resolved(recipe=recipe, files=files)
-
-
-def _have_secrets(found: Chain, asked: Asked) -> None:
-    """Raises SpecErrors naming every secret that a command asks for and the spec does not have."""
-    wanted = dict.fromkeys(name for _, layer in found.layers for command in layer.commands for name in command.secrets)
-    if lacking := [name for name in wanted if asked.secrets is not None and name not in asked.secrets]:
-        problem, fix = "a command of the recipe asks for this secret, and the spec has none of this name", "add it below secrets"
-        raise SpecErrors("spec", [SpecError(f"secrets.{name}", problem, fix, name) for name in lacking])
 
 
 def locked(asked: Asked, found: Chain) -> Lock:
@@ -207,8 +198,7 @@ def _placed(
             data = own_files.read(part.path.parent, one.source)
         except own_files.CannotTake as error:
             place = f"layers[{part.spec.layers.index(layer)}].files[{number}].source"
-            problem = f"the file of {part.path.name} cannot be read: {error}"
-            errors.append(SpecError(place, problem, error.fix, one.source, line=line_of(place, part.lines)))
+            errors.append(replace(own_files.as_error(error, place, one.source), line=line_of(place, part.lines)))
     if data is None:
         return PlacedFile(path=one.path, mode=int(one.mode or _FOLDER_MODE, 8), uid=one.uid, gid=one.gid)
     key = sha256(data).hexdigest()

@@ -18,6 +18,8 @@ class Filler:
     values: Mapping[str, str | None]
     used: set[str] = field(default_factory=set)
     errors: list[SpecError] = field(default_factory=list)
+    lacks: bool = False
+    """Whether some text has no value where one is asked for."""
 
     def fill(self, data: object, path: str = "") -> object:
         """The same data with values in place of names; what cannot be filled stays, with an error."""
@@ -44,6 +46,7 @@ class Filler:
         if named[1] not in self.values:
             known = ", ".join(self.values) or "none yet"
             self.errors.append(SpecError(path, "no variable of this name", f"name it under variables ({known})", named[1]))
+        self.lacks = self.lacks or self.values.get(named[1]) is None
         return self.values.get(named[1]) or ""
 
     def _wrong(self, path: str, value: str, problem: str) -> None:

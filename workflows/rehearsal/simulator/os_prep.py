@@ -153,6 +153,7 @@ def _items(one: Machine) -> list[Item]:
         *((f"link {name}", "present", "ok") for name in links.get("names", ())),
         *((f"MTU of {name}", str(links["mtu"]), new) for name in links.get("names", ["ibs1"]) if links.get("mtu")),
         *((name, str(want[key]), "ok") for key, name in (("dns", "DNS"), ("selinux", "SELinux")) if want.get(key)),
+        *([("default route", "present", "ok")] if want.get("default_route") else []),
         *([("PCIe ACS", "off", new)] if want.get("pcie_acs") else []),
         *((f"service {name}", state, new) for name, state in want.get("services", {}).items()),
         ("time service", "active", "ok"),

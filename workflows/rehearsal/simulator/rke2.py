@@ -13,6 +13,7 @@ from steps.contract.play import PlayHost, PlayRequest
 from workflows.rehearsal.simulator import rke2_charts, rke2_etcd, rke2_nodes
 from workflows.rehearsal.simulator.kinds import CRDS, DAEMON_SETS, HELM_CHARTS, NAMESPACES, NODES, PODS, Obj, definitions
 from workflows.rehearsal.simulator.os_prep import UNREACHABLE
+from workflows.rehearsal.simulator.placement import admits
 from workflows.rehearsal.simulator.plays import Outcome, Status, play
 from workflows.rehearsal.simulator.programs import Behaviour, Exit, Run, Stuck, check, pods
 from workflows.rehearsal.simulator.rke2_nodes import Nodes
@@ -122,10 +123,15 @@ def _play(world: World, request: PlayRequest, *, server: bool) -> Iterator[Outco
     untouched = set(request.variables.get("rke2_untouched", ()))
     new = {name for name, config in wanted.items() if _without_time(world.hosts[name].get("rke2")) != config} - untouched
     yield from _forget(world, [name for name in request.variables.get("rke2_replaced", ()) if name in new])
+    strangers = sorted(name for name in new if "rke2" not in world.hosts[name] and world.find(NODES, name) is not None)
+    for name in strangers:
+        said = {"msg": _NAMESAKE.format(name)}
+        yield Outcome(host=name, task=_TAKE, status=Status.FAILED, seconds=2, action="ansible.builtin.assert", result=said)
+    wanted = {name: config for name, config in wanted.items() if name not in strangers}
+    new -= set(strangers)
     yield from _steps(wanted, new, ("Install RKE2", "ansible.builtin.unarchive", 40.0))
     yield from _steps(wanted, new, ("Write the configuration", "ansible.builtin.template", 2.0))
     refused = {name: _REFUSED for name in new if world.fault("join_refused", name)}
-    refused |= {name: _NODE_PASSWORD for name in new if "rke2" not in world.hosts[name] and world.find(NODES, name) is not None}
     start = (f"Start {service}", "ansible.builtin.systemd_service", 60.0 if server else 20.0)
     yield from _steps({name: wanted[name] for name in wanted if name not in refused}, new, start)
     for name in sorted(refused):
@@ -156,10 +162,12 @@ def _forget(world: World, names: Iterable[str]) -> Iterator[Outcome]:
             yield Outcome(host=name, task="Forget the machine that had this name", status=Status.CHANGED, seconds=5)
 
 
-_NODE_PASSWORD = (
-    "Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry"
+_TAKE = "Take no new machine for the one that had its name"
+_NAMESAKE = (
+    "{0} has joined no cluster yet, and this one still has a Node of its name: RKE2 would refuse the new machine's node password; "
+    "`bringup replace-node SPEC --hosts {0}` has the cluster forget the old machine and brings this one in"
 )
-"""What RKE2 says to a machine whose name another one registered with (peers §4)."""
+"""What the role says of a machine whose name another one registered with (peers §4)."""
 _REFUSED = (
     "Unable to start service rke2-agent: Job for rke2-agent.service failed because the control process exited with error code. "
     'level=fatal msg="starting kubernetes: preparing server: failed to validate token: token CA hash does not match the Cluster CA '
@@ -241,7 +249,7 @@ def apiserver(world: World, _pod: Obj, node: str) -> Behaviour:
 @check("dns")
 def dns(world: World, pod: Obj, node: str) -> Behaviour:
     """What the pod of one node resolved and reached (`dns_ring.sh`); the script always ends with 0."""
-    report = _asked(world, node)
+    report = _asked(world, pod, node)
     if any(entry["name"] == "INGRESS_HOST" for entry in pod["spec"]["containers"][0].get("env") or ()):
         dead = world.fault("ingress_dead", node)
         report |= {"ingress": report["peer"] if dead else node, "own": not dead}
@@ -249,8 +257,8 @@ def dns(world: World, pod: Obj, node: str) -> Behaviour:
     return Exit(message=report, log=f"{report}\n", seconds=4)
 
 
-def _asked(world: World, node: str) -> Obj:
-    peer, before = (_registered(world, names) for names in (world.fleet.after(node), world.fleet.before(node)))
+def _asked(world: World, pod: Obj, node: str) -> Obj:
+    peer, before = (_beside(world, pod, names) for names in (world.fleet.after(node), world.fleet.before(node)))
     cut = {name for name in (node, peer, before) if name and world.fault("overlay_broken", name)}
     service, reached = world.hosts[node]["rke2"]["service"], bool(peer) and not cut & {node, peer}
     report: Obj = {"node": node, "resolved": service, "service": service, "vip": peer if reached else node, "peer": peer}
@@ -266,9 +274,10 @@ def _asked(world: World, node: str) -> Obj:
     return report | {"resolved": "", "named": "", "peer": "", "before": "", "reached": False}
 
 
-def _registered(world: World, names: Iterable[str]) -> str:
-    """The first of these hosts that is a Node; empty where there is none."""
-    return next((name for name in names if world.find(NODES, name) is not None), "")
+def _beside(world: World, pod: Obj, names: Iterable[str]) -> str:
+    """The first of these hosts whose Node takes a pod of this check too; empty where there is none."""
+    found = ((name, world.find(NODES, name)) for name in names)
+    return next((name for name, node in found if node is not None and not admits(node, pod["spec"])), "")
 
 
 @pods("k8s-app", "kube-dns")

@@ -41,7 +41,7 @@ def store(images: Path, *recipes: Recipe, used: float = OLD) -> Path:
         for key in keys.layers(one).values():
             trees.write(images / "layers" / key / "tree/etc/motd", "x" * 5000)
             trees.write(images / "layers" / key / "entry.json", "{}")
-            trees.write(images / "oci" / key / "layer.tar.zst", "x")
+            trees.write(images / "oci" / f"{key}-zstd" / "layer.tar.zst", "x")
             trees.write(images / "layers" / f".{key}.lock")
         trees.write(images / "assembled" / keys.image(one) / "manifest.json", "{}")
     trees.write(images / "archive/dd" / f"{DEB}.deb", "x")
@@ -67,7 +67,7 @@ def test_what_no_recipe_reaches_goes(tmp_path: Path) -> None:
     key = keys.layers(gone)["layer0"]
     assert names(found) == {
         ("layers", key),
-        ("oci", key),
+        ("oci", f"{key}-zstd"),
         ("assembled", keys.image(gone)),
         ("archive", "e" * 64),
         ("initrds", "abc"),

@@ -32,6 +32,16 @@ def test_side_by_side_one_makes_it_and_the_others_find_it(tmp_path: Path) -> Non
     assert sorted(made) == [False] * 7 + [True]
 
 
+def test_one_that_is_not_as_wanted_is_replaced_by_a_whole_one(tmp_path: Path) -> None:
+    make(tmp_path)
+    with entries.making(tmp_path, "key", good=lambda place: not (place / "one").exists()) as folder:
+        assert folder is not None
+        (folder / "two").write_text("2")
+        assert (tmp_path / "key/one").exists(), "it stays until then"
+    assert [path.name for path in (tmp_path / "key").iterdir()] == ["two"]
+    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["key"]
+
+
 def fail(parent: Path) -> None:
     with entries.making(parent, "key") as folder:
         assert folder is not None

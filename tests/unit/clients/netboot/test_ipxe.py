@@ -32,11 +32,17 @@ def test_tests_are_run_in_a_test_boot_alone() -> None:
 
 def test_every_way_out_leads_back() -> None:
     """No command that can fail is without its error's way, and the last line never ends the script."""
-    for text in (ipxe.script(loaded(machines={"52:54:00:00:00:01": "gpu001"})), ipxe.chain(f"{BASE}/boot.ipxe")):
+    for text in (
+        ipxe.script(loaded(machines={"52:54:00:00:00:01": "gpu001"})),
+        ipxe.chain(f"{BASE}/boot.ipxe"),
+        ipxe.chain(f"{BASE}/gpu.ipxe", f"{BASE}/boot.ipxe"),
+        ipxe.first(f"{BASE}/mac-", f"{BASE}/default.ipxe"),
+        ipxe.first(f"{BASE}/mac-", ""),
+    ):
         lines = text.splitlines()
         assert re.match(r"goto \w+", lines[-1])
         for line in lines:
-            if line.split()[0] in {"kernel", "initrd", "boot", "chain"}:
+            if line.split()[0] in {"kernel", "initrd", "boot", "chain"} and not line.endswith(" ||"):
                 assert line.endswith("|| goto failed")
         labels = {line.removeprefix(":") for line in lines if line.startswith(":")}
         assert {found for line in lines for found in re.findall(r"goto (\w+)", line)} <= labels
@@ -70,6 +76,8 @@ def test_machines_may_go_without_names() -> None:
         ({"machines": {"52:54:00:AA:00:01": ""}}, "no MAC address"),
         ({"machines": {"52:54:00:00:00:01": "a b"}}, "no host name"),
         ({"machines": {"52:54:00:00:00:01": "", "52:54:00:00:00:02": "gpu"}}, "has no host name, others have"),
+        ({"others": ("52-54-00-00-00-01",), "start": f"{BASE}/boot.ipxe"}, "no MAC address"),
+        ({"others": ("52:54:00:00:00:01",), "start": "boot.ipxe"}, "no absolute http URL"),
     ],
 )
 def test_what_ipxe_would_take_otherwise_is_refused(more: dict[str, object], said: str) -> None:

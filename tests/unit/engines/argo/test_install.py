@@ -13,12 +13,14 @@ import yaml
 from steps.clients.kube_http import Http
 from steps.contract import revision
 from steps.errors import Conflict
+from tests.unit import small_image
 from tests.unit.engines.argo.lab import REAL, Lab, full_crd, lab, until
 from tests.unit.engines.argo.test_streams import serving, write_access
-from workflows import bringup, examples
+from workflows import bringup, examples, image
 from workflows.engines.argo import install, installation, place, pods, secret_files, submit
 from workflows.engines.argo.home import Home, Where
 from workflows.engines.inputs import SecretMissing
+from workflows.plan.images import compile_image
 from workflows.render.bundle import render
 from workflows.render.steps import Settings
 from workflows.spec import load
@@ -176,6 +178,17 @@ def test_a_volume_of_one_node_will_do_where_home_has_one(emulated: Lab, claimed:
     nodes(emulated, "b")
     with pytest.raises(place.NoPlace, match="is ReadWriteOnce, and there are 2 nodes: pods on any other node"):
         place.check(emulated.home, bundle)
+
+
+def test_pods_that_build_images_need_a_namespace_that_takes_them(emulated: Lab, claimed: Claimed, tmp_path: Path) -> None:
+    others, space = claimed("ReadWriteMany"), f"/api/v1/namespaces/{emulated.where.namespace}"
+    plan = compile_image(small_image.spec(tmp_path), small_image.recipe(), small_image.files())
+    builders = render(plan, image.build, Settings(namespace=emulated.where.namespace, store_claim="once"))
+    assert place.check(emulated.home, builders) == ()
+    emulated.home.ask(lambda kube: kube.merge(space, {"metadata": {"labels": {place.LEVEL: "restricted"}}}))
+    with pytest.raises(place.NoPlace, match="is at level restricted of Pod Security, and pods that build node images are root"):
+        place.check(emulated.home, builders)
+    assert place.check(emulated.home, others) == ()
 
 
 def test_what_may_not_be_read_is_a_doubt_or_left_to_the_pods(drill: Drill, tmp_path: Path) -> None:

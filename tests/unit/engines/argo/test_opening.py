@@ -77,3 +77,19 @@ def test_an_attempt_that_is_repeated_has_not_failed_the_run(retry: str, message:
     nodes = [node("Pod", "Failed", message), *([node("Retry", retry)] if retry else [])]
     told = progress.stages(["drill"], nodes, "one")
     assert [tuple(row.values()) for row in told] == [*rows, ("drill", "to come", "")]
+
+
+@pytest.mark.parametrize("said", ["current", "changed"])
+def test_stages_of_an_image_that_is_published_already_were_skipped(said: str) -> None:
+    def node(name: str, kind: str, phase: str, template: str, outputs: dict[str, str | None]) -> NodeStatus:
+        return NodeStatus(f"one.{name}", name, kind, phase, "", template, "", {}, outputs, None, 1.0, 2.0, [])
+
+    nodes = [
+        node("tree", "Pod", "Succeeded", "image-standing-tree", {"standing": said}),
+        node("judge", "Pod", "Succeeded", "image-standing-judge", {"verdict": "pass"}),
+        node("image-lock", "Skipped", "Skipped", "image-lock", {}),
+        node("image-layers", "Skipped", "Omitted", "image-layers", {}),
+    ]
+    told = {row["stage"]: row["status"] for row in progress.stages(["image_standing", "image_lock", "image_layers"], nodes, "one")}
+    left_out = "skipped" if said == "current" else "not run"
+    assert told == {"image_standing": "pass", "image_lock": left_out, "image_layers": left_out}

@@ -97,6 +97,7 @@ def test_a_schedule_that_was_suspended_stays_so_until_it_is_resumed(home: Lab, p
     assert "was already suspended" in command(home, "suspend", "three-hosts").stdout
     assert json.loads(command(home, "show", "three-hosts", "-o", "json").stdout) == {
         "cluster": "three-hosts",
+        "pipeline": "bringup",
         "namespace": home.where.namespace,
         "schedule": "0 2 * * 6 Europe/Berlin",
         "suspended": "yes",
@@ -138,3 +139,33 @@ def test_a_cluster_without_a_schedule_is_refused_with_a_hint(home: Lab) -> None:
         assert done.returncode == 64
         assert "has no schedule of three-hosts" in done.stderr
         assert "bringup run --engine argo" in done.stderr
+
+
+def image_cron(home: Lab, name: str) -> None:
+    """The schedule of a node image, as somebody put it there."""
+    refers = {"workflowTemplateRef": {"name": "image-0123456789ab"}}
+    spec = {"schedules": ["0 3 * * *"], "timezone": "UTC", "workflowSpec": refers}
+    meta = {"name": f"image-{name}", "namespace": home.where.namespace}
+    home.create({"apiVersion": "argoproj.io/v1alpha1", "kind": "CronWorkflow", "metadata": meta, "spec": spec})
+
+
+def test_the_schedule_of_an_image_is_found_by_its_name(home: Lab, put: Installs) -> None:
+    image_cron(home, "lab-nodes")
+    told = json.loads(command(home, "show", "lab-nodes", "-o", "json").stdout)
+    assert (told["pipeline"], told["schedule"], told["suspended"]) == ("image", "0 3 * * * UTC", "no")
+    assert "the schedule of lab-nodes is suspended" in command(home, "suspend", "lab-nodes").stdout
+    assert "suspended     yes" in command(home, "show", "lab-nodes").stdout
+    assert "the schedule of lab-nodes is not suspended" in command(home, "resume", "lab-nodes").stdout
+
+
+def test_which_of_two_schedules_is_meant_is_asked(home: Lab, put: Installs) -> None:
+    put(SCHEDULE)
+    image_cron(home, "three-hosts")
+    both = command(home, "suspend", "three-hosts")
+    assert both.returncode == 64
+    assert "there are schedules of bringup and image with the name three-hosts" in both.stderr
+    assert "--pipeline" in both.stderr
+    assert command(home, "suspend", "three-hosts", "--pipeline", "image").returncode == 0
+    assert '"suspended": "no"' in command(home, "show", "three-hosts", "--pipeline", "bringup", "-o", "json").stdout
+    odd = command(home, "show", "three-hosts", "--pipeline", "stack")
+    assert (odd.returncode, "has no schedules; use bringup or image" in odd.stderr) == (64, True)

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from steps.clients.image import archive
@@ -152,7 +153,19 @@ def test_a_mirror_that_is_away_is_given_up_for_all(tmp_path: Path) -> None:
     found, _ = fill(tmp_path, wanted)
     assert len(found.missing) == 40
     assert len(found.problems) == archive.MOST_PROBLEMS + 1
-    assert "127.0.0.1:1 does not answer: NewConnectionError" in found.problems[0]
+    assert found.problems[0] == "p0=1.0-1: 127.0.0.1:1 does not answer: Connection refused"
+    assert found.is_only_away
+
+
+def test_what_a_mirror_dropped_is_told_apart_from_one_that_is_away(server: Server, tmp_path: Path) -> None:
+    dropped = package("dropped", b"b")
+    away = recipe("http://127.0.0.1:1/debian", package("a", b"a"))
+    gone = fill(tmp_path, recipe(server.url, dropped))[0]
+    assert (gone.missing, gone.away, gone.is_only_away) == (("dropped=1.0-1",), 0, False)
+    sources = (*away.sources, Source(url=server.url, suite="bookworm"))
+    layers = (Layer(name="base", packages=(*away.layers[0].packages, msgspec.structs.replace(dropped, source=1))),)
+    both = fill(tmp_path, msgspec.structs.replace(away, sources=sources, layers=layers))[0]
+    assert (both.away, both.is_only_away) == (1, False), "to try again would not bring the dropped one"
 
 
 def test_bytes_that_changed_on_the_disk_are_fetched_again_or_told(server: Server, tmp_path: Path) -> None:

@@ -71,6 +71,59 @@ def test_errors_of_all_files_come_at_once(tmp_path: Path) -> None:
     assert "lowest.yaml:10: layers[0].packages\n  value  dash\n  error  it stands twice" in str(errors)
 
 
+WRONG = """
+apiVersion: bringup/v1
+kind: ImageRecipe
+name: upper
+description: Nothing in it is right.
+extends: lowest.yaml
+layers:
+  - name: site
+    packages: ["a b", one, one]
+    files:
+      - {path: /etc/a, content: a, link: b, mode: rw}
+      - {path: /etc/b, source: files/missing}
+    services: {enabled: [ssh, a.service], masked: [a.service]}
+    tests: [{name: t, incident: short, run: a, check: setuid}]
+    users: [{name: root, uid: 0}, {name: ada, uid: 1000}, {name: bob, uid: 1000}]
+    commands: [{run: "true", secrets: [license]}]
+  - {name: base, kernel_arguments: ["a b"]}
+"""
+
+
+def test_no_error_of_a_recipe_hides_another(tmp_path: Path) -> None:
+    """What one round says is all: nothing is found only after something else was mended."""
+    written(tmp_path, LOWEST, WRONG)
+    with pytest.raises(SpecErrors) as caught:
+        chain.read("upper.yaml", tmp_path, {"banner": "hello"}, secrets=())
+    found = {(one.path, one.problem) for one in caught.value.errors}
+    assert {
+        ("layers[0].files[0]", "it is of several kinds"),
+        ("layers[0].services", "a unit has two states"),
+        ("layers[0].tests[0]", "a test is a script or a check"),
+        ("layers[0].packages", "it stands twice"),
+        ("layers[0].files[1].source", "the file cannot be read: No such file or directory"),
+        ("layers[0].users[0].uid", "number 0 is root's own"),
+        ("layers[0].users[0].name", "root is in every image already"),
+        ("layers[0].users[2].uid", "ada has this number"),
+        ("layers[1].name", "two layers have this name"),
+        ("spec: secrets.license", "a command of the recipe asks for this secret, and the spec has none of this name"),
+    } <= found
+    fixes = {one.path: one.fix for one in caught.value.errors}
+    assert fixes["layers[0].packages[0]"] == "make each word an entry of its own: a, b"
+    assert fixes["layers[1].kernel_arguments[0]"] == "make each word an entry of its own: a, b"
+    wrong_fields = {path for path, problem in found if "form wanted here" in problem or "at least" in problem}
+    assert {"layers[0].packages[0]", "layers[0].files[0].mode", "layers[0].services.enabled[0]"} <= wrong_fields
+    assert {"layers[0].tests[0].incident", "layers[1].kernel_arguments[0]"} <= wrong_fields
+
+
+def test_a_rule_says_nothing_where_it_cannot_know(tmp_path: Path) -> None:
+    """One mistake is one error, also where a rule looks at the field that is wrong."""
+    upper = UPPER + "    sources: [{url: http://x.example.org/y, suite: 5, keyring: k}]\n"
+    errors = refused(written(tmp_path, LOWEST, upper))
+    assert [one.path for one in errors.errors] == ["layers[0].sources[0].suite"]
+
+
 @pytest.mark.parametrize(
     ("lowest", "upper", "sentence"),
     [
@@ -90,6 +143,7 @@ def test_errors_of_all_files_come_at_once(tmp_path: Path) -> None:
         (LOWEST, UPPER + "    tests: [{name: t, incident: it was so once, check: setuid, where: boot}]\n", "not a booted node"),
         (LOWEST, UPPER + "    users: [{name: root2, uid: 0, password: hunter2hunter2}]\n", "written out in the spec"),
         (LOWEST, UPPER + "    users: [{name: ada, uid: 1000, gid: 0}]\n", "group 0 is root's own"),
+        (LOWEST, UPPER + "    users: [{name: ada, uid: 1}]\n  - {name: more, users: [{name: ada, uid: 2}]}\n", "stands twice"),
         (LOWEST, UPPER + '    users: [{name: ada, uid: 1000, home: "/a:/b"}]\n', "a colon ends a field of /etc/passwd"),
         (LOWEST, UPPER + '    users: [{name: ada, uid: 1000, shell: "/a\\nroot:x"}]\n', "the form wanted here"),
         (LOWEST, UPPER + "    services: {enabled: [a.service], masked: [a.service]}\n", "a unit has two states"),

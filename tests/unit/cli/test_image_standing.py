@@ -1,0 +1,112 @@
+"""Builds of an image that is published already, on a boot server by SSH: the run asks first, and then does nothing at all."""
+
+import json
+import os
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from steps.clients.published import rolling_back
+from steps.clients.published.local import Local
+from steps.contract.image import keys
+from tests.unit.clients.published import published_trees
+from workflows.images.nodes import resolve
+from workflows.plan.images import place
+from workflows.spec.image import load_image
+from workflows.stages import IMAGE_ORDER
+
+SSH = '#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n'
+"""Stands for the way to the boot server, which is this machine: runs what the real one would run there."""
+SPEC = {"apiVersion": "bringup/v1", "kind": "Image", "name": "lab", "owner": "hpc", "revision": "1", "recipe": "base"}
+NOWHERE = "http://127.0.0.1:9/debian"
+TESTED = {f"image_boot.boot_{firmware}": published_trees.RESULTS["sandbox"] for firmware in ("bios", "uefi")}
+
+
+@pytest.fixture
+def site(machine: Any) -> Any:
+    """A machine with an image spec, and a boot server whose tree is empty."""
+    tree, way = machine.folder / "tree", machine.folder / "bin/ssh"
+    tree.mkdir()
+    way.parent.mkdir()
+    way.write_text(SSH)
+    way.chmod(0o755)
+    for name in ("key", "known_hosts"):
+        (machine.folder / name).write_text("unused\n")
+    server = {"host": "boot.example.org", "user": "images", "key": {"file": "./key"}, "known_hosts": "./known_hosts"}
+    published = {"root": str(tree), "url": "http://boot.example.org/images", "ssh": server}
+    (machine.folder / "image.yaml").write_text(yaml.safe_dump({**SPEC, "mirror": NOWHERE, "publish": published}))
+    return machine
+
+
+def publish(site: Any, content: str, key: str = "") -> str:
+    """Publish an image as a run of this spec would, where no key says otherwise; its version."""
+    spec = load_image(site.folder / "image.yaml")
+    recipe = resolve.resolved(spec, site.folder).recipe
+    made = published_trees.image(site.folder / content, content, name=recipe.name, key=key or keys.image(recipe))
+    where = published_trees.order(place(spec), made).place
+    return published_trees.published(where, made, results=TESTED).version
+
+
+def build(site: Any, *words: str) -> Any:
+    return site.call("image", "build", "image.yaml", *words, PATH=f"{site.folder / 'bin'}:{os.environ['PATH']}")
+
+
+def test_what_would_change_is_told_before_anybody_approves_it(site: Any) -> None:
+    """Also of a run that only asks."""
+    version = publish(site, "a", key="1" * 64)
+    done = build(site, "--until", "image_standing")
+    assert done.code == 0, done.text
+    assert f"to be built: {version} is another image" in done.out
+    (record,) = (site.runs[-1] / "evidence/image_standing/tree").rglob("*.json")
+    seen = json.loads(record.read_text())["observation"]
+    assert (seen["answer"], seen["version"]) == ("changed", version)
+    assert any(one.startswith("bash=") for one in seen["packages_added"]), "the stand-in image has none"
+    found = report(site)["image"]
+    assert (found["version"], found["before"], found["added"]) == ("", version, seen["packages_added"])
+    page = (site.runs[-1] / "report/report.html").read_text()
+    assert f"Packages against {version}" in page
+
+
+def report(site: Any) -> Any:
+    return json.loads((site.runs[-1] / "report/report.json").read_text())
+
+
+def test_nothing_is_fetched_built_booted_or_written_where_nothing_changed(site: Any) -> None:
+    version = publish(site, "a")
+    before = published_trees.state(site.folder / "tree")
+    done = build(site, "--junit", "report.xml")
+    assert done.code == 0, done.text
+    sentence = f"nothing changed: version {version} is this image"
+    assert f"lab: pass: {sentence}" in done.out
+    assert published_trees.state(site.folder / "tree") == before
+    assert not (site.home / "store/images").exists()
+    told = report(site)
+    assert (told["status"], told["sentence"]) == ("pass", sentence)
+    assert {stage["id"]: stage["status"] for stage in told["stages"]} == {
+        "image_standing": "pass",
+        **dict.fromkeys(IMAGE_ORDER[1:], "skipped"),
+    }
+    assert {stage["reason"] for stage in told["stages"][1:]} == {sentence}
+    assert (told["image"]["version"], told["image"]["unchanged"]) == (version, True)
+    assert (site.runs[-1] / "report/report.txt").read_text().rstrip().endswith(sentence), "also its last line"
+    assert sorted(path.name for path in (site.runs[-1] / "evidence").iterdir()) == ["image_standing", "run"]
+    every = ElementTree.parse(site.folder / "report.xml").getroot().iter("testcase")
+    assert not [case for case in every if case.find("failure") is not None]
+    shown = site.call("status").out
+    assert sentence in shown
+    assert site.call("verify", site.runs[-1]).code == 0
+
+
+def test_what_a_rollback_left_ends_the_run_at_once(site: Any) -> None:
+    publish(site, "a", key="f" * 64)
+    left = publish(site, "b")
+    spec = load_image(site.folder / "image.yaml")
+    name = resolve.resolved(spec, site.folder).recipe.name
+    rolling_back.rollback(Local(site.folder / "tree"), name, "", "rollback by ada@boot")
+    done = build(site)
+    assert done.code == 65
+    assert f"image_standing: {left} was left by a rollback (by ada@boot, " in report(site)["sentence"].replace("tree: ", "")
+    assert "bringup image build --again" in done.out
+    assert sorted(path.name for path in (site.runs[-1] / "evidence").iterdir()) == ["image_standing", "run"]

@@ -1,0 +1,124 @@
+"""Where the recipe of an image comes from: the commit of every file that decides what it says, and bringup's own version."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from steps import __version__
+from steps.contract.image import recipe
+from tests.unit import small_image
+from workflows.cli import pipelines
+from workflows.images.nodes import shipped
+
+OURS = {
+    "apiVersion": "bringup/v1",
+    "kind": "ImageRecipe",
+    "name": "ours",
+    "description": "The base, and a banner.",
+    "extends": "base",
+    "layers": [{"name": "site", "files": [{"path": "/etc/motd", "source": "files/motd"}]}],
+}
+BROUGHT = f"bringup {__version__}"
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    return subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def committed(folder: Path) -> str:
+    """All files of the folder, committed."""
+    git(folder, "init", "--quiet")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "all")
+    return git(folder, "rev-parse", "HEAD")
+
+
+def origin(folder: Path) -> str:
+    """What a plan of the spec there says of its recipe."""
+    path, loaded = pipelines.IMAGE.read(str(folder / "image.yaml"))
+    plan = pipelines.IMAGE.plan(path, loaded, pipelines.Wish())
+    return recipe.decode(plan.archives[recipe.FILE]).origin
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A spec with a recipe, a placed file and a lock of its own, in folders of their own."""
+    folder = tmp_path / "site"
+    (folder / "recipes/files").mkdir(parents=True)
+    (folder / "recipes/files/motd").write_text("hello\n")
+    (folder / "recipes/ours.yaml").write_text(yaml.safe_dump(OURS))
+    lock = yaml.safe_load((shipped.RECIPES / "base.lock.json").read_text())
+    lock["layers"].append({"name": "site", "packages": []})
+    (folder / "locks").mkdir()
+    (folder / "locks/ours.lock.json").write_text(json.dumps(lock))
+    small_image.spec(folder, recipe="recipes/ours.yaml", lock="locks/ours.lock.json")
+    return folder
+
+
+def edited(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text((folder / name).read_text() + "\n")
+
+
+def ignored(folder: Path) -> None:
+    """The placed file is one that Git shall not know."""
+    (folder / ".gitignore").write_text("motd\n")
+    git(folder, "rm", "--quiet", "--cached", "recipes/files/motd")
+    git(folder, "add", ".gitignore")
+    git(folder, "commit", "--quiet", "--message", "ignored")
+
+
+def linked_out(folder: Path) -> None:
+    """The lock is a link to a file that no commit holds."""
+    (folder / "locks/ours.lock.json").rename(folder.parent / "elsewhere.json")
+    (folder / "locks/ours.lock.json").symlink_to(folder.parent / "elsewhere.json")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "linked")
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "spec": edited("image.yaml"),
+    "recipe": edited("recipes/ours.yaml"),
+    "placed file": edited("recipes/files/motd"),
+    "lock": edited("locks/ours.lock.json"),
+    "ignored": ignored,
+    "link": linked_out,
+}
+
+
+def test_a_recipe_of_ones_own_is_at_its_commit_on_bringups_version(site: Path) -> None:
+    commit = committed(site)
+    (site / "unrelated").write_text("nothing of the image")
+    assert origin(site).startswith(f"{commit}, on {BROUGHT}")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_differs_from_the_commit_is_told(site: Path, change: str) -> None:
+    committed(site)
+    CHANGES[change](site)
+    assert origin(site).startswith(f"{git(site, 'rev-parse', 'HEAD')} with changes, on {BROUGHT}")
+
+
+def test_a_recipe_that_no_git_knows_says_so(site: Path) -> None:
+    assert origin(site).startswith(f"not in Git, on {BROUGHT}")
+
+
+def test_a_shipped_recipe_is_bringups_and_the_spec_has_its_own_commit(tmp_path: Path) -> None:
+    small_image.spec(tmp_path)
+    assert origin(tmp_path).removesuffix(" with changes") == BROUGHT
+    commit = committed(tmp_path)
+    assert origin(tmp_path).endswith(f", spec {commit}")
+    edited("image.yaml")(tmp_path)
+    assert origin(tmp_path).endswith(f", spec {commit} with changes")
+
+
+def test_a_recipe_in_a_work_tree_of_its_own_has_its_own_commit(site: Path) -> None:
+    inner = committed(site / "recipes")
+    shutil.rmtree(site / ".git", ignore_errors=True)
+    outer = committed(site)
+    assert origin(site).startswith(f"{outer}, {inner}, on {BROUGHT}")

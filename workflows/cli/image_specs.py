@@ -1,0 +1,107 @@
+"""Image specs as commands take them: a file, or the name of a shipped recipe; every error of spec and recipe in one round."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steps.contract.exit import ExitCode
+from workflows.images.errors import BuildError
+from workflows.spec import SpecError, SpecErrors
+
+if TYPE_CHECKING:
+    from workflows.images.nodes.resolve import Asked
+    from workflows.spec.image import ImageSpec
+
+_OF_SPEC = "spec: "
+_OF_FILE = re.compile(r"[^\s:]+\.ya?ml(:\d+)?: ")
+
+
+class NoPlace(ValueError):
+    """There is nowhere to build or to publish to; better said now than after the boots. `path` is the key of the spec."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, message: str, *, path: str, hint: str) -> None:
+        super().__init__(message)
+        self.path = path
+        self.hint = hint
+
+
+def load(path: Path) -> "ImageSpec":
+    """A spec. Raises SpecErrors: what is wrong with it, and with the recipe that it names."""
+    from workflows.spec.image import load_image
+
+    try:
+        return load_image(path)
+    except SpecErrors as errors:
+        raise SpecErrors(errors.source, [*errors.errors, *_of_recipe(path)]) from None
+
+
+def asked(path: Path, spec: "ImageSpec") -> "Asked":
+    """What a spec asks for; its hints name this very file."""
+    from workflows.images.nodes import resolve
+
+    return resolve.of_spec(spec, path.parent, f"bringup image lock {path}")
+
+
+def check(path: Path, spec: "ImageSpec", lacking: NoPlace | None) -> None:
+    """Raise what is wrong with the recipe and its lock, and `lacking`: all of it in one error where it is more than one thing."""
+    from workflows.images.nodes import resolve
+
+    try:
+        resolve.resolve(asked(path, spec))
+    except SpecErrors as errors:
+        if lacking is None:
+            raise
+        raise SpecErrors(path.name, [_as_error(lacking), *_as_of_spec(errors)]) from None
+    except BuildError as error:
+        if lacking is None:
+            raise
+        raise SpecErrors(path.name, [_as_error(lacking), SpecError("lock", str(error), error.hint)]) from None
+    if lacking is not None:
+        raise lacking
+
+
+def _as_error(lacking: NoPlace) -> SpecError:
+    return SpecError(lacking.path, str(lacking), lacking.hint)
+
+
+def _of_recipe(path: Path) -> list[SpecError]:
+    """What is wrong with the recipe of a spec that is itself not sound; nothing where the spec does not say which that is."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from workflows.images.nodes import chain
+    from workflows.spec.loading import read
+    from workflows.spec.others import RelativePath
+
+    try:
+        data = read(path)[1].data
+        told = data if isinstance(data, dict) else {}
+        recipe = TypeAdapter(RelativePath).validate_python(told.get("recipe"), strict=True)
+        chain.read(recipe, path.parent, _texts(told.get("variables")), secrets=_names(told.get("secrets")))
+    except SpecErrors as errors:
+        return _as_of_spec(errors)
+    except ValidationError:
+        pass
+    return []
+
+
+def _as_of_spec(errors: SpecErrors) -> list[SpecError]:
+    """Errors of a recipe among those of its spec: each says which file it is about."""
+    return [SpecError(_place(one, errors.source), one.problem, one.fix, one.value) for one in errors.errors]
+
+
+def _place(one: SpecError, source: str) -> str:
+    if one.path.startswith(_OF_SPEC):
+        return one.path.removeprefix(_OF_SPEC)
+    if _OF_FILE.match(one.path) or source == one.path:
+        return one.path
+    return f"{source}:{one.line}: {one.path}" if one.line else f"{source}: {one.path}"
+
+
+def _texts(data: object) -> dict[str, str]:
+    return {name: text for name, text in data.items() if isinstance(text, str)} if isinstance(data, dict) else {}
+
+
+def _names(data: object) -> tuple[str, ...]:
+    return tuple(data) if isinstance(data, dict) else ()

@@ -1,0 +1,64 @@
+"""The first steps with a shipped recipe: a spec of one's own for it, or a build of it without any."""
+
+from pathlib import Path
+
+import typer
+
+from workflows.cli import output
+from workflows.engines.folders import Home
+
+SPEC = Path("image.yaml")
+RECIPE = "compute"
+FOLDER = "recipes"
+"""Folder of the home for runs with the specs of recipes that are built by their name."""
+
+
+def begin(named: Path | None, *, force: bool, hint: str) -> None:
+    """Write an image spec, and beside it the lock of its recipe; `named` is a shipped recipe, or the file to write."""
+    from workflows.images.nodes import chain, shipped
+    from workflows.spec.starter import image
+
+    recipe = str(named) if named is not None and str(named) in shipped.names() else RECIPE
+    spec = SPEC if named is None or recipe == str(named) else named
+    lock, brought = spec.with_name(f"{recipe}{chain.LOCK_SUFFIX}"), shipped.RECIPES / f"{recipe}{chain.LOCK_SUFFIX}"
+    if there := [path for path in (spec, lock) if path.exists() and not force]:
+        raise typer.BadParameter(f"{there[0]} exists; {hint}")
+    spec.write_text(image(recipe))
+    if brought.exists():
+        lock.write_bytes(brought.read_bytes())
+        output.lines([f"wrote {spec} and its lock {lock}; edit publish, then: bringup image build {spec}"])
+    else:
+        output.lines([f"wrote {spec}; edit publish, then: bringup image lock {spec}, and bringup image build {spec}"])
+
+
+def of_recipe(named: str) -> Path | None:
+    """The spec of a shipped recipe that is named instead of a file: it lies in the home for runs. None for anything else.
+
+    Raises BuildError for a recipe whose packages each site locks itself.
+    """
+    from workflows.images.errors import BuildError
+    from workflows.images.nodes import chain, shipped
+    from workflows.spec.starter import image
+
+    if Path(named).exists() or named not in shipped.names():
+        return None
+    if not (shipped.RECIPES / f"{named}{chain.LOCK_SUFFIX}").exists():
+        raise BuildError(f"recipe {named} comes without a lock", hint=f"a spec has one of its own: bringup init --image {named}")
+    path = Home.of_environment().root / FOLDER / f"{named}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(image(named, own_lock=False))
+    return path
+
+
+def say_where(path: Path, *, recipe: bool) -> None:
+    """Where the image of a spec lies that is built and not published; `recipe`: the spec is not the user's own."""
+    from steps.contract.image import keys
+    from workflows.cli import image_specs
+    from workflows.images.nodes import resolve
+
+    made = resolve.resolve(image_specs.asked(path, image_specs.load(path))).recipe
+    folder = Home.of_environment().store / "images/assembled" / keys.image(made)
+    if not folder.is_dir():
+        return
+    published = f"; bringup init --image {made.name} writes a spec that says where to" if recipe else ""
+    output.lines([f"image    {folder}", f"nothing is published{published}"])

@@ -1,0 +1,96 @@
+"""What is wrong between the parts of recipes: looked for in what was written, so that no other error of a recipe hides it."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workflows.images.nodes import own_files
+from workflows.spec.errors import SpecError
+
+_PLACES = {"packages": None, "files": "path"}
+"""What each layer names once: lists of a layer, and the key of an entry that is its name."""
+
+
+@dataclass
+class Seen:
+    """What files have named so far, the lowest first: layers, users, and users by their numbers."""
+
+    layers: Counter[str] = field(default_factory=Counter)
+    users: Counter[str] = field(default_factory=Counter)
+    numbers: dict[int, str] = field(default_factory=dict)
+
+
+def twice(layers: object, seen: Seen) -> list[SpecError]:
+    """What stands twice in the layers of one file, or in `seen` already, to which it is added.
+
+    An upper recipe may put a test or a file of its own in place of a lower one's; within one file each stands once.
+    """
+    errors: list[SpecError] = []
+    tests: Counter[str] = Counter()
+    for index, layer in _maps(layers):
+        here = f"layers[{index}]"
+        errors += _again(f"{here}.name", _texts([layer.get("name")]), seen.layers, "two layers have this name", "give each its own")
+        for key, name in _PLACES.items():
+            errors += _again(f"{here}.{key}", _texts(_named(layer.get(key), name)), Counter())
+        errors += _again(f"{here}.users", _texts(_named(layer.get("users"), "name")), seen.users)
+        errors += _again(f"{here}.tests", _texts(_named(layer.get("tests"), "name")), tests)
+        errors += _same_number(here, layer.get("users"), seen.numbers)
+    return errors
+
+
+def missing(layers: object, folder: Path) -> list[SpecError]:
+    """The files of a recipe's folder that it takes and that cannot be read; a name with a variable in it is not looked for."""
+    errors = []
+    for index, layer in _maps(layers):
+        for number, file in _maps(layer.get("files")):
+            source = file.get("source")
+            if not isinstance(source, str) or "{{" in source or source.startswith("/") or ".." in source.split("/") or not source:
+                continue
+            try:
+                own_files.read(folder, source)
+            except own_files.CannotTake as error:
+                errors.append(own_files.as_error(error, f"layers[{index}].files[{number}].source", source))
+    return errors
+
+
+def unknown_secrets(files: Iterable[object], known: Collection[str]) -> list[SpecError]:
+    """The secrets that commands of the files' layers ask for, and that the spec does not have."""
+    layers = [layer for file in files for _, layer in _maps(file)]
+    commands = [command for layer in layers for _, command in _maps(layer.get("commands"))]
+    wanted = dict.fromkeys(name for command in commands for name in _texts(_named(command.get("secrets"), None)))
+    problem, fix = "a command of the recipe asks for this secret, and the spec has none of this name", "add it below secrets"
+    return [SpecError(f"secrets.{name}", problem, fix, name) for name in wanted if name not in known]
+
+
+def _again(
+    place: str, found: Iterable[str], seen: Counter[str], problem: str = "it stands twice", fix: str = "keep one of the two"
+) -> Iterator[SpecError]:
+    for name in found:
+        seen[name] += 1
+        if seen[name] == 2:
+            yield SpecError(place, problem, fix, name)
+
+
+def _same_number(here: str, users: object, numbers: dict[int, str]) -> Iterator[SpecError]:
+    """An error for each user whose number another has: files of one would be the other's."""
+    for index, user in _maps(users):
+        name, uid = user.get("name"), user.get("uid")
+        if not isinstance(uid, int) or isinstance(uid, bool) or not isinstance(name, str):
+            continue
+        if numbers.setdefault(uid, name) != name:
+            yield SpecError(f"{here}.users[{index}].uid", f"{numbers[uid]} has this number", "give each user its own", str(uid))
+
+
+def _maps(data: object) -> Iterator[tuple[int, Mapping[str, object]]]:
+    for index, one in enumerate(data if isinstance(data, list) else ()):
+        if isinstance(one, Mapping):
+            yield index, one
+
+
+def _named(data: object, key: str | None) -> list[object]:
+    return [one.get(key) for _, one in _maps(data)] if key else list(data) if isinstance(data, list) else []
+
+
+def _texts(found: Iterable[object]) -> Iterator[str]:
+    return (one for one in found if isinstance(one, str))
