@@ -162,7 +162,10 @@ def _again(act: Callable[[], T], first: OSError) -> T:
 def _make_folder(folder: Path) -> None:
     if not folder.is_dir():
         _make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        try:
+            folder.mkdir(exist_ok=True)
+        except FileExistsError:  # for callers that means: another writer was first
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
         if (owner := _owner(folder.parent)) is not None:
             os.chown(folder, *owner, follow_symlinks=False)
 

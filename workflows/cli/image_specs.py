@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from steps.contract.exit import ExitCode
 from workflows.images.errors import BuildError
-from workflows.spec import SpecError, SpecErrors
 
 if TYPE_CHECKING:
     from workflows.images.nodes.resolve import Asked
+    from workflows.spec import SpecError, SpecErrors
     from workflows.spec.image import ImageSpec
 
 _OF_SPEC = "spec: "
@@ -29,6 +29,7 @@ class NoPlace(ValueError):
 
 def load(path: Path) -> "ImageSpec":
     """A spec. Raises SpecErrors: what is wrong with it, and with the recipe that it names."""
+    from workflows.spec import SpecErrors
     from workflows.spec.image import load_image
 
     try:
@@ -47,6 +48,7 @@ def asked(path: Path, spec: "ImageSpec") -> "Asked":
 def check(path: Path, spec: "ImageSpec", lacking: NoPlace | None) -> None:
     """Raise what is wrong with the recipe and its lock, and `lacking`: all of it in one error where it is more than one thing."""
     from workflows.images.nodes import resolve
+    from workflows.spec import SpecError, SpecErrors
 
     try:
         resolve.resolve(asked(path, spec))
@@ -62,15 +64,18 @@ def check(path: Path, spec: "ImageSpec", lacking: NoPlace | None) -> None:
         raise lacking
 
 
-def _as_error(lacking: NoPlace) -> SpecError:
+def _as_error(lacking: NoPlace) -> "SpecError":
+    from workflows.spec import SpecError
+
     return SpecError(lacking.path, str(lacking), lacking.hint)
 
 
-def _of_recipe(path: Path) -> list[SpecError]:
+def _of_recipe(path: Path) -> list["SpecError"]:
     """What is wrong with the recipe of a spec that is itself not sound; nothing where the spec does not say which that is."""
     from pydantic import TypeAdapter, ValidationError
 
     from workflows.images.nodes import chain
+    from workflows.spec import SpecErrors
     from workflows.spec.loading import read
     from workflows.spec.others import RelativePath
 
@@ -86,12 +91,14 @@ def _of_recipe(path: Path) -> list[SpecError]:
     return []
 
 
-def _as_of_spec(errors: SpecErrors) -> list[SpecError]:
+def _as_of_spec(errors: "SpecErrors") -> list["SpecError"]:
     """Errors of a recipe among those of its spec: each says which file it is about."""
+    from workflows.spec import SpecError
+
     return [SpecError(_place(one, errors.source), one.problem, one.fix, one.value) for one in errors.errors]
 
 
-def _place(one: SpecError, source: str) -> str:
+def _place(one: "SpecError", source: str) -> str:
     if one.path.startswith(_OF_SPEC):
         return one.path.removeprefix(_OF_SPEC)
     if _OF_FILE.match(one.path) or source == one.path:

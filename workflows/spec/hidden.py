@@ -77,15 +77,15 @@ def _taken(model: type[BaseModel], data: Mapping[str, object]) -> Any:
 
 def _sound(annotation: Any, value: object) -> Any:
     """A value as its field takes it; of a list or a map with errors the items that are sound, of a section what is known of it."""
+    model, inner = as_model(annotation), item(annotation)
+    if inner is not None and isinstance(value, list):
+        return tuple(found for one in value if (found := _sound(inner, one)) is not _BROKEN)
     try:
         return TypeAdapter(annotation).validate_python(value)
     except ValidationError:
         pass
-    model, inner = as_model(annotation), item(annotation)
     if model is not None and isinstance(value, Mapping):
         return _taken(model, value)
-    if inner is not None and isinstance(value, list):
-        return tuple(found for one in value if (found := _sound(inner, one)) is not _BROKEN)
     if inner is not None and isinstance(value, Mapping):
         return {key: found for key, one in value.items() if (found := _sound(inner, one)) is not _BROKEN}
     return _BROKEN

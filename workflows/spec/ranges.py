@@ -109,8 +109,8 @@ def _count(first: str, last: str) -> Sequence[str]:
     if padded and len(first) != len(last):
         width = max(len(first), len(last))
         raise BadRange(f"[{first}-{last}] pads its ends differently", f"write [{first.zfill(width)}-{last.zfill(width)}]")
-    width = len(first) if padded else 0
-    return [f"{number:0{width}d}" if width else str(number) for number in range(low, high + 1)]
+    numbers = range(low, high + 1)
+    return [f"{number:0{len(first)}d}" for number in numbers] if padded else list(map(str, numbers))
 
 
 def _first_repeat(names: Iterable[str]) -> str:

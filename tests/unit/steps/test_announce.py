@@ -62,6 +62,7 @@ def test_it_is_told_once(desk: Any, webhook: Chat) -> None:
         "approvers": ["ada@example.org", "bob"],
         "evidence": digest,
         "how": how,
+        "changes": "",
         "type": "application/json",
     }
     assert (desk.root / "out/verdict").read_text() == "pass"
