@@ -1,11 +1,11 @@
-"""What of hosts and plays is on this machine now, by name: before and after a test tier it must be the same."""
+"""What of hosts and plays is on this machine now, by name: after a test tier there must be no more than before."""
 
 import contextlib
 import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hostlab import debian, host, lab, network
@@ -27,6 +27,12 @@ def census(work: Path | None = None) -> dict[str, list[str]]:
         "folders": _folders(),
         "inotify instances": [lab.INOTIFY.read_text().strip()],
     }
+
+
+def left(before: Mapping[str, list[str]], work: Path | None = None) -> dict[str, list[str]]:
+    """What is there now and was not before; what others left there earlier may have gone meanwhile."""
+    now = {kind: [name for name in names if name not in before[kind]] for kind, names in census(work).items()}
+    return {kind: names for kind, names in now.items() if names}
 
 
 def _mounts() -> list[str]:
