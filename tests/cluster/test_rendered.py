@@ -23,7 +23,6 @@ FORMS = (
     ("h200-16", "bringup"),
     ("h200-16", "factory"),
     ("h200-16", "stack"),
-    ("h200-16", "image"),
     ("multi-rack-232", "bringup"),
     ("dra", "bringup"),
     ("three-hosts", "bringup"),
@@ -78,6 +77,18 @@ def test_every_rendered_object_is_taken(argo: ControlPlane, tmp_path: Path, exam
         assert "created" in argo.kubectl("create", "--validate=strict", *mode, "-f", str(workflow))
     schedule = argo.kubectl("-n", "bringup", "get", "cronworkflow", "-o", "jsonpath={.items[*].spec.schedules[*]}")
     assert "30 4 1 * *" in schedule
+
+
+def test_every_rendered_object_of_a_node_image_is_taken(argo: ControlPlane, tmp_path: Path) -> None:
+    example = Path(examples.__file__).parent / "images/image.yaml"
+    lines = [line for line in example.read_text().splitlines() if not line.startswith("lock:")]  # the shipped one of its recipe
+    (tmp_path / "image.yaml").write_text("\n".join(lines))
+    made = tmp_path / "made"
+    done = product.bringup(tmp_path / "home", "render", str(tmp_path / "image.yaml"), "--out", str(made))
+    assert done.returncode == 0, done.stderr
+    home = [part for name in HOME if name != "starts" for part in ("-f", str(made / f"{name}.yaml"))]
+    assert "workflowtemplate.argoproj.io/" in argo.kubectl("apply", "--server-side", "--validate=strict", *home)
+    assert "created" in argo.kubectl("create", "--validate=strict", "-f", str(made / "workflow.yaml"))
 
 
 @pytest.mark.parametrize(("file", "field"), MISSPELT, ids=[field for _, field in MISSPELT])
