@@ -1,5 +1,6 @@
 """Hosts: named groups of machines as ranges, how their addresses and places in the fabric follow from their names."""
 
+import functools
 import ipaddress
 import re
 from collections.abc import Mapping
@@ -18,11 +19,19 @@ def check_range(text: Any) -> Any:
     """Refuse a range that cannot be expanded; return it unchanged."""
     if isinstance(text, str) and text != text.lower():
         raise problem("node names are lower-case in Kubernetes", f"write {text.lower()}")
+    if (flaw := _flaw(text)) is not None:
+        raise problem(flaw.problem, flaw.fix) from flaw
+    return text
+
+
+@functools.lru_cache(maxsize=1024)
+def _flaw(text: str) -> ranges.BadRange | None:
+    """Why a range cannot be expanded. Kept: a spec with errors in it is looked at more than once, and ranges may be large."""
     try:
         ranges.expand(text)
     except ranges.BadRange as error:
-        raise problem(error.problem, error.fix) from error
-    return text
+        return error
+    return None
 
 
 def _check_pattern(text: str) -> str:
