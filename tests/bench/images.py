@@ -117,7 +117,7 @@ def _change(site: Site, figures: Figures) -> float:
 
 def _tests(site: Site, figures: Figures) -> None:
     """Seconds of the slowest test on the root of compute, and how many there are."""
-    results = site.records("image_sandbox", "sandbox")[-1]["observation"]["results"]
+    results = site.records("image_sandbox", "tests")[-1]["observation"]["results"]
     slowest = sorted(results, key=lambda one: one.get("seconds", 0.0))[::-1]
     for one in slowest[:3]:
         figures.note(f"test {one['name']}", f"{one.get('seconds', 0.0):.2f} s")
