@@ -4,7 +4,7 @@ We keep our own state because ansible-runner has no statistics after a time-out 
 """
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any
 
 import msgspec
@@ -91,7 +91,7 @@ class Ledger:
             self._stats = data
         if state is not None:
             self.seen += 1
-            _take(state, event.event, data, self._named - {data.host})
+            _take(state, event.event, data, self._named)
         failing = event.event in ("runner_on_failed", "runner_on_unreachable", "runner_item_on_failed")
         return PlayEvent(
             event=event.event,
@@ -145,10 +145,10 @@ class Ledger:
         return HostStatus.OK, None, ""
 
 
-def _take(state: HostState, event: str, data: Data, others: Iterable[str]) -> None:
+def _take(state: HostState, event: str, data: Data, named: Set[str]) -> None:
     if event == "runner_on_unreachable":
         said = ansible_failures.message(data.res)
-        state.fail(HostStatus.UNREACHABLE, ansible_failures.of_unreachable(said, others), data.task, said)
+        state.fail(HostStatus.UNREACHABLE, ansible_failures.of_unreachable(said, named - {data.host}), data.task, said)
     elif event == "runner_on_failed" and not data.ignore_errors:
         said = ansible_failures.message(data.res)
         state.fail(HostStatus.FAILED, ansible_failures.of_failed(said), data.task, said)

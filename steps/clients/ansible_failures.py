@@ -60,7 +60,7 @@ def of_unreachable(message: str, others: Iterable[str] = ()) -> FailureKind:
     (names and addresses): Ansible calls a host unreachable whose task was delegated to one that is."""
     found = _first(_UNREACHABLE, message, FailureKind.NETWORK)
     about = _PROXY.sub("", message)  # which may run on one of the others
-    named = any(re.search(rf"(?<![\w.-]){re.escape(other)}(?![\w-]|\.\w)", about) for other in others)
+    named = any(plain.names(about, other) for other in others)
     return FailureKind.HELPER if named and found is FailureKind.NETWORK else found
 
 

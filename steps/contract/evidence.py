@@ -1,7 +1,7 @@
 """Evidence: the stored record of one attempt of one task, and its key in the store."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -9,6 +9,7 @@ from msgspec import Struct
 from steps.contract.verdict import Verdict
 
 SCHEMA = 1
+T = TypeVar("T")
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -63,3 +64,11 @@ def with_attempt(record: Evidence, attempt: int) -> Evidence:
 def decode(data: bytes) -> Evidence:
     """Read a stored record. Raises msgspec.ValidationError when it is none."""
     return msgspec.json.decode(data, type=Evidence)
+
+
+def seen(observation: object, kind: type[T]) -> T | None:
+    """A record's observation as what this kind of task sees; None where it is none, or another version wrote it in another form."""
+    try:
+        return msgspec.convert(observation, kind)
+    except msgspec.ValidationError:
+        return None

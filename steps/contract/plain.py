@@ -22,6 +22,11 @@ def block(text: str) -> str:
     return text if text.isprintable() else _COMMANDS.sub(MARK, text.replace("\r\n", "\n"))
 
 
+def names(text: str, name: str) -> bool:
+    """Whether a text names a host, by itself: not as a part of a longer name or address. A dot at a sentence's end is no part."""
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", text) is not None
+
+
 def escaped(text: str) -> str:
     """JSON text with these characters as JSON escapes them: it says the same."""
     return text if text.isprintable() else _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -70,6 +70,11 @@ class Jump(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.structs.replace(self, jump=self.jump.behind(proxy))
 
 
+def through(jump: Jump | None, proxy: HttpProxy | None) -> tuple[Jump | None, HttpProxy | None]:
+    """The `jump` and the `proxy` of a host that is behind both: the proxy stands before the first jump host, if there is one."""
+    return (None, proxy) if jump is None else (jump.behind(proxy), None)
+
+
 class PlayHost(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How one host is reached. `key_path` is a file below the secrets folder; empty means the SSH agent's keys. `proxy` stands
     before the host itself; where there is a jump host it stands before the first of those."""

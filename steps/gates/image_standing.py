@@ -1,7 +1,7 @@
 """Gate of image_standing: an image that a rollback left is not built again; all else may go on, or needs not."""
 
 from steps.contract.image.published import Switch
-from steps.contract.image.publishing import left_sentence
+from steps.contract.image.publishing import LEFT_STEP, left_sentence
 from steps.contract.stages.image_standing import CHANGED, LEFT, NOTHING, Standing, Wanted
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.gates.finding import Finding, fail, unknown
@@ -30,5 +30,4 @@ def tree(seen: Standing, want: Wanted) -> Verdict:
 
 def _left(seen: Standing) -> Finding:
     told = left_sentence(Switch(to=seen.version, before=seen.left, by=seen.left_by, at=seen.left_at))
-    step = "change the recipe, or publish it again on purpose: bringup image build --again"
-    return fail(FailureClass.INPUT, told, "an image that nobody went back from", step)
+    return fail(FailureClass.INPUT, told, "an image that nobody went back from", LEFT_STEP)

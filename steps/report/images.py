@@ -1,12 +1,12 @@
 """Records of an image build → what the report shows: files, layers, packages against the published ones, tests, boots."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from steps.contract.evidence import Evidence
+from steps.contract.evidence import Evidence, seen
 from steps.contract.image.booting import Boot
 from steps.contract.image.manifest import Part
 from steps.contract.image.testing import Result
@@ -133,25 +133,13 @@ def image(latest: Sequence[Evidence]) -> Image | None:
 
 def _observed(latest: Iterable[Evidence], stage: str, kind: type[T]) -> Iterator[T]:
     for record in latest:
-        if record.stage == stage and isinstance(record.observation, dict):
-            found = _read(record.observation, kind)
-            if found is not None:
-                yield found
-
-
-def _read(observation: dict[str, Any], kind: type[T]) -> T | None:
-    try:
-        return msgspec.convert(observation, kind)
-    except msgspec.ValidationError:
-        return None
+        if record.stage == stage and (found := seen(record.observation, kind)) is not None:
+            yield found
 
 
 def _layers(latest: Iterable[Evidence]) -> Iterator[Layer]:
     for record in latest:
-        if record.stage != "image_layers" or not isinstance(record.observation, dict):
-            continue
-        built = _read(record.observation, Built)
-        if built is not None:
+        if record.stage == "image_layers" and (built := seen(record.observation, Built)) is not None:
             yield Layer(
                 name=record.task.removeprefix("layer_"),
                 key=built.key,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from steps.contract.evidence import Evidence
+from steps.contract.evidence import Evidence, seen
 from steps.contract.stages.image_standing import ID, TASK, Standing
 from steps.contract.verdict import Status
 from steps.report import model
@@ -14,11 +14,8 @@ def current(latest: Iterable[Evidence]) -> Standing | None:
     """What the tree said, where it has this very image; None of every other run, and where the record cannot be read."""
     for record in latest:
         if (record.stage, record.task) == (ID, TASK) and record.verdict is not None and record.verdict.is_pass:
-            try:
-                seen = msgspec.convert(record.observation, Standing)
-            except msgspec.ValidationError:
-                return None
-            return seen if seen.is_current else None
+            standing = seen(record.observation, Standing)
+            return standing if standing is not None and standing.is_current else None
     return None
 
 

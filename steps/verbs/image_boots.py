@@ -1,7 +1,6 @@
 """Boots of an image that an earlier run has shown already: the same task, of the same bytes, need not boot again."""
 
-import msgspec
-
+from steps.contract import evidence
 from steps.contract import run as contract
 from steps.contract.evidence import Evidence
 from steps.contract.stages.image_boot import Booted
@@ -28,7 +27,4 @@ def earlier(context: Context) -> Evidence | None:
 
 def seen(record: Evidence) -> Booted | None:
     """What that run saw; None where another version wrote it in another form."""
-    try:
-        return msgspec.convert(record.observation, Booted)
-    except msgspec.ValidationError:
-        return None
+    return evidence.seen(record.observation, Booted)

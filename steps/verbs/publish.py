@@ -20,6 +20,7 @@ from steps.contract.canonical import canonical
 from steps.contract.delivery import KUSTOMIZATIONS, Delivered, Publication
 from steps.contract.exit import ExitCode
 from steps.contract.plural import count
+from steps.contract.stages.image_standing import ID as STANDING_STAGE
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import BadTask, Temporary
 from steps.verbs import rendered, reuse
@@ -27,7 +28,7 @@ from steps.verbs.context import Context
 
 Changes = dict[str, str | None]
 """Path → its new text, None to remove it."""
-IMAGE_STAGE, STANDING_STAGE = "image_publish", "image_standing"
+IMAGE_STAGE = "image_publish"
 MOST_NAMED = 200
 """Files that a record names."""
 

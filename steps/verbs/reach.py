@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.fleet import Host
-from steps.contract.play import PYTHON, HostKeys, HttpProxy, Jump, PlayHost, PlayRequest, RoleArchive
+from steps.contract.play import PYTHON, HostKeys, HttpProxy, Jump, PlayHost, PlayRequest, RoleArchive, through
 from steps.verbs.context import Context
 
 FORKS = 50
@@ -59,11 +59,11 @@ def request(
     path = {name: str(secrets / name) if name else "" for name in (ssh.key, ssh.known_hosts)}
     named = dict(secret_variables or {}) | ({"ansible_become_password": ssh.sudo_password} if ssh.sudo_password else {})
     named |= {PROXY_PASSWORD: ssh.proxy_password} if ssh.proxy_password else {}
-    through = _Through(ssh, secrets)
+    way = _Through(ssh, secrets)
     return PlayRequest(
         playbook=playbook,
-        hosts=tuple(_host(host, ssh, path[ssh.key], *through(host)) for host in hosts),
-        helpers=tuple(_host(host, ssh, path[ssh.key], *through(host)) for host in helpers),
+        hosts=tuple(_host(host, ssh, path[ssh.key], *way(host)) for host in hosts),
+        helpers=tuple(_host(host, ssh, path[ssh.key], *way(host)) for host in helpers),
         variables={**(variables or {}), **_proxy(ssh)},
         secret_variables=_existing(context, named),
         known_hosts=path[ssh.known_hosts],
@@ -100,8 +100,7 @@ def _role(role: RoleArchive | None, context: Context) -> RoleArchive | None:
 
 
 class _Through:
-    """What each host is reached through: its group's jump hosts and HTTP proxy, else those of all. The proxy stands before the
-    first jump host, or before the host where there is none."""
+    """What each host is reached through: its group's jump hosts and HTTP proxy, else those of all."""
 
     def __init__(self, ssh: Ssh, secrets: Path) -> None:
         self._key = str(secrets / ssh.key) if ssh.key else ""
@@ -114,7 +113,7 @@ class _Through:
         jump = Jump.of(own, self._key) if own else self._all
         url = host.variables.get("ssh_http_proxy", self._ssh.http_proxy)
         proxy = HttpProxy.of(url, self._ssh.http_proxy_user, self._password) if url else None
-        return (None, proxy) if jump is None else (jump.behind(proxy), None)
+        return through(jump, proxy)
 
 
 def _jump(jump: Jump | None, secrets: Path) -> Jump | None:

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from workflows import catalog
-from workflows.cli import sources
+from workflows.cli import kinds, sources
 from workflows.spec import Issue, SpecError, SpecErrors, unattended
 from workflows.spec.errors import Severity
 from workflows.spec.loading import read
 from workflows.spec.problems import line_of
 from workflows.spec.recipe import KIND as RECIPE
-
-IMAGE = "Image"
 
 
 @dataclass(frozen=True)
@@ -41,26 +39,21 @@ def check(source: str) -> Checked:
     """Read a spec argument and check it. Raises NoSpec where there is no such file."""
     path = sources.find(source)
     try:
-        if _kind(path) in (IMAGE, RECIPE):
-            return Checked(path, tuple(_image(path)))
+        if (kind := kinds.kind_of(path)) in (kinds.IMAGE_SPEC, RECIPE):
+            return Checked(path, tuple(_image(path, is_recipe=kind == RECIPE)))
         spec = sources.read(source)[1]
         return Checked(path, (*catalog.check(spec, catalog.load()), *unattended.issues(spec)))
     except SpecErrors as errors:
         return Checked(path, unreadable=errors)
 
 
-def _kind(path: Path) -> object:
-    data = read(path)[1].data
-    return data.get("kind") if isinstance(data, dict) else None
-
-
-def _image(path: Path) -> Iterator[Issue]:
+def _image(path: Path, *, is_recipe: bool) -> Iterator[Issue]:
     """What is wrong with the lock of an image spec or of a recipe. Raises SpecErrors for what is wrong with those themselves."""
     from workflows.cli import image_recipes
     from workflows.images.errors import BuildError
     from workflows.images.nodes import resolve
 
-    asked, is_recipe = image_recipes.asked(str(path)), _kind(path) == RECIPE
+    asked = image_recipes.asked(str(path))
     found = asked.chain(by_name=is_recipe)
     try:
         if is_recipe:

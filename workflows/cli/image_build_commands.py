@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,9 @@ from steps.contract.exit import ExitCode
 from workflows.cli import image_specs, image_starting, output, pipelines, starting
 from workflows.cli.argo_options import LOCAL, placed
 from workflows.engines.folders import Home
+
+if TYPE_CHECKING:
+    from steps.contract.image.recipe import Recipe
 
 PUBLISHED = "image_publish"
 """The last stage (`spec.image.PUBLISHED`, whose module takes longer to import)."""
@@ -48,15 +51,16 @@ def build(
         spec, until = str(shipped), _without_place(spec, until)
     path, loaded = pipelines.IMAGE.read(spec)
     publishes = until in ("", PUBLISHED)
-    image_specs.check(path, loaded, _lacking(loaded, place) if publishes else None)
-    if not again and not until and place.engine == LOCAL and (version := _published(path, loaded)):
+    found = image_specs.check(path, loaded, lacking(loaded, place) if publishes else None)
+    if not again and not until and place.engine == LOCAL and (version := _published(loaded, found.recipe)):
         output.lines([f"nothing changed: {version} of {loaded.name} is published from this recipe, lock and settings"])
         return _told(place, loaded.name, version)
     if supersede:
         _supersede(place, loaded.name)
-    code = starting.start(spec, place, pipelines.Wish(reuse=reuse, until=until, again=again), pipelines.IMAGE)
+    wish, pipeline = pipelines.Wish(reuse=reuse, until=until, again=again), pipelines.of_image(path, loaded, found)
+    code = starting.start(spec, place, wish, pipeline)
     if not publishes and place.engine == LOCAL and code == ExitCode.OK:
-        image_starting.say_where(path, recipe=shipped is not None)
+        image_starting.say_where(found.recipe, shipped=shipped is not None)
     return code
 
 
@@ -69,7 +73,7 @@ def _without_place(recipe: str, until: str) -> str:
     return until or TESTED
 
 
-def _lacking(loaded: Any, place: starting.Place) -> image_specs.NoPlace | None:
+def lacking(loaded: Any, place: starting.Place) -> image_specs.NoPlace | None:
     """Why the run could not reach the tree of the spec, if so."""
     told = loaded.publish
     if told.ssh is not None:
@@ -86,14 +90,12 @@ def _lacking(loaded: Any, place: starting.Place) -> image_specs.NoPlace | None:
     return None
 
 
-def _published(path: Path, loaded: Any) -> str:
-    """The version that is published from exactly this spec on a tree of this machine; empty where there is none."""
+def _published(loaded: Any, recipe: "Recipe") -> str:
+    """The version that is published from exactly this spec and recipe on a tree of this machine; empty where there is none."""
     from steps.clients.published import standing
     from steps.contract.image import keys
-    from workflows.images.nodes import resolve
     from workflows.plan.images import place
 
-    recipe = resolve.resolve(image_specs.asked(path, loaded)).recipe
     return standing.version(place(loaded), recipe.name, keys.image(recipe), loaded.boot.firmware)
 
 

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.cli import image_specs, output
+from workflows.cli import image_specs, kinds, output
 from workflows.engines.folders import Home
 from workflows.images.errors import BuildError
 from workflows.images.nodes import chain, lockfile, resolve, shipped
@@ -18,7 +18,6 @@ from workflows.images.nodes.lockfile import Lock
 from workflows.images.nodes.resolve import Asked
 from workflows.spec import SpecErrors
 from workflows.spec.image import is_path
-from workflows.spec.loading import read
 
 SUFFIXES = (".yaml", ".yml")
 MOST_NAMED = 4
@@ -50,8 +49,7 @@ def asked(named: str) -> Asked:
     if not is_path(named):
         return resolve.of_recipe(named, Path())
     path = Path(named)
-    document = read(path)[1].data
-    if isinstance(document, dict) and document.get("kind") == "Image":
+    if kinds.kind_of(path) == kinds.IMAGE_SPEC:
         return image_specs.asked(path, image_specs.load(path))
     return recipe_at(path, named)
 

@@ -8,7 +8,7 @@ from steps.contract.exit import ExitCode
 from workflows.images.errors import BuildError
 
 if TYPE_CHECKING:
-    from workflows.images.nodes.resolve import Asked
+    from workflows.images.nodes.resolve import Asked, Resolved
     from workflows.spec import SpecError, SpecErrors
     from workflows.spec.image import ImageSpec
 
@@ -45,13 +45,14 @@ def asked(path: Path, spec: "ImageSpec") -> "Asked":
     return resolve.of_spec(spec, path.parent, f"bringup image lock {path}")
 
 
-def check(path: Path, spec: "ImageSpec", lacking: NoPlace | None) -> None:
-    """Raise what is wrong with the recipe and its lock, and `lacking`: all of it in one error where it is more than one thing."""
+def check(path: Path, spec: "ImageSpec", lacking: NoPlace | None) -> "Resolved":
+    """The resolved recipe of a spec. Raises what is wrong with the recipe and its lock, and `lacking`: all of it in one error where
+    it is more than one thing."""
     from workflows.images.nodes import resolve
     from workflows.spec import SpecError, SpecErrors
 
     try:
-        resolve.resolve(asked(path, spec))
+        found = resolve.resolve(asked(path, spec))
     except SpecErrors as errors:
         if lacking is None:
             raise
@@ -62,6 +63,7 @@ def check(path: Path, spec: "ImageSpec", lacking: NoPlace | None) -> None:
         raise SpecErrors(path.name, [_as_error(lacking), SpecError("lock", str(error), error.hint)]) from None
     if lacking is not None:
         raise lacking
+    return found
 
 
 def _as_error(lacking: NoPlace) -> "SpecError":

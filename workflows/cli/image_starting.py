@@ -1,11 +1,15 @@
 """The first steps with a shipped recipe: a spec of one's own for it, or a build of it without any."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from workflows.cli import output
 from workflows.engines.folders import Home
+
+if TYPE_CHECKING:
+    from steps.contract.image.recipe import Recipe
 
 SPEC = Path("image.yaml")
 RECIPE = "compute"
@@ -50,15 +54,12 @@ def of_recipe(named: str) -> Path | None:
     return path
 
 
-def say_where(path: Path, *, recipe: bool) -> None:
-    """Where the image of a spec lies that is built and not published; `recipe`: the spec is not the user's own."""
+def say_where(recipe: "Recipe", *, shipped: bool) -> None:
+    """Where an image lies that is built and not published; `shipped`: its recipe was named alone, without a spec."""
     from steps.contract.image import keys
-    from workflows.cli import image_specs
-    from workflows.images.nodes import resolve
 
-    made = resolve.resolve(image_specs.asked(path, image_specs.load(path))).recipe
-    folder = Home.of_environment().store / "images/assembled" / keys.image(made)
+    folder = Home.of_environment().store / "images/assembled" / keys.image(recipe)
     if not folder.is_dir():
         return
-    published = f"; bringup init --image {made.name} writes a spec that says where to" if recipe else ""
+    published = f"; bringup init --image {recipe.name} writes a spec that says where to" if shipped else ""
     output.lines([f"image    {folder}", f"nothing is published{published}"])

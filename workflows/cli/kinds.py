@@ -14,16 +14,22 @@ if TYPE_CHECKING:
     from workflows.plan.model import Plan
     from workflows.render.steps import Settings
 
-_KIND = "Image"
+IMAGE_SPEC = "Image"
+"""The kind of file that `spec.image` reads."""
+
+
+def kind_of(path: Path) -> object:
+    """What a file says that it is; None where it does not say. Raises SpecErrors for a file that cannot be read."""
+    from workflows.spec.loading import read
+
+    data = read(path)[1].data
+    return data.get("kind") if isinstance(data, dict) else None
 
 
 def of(source: str) -> Pipeline:
     """The pipeline of a spec argument: a file of kind Image is one of a node image, all else is of a cluster. Raises SpecErrors."""
-    from workflows.spec.loading import read
-
     path = Path(source)
-    data = read(path)[1].data if path.is_file() else None
-    return IMAGE if isinstance(data, dict) and data.get("kind") == _KIND else BRINGUP
+    return IMAGE if path.is_file() and kind_of(path) == IMAGE_SPEC else BRINGUP
 
 
 def planned(source: str, only: Sequence[str], until: str, operation: Operation = WHOLE) -> "Plan":

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steps.contract.exit import ExitCode
 from steps.contract.operation import BRINGUP as WHOLE
 from steps.contract.operation import Operation
+from steps.contract.revision import Source
 
 if TYPE_CHECKING:
+    from workflows.images.nodes.resolve import Resolved
     from workflows.plan.model import Plan
     from workflows.render.steps import Settings
 
@@ -26,6 +28,10 @@ class Wish:
     operation: Operation = WHOLE
     again: bool = False
     """Publish also what a rollback left."""
+    source: Source | None = None
+    """Where the spec came from, where its folder is no work tree of Git; else Git is asked."""
+    settled: bool = False
+    """What may do what in home, and what starts runs there, is left as whoever installed it made it."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +69,19 @@ def _read_image(spec: str) -> tuple[Path, Any]:
 
 
 def _plan_image(path: Path, loaded: Any, wish: Wish) -> Plan:
+    from workflows.cli import image_specs
+    from workflows.images.nodes import resolve
+
+    return _plan_resolved(path, loaded, wish, resolve.resolve(image_specs.asked(path, loaded)))
+
+
+def _plan_resolved(path: Path, loaded: Any, wish: Wish, found: Resolved) -> Plan:
     import msgspec
 
     from workflows.cli import image_specs, recipe_origins
-    from workflows.images.nodes import resolve
     from workflows.plan.images import compile_image
 
-    asked = image_specs.asked(path, loaded)
-    found, origin = resolve.resolve(asked), recipe_origins.of(path, asked)
+    origin = recipe_origins.of(path, image_specs.asked(path, loaded), wish.source)
     return compile_image(
         loaded, msgspec.structs.replace(found.recipe, origin=origin), found.files, until=wish.until, again=wish.again
     )
@@ -97,3 +108,12 @@ def _ended_image(run: str, code: int) -> int:
 
 BRINGUP = Pipeline(_read_cluster, _plan_cluster, _build_cluster)
 IMAGE = Pipeline(_read_image, _plan_image, _build_image, _ended_image)
+
+
+def of_image(path: Path, loaded: Any, found: Resolved) -> Pipeline:
+    """That of an image whose spec was read and whose recipe was resolved already: what was checked is what is planned."""
+
+    def plan(path: Path, loaded: Any, wish: Wish) -> Plan:
+        return _plan_resolved(path, loaded, wish, found)
+
+    return replace(IMAGE, read=lambda _: (path, loaded), plan=plan)

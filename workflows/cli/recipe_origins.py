@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from steps import __version__
+from steps.contract.revision import Source
 from workflows.cli import revisions
 from workflows.images.nodes import shipped
 from workflows.images.nodes.chain import Chain, Part
@@ -15,16 +16,16 @@ CHANGED: Final = " with changes"
 OUTSIDE: Final = "not in Git"
 
 
-def of(spec: Path, asked: Asked) -> str:
+def of(spec: Path, asked: Asked, source: Source | None = None) -> str:
     """`3f2a… with changes, on bringup 0.1.0`: what the spec, its recipe, the files that this one places, and its lock were at.
 
     A shipped recipe is bringup's, whoever's work tree the spec lies in: `bringup 0.1.0, spec 3f2a…`. Every image has bringup's
-    files for its boot, so its version is always told.
+    files for its boot, so its version is always told. `source` is the commit that the whole folder was read from, where no Git is.
     """
     chain = asked.chain()
     files = dict.fromkeys([spec, *_files(chain), asked.lock_path(chain)])
     brought = [path for path in files if path.is_relative_to(shipped.IMAGES)]
-    own = _said(path for path in files if path not in brought)
+    own = source.commit if source else _said(path for path in files if path not in brought)
     version = f"bringup {__version__}{_changed_here([*brought, *_boot()])}"
     if not chain.top.is_shipped:
         return f"{own}, on {version}"

@@ -15,11 +15,12 @@ from workflows.engines.folders import RunFolder
 def of(spec: Path) -> revision.Source | None:
     """Commit, path in the work tree and whether the file differs from the commit; None outside of Git, or without git."""
     folder = spec.absolute().parent
-    commit, top = _git(folder, "rev-parse", "--verify", "HEAD"), _git(folder, "rev-parse", "--show-toplevel")
-    changed = _git(folder, "status", "--porcelain", "--ignored", "--", spec.name)
-    if not commit or not top or changed is None:
+    tree = top(folder)
+    found = None if tree is None else state(tree, [folder.resolve() / spec.name])
+    if tree is None or found is None:
         return None
-    return revision.Source(commit=commit, path=os.path.relpath(spec.resolve(), Path(top).resolve()), dirty=bool(changed))
+    commit, dirty = found
+    return revision.Source(commit=commit, path=os.path.relpath(spec.resolve(), tree), dirty=dirty)
 
 
 def keep(folder: RunFolder, spec: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steps.clients import ssh_configuration, ssh_proxies
-from steps.contract.play import HttpProxy, Jump, PlayHost
+from steps.contract.play import HttpProxy, Jump, PlayHost, through
 from workflows.engines import inputs
 from workflows.host_keys import known, scan
 from workflows.host_keys.known import Known
@@ -55,16 +55,17 @@ def fleet(spec: ClusterSpec, folder: Path, out: Path | None) -> Fleet:
 
 def _host(spec: ClusterSpec, machine: Machine, key: str) -> PlayHost:
     ssh = spec.ssh
-    through, url = machine.ssh_jump or ssh.jump_host or "", machine.ssh_http_proxy or ssh.http_proxy or ""
-    proxy = HttpProxy.of(url, ssh.http_proxy_user or "", SSH_PROXY_PASSWORD if ssh.http_proxy_user else "") if url else None
+    jumps, url = machine.ssh_jump or ssh.jump_host or "", machine.ssh_http_proxy or ssh.http_proxy or ""
+    before = HttpProxy.of(url, ssh.http_proxy_user or "", SSH_PROXY_PASSWORD if ssh.http_proxy_user else "") if url else None
+    jump, proxy = through(Jump.of(jumps, key) if jumps else None, before)
     return PlayHost(
         name=machine.name,
         address=machine.address,
         port=machine.ssh_port or ssh.port,
         user=machine.ssh_user or ssh.user,
         key_path=key,
-        jump=Jump.of(through, key).behind(proxy) if through else None,
-        proxy=None if through else proxy,
+        jump=jump,
+        proxy=proxy,
     )
 
 
@@ -124,8 +125,8 @@ class _Look:
 
     def _silent(self, access: PlayHost | Jump) -> str:
         """What there is to say of a host without an answer."""
-        through = access.jump.address if access.jump else access.proxy.url if access.proxy else ""
-        said = f"no host key came from port {access.port}" + (f" through {through}" if through else "")
+        before = access.jump.address if access.jump else access.proxy.url if access.proxy else ""
+        said = f"no host key came from port {access.port}" + (f" through {before}" if before else "")
         return ssh_proxies.told(self._folder, access) or said
 
 

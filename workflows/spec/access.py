@@ -9,6 +9,7 @@ from workflows.spec.fields import AbsolutePath, Argument, Listed, OneOrMore, Sec
 from workflows.spec.hosts import Address, Cidr, JumpHosts, SshPort, SshProxy, SshUser
 from workflows.spec.node import Dns, Hugepages, KernelParameter, Mount, Route, User
 from workflows.spec.proxy import User as ProxyUser
+from workflows.spec.proxy import require_whole_login
 from workflows.spec.rke2_parts import EtcdSnapshots, RegistryAccess, RegistryName, VirtualAddress
 
 Registry = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]+)?$", max_length=300)]
@@ -71,9 +72,7 @@ class Ssh(Section):
 
     @model_validator(mode="after")
     def _a_login_is_whole(self) -> "Ssh":
-        if (self.http_proxy_user is None) != (self.http_proxy_password is None):
-            why = "a proxy's login has a user and a password, and one of them is missing"
-            raise problem(why, "give http_proxy_user and http_proxy_password, or neither")
+        require_whole_login(self.http_proxy_user, self.http_proxy_password, "a proxy's login", "http_proxy_")
         return self
 
 

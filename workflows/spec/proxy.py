@@ -39,9 +39,15 @@ class Proxy(Section):
     def _one_is_named(self) -> "Proxy":
         if self.http is None and self.https is None:
             raise problem("no proxy is named", "write http: http://HOST:PORT, or leave proxy out")
-        if (self.user is None) != (self.password is None):
-            raise problem("a login has a user and a password, and one of them is missing", "give user and password, or neither")
+        require_whole_login(self.user, self.password)
         return self
+
+
+def require_whole_login(user: str | None, password: SecretRef | None, what: str = "a login", prefix: str = "") -> None:
+    """Raise where a login has only one of its two fields, `PREFIXuser` and `PREFIXpassword`."""
+    if (user is None) != (password is None):
+        why = f"{what} has a user and a password, and one of them is missing"
+        raise problem(why, f"give {prefix}user and {prefix}password, or neither")
 
 
 def environment(proxy: Proxy | None, networks: Sequence[str], addresses: Iterable[str]) -> dict[str, str]:

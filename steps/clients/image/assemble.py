@@ -25,51 +25,61 @@ FOLDER, INITRDS, BLOBS = "assembled", "initrds", "oci"
 """Folders of the images' store that this module fills."""
 _ARCHITECTURES: Final = {"amd64": "amd64", "arm64": "arm64"}
 Say = Callable[[str], None]
+Versions = dict[str, str]
+"""What the tools that pack say of themselves, by name; they are asked once for an image."""
 
 
 def assemble(images: Path, recipe: Recipe, say: Say) -> Assembled:
     """The image of a recipe whose layers are built, read back; packed now unless it was before, by the same versions of tools: the
     key, which is known before anything is built, has them not. Raises BadTask, StoreBusy, Temporary."""
-    begun, key = time.monotonic(), keys.image(recipe)
+    begun, key, have = time.monotonic(), keys.image(recipe), _tools()
     place = images / FOLDER / key
-    cached = place.is_dir() and _is_ours(place)
+    cached = place.is_dir() and _is_ours(place, have)
     if not cached:
         with room.needed():
-            cached = not _made(images, recipe, say)
+            cached = not _made(images, recipe, have, say)
     found = readback.read(place, key)
     return msgspec.structs.replace(found, cached=cached, seconds=round(time.monotonic() - begun, 3))
 
 
-def _made(images: Path, recipe: Recipe, say: Say) -> bool:
+def _tools() -> Versions | None:
+    """The versions of tools that this machine has; None without one of them."""
+    with contextlib.suppress(BadTask):
+        return tools.versions()
+    return None
+
+
+def _made(images: Path, recipe: Recipe, have: Versions | None, say: Say) -> bool:
     """Make the entry; False where another build had made it meanwhile."""
-    with entries.making(images / FOLDER, keys.image(recipe), good=_is_ours) as work:
+    with entries.making(images / FOLDER, keys.image(recipe), good=lambda place: _is_ours(place, have)) as work:
         if work is not None:
-            _fill(images, recipe, work, say)
+            _fill(images, recipe, work, have, say)
         return work is not None
 
 
-def _is_ours(place: Path) -> bool:
+def _is_ours(place: Path, have: Versions | None) -> bool:
     """Whether an image was packed by the versions of tools that this machine has. One that cannot be read is told by `readback`; a
     machine without the tools takes what is there."""
-    with contextlib.suppress(ManifestError, OSError, BadTask):
-        return manifest.decode((place / MANIFEST).read_bytes()).tools == tools.versions()
+    with contextlib.suppress(ManifestError, OSError):
+        return have is None or manifest.decode((place / MANIFEST).read_bytes()).tools == have
     return True
 
 
-def _fill(images: Path, recipe: Recipe, work: Path, say: Say) -> None:
+def _fill(images: Path, recipe: Recipe, work: Path, have: Versions | None, say: Say) -> None:
     if recipe.epoch > time.time():
         until = datetime.fromtimestamp(recipe.epoch, UTC).isoformat()
         raise BadTask(
             f"recipe {recipe.name} dates its files {until}, which is to come", hint="set this machine's clock, or the epoch"
         )
     stack = layers.stack(images, recipe)
-    if twin := _twin(images, recipe, work):
+    versions = tools.versions() if have is None else have  # without a tool it is said which
+    if twin := _twin(images, recipe, work, versions):
         say(f"{recipe.name}: root, kernel and initrd are those of image {twin.key[:12]}")
-        (work / MANIFEST).write_bytes(manifest.encode(_manifest(images, recipe, twin.kernel, work)))
+        (work / MANIFEST).write_bytes(manifest.encode(_manifest(images, recipe, twin.kernel, work, versions)))
         return
     told = packing.Pack(out=str(work), epoch=recipe.epoch, initrds=str(images / INITRDS))
     with ThreadPoolExecutor(max_workers=1) as beside:
-        archived = beside.submit(_archive, images, recipe, stack, work)
+        archived = beside.submit(_archive, images, recipe, stack, work, versions)
         pack = "steps.clients.image.packing:pack"
         packed = namespace.call(stack, pack, told, packing.Packed, seconds=timeouts.IMAGE_SQUASH, say=say)
         archived.result()
@@ -77,13 +87,13 @@ def _fill(images: Path, recipe: Recipe, work: Path, say: Say) -> None:
     say(f"packed {recipe.name}: {parts}{', initrd as before' if packed.initrd_kept else ''}")
     shutil.rmtree(work / ".initrd", ignore_errors=True)
     _require_installed(recipe, packed.installed)
-    (work / MANIFEST).write_bytes(manifest.encode(_manifest(images, recipe, packed.kernel, work)))
+    (work / MANIFEST).write_bytes(manifest.encode(_manifest(images, recipe, packed.kernel, work, versions)))
 
 
-def _twin(images: Path, recipe: Recipe, work: Path) -> Manifest | None:
+def _twin(images: Path, recipe: Recipe, work: Path, versions: Versions) -> Manifest | None:
     """Another image of the same layers, packed alike, whose files are whole: they become this one's too (other tests, another
     budget, other kernel arguments change no byte of them)."""
-    alike = (recipe.name, recipe.epoch, tuple(keys.layers(recipe).values()), tools.versions())
+    alike = (recipe.name, recipe.epoch, tuple(keys.layers(recipe).values()), versions)
     for path in sorted((images / FOLDER).glob(f"*/{MANIFEST}")):
         with contextlib.suppress(ManifestError, OSError):
             found = manifest.decode(path.read_bytes())
@@ -112,10 +122,10 @@ def _parts(folder: Path) -> list[Part]:
         return [part for part in beside.map(lambda name: readback.part_of(folder, name), PARTS) if part]
 
 
-def _archive(images: Path, recipe: Recipe, stack: tuple[Path, ...], work: Path) -> None:
+def _archive(images: Path, recipe: Recipe, stack: tuple[Path, ...], work: Path, versions: Versions) -> None:
     """The OCI archive: a blob of each layer, each packed once."""
     blobs = []
-    named = {name: tools.mark(key) for name, key in keys.layers(recipe).items()}
+    named = {name: tools.mark(key, versions) for name, key in keys.layers(recipe).items()}
     for (name, key), tree in zip(named.items(), reversed(stack), strict=True):
         made_by = f"bringup image layer {name}"
         told = oci_layers.Layer(tree=str(tree), key=key, kept=str(images / BLOBS), epoch=recipe.epoch, made_by=made_by)
@@ -136,7 +146,7 @@ def _archive(images: Path, recipe: Recipe, stack: tuple[Path, ...], work: Path) 
         oci.write(file, config, blobs, lambda blob: places[blob.digest].open("rb"), name=name, epoch=recipe.epoch)
 
 
-def _manifest(images: Path, recipe: Recipe, kernel: str, work: Path) -> Manifest:
+def _manifest(images: Path, recipe: Recipe, kernel: str, work: Path, versions: Versions) -> Manifest:
     return Manifest(
         name=recipe.name,
         key=keys.image(recipe),
@@ -150,7 +160,7 @@ def _manifest(images: Path, recipe: Recipe, kernel: str, work: Path) -> Manifest
         parts=tuple(_parts(work)),
         layers=tuple(_layer(images, name, key) for name, key in keys.layers(recipe).items()),
         packages=_packages(recipe),
-        tools=tools.versions(),
+        tools=versions,
         tests=tuple(test.name for test in recipe.tests),
     )
 

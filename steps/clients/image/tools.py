@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+from collections.abc import Mapping
 from typing import Final
 
 from steps.clients import process
@@ -18,9 +19,9 @@ def versions() -> dict[str, str]:
     return found | {"libzstd": _library(), "packer": str(keys.PACKER)}
 
 
-def mark(key: str) -> str:
-    """The name of what zstd alone makes of something with this key: another version may make other bytes of it."""
-    squeezed = hashlib.sha256(_version(process.run(_ASKED["zstd"]).out).encode())
+def mark(key: str, found: Mapping[str, str]) -> str:
+    """The name of what zstd alone makes of something with this key: another of the `versions` may make other bytes of it."""
+    squeezed = hashlib.sha256(found["zstd"].encode())
     return f"{key}-{squeezed.hexdigest()[:12]}"
 
 

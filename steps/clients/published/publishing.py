@@ -179,12 +179,12 @@ def spare(tree: Tree, keep: int, version: str) -> tuple[str, ...]:
 
 def _refuse_left(tree: Tree, order: Order) -> None:
     """What somebody went back from is not pointed to again, nor copied again, by a run that changes nothing about it."""
-    alike = tuple(name for name in _alike(tree, order.source) if _boots_alike(tree, name, order))
+    source, place = order.source, order.place
+    alike = tuple(name for name in _alike(tree, source) if sources.boots_alike(source, tree, place, name))
     if order.again or tree.current in alike:
         return
     if left := publishing.left_by_rollback(reading.history(tree), alike):
-        hint = "change the recipe, or publish it again on purpose: bringup image build --again"
-        raise Refused(publishing.left_sentence(left), hint=hint)
+        raise Refused(publishing.left_sentence(left), hint=publishing.LEFT_STEP)
 
 
 def _refuse_others(tree: Tree, order: Order) -> None:
@@ -218,19 +218,9 @@ def _is_of(tree: Tree, version: str, source: Source) -> bool:
 def _is_whole(tree: Tree, version: str, order: Order) -> bool:
     """Whether a version of this very image is sound, its scripts are those of today, it was tested as it is now, and it is signed
     where it shall be."""
-    as_wanted = _boots_alike(tree, version, order) and set(reading.tested(tree, version).results) >= set(order.results)
-    return as_wanted and signing.suits(tree, version, order.place) and not any(_serious(tree, version, order))
-
-
-def _boots_alike(tree: Tree, version: str, order: Order) -> bool:
-    folder = tree.path(published.VERSIONS, version)
-    wanted = {f"{folder}/{name}": data for name, data in sources.scripts(order.source, order.place, version).items()}
-    return wanted == {path: data for path, data in tree.contents.items() if path.startswith(f"{folder}/{published.BOOT}/")}
-
-
-def _serious(tree: Tree, version: str, order: Order) -> Iterator[verifying.Problem]:
-    signers = order.place.signers if order.place.key else ()
-    yield from verifying.of_version(tree, version, signers)
+    alike = sources.boots_alike(order.source, tree, order.place, version)
+    as_wanted = alike and set(reading.tested(tree, version).results) >= set(order.results)
+    return as_wanted and signing.suits(tree, version, order.place) and not any(verifying.for_place(tree, version, order.place))
 
 
 def _is_done(tree: Tree, order: Order) -> bool:

@@ -87,7 +87,7 @@ def scripts(tree: Tree, version: str) -> dict[str, str]:
 
 def named_version(script: str, image: str) -> str:
     """The version that every address of a script names, but the one where machines begin anew; empty for several or none."""
-    mark, start = f"/{image}/{published.VERSIONS}/", f"/{published.BOOT}/{published.START}{published.SCRIPT}"
+    mark, start = f"/{image}/{published.VERSIONS}/", f"/{published.START_SCRIPT}"
     named = {address.partition(mark)[2].partition("/")[0] for address in detached.addresses(script) if not address.endswith(start)}
     return named.pop() if len(named) == 1 else ""
 
@@ -96,9 +96,10 @@ def entry_points(tree: Tree) -> dict[str, str]:
     """Groups and machines of ROOT/boot → the image whose pointer their script leads to; empty where it leads to none."""
     leads = {}
     for name in tree.names(published.BOOT):
-        if not name.endswith(published.SCRIPT) or name == f"{published.START}{published.SCRIPT}":
+        place = f"{published.BOOT}/{name}"
+        if not name.endswith(published.SCRIPT) or place == published.START_SCRIPT:
             continue
-        text = tree.contents.get(f"{published.BOOT}/{name}", b"").decode(errors="replace")
+        text = tree.contents.get(place, b"").decode(errors="replace")
         address = next(iter(detached.addresses(text)), "")
         head, _, tail = address.rpartition(f"/{published.CURRENT}/{published.BOOT}/")
         leads[name.removesuffix(published.SCRIPT)] = head.rpartition("/")[2] if tail == name else ""
@@ -138,7 +139,7 @@ def machines(tree: Tree) -> frozenset[str] | None:
     named = {name for version in tree.versions for name in scripts(tree, version) if published.is_machine(name)}
     if not named or not all(map(ipxe.is_guarded, texts)):
         return None
-    return frozenset(name.removeprefix("mac-").replace("-", ":") for name in named)
+    return frozenset(map(published.mac_of, named))
 
 
 def is_known(node: NodeSeen, known: frozenset[str] | None) -> bool:
@@ -241,7 +242,7 @@ def changes(had: Mapping[str, str], has: Mapping[str, str]) -> tuple[tuple[str, 
 def _of_image(tree: Tree, path: str) -> bool:
     """Scripts of this image: its own, and its groups' entries; those of other images are looked at with them."""
     name = path.removeprefix(f"{published.BOOT}/")
-    if name in (path, f"{published.START}{published.SCRIPT}"):
+    if name == path or path == published.START_SCRIPT:
         return True
     return entry_points(tree).get(name.removesuffix(published.SCRIPT)) in (tree.image, "")
 

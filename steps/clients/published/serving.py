@@ -34,7 +34,7 @@ def server(root: Path, address: str = "127.0.0.1", port: int = 0, say: Callable[
 
 def keep(root: Path, report: NodeReport, now: float) -> NodeSeen:
     """Keep what a node reported, in place of what it reported before. Raises ReportError for one that cannot be named."""
-    name = report.node or f"mac-{report.mac.replace(':', '-')}"
+    name = report.node or published.machine_name(report.mac)
     if not _NODE.fullmatch(name) or not _MAC.fullmatch(report.mac):
         raise on_node.ReportError("the report names no host and no MAC address")
     seen = NodeSeen(node=name, image=report.image, mac=report.mac, at=round(now - report.uptime, 1))

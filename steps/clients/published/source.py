@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from steps.clients.published import signing
+from steps.clients.published.tree import Tree
 from steps.contract.canonical import digest_bytes
 from steps.contract.image import manifest as manifests
 from steps.contract.image import published, publishing
@@ -76,6 +77,17 @@ def scripts(source: Source, place: Place, version: str) -> dict[str, bytes]:
         return {f"{published.BOOT}/{name}{published.SCRIPT}": data for name, data in found.items()}
     except PublishingError as error:
         raise BadTask(str(error), hint="see publish in the spec, and the recipe's kernel arguments") from error
+
+
+def placed(source: Source, tree: Tree, place: Place, version: str) -> dict[str, bytes]:
+    """The same by their path in the tree. Raises BadTask."""
+    return {tree.path(published.VERSIONS, version, path): data for path, data in scripts(source, place, version).items()}
+
+
+def boots_alike(source: Source, tree: Tree, place: Place, version: str) -> bool:
+    """Whether a version has these scripts and no others. Raises BadTask."""
+    below = f"{tree.path(published.VERSIONS, version, published.BOOT)}/"
+    return placed(source, tree, place, version) == {path: data for path, data in tree.contents.items() if path.startswith(below)}
 
 
 def names(place: Place) -> frozenset[str]:

@@ -63,7 +63,8 @@ def asked_through(
         return found
     differs = next(_differing(tree, place, key, firmware), "") or next(_unfinished(tree), "")
     if not differs:
-        differs = next(_unsound(transport.look(image, (tree.current,)), tree.current, place), "")
+        problems = verifying.for_place(transport.look(image, (tree.current,)), tree.current, place)
+        differs = next((f"{one.place} {one.why}" for one in problems), "")
     return replace(found, differs=differs) if differs else replace(found, answer=CURRENT)
 
 
@@ -77,8 +78,8 @@ def _differing(tree: Tree, place: Place, key: str, firmware: tuple[str, ...]) ->
     there = [(part.size, tree.entries.get(f"{at}/{part.name}")) for part in found.parts]
     if not all(entry is not None and entry.is_file and entry.size == size for size, entry in there):
         yield f"{current} is not whole"
-    wanted = _scripts(tree, current, place, found)
     source, names = _source(tree, current, found), sources.names(place)
+    wanted = sources.placed(source, tree, place, current)
     wanted |= {f"{published.BOOT}/{name}": data for name, data in entered.wanted(tree, source, place).items()}
     alike = set(reading.scripts(tree, current)) == names and not entered.stale(tree, names)
     if not (alike and all(tree.contents.get(path) == data for path, data in wanted.items())):
@@ -99,24 +100,12 @@ def _unfinished(tree: Tree) -> Iterator[str]:
         yield f"the publication of {tree.current} was stopped before its end"
 
 
-def _unsound(tree: Tree, version: str, place: Place) -> Iterator[str]:
-    for problem in verifying.of_version(tree, version, place.signers if place.key else ()):
-        yield f"{problem.place} {problem.why}"
-
-
 def _boots_alike(tree: Tree, version: str, place: Place, key: str) -> bool:
     """Whether a version is of this key, and its nodes would boot it as they would now."""
     found = reading.manifest_of(tree, version)
     if found is None or found.key != key:
         return False
-    below = f"{tree.path(published.VERSIONS, version, published.BOOT)}/"
-    return _scripts(tree, version, place, found) == {path: data for path, data in tree.contents.items() if path.startswith(below)}
-
-
-def _scripts(tree: Tree, version: str, place: Place, manifest: Manifest) -> dict[str, bytes]:
-    """Boot scripts of a version as they would be now, by their path in the tree."""
-    found = sources.scripts(_source(tree, version, manifest), place, version)
-    return {tree.path(published.VERSIONS, version, path): data for path, data in found.items()}
+    return sources.boots_alike(_source(tree, version, found), tree, place, version)
 
 
 def _source(tree: Tree, version: str, manifest: Manifest) -> Source:

@@ -7,6 +7,7 @@ from msgspec import Struct
 from steps.clients.published import reading, signing
 from steps.clients.published.tree import Tree
 from steps.contract.image import manifest, published, publishing
+from steps.contract.image.published import Place
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -45,6 +46,11 @@ def of_version(tree: Tree, version: str, signers: tuple[str, ...] = ()) -> Itera
     if (state := signing.state(tree, version, signers)) == signing.BAD or (signers and state == signing.NONE):
         why = "is not signed" if state == signing.NONE else "has a signature that no trusted key made over these bytes"
         yield Problem(place=f"{folder}/{manifest.MANIFEST}", why=why)
+
+
+def for_place(tree: Tree, version: str, place: Place) -> Iterator[Problem]:
+    """The same, signed only where the place asks for it."""
+    yield from of_version(tree, version, place.signers if place.key else ())
 
 
 def _list(tree: Tree, folder: str) -> Iterator[Problem]:
@@ -131,10 +137,9 @@ def _entries(tree: Tree) -> Iterator[Problem]:
 
 def _start(tree: Tree, entries: Collection[str]) -> Iterator[Problem]:
     """What every machine may be told to load."""
-    place = f"{published.BOOT}/{published.START}{published.SCRIPT}"
-    url, data = reading.url_of(tree), tree.contents.get(place)
+    url, data = reading.url_of(tree), tree.contents.get(published.START_SCRIPT)
     if url and data != publishing.start_script(url, default=published.DEFAULT in entries):
-        yield Problem(place=place, why="is missing" if data is None else "is not as bringup writes it")
+        yield Problem(place=published.START_SCRIPT, why="is missing" if data is None else "is not as bringup writes it")
 
 
 def _strays(tree: Tree) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
+from steps.contract import plain
 from steps.contract.image.booting import REPORT_ARGUMENT
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"'<>\\]+", re.IGNORECASE)
@@ -76,7 +77,7 @@ def settings(found: Mapping[str, str], factory: Factory) -> Iterator[Outside]:
     for place, text in sorted(found.items()):
         told = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("#", ";")))
         for host in factory.hosts:
-            if re.search(rf"(?<![\w.-]){re.escape(host)}(?![\w-]|\.\w)", told):
+            if plain.names(told, host):
                 yield Outside(place=place, leads_to=host, why="a host of the factory")
         for folder in factory.folders:
             if re.search(rf"(?<![\w.-]){re.escape(folder)}(?![\w.-])", told):

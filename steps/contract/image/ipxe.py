@@ -89,8 +89,7 @@ def chain(url: str, start: str = "") -> str:
     """The script that goes on with another one, as the TFTP server's: it stays the same when images change. Where it cannot, it
     tries again; with `start` it begins with that one anew, for what is its own may have changed. Raises ScriptError."""
     for one in (url, *((start,) if start else ())):
-        _absolute(one)
-        _plain(one)
+        _loadable(one)
     lines = [
         "#!ipxe",
         ":next",
@@ -106,8 +105,7 @@ def first(machines: str, default: str) -> str:
     """The script that every machine may be told: it goes on with the machine's own, whose URL begins with `machines`, and where
     there is none with the default (empty: none, then it asks again). Raises ScriptError."""
     for one in (machines, *((default,) if default else ())):
-        _absolute(one)
-        _plain(one)
+        _loadable(one)
     own = f"{machines}${{netX/mac:hexhyp}}.ipxe"
     lines = ["#!ipxe", ":next", "isset ${netX/ip} || dhcp || goto failed", f"echo {SAID} asks {own}", f"chain --autofree {own} ||"]
     if default:
@@ -124,8 +122,7 @@ def is_guarded(script: str) -> bool:
 def _sent_on(others: Sequence[str], start: str) -> Sequence[str]:
     """Lines that send machines away that have a script of their own: one that could not be had for a moment must not make its
     machine boot as any other does."""
-    _absolute(start)
-    _plain(start)
+    _loadable(start)
     if odd := [mac for mac in others if not _MAC.fullmatch(mac)]:
         raise ScriptError(f"{odd[0]!r} is no MAC address in lower case with colons, as 52:54:00:12:34:56")
     return [
@@ -165,6 +162,12 @@ def _guard(machines: Mapping[str, str]) -> Sequence[str]:
 def _again(label: str, said: str, back: str, start: str = "") -> Sequence[str]:
     lines = [f":{label}", f"echo {SAID} {said}", f"echo {SAID} tries again in {WAIT} s", f"sleep {WAIT}"]
     return [*lines, *((f"chain --autofree --replace {start} ||",) if start else ()), f"goto {back}"]
+
+
+def _loadable(url: str) -> None:
+    """A URL that a script names by itself."""
+    _absolute(url)
+    _plain(url)
 
 
 def _absolute(url: str) -> None:

@@ -29,9 +29,13 @@ CLAIM: Final = ".claim."
 SCRIPT: Final = ".ipxe"
 START: Final = "boot"
 """Name of the script that finds a machine's own; no group's."""
+START_SCRIPT: Final = f"{BOOT}/{START}{SCRIPT}"
+"""Where that one lies, from the tree's root."""
 DEFAULT: Final = "default"
 """The group of machines that no group names."""
-_MACHINE: Final = re.compile(r"mac(-[0-9a-f]{2}){6}")
+MACHINE: Final = "mac-"
+"""Begins the name of a machine's script; its address follows."""
+_MACHINE: Final = re.compile(rf"{MACHINE}[0-9a-f]{{2}}(-[0-9a-f]{{2}}){{5}}")
 
 
 def version_name(number: int, manifest: str) -> str:
@@ -47,7 +51,12 @@ def number_of(version: str) -> int:
 
 def machine_name(mac: str) -> str:
     """`mac-52-54-00-12-34-56`: the name of a machine's script, as iPXE's `${netX/mac:hexhyp}` writes its address."""
-    return f"mac-{mac.replace(':', '-')}"
+    return f"{MACHINE}{mac.replace(':', '-')}"
+
+
+def mac_of(name: str) -> str:
+    """The address in the name of a machine's script."""
+    return name.removeprefix(MACHINE).replace("-", ":")
 
 
 def is_machine(name: str) -> bool:

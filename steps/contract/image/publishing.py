@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,10 @@ from steps.contract.image.published import Group, Place, Switch, Tested
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _URL = re.compile(r"https?://[!-~]+")
 _SUM = re.compile(r"([0-9a-f]{64}) [ *]([^\0\n]+)")
+
+
+LEFT_STEP: Final = "change the recipe, or publish it again on purpose: bringup image build --again"
+"""What a person does about a version that a rollback left, which is neither built nor published again by itself."""
 
 
 class PublishingError(ValueError):
@@ -75,12 +80,13 @@ def entry_script(url: str, image: str, name: str) -> bytes:
 def start_script(url: str, *, default: bool) -> bytes:
     """What every node may be told to load. `default`: there is a group for machines that none names. Raises PublishingError."""
     folder = f"{base(url)}/{published.BOOT}"
-    return ipxe.first(f"{folder}/mac-", f"{folder}/{published.DEFAULT}{published.SCRIPT}" if default else "").encode()
+    all_others = f"{folder}/{published.DEFAULT}{published.SCRIPT}" if default else ""
+    return ipxe.first(f"{folder}/{published.MACHINE}", all_others).encode()
 
 
 def start_url(url: str) -> str:
     """Where that one lies. Raises PublishingError."""
-    return f"{base(url)}/{published.BOOT}/{published.START}{published.SCRIPT}"
+    return f"{base(url)}/{published.START_SCRIPT}"
 
 
 def group_name(text: str) -> str:

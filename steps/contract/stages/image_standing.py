@@ -1,11 +1,11 @@
 """Stage image_standing: whether what nodes boot is this very image already, and whether a person went back from it."""
 
-import contextlib
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
 from msgspec import Struct
+
+from steps.contract.evidence import seen
 
 ID: Final = "image_standing"
 TASK: Final = "tree"
@@ -66,8 +66,8 @@ def against(observations: Iterable[object]) -> str:
     """The same of what a run's records of this stage observed, the last one that can be read; empty where there is none."""
     found = ""
     for one in observations:
-        with contextlib.suppress(msgspec.ValidationError):
-            found = msgspec.convert(one, Standing).against
+        if (standing := seen(one, Standing)) is not None:
+            found = standing.against
     return found
 
 

@@ -42,6 +42,25 @@ def test_json_says_the_same_without_commands() -> None:
     assert msgspec.json.decode(text) == data
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("no route to n1", True),
+        ("connect to n1: refused", True),
+        ("it is n1.", True),
+        ("http://n1:80/x", True),
+        ("n11", False),
+        ("n1-a", False),
+        ("n1.example.org", False),
+        ("on1", False),
+        ("a.n1", False),
+    ],
+)
+def test_a_host_is_named_by_its_whole_name(text: str, named: bool) -> None:
+    assert plain.names(text, "n1") is named
+    assert not plain.names(text, "n."), "a dot stands for itself"
+
+
 def test_every_verdict_is_one_line_however_it_was_made() -> None:
     node = NodeVerdict(node="n1", status=Status.FAIL, seen=FORGED, expected="a\nb", next_step="c\nd")
     made = failed("g", FailureClass.HEALTH, seen=FORGED, expected="a\nb", next_step="c\nd", nodes=[node])
