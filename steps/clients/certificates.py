@@ -1,9 +1,9 @@
 """Certificates (PEM) by which a site knows a server, from a secret file: each of them can be read, and no key lies beside."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steps.clients import secret_file
-from steps.clients.environment import Environment
 from steps.contract.delivery import certificates, pem
 from steps.errors import BadTask
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 _BEGIN = "-----BEGIN CERTIFICATE-----"
 
 
-def read(environment: Environment, name: str, field: str) -> tuple[str, ...]:
+def read(folder: Path, name: str, field: str) -> tuple[str, ...]:
     """The certificates of a secret file, as `delivery.certificates` gives them; `field` of the spec names it. Raises BadTask."""
-    return checked(secret_file.text(environment, name, field), name, field)
+    return checked(secret_file.text(folder, name, field), name, field)
 
 
 def checked(text: str, name: str, field: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from steps import timeouts
 from steps.clients import certificates, git_access, git_errors
 from steps.clients.git_access import GitAccess
+from steps.clients.git_checkout import Entry
 from steps.contract.delivery import is_commit
 from steps.errors import BadTask, StepError, Unreachable
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 NOBODY = "0" * 40
 """The id that stands for no object."""
 _FILE_MODE = 0o100644
+_SUBMODULE = 0o160000
 
 
 class Author(Struct, frozen=True, kw_only=True):
@@ -84,16 +86,21 @@ class Git:
 
     def read(self, commit: str, path: str = "") -> dict[str, str]:
         """The files of a commit at or below a path: path from the repository's root → text. Links and submodules are left out."""
+        prefix = path.strip("/")
+        wanted = (one for one in self.entries(commit) if one.is_file)
+        below = (one for one in wanted if not prefix or one.path == prefix or one.path.startswith(f"{prefix}/"))
+        return {one.path: one.content.decode(errors="replace") for one in below}
+
+    def entries(self, commit: str) -> Iterator[Entry]:
+        """Everything that a commit holds, submodules left out, fetched without history."""
         from dulwich.object_store import iter_tree_contents
 
         self._fetch({commit}, 1)
-        found, store = {}, self._repo.object_store
-        prefix = path.strip("/")
-        for entry in iter_tree_contents(store, self._commit(commit).tree):
-            name = entry.path.decode(errors="replace")
-            if entry.mode & 0o170000 == 0o100000 and (not prefix or name == prefix or name.startswith(f"{prefix}/")):
-                found[name] = bytes(store[entry.sha].as_raw_string()).decode(errors="replace")
-        return found
+        store = self._repo.object_store
+        for found in iter_tree_contents(store, self._commit(commit).tree):
+            if found.mode & 0o170000 != _SUBMODULE:
+                content = bytes(store[found.sha].as_raw_string())
+                yield Entry(path=found.path.decode(errors="surrogateescape"), mode=found.mode, content=content)
 
     def commit(self, parent: str, files: Mapping[str, str | None], message: str, author: Author) -> str:
         """A commit on top of `parent` (empty: the first one) with these files replaced, or removed where None; not yet pushed."""
@@ -271,15 +278,16 @@ def _translated(access: GitAccess) -> Iterator[None]:
     except StepError:
         raise
     except (client.HTTPUnauthorized, client.HTTPProxyUnauthorized) as error:
-        raise git_errors.denied(where, "the credentials are refused" if access.username else "it asks for credentials") from error
+        why = "the credentials are refused" if access.username else "it asks for credentials"
+        raise git_errors.denied(where, why, access.keys) from error
     except errors.NotGitRepository as error:
         raise BadTask(
-            f"{where}: there is no Git repository, or these credentials do not see it", hint=git_errors.CHECK_ADDRESS
+            f"{where}: there is no Git repository, or these credentials do not see it", hint=access.keys.check_address
         ) from error
     except errors.HangupException as error:
         lines = b"\n".join(error.stderr_lines or []).decode(errors="replace")
-        raise git_errors.said(where, lines.strip() or "the server hung up") from error
+        raise git_errors.said(where, lines.strip() or "the server hung up", access.keys) from error
     except errors.GitProtocolError as error:
-        raise git_errors.said(where, str(error)) from error
+        raise git_errors.said(where, str(error), access.keys) from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise Unreachable(f"{where}: {error}", hint=git_errors.CHECK_WAY) from error

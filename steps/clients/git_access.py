@@ -14,21 +14,20 @@ from msgspec import Struct
 from steps import timeouts
 from steps.clients import certificates, secret_file
 from steps.clients.environment import Environment
+from steps.clients.git_errors import DELIVERY, Keys
 from steps.errors import BadTask
 
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 _SCP = re.compile(r"[\w.-]+@[\w.-]+:(?!//)\S+")
 _TOKEN_USER = "git"
 """User name beside a token alone: the hosts that take tokens look at the token only."""
-_SPEC = "delivery.argo_cd"
-"""The section of the spec that names our secret files."""
 
 
 class GitAccess(Struct, frozen=True, kw_only=True):
     """A repository and what lets us in: user and password, or the files of a private key and of known hosts.
 
     `ca` are the only certificates that may sign its server's, none for those of this machine. `local` is the bare
-    repository that stands for it in a rehearsal; nothing else is used then.
+    repository that stands for it in a rehearsal; nothing else is used then. `keys` say where the spec names all that.
     """
 
     url: str
@@ -38,6 +37,7 @@ class GitAccess(Struct, frozen=True, kw_only=True):
     known_hosts: Path | None = None
     ca: tuple[str, ...] = ()
     local: Path | None = None
+    keys: Keys = DELIVERY
 
     @property
     def is_ssh(self) -> bool:
@@ -47,28 +47,36 @@ class GitAccess(Struct, frozen=True, kw_only=True):
 
 def of(environment: Environment, url: str, credentials: str = "", known_hosts: str = "", ca: str = "") -> GitAccess:
     """The access to a repository; the three names are files below the secrets folder. Raises BadTask."""
-    check(url)
     if environment.git_root is not None:
+        check(url)
         return GitAccess(url=url, local=local_repository(environment.git_root, url))
-    trusted = read_certificates(environment, ca) if ca else ()
-    access = GitAccess(url=url, known_hosts=_file(environment, known_hosts), ca=trusted)
+    return of_files(environment.secrets, url, credentials, known_hosts, ca)
+
+
+def of_files(
+    folder: Path, url: str, credentials: str = "", known_hosts: str = "", ca: str = "", keys: Keys = DELIVERY
+) -> GitAccess:
+    """The same from any folder of secret files; `keys` say where the spec names them. Raises BadTask."""
+    check(url, keys)
+    trusted = certificates.read(folder, ca, keys.of("ca")) if ca else ()
+    access = GitAccess(url=url, known_hosts=_file(folder, known_hosts), ca=trusted, keys=keys)
     if not credentials:
         return access
-    text = read_credentials(environment, credentials)
+    text = secret_file.text(folder, credentials, keys.of("credentials"))
     if access.is_ssh:
-        return msgspec.structs.replace(access, key=_file(environment, credentials))
+        return msgspec.structs.replace(access, key=_file(folder, credentials))
     username, password = login(text)
     return msgspec.structs.replace(access, username=username, password=password)
 
 
 def read_certificates(environment: Environment, name: str) -> tuple[str, ...]:
     """The certificates of a secret file, `delivery.certificates`. Raises BadTask where there are none, or a private key beside."""
-    return certificates.read(environment, name, f"{_SPEC}.ca")
+    return certificates.read(environment.secrets, name, DELIVERY.of("ca"))
 
 
 def read_credentials(environment: Environment, name: str, field: str = "credentials") -> str:
     """The content of a secret file, which `field` of the delivery names. Raises BadTask; the message has nothing of it."""
-    return secret_file.text(environment, name, f"{_SPEC}.{field}")
+    return secret_file.text(environment.secrets, name, DELIVERY.of(field))
 
 
 def login(text: str) -> tuple[str, str]:
@@ -77,7 +85,7 @@ def login(text: str) -> tuple[str, str]:
     return (user, password) if colon else (_TOKEN_USER, text)
 
 
-def check(url: str) -> None:
+def check(url: str, keys: Keys = DELIVERY) -> None:
     """Raise BadTask for an address that is none, or that has a password in it."""
     if _SCP.fullmatch(url):
         return
@@ -89,11 +97,11 @@ def check(url: str) -> None:
     if parts.query or parts.fragment:
         raise BadTask(
             f"the address {without_credentials(url)} has a query or a fragment, which no repository has and which may be a token",
-            hint="remove what stands behind ? or #; credentials go into delivery.argo_cd.credentials",
+            hint=f"remove what stands behind ? or #; credentials go into {keys.of('credentials')}",
         )
     if parts.password is not None or (parts.username and parts.scheme in ("http", "https")):
         raise BadTask(
-            f"the address {without_credentials(url)} has credentials in it", hint="put them into delivery.argo_cd.credentials"
+            f"the address {without_credentials(url)} has credentials in it", hint=f"put them into {keys.of('credentials')}"
         )
 
 
@@ -131,5 +139,5 @@ def ssh_command(access: GitAccess) -> Iterator[str]:
         yield shlex.join([*command, "-i", f"/proc/{os.getpid()}/fd/{private.fileno()}"])
 
 
-def _file(environment: Environment, name: str) -> Path | None:
-    return secret_file.path(environment, name) if name else None
+def _file(folder: Path, name: str) -> Path | None:
+    return secret_file.path(folder, name) if name else None

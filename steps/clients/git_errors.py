@@ -2,6 +2,8 @@
 
 import re
 
+from msgspec import Struct
+
 from steps.clients import certificates
 from steps.errors import BadTask, Conflict, Refused, StepError, Temporary, Unreachable
 
@@ -23,36 +25,51 @@ class Raced(Temporary):
     """Somebody else pushed in between: fetch, build on top, push again."""
 
 
-CHECK_ADDRESS = "see delivery.argo_cd.repo and its credentials"
-CHECK_HOST_KEYS = "give the server's host keys in delivery.argo_cd.known_hosts (lines as in ~/.ssh/known_hosts)"
-CHECK_CERTIFICATE = certificates.advice("delivery.argo_cd.ca")
+class Keys(Struct, frozen=True):
+    """Where a spec names a repository, for advice: the section, its key for the address, and what the credentials must allow."""
+
+    section: str
+    address: str
+    right: str
+
+    def of(self, key: str) -> str:
+        """One of its keys in full."""
+        return f"{self.section}.{key}"
+
+    @property
+    def check_address(self) -> str:
+        """What to look at where there is no repository."""
+        return f"see {self.of(self.address)} and its credentials"
+
+
+DELIVERY = Keys("delivery.argo_cd", "repo", "push branches and tags")
+"""The repository that Argo CD delivers from."""
 CHECK_WAY = "is the Git server up and reachable from here? The engine tries again"
 
 
-def denied(where: str, why: str) -> Refused:
+def denied(where: str, why: str, keys: Keys = DELIVERY) -> Refused:
     """The server does not let us."""
-    return Refused(
-        f"{where}: {why}", hint="give the credentials in delivery.argo_cd.credentials the right to push branches and tags"
-    )
+    return Refused(f"{where}: {why}", hint=f"give the credentials in {keys.of('credentials')} the right to {keys.right}")
 
 
-def said(where: str, text: str) -> StepError:
+def said(where: str, text: str, keys: Keys = DELIVERY) -> StepError:
     """An error by what the server or ssh said: an HTTP status, or words."""
     status = _STATUS.search(text)
     if status is not None:
         code = int(status[1])
         if code in (401, 403):
-            return denied(where, f"the server answers {code}")
+            return denied(where, f"the server answers {code}", keys)
         if code == 429 or code >= 500:
             return Unreachable(f"{where}: the server answers {code}", hint=CHECK_WAY)
     if _CERTIFICATE.search(text):  # it will be the same at the next try
-        return BadTask(f"{where}: {text}", hint=CHECK_CERTIFICATE)
+        return BadTask(f"{where}: {text}", hint=certificates.advice(keys.of("ca")))
     if _HOST_KEY.search(text):
-        return BadTask(f"{where}: {text}", hint=CHECK_HOST_KEYS)
+        hint = f"give the server's host keys in {keys.of('known_hosts')} (lines as in ~/.ssh/known_hosts)"
+        return BadTask(f"{where}: {text}", hint=hint)
     if _DENIED.search(text):
-        return denied(where, text)
+        return denied(where, text, keys)
     if _MISSING.search(text) and not _AWAY.search(text):
-        return BadTask(f"{where}: {text}", hint=CHECK_ADDRESS)
+        return BadTask(f"{where}: {text}", hint=keys.check_address)
     return Unreachable(f"{where}: {text}", hint=CHECK_WAY)
 
 

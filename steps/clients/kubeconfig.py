@@ -3,6 +3,7 @@
 import base64
 import binascii
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct, structs
@@ -12,6 +13,7 @@ from steps.clients.kubeconfig_entries import Entries, Entry
 from steps.errors import BadTask
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_HOST = "KUBERNETES_SERVICE_HOST"
 
 
 class Access(Struct, frozen=True, kw_only=True):
@@ -52,10 +54,15 @@ def load(*paths: Path, context: str = "") -> Access:
     return access
 
 
+def is_in_cluster(environ: Mapping[str, str]) -> bool:
+    """Whether this is a pod that has a token of its service account."""
+    return bool(environ.get(_HOST)) and (_ACCOUNT / "token").exists()
+
+
 def in_cluster() -> Access:
     """The pod's own service account. Raises BadTask outside a pod."""
-    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    if not host or not (_ACCOUNT / "token").exists():
+    host, port = os.environ.get(_HOST, ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not is_in_cluster(os.environ):
         raise BadTask(
             "no kubeconfig given and this is no pod with a service account", hint="name a kubeconfig in the spec's target"
         )

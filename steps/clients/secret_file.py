@@ -2,23 +2,22 @@
 
 from pathlib import Path
 
-from steps.clients.environment import Environment
 from steps.errors import BadTask
 
 MOST_BYTES = 65536
 """A larger file is neither a credential nor a CA."""
 
 
-def path(environment: Environment, name: str) -> Path:
-    """Where the file lies. Raises BadTask for a name that is none."""
+def path(folder: Path, name: str) -> Path:
+    """Where the file lies in the folder of secrets. Raises BadTask for a name that is none."""
     if not name or "/" in name or name.startswith("."):
         raise BadTask(f"{name!r} is no name of a secret file")
-    return environment.secrets / name
+    return folder / name
 
 
-def text(environment: Environment, name: str, field: str) -> str:
+def text(folder: Path, name: str, field: str) -> str:
     """Its content without blanks around; `field` of the spec says where it comes from. Raises BadTask, also where there is none."""
-    file, hint = path(environment, name), f"see {field}"
+    file, hint = path(folder, name), f"see {field}"
     try:
         found = file.read_text().strip() if file.stat().st_size <= MOST_BYTES else ""
     except (OSError, UnicodeDecodeError) as error:

@@ -105,7 +105,7 @@ def _ca(context: Context, wanted: Arguments) -> tuple[str, ...]:
     if not wanted.ca:
         return ()
     try:
-        return certificates.read(context.environment, wanted.ca, webhook.CA)
+        return certificates.read(context.environment.secrets, wanted.ca, webhook.CA)
     except BadTask as error:
         raise NoWebhook(str(error), hint=error.hint) from None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from actors import argo_home, image_site, pod_home
+from actors import argo_home, image_schedule, image_site, pod_home, sources
 from actors.cable import cable
 from actors.image_site import LEVEL, SPACE, USER, Argo, Played
 from actors.step_pods import Ended
@@ -111,6 +111,30 @@ def test_a_namespace_at_the_restricted_level_refuses_builders(cluster: Cluster, 
     finally:
         plane.kubectl("label", "namespace", SPACE, f"{LEVEL}=privileged", "--overwrite")
     assert 'violates PodSecurity "restricted' in refused.value.stderr
+
+
+def test_a_schedules_pod_submits_what_git_says_now_and_nothing_twice(argo: Argo, cluster: Cluster, tmp_path: Path) -> None:
+    """Over HTTPS with a password and a CA of its own; with the rights of its account alone, and by its own token."""
+    with sources.serve(tmp_path) as served:
+        schedule = image_schedule.install(argo, served)
+        first = schedule.commit("1")
+        begun, again = schedule.fire(), schedule.fire()
+        newer = schedule.commit("2")
+        after = schedule.fire()
+    for ended in (begun, again, after):
+        assert ended.exit_code == 0, ended.log
+        assert _image(ended) == "bringup-builder"
+        process = ended.runtime["process"]
+        assert (process["user"]["uid"], process.get("capabilities", {}).get("bounding") or []) == (USER, [])
+        assert sources.PASSWORD not in ended.log
+    older, latest = schedule.submitted()
+    assert f"run {older.metadata.name} builds exactly this" in again.log
+    assert f"{older.metadata.name} is superseded" in after.log
+    assert (older.spec.shutdown, latest.spec.shutdown) == ("Stop", "")
+    assert [source.commit for source in map(schedule.source, (older, latest))] == [first, newer]
+    assert schedule.may("create", "workflows")
+    refused = [("create", "rolebindings"), ("patch", "roles"), ("patch", "cronworkflows"), ("get", "secrets"), ("create", "pods")]
+    assert [one for one in refused if schedule.may(*one)] == []
 
 
 @pytest.mark.long

@@ -1,14 +1,19 @@
-"""Golden file of what starts runs without a person, a schedule and an event. `BRINGUP_REGENERATE=1` rewrites it."""
+"""Golden files of what starts runs without a person: schedule and event of a cluster, schedule of a node image.
+
+`BRINGUP_REGENERATE=1` rewrites them.
+"""
 
 import os
 from pathlib import Path
 
-from workflows import bringup, examples
+from tests.unit import small_image
+from workflows import bringup, examples, image
 from workflows.plan.compiler import compile_plan
+from workflows.plan.images import compile_image
 from workflows.render.bundle import render
 from workflows.spec import load
 
-GOLDEN = Path(__file__).parent / "render/h200-16-starts/starts.yaml"
+GOLDEN = Path(__file__).parent / "render"
 SECTIONS = """
 schedule: {cron: ["0 2 * * 6", "30 3 1 * *"], timezone: Europe/Berlin, starting_deadline: 1h}
 events:
@@ -17,9 +22,30 @@ events:
 """
 
 
-def test_what_starts_runs_is_as_committed() -> None:
-    made = render(compile_plan(load(examples.path("h200-16").read_text() + SECTIONS)), bringup.build).files()["starts.yaml"]
+SSH = {"host": "boot.example.org", "key": {"secret": {"name": "boot", "key": "key"}}, "known_hosts": "./known_hosts"}
+SOURCE = {
+    "repository": "git@git.example.org:site.git",
+    "path": "images/lab-nodes.yaml",
+    "credentials": {"name": "git", "key": "id_ed25519"},
+    "known_hosts": {"name": "git", "key": "known_hosts"},
+}
+
+
+def check(folder: str, made: str) -> None:
+    golden = GOLDEN / folder / "starts.yaml"
     if os.environ.get("BRINGUP_REGENERATE") and os.environ.get("CI") != "true":
-        GOLDEN.parent.mkdir(parents=True, exist_ok=True)
-        GOLDEN.write_text(made)
-    assert GOLDEN.read_text() == made, "if the change is meant: BRINGUP_REGENERATE=1 uv run pytest tests/golden"
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(made)
+    assert golden.read_text() == made, "if the change is meant: BRINGUP_REGENERATE=1 uv run pytest tests/golden"
+
+
+def test_what_starts_runs_is_as_committed() -> None:
+    plan = compile_plan(load(examples.path("h200-16").read_text() + SECTIONS))
+    check("h200-16-starts", render(plan, bringup.build).files()["starts.yaml"])
+
+
+def test_what_starts_builds_of_an_image_is_as_committed(tmp_path: Path) -> None:
+    schedule = {"cron": "0 2 * * *", "timezone": "Europe/Berlin", "source": SOURCE}
+    spec = small_image.spec(tmp_path, publish={**small_image.SPEC["publish"], "ssh": SSH}, schedule=schedule)
+    plan = compile_image(spec, small_image.recipe(), small_image.files())
+    check("lab-nodes-starts", render(plan, image.build).files()["starts.yaml"])

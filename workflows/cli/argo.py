@@ -277,10 +277,7 @@ def cancel(away: Away, *, now: bool) -> int:
     """`bringup cancel`."""
     keep = stop.cancel(away.home, away.name, cancelling.by_me(), now=now)
     output.lines([f"{away.name} is being cancelled; if it ends without report and seal: bringup sweep {away.name}"])
-    try:
-        keep()
-    except (StepError, NoWorkflow) as error:
-        output.lines([f"warning: the Workflow says who cancelled it, its report may not: {error}"])
+    cancelling.kept(keep)
     return ExitCode.OK
 
 

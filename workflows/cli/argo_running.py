@@ -54,9 +54,9 @@ def run(spec: str, at: Place, wish: Wish, pipeline: Pipeline, begun: Begun) -> t
     doubts = place.check(home, bundle)
     secret_files.check_namespaces(loaded, home)
     secret = secret_files.gathered(home, plan, folder, os.environ)
-    install.install(home, plan, bundle, secret)
+    install.install(home, plan, bundle, secret, settled=wish.settled)
     sizes = f"{show.size(plan)}, plan {plan.digest[:19]}"
-    source = revisions.of(Path(spec)) if Path(spec).exists() else None
+    source = wish.source or (revisions.of(Path(spec)) if Path(spec).exists() else None)
     output.lines([*show.warnings(plan), *(f"warning: {one}" for one in doubts)])
     said = f"{sizes}, Argo Workflows {version}, namespace {home.namespace}"
     manifest = submit.workflow(new_run_name(plan.name), plan, bundle, wish.reuse, source)

@@ -4,10 +4,13 @@ import getpass
 import os
 import sys
 import time
+from collections.abc import Callable
 
 from steps.clients.store import AlreadyWritten, Store
 from steps.contract import cancelled
 from steps.contract.canonical import canonical
+from steps.errors import StepError
+from workflows.cli import output
 from workflows.engines.folders import RunFolder
 
 COMMAND = "bringup cancel"
@@ -16,6 +19,16 @@ COMMAND = "bringup cancel"
 def by_me(how: str = COMMAND) -> cancelled.Cancelled:
     """That whoever runs this command cancels now."""
     return cancelled.Cancelled(who=_who(), how=how, when=time.time())
+
+
+def kept(keep: Callable[[], None]) -> None:
+    """Let a run on Argo keep who cancelled it (what `stop.cancel` returned); where that cannot be done, only a warning says so."""
+    from workflows.engines.argo.home import NoWorkflow
+
+    try:
+        keep()
+    except (StepError, NoWorkflow) as error:
+        output.lines([f"warning: the Workflow says who cancelled it, its report may not: {error}"])
 
 
 def by_command(folder: RunFolder) -> bool:

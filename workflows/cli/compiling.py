@@ -7,7 +7,7 @@ from workflows import bringup, factory, image, stack
 from workflows.cli import naming
 from workflows.plan.model import Plan
 from workflows.render import house, starts
-from workflows.render.bundle import Build, Bundle, RenderError, render
+from workflows.render.bundle import Build, Bundle, Object, RenderError, render
 from workflows.render.grammar import findings
 from workflows.render.grammar.lint import lint
 from workflows.render.steps import Settings
@@ -71,9 +71,15 @@ def rendered(plan: Plan, build: Build, settings: Settings | None = None) -> Bund
     bundle = render(plan, build, settings)
     name = bundle.template["metadata"]["name"]
     made = (bundle.workflow, *filter(None, map(starts.workflow, bundle.starts or ())))
-    refused = [finding for one in made for finding in findings.refused(lint(one, {name: bundle.template}))]
-    found = [f"{finding.path}: {finding.sentence}" for finding in refused]
+    found = [sentence for one in made for sentence in _refused(one, {name: bundle.template})]
     found += house.breaches(bundle.template)
     if found:
         raise RenderError(f"the rendered manifest breaks {len(found)} rules; the first: {found[0]}")
     return bundle
+
+
+def _refused(workflow: Object, templates: Mapping[str, Object]) -> list[str]:
+    """What the linter says of a Workflow that is submitted: one that runs a template, or one that has its own."""
+    by_itself = bool(workflow["spec"].get("templates"))
+    refused = findings.refused(lint(workflow, {} if by_itself else templates))
+    return [f"{one.path}: {one.sentence}" for one in refused] + [*(house.starting_breaches(workflow) if by_itself else ())]

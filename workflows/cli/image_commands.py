@@ -10,6 +10,7 @@ from workflows.cli import output
 from workflows.cli.image_build_commands import register as register_build
 from workflows.cli.image_diff_commands import register as register_differences
 from workflows.cli.image_gc_commands import register as register_garbage
+from workflows.cli.image_git_commands import register as register_git
 from workflows.cli.image_recipe_commands import register as register_recipes
 from workflows.cli.image_tree_commands import register as register_trees
 from workflows.cli.output import Format
@@ -21,7 +22,7 @@ Tree = Annotated[Path | None, typer.Option("--tree", help="Checkout of bringup; 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     image, step = typer.Typer(no_args_is_help=True), typer.Typer(no_args_is_help=True)
-    for add in (register_build, register_recipes, register_trees, register_differences, register_garbage):
+    for add in (register_build, register_recipes, register_trees, register_differences, register_garbage, register_git):
         add(image)
     step.command(name="build")(build)
     step.command(name="lock")(lock)
@@ -60,8 +61,8 @@ def lock(builder: Builder = False, tree: Tree = None) -> int:
     from workflows.images.cache import Cache, default
 
     if builder:
-        more = resolve.lock_builder(_tree(tree), Cache(default()))
-        output.lines([f"{recipe.BUILDER}: {more} packages locked"])
+        debs, wheels = resolve.lock_builder(_tree(tree), Cache(default()))
+        output.lines([f"{recipe.BUILDER}: {debs} packages, {wheels} wheels locked"])
         return ExitCode.OK
     debs, wheels = resolve.lock(_tree(tree), Cache(default()))
     output.lines([f"{recipe.STEP}: {debs} packages, {wheels} wheels locked"])

@@ -1,19 +1,25 @@
 """Ends builds of the same image that go on, so that the newest state of a recipe is built and no older one before it."""
 
 import time
+from collections.abc import Iterable
 
 import msgspec
 
 from steps import timeouts
+from steps.contract.cancelled import Cancelled
 from steps.contract.exit import ExitCode
 from workflows.cli import cancelling, following, kubeconfigs, output
 from workflows.cli.starting import Place
 from workflows.engines import inputs
 from workflows.engines.argo import going_on, stop
-from workflows.engines.argo.objects import CLUSTER, PIPELINE
+from workflows.engines.argo.home import Home as Away
+from workflows.engines.argo.objects import CLUSTER, PIPELINE, Workflow
 from workflows.engines.folders import Home, RunFolder
 from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
 from workflows.engines.local.result import read_status
+
+NEWER = "a newer build"
+"""Why it is cancelled."""
 
 
 class StillGoing(RuntimeError):
@@ -57,10 +63,15 @@ def _alive(folder: RunFolder) -> bool:
 def on_argo(place: Place, name: str, pipeline: str) -> None:
     """Ask home to end builds of this image; Argo's mutex holds the newer one until they are gone."""
     home = kubeconfigs.home(place.kubeconfig, place.context, place.namespace)
-    for run in going_on.runs(home, name, pipeline):
+    end(home, going_on.runs(home, name, pipeline), cancelling.by_me(NEWER))
+
+
+def end(home: Away, runs: Iterable[Workflow], said: Cancelled, *, stored: bool = True) -> None:
+    """Ask home to end these runs; each keeps on its Workflow what is said of that, and by a pod in its store (`stored`)."""
+    for run in runs:
         try:
-            keep = stop.cancel(home, run, cancelling.by_me("a newer build"))
+            keep = stop.cancel(home, run.metadata.name, said, stored=stored)
         except stop.Ended:
             continue
-        output.lines([f"{run} is superseded, and is being cancelled"])
-        keep()
+        output.lines([f"{run.metadata.name} is superseded, and is being cancelled"])
+        cancelling.kept(keep)

@@ -16,7 +16,7 @@ SECONDS = 900
 def missing(sources: Sources, cache: Cache) -> None:
     """Fetch all that is not in the cache. Raises FetchError naming what cannot be had, with what to do."""
     debs = [deb for deb in sources.every if not cache.package(deb.sha256).exists()]
-    wheels = [wheel for wheel in sources.wheels if not cache.package(wheel.sha256).exists()]
+    wheels = [wheel for wheel in sources.every_wheel if not cache.package(wheel.sha256).exists()]
     with cache.scratch() as folder:
         if debs:
             _debs(debs, sources.recipe, folder, cache)

@@ -1,6 +1,7 @@
 """The recipes of the step image and of the builder image, with their locks, read and refused as a whole where they are wrong.
 
-The builder image is the step image with more packages: its recipe in `images/builder` says which, its lock has those alone.
+The builder image is the step image with more packages, wheels and folders: its recipe in `images/builder` says which, its locks
+have those alone.
 """
 
 import datetime
@@ -102,11 +103,16 @@ class More(Struct, frozen=True, forbid_unknown_fields=True):
     user: str
     packages: tuple[str, ...]
     without: tuple[str, ...] = ()
+    group: str = ""
+    """Group of uv.lock; empty: no more wheels."""
+    copy: tuple[str, ...] = ()
+    bytecode: tuple[str, ...] = ()
 
     def on(self, step: Recipe) -> Recipe:
         """The recipe of the whole image."""
-        config = msgspec.structs.replace(step.config, user=self.user)
-        return msgspec.structs.replace(step, name=self.name, title=self.title, config=config)
+        config, ours = msgspec.structs.replace(step.config, user=self.user), step.application
+        code = msgspec.structs.replace(ours, copy=ours.copy + self.copy, bytecode=ours.bytecode + self.bytecode)
+        return msgspec.structs.replace(step, name=self.name, title=self.title, config=config, application=code)
 
 
 class Deb(Struct, frozen=True):
@@ -127,14 +133,15 @@ class Wheel(Struct, frozen=True):
 
 
 class Sources(Struct, frozen=True):
-    """Everything that goes into the image but `steps` and `playbooks`, which change with every commit. `more` are the packages of
-    the builder image that the step image does not have."""
+    """Everything that goes into the image but our own folders, which change with every commit. `more` and `more_wheels` are the
+    packages and wheels of the builder image that the step image does not have."""
 
     source: Path
     recipe: Recipe
     debs: tuple[Deb, ...]
     wheels: tuple[Wheel, ...]
     more: tuple[Deb, ...] = ()
+    more_wheels: tuple[Wheel, ...] = ()
     version: str = __version__
 
     @property
@@ -148,9 +155,14 @@ class Sources(Struct, frozen=True):
         return self.debs + self.more
 
     @property
+    def every_wheel(self) -> tuple[Wheel, ...]:
+        """All Python wheels of the image."""
+        return self.wheels + self.more_wheels
+
+    @property
     def digest(self) -> str:
         """Of the recipe with its locks and files: equal digests and equal code give equal images."""
-        return digest([self.recipe, self.every, self.wheels, self.files])
+        return digest([self.recipe, self.every, self.every_wheel, self.files])
 
 
 def read(source: Path, *, builder: bool = False) -> Sources:
@@ -158,16 +170,15 @@ def read(source: Path, *, builder: bool = False) -> Sources:
     wrong."""
     recipe = read_recipe(source)
     debs = _debs(source, STEP, RELOCK)
-    wheels = tuple(Wheel(*groups) for groups in _lines(source, STEP / WHEELS, _WHEEL, RELOCK))
-    locked = _text(source / "uv.lock")
-    if stale := [f"{wheel.name}=={wheel.version}" for wheel in wheels if wheel.sha256 not in locked]:
-        raise BuildError(f"{STEP / WHEELS} has {', '.join(stale)}, uv.lock has other versions", hint=RELOCK)
+    wheels = _wheels(source, STEP, RELOCK)
     if not builder:
         return Sources(source, recipe, debs, wheels)
-    more = _debs(source, BUILDER, RELOCK_BUILDER)
-    if twice := sorted({deb.name for deb in debs} & {deb.name for deb in more}):
-        raise BuildError(f"{BUILDER / PACKAGES}: the step image has {', '.join(twice)} already", hint=RELOCK_BUILDER)
-    return Sources(source, read_more(source).on(recipe), debs, wheels, more)
+    added, more = read_more(source), _debs(source, BUILDER, RELOCK_BUILDER)
+    more_wheels = _wheels(source, BUILDER, RELOCK_BUILDER) if added.group else ()
+    for lock, below, above in ((PACKAGES, debs, more), (WHEELS, wheels, more_wheels)):
+        if twice := sorted({one.name for one in below} & {one.name for one in above}):
+            raise BuildError(f"{BUILDER / lock}: the step image has {', '.join(twice)} already", hint=RELOCK_BUILDER)
+    return Sources(source, added.on(recipe), debs, wheels, more, more_wheels)
 
 
 def read_recipe(source: Path) -> Recipe:
@@ -189,6 +200,15 @@ def _recipe(source: Path, name: Path, kind: type[T]) -> T:
 
 def _debs(source: Path, folder: Path, relock: str) -> tuple[Deb, ...]:
     return tuple(Deb(*groups) for groups in _lines(source, folder / PACKAGES, _DEB, relock))
+
+
+def _wheels(source: Path, folder: Path, relock: str) -> tuple[Wheel, ...]:
+    """The wheels of a lock, which must be those of uv.lock."""
+    wheels = tuple(Wheel(*groups) for groups in _lines(source, folder / WHEELS, _WHEEL, relock))
+    locked = _text(source / "uv.lock")
+    if stale := [f"{wheel.name}=={wheel.version}" for wheel in wheels if wheel.sha256 not in locked]:
+        raise BuildError(f"{folder / WHEELS} has {', '.join(stale)}, uv.lock has other versions", hint=relock)
+    return wheels
 
 
 def _text(path: Path) -> str:

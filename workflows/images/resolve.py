@@ -17,23 +17,30 @@ def lock(tree: Path, cache: Cache) -> tuple[int, int]:
     wanted = recipe.read_recipe(tree)
     with cache.locked(), cache.scratch() as scratch:
         debs = _without(_resolved(wanted, wanted.debian.packages, scratch), wanted.debian.without)
-        wheels = _wheels(wanted, tree, scratch, cache)
+        wheels = _wheels(wanted, wanted.wheels.group, tree, scratch, cache)
     _write(tree / STEP / PACKAGES, MADE.format(option="", source="recipe.yaml"), map(_line, debs))
-    pins = [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}" for wheel in wheels]
-    _write(tree / STEP / WHEELS, MADE.format(option="", source=f"uv.lock, group {wanted.wheels.group}"), pins)
+    _write(tree / STEP / WHEELS, MADE.format(option="", source=f"uv.lock, group {wanted.wheels.group}"), map(_pin, wheels))
     return len(debs), len(wheels)
 
 
-def lock_builder(tree: Path, cache: Cache) -> int:
-    """Write the lock of the builder image: what it needs beyond the step image as that is locked; how many packages it names."""
+def lock_builder(tree: Path, cache: Cache) -> tuple[int, int]:
+    """Write the locks of the builder image: what it needs beyond the step image as that is locked; how many packages and wheels."""
     step, more = recipe.read(tree), recipe.read_more(tree)
     pins = [f"{deb.name}={deb.version}" for deb in step.debs]
     with cache.locked(), cache.scratch() as scratch:
         resolved = _resolved(step.recipe, [*pins, *more.packages], scratch)
+        wheels = _wheels(step.recipe, more.group, tree, scratch, cache) if more.group else []
     below = {deb.name for deb in step.debs}
     debs = _without([deb for deb in resolved if deb.name not in below], more.without)
     _write(tree / BUILDER / PACKAGES, MADE.format(option=" --builder", source="recipe.yaml"), map(_line, debs))
-    return len(debs)
+    above = [wheel for wheel in wheels if wheel.name not in {one.name for one in step.wheels}]
+    if more.group:
+        _write(tree / BUILDER / WHEELS, MADE.format(option=" --builder", source=f"uv.lock, group {more.group}"), map(_pin, above))
+    return len(debs), len(above)
+
+
+def _pin(wheel: Wheel) -> str:
+    return f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}"
 
 
 def _line(deb: Deb) -> str:
@@ -64,9 +71,9 @@ def _without(resolved: Iterable[Deb], without: Collection[str]) -> list[Deb]:
     return [deb for deb in debs if deb.name not in without]
 
 
-def _wheels(wanted: Recipe, tree: Path, folder: Path, cache: Cache) -> list[Wheel]:
+def _wheels(wanted: Recipe, group: str, tree: Path, folder: Path, cache: Cache) -> list[Wheel]:
     exported = folder / "requirements.txt"
-    command = ["uv", "export", "--project", str(tree), "--frozen", "--quiet", "--only-group", wanted.wheels.group]
+    command = ["uv", "export", "--project", str(tree), "--frozen", "--quiet", "--only-group", group]
     done = fetch.run([*command, "--no-emit-project", "--no-annotate", "--no-header", "--output-file", str(exported)], "uv")
     if done.returncode != 0:
         raise BuildError(f"uv.lock: {done.stderr.strip()}")

@@ -30,7 +30,7 @@ def of(sources: Sources, code: str) -> bytes:
         "metadata": {"timestamp": sources.recipe.created, "component": _image(sources, code)},
         "components": [
             *(_deb(deb, _distribution(sources), sources.recipe.architecture) for deb in sources.every),
-            *(_wheel(wheel) for wheel in sources.wheels),
+            *(_wheel(wheel) for wheel in sources.every_wheel),
         ],
     }
     return msgspec.json.format(msgspec.json.encode(top), indent=1) + b"\n"

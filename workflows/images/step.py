@@ -1,9 +1,11 @@
 """The step image: three layers (Debian, wheels, our code), each cached by the content of what went in, and the archive of them.
 
-The builder image has one more above Debian's, with its own packages: nodes that have the step image lack that one and ours.
+The builder image has one more above Debian's, with its own packages, and one above the wheels: nodes that have the step image lack
+those and ours.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,6 +15,7 @@ from steps.contract.canonical import digest, digest_bytes
 from steps.contract.oci import Blob
 from workflows.images import application, bytecode, debs, fetch, oci, recipe, sbom, tree, wheels
 from workflows.images.cache import Cache
+from workflows.images.recipe import Wheel
 from workflows.images.tree import Tree
 
 STANDARD_LIBRARY = ("usr/lib/python3", "usr/lib/python{python}")
@@ -50,7 +53,7 @@ class Step:
             fetch.missing(sources, self._cache)
             code = application.of(sources.recipe.application, sources.source)
             bill = sbom.of(sources, digest(code))
-            layers = [self._debian(), *self._more(), self._wheels(), self._application(code, bill)]
+            layers = [self._debian(), *self._more(), self._wheels(), *self._more_wheels(), self._application(code, bill)]
             settings = self._settings([blob for blob, _ in layers])
             manifest = oci.write_archive(out, settings, layers, name, sources.recipe.epoch)
         beside = out.with_name(f"{out.name}.cdx.json")
@@ -89,11 +92,17 @@ class Step:
 
     def _wheels(self) -> tuple[Blob, Path]:
         key = self._key("wheels", self._base, self._sources.recipe.wheels, self._sources.wheels)
-        return self._layer(key, "wheels", f"bringup image step: {recipe.WHEELS}", self._wheels_tree)
+        return self._layer(key, "wheels", f"bringup image step: {recipe.WHEELS}", partial(self._unpacked, self._sources.wheels))
 
-    def _wheels_tree(self) -> Tree:
+    def _more_wheels(self) -> list[tuple[Blob, Path]]:
+        """The builder image's own wheels."""
+        more = self._sources.more_wheels
+        key, made_by = self._key("wheels", self._base, self._sources.recipe.wheels, more), recipe.BUILDER / recipe.WHEELS
+        return [self._layer(key, "wheels", f"bringup image step: {made_by}", partial(self._unpacked, more))] if more else []
+
+    def _unpacked(self, chosen: tuple[Wheel, ...]) -> Tree:
         folder = self._sources.recipe.wheels.folder
-        whole = wheels.of(self._sources.wheels, folder, self._cache)
+        whole = wheels.of(chosen, folder, self._cache)
         return whole | self._compiled(whole, [folder])
 
     def _application(self, code: Tree, bill: bytes) -> tuple[Blob, Path]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from steps.contract import fleet, task
+from steps.contract.canonical import digest, digest_bytes
 from workflows.catalog import Release
 from workflows.spec import Issue
 from workflows.spec.schedule import Event, Schedule
@@ -65,6 +66,16 @@ class Plan:
             inner += self.approval_tasks(stage)
             inner += [step.task for step in stage.steps]
         return (self.open_task, *inner, *self.end_tasks)
+
+    @cached_property
+    def inputs(self) -> str:
+        """Digest of all that its tasks find, which names it where it is installed: `digest`, and what lies beside them. There a
+        recipe has more than decides what is built: the mirror of the day, and the commit that it comes from."""
+        return (
+            digest([self.digest, {name: digest_bytes(data) for name, data in self.archives.items()}])
+            if self.archives
+            else self.digest
+        )
 
     def approval_tasks(self, stage: Stage) -> tuple[task.Task, ...]:
         """What the approval before a stage consists of, the wait left out: who announces it, who checks the answer."""

@@ -5,6 +5,7 @@ from typing import Any
 from steps.contract import plural
 from workflows.catalog import Release
 from workflows.plan.model import Plan
+from workflows.spec.image_schedule import GitSource, ImageSchedule
 from workflows.spec.ranges import compress
 from workflows.stages.stage import COMMAND, WEBHOOK, Approval, Stage
 
@@ -53,11 +54,16 @@ def starts(plan: Plan) -> dict[str, Any]:
             "timezone": schedule.timezone,
             "startingDeadlineSeconds": int(schedule.starting_deadline.total_seconds()),
             "suspend": schedule.suspend,
+            **({"source": _source(schedule.source)} if isinstance(schedule, ImageSchedule) else {}),
         }
         if schedule
         else None
     )
     return {"schedule": timed, "events": [{"name": event.name, "selector": event.selector} for event in events]}
+
+
+def _source(source: GitSource) -> dict[str, str]:
+    return {"repository": source.repository, "branch": source.branch, "path": source.path}
 
 
 def issues(plan: Plan) -> list[dict[str, Any]]:
@@ -77,7 +83,9 @@ def started(plan: Plan) -> list[str]:
     lines = []
     if schedule:
         kept = ", suspended" if schedule.suspend else ""
-        lines.append(f"Argo starts it by itself: {' and '.join(schedule.cron)} ({schedule.timezone}{kept})")
+        of = schedule.source if isinstance(schedule, ImageSchedule) else None
+        what = f" from branch {of.branch} of {of.repository}" if of else ""
+        lines.append(f"Argo starts it by itself{what}: {' and '.join(schedule.cron)} ({schedule.timezone}{kept})")
     return [*lines, *(f"Argo starts it on the event {event.name}: {event.selector}" for event in events)]
 
 

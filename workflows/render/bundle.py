@@ -56,7 +56,7 @@ def render(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle
         "metadata": {"generateName": f"{plan.name}-", "namespace": chosen.namespace},
         "spec": {"workflowTemplateRef": {"name": template["metadata"]["name"]}},
     }
-    started = starts.starts(plan, template)
+    started = starts.starts(plan, template, chosen)
     lost = [field for manifest in (template, workflow, *(started or ())) for field in closed.unknown_fields(manifest)]
     if lost:
         raise RenderError(f"Argo does not know the field {lost[0]}" + (f" and {len(lost) - 1} more" if len(lost) > 1 else ""))
@@ -77,7 +77,7 @@ def to_yaml(*objects: Object) -> str:
 
 
 def _config_maps(plan: Plan, settings: Settings) -> tuple[Object, ...]:
-    short = names.short(plan.digest)
+    short = names.short(plan.inputs)
     tasks = {name: data.decode() for name, data in files.tasks_folder(plan).items()}
     packed = fleet.files(plan.digest, plan.hosts)
     binary = {name: base64.b64encode(data).decode() for name, data in packed.items()}

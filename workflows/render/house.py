@@ -7,6 +7,7 @@ from typing import Any
 from steps.contract import approval, paths, task
 from steps.contract.exit import RETRY_EXPRESSION
 from steps.contract.stages import image_standing
+from workflows.render import from_git
 from workflows.render.building import CAPABILITIES
 
 Object = dict[str, Any]
@@ -35,6 +36,29 @@ def breaches(template: Object) -> tuple[str, ...]:
         where = f"spec.templates[{number}] ({one.get('name')})"
         found += [f"{where}: {problem}" for problem in _template(one)]
     return tuple(found)
+
+
+def starting_breaches(workflow: Object) -> tuple[str, ...]:
+    """The same of what a node image's schedule starts, the one Workflow of ours that is no pipeline: one pod, which submits a run.
+
+    It alone may have a token of home; it has no verb, and nothing to report or seal.
+    """
+    spec = workflow["spec"]
+    templates: list[Object] = spec.get("templates") or []
+    if len(templates) != 1 or "container" not in templates[0]:
+        return ("spec.templates: a Workflow that starts a run is one container",)
+    found = [] if (spec.get("executor") or {}).get("serviceAccountName") else ["spec.executor.serviceAccountName is missing"]
+    container = templates[0]["container"]
+    if container.get("command") != list(from_git.COMMAND) or tuple(container.get("args") or ())[:2] != from_git.VERB:
+        found.append(f"spec.templates[0]: command must be {' '.join([*from_git.COMMAND, *from_git.VERB])}")
+    found += [f"spec.templates[0]: {problem}" for problem in _pod(templates[0])]
+    return tuple(found)
+
+
+def _pod(one: Object) -> Iterator[str]:
+    yield from _kept_in(one)
+    yield from _security(one["container"].get("securityContext") or {}, builds=False)
+    yield from _outputs(one)
 
 
 def _exit_handler(spec: Object) -> Iterator[str]:
@@ -71,6 +95,14 @@ def _container(one: Object) -> Iterator[str]:
         yield f"command {container.get('command')} must be {COMMAND}"
     elif not arguments or arguments[0] not in VERBS:
         yield f"{arguments[:1]} is no verb; verbs are {', '.join(sorted(VERBS))}"
+    yield from _kept_in(one)
+    yield from _security(container.get("securityContext") or {}, builds=arguments[:1] == [task.Verb.BUILD.value])
+
+
+def _kept_in(one: Object) -> Iterator[str]:
+    """Where a container may write, how long it may take, and when it is tried again."""
+    container = one["container"]
+    arguments = [str(argument) for argument in container.get("args") or ()]
     for text in (*arguments, *(str(entry.get("value", "")) for entry in container.get("env") or ())):
         if text.startswith("/") and not text.startswith(_ALLOWED_ABSOLUTE):
             yield f"path {text} must start with {_ALLOWED_ABSOLUTE}: an engine may put the folders elsewhere"
@@ -83,7 +115,6 @@ def _container(one: Object) -> Iterator[str]:
         yield "retryStrategy.backoff.maxDuration counts from the first attempt's start: a long task gets no second one; use cap"
     if not one.get("activeDeadlineSeconds"):
         yield "activeDeadlineSeconds is missing: a pod that hangs must end"
-    yield from _security(container.get("securityContext") or {}, builds=arguments[:1] == [task.Verb.BUILD.value])
 
 
 def _security(told: Object, *, builds: bool) -> Iterator[str]:

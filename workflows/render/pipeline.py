@@ -21,7 +21,7 @@ def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Set
     labels = {"bringup/pipeline": kind, "bringup/cluster": plan.name}
     notes = {"bringup/plan": plan.digest, "bringup/owner": plan.owner, "bringup/revision": plan.revision}
     template = WorkflowTemplate(
-        name=f"{kind}-{names.short(plan.digest)}",
+        name=f"{kind}-{names.short(plan.inputs)}",
         namespace=settings.namespace,
         labels=labels,
         annotations=notes,
@@ -37,7 +37,7 @@ def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Set
         security_context=steps.pod_security(),
         image_pull_secrets=[m.LocalObjectReference(name=settings.pull_secret)] if settings.pull_secret else None,
         affinity=steps.placement(),
-        volumes=steps.volumes(plan.digest, settings, secrets),
+        volumes=steps.volumes(plan.inputs, settings, secrets),
     )
     with template:  # Hera adds every template that is made in here
         steps.container(plan.open_task, settings, secrets)

@@ -72,7 +72,7 @@ class SecretVolumes:
         named: dict[str, list[m.KeyToPath]] = {}
         for file in self._plan.secrets:
             if file.name in chosen:
-                secret = file.secret or f"bringup-secrets-{names.short(self._plan.digest)}"
+                secret = file.secret or f"bringup-secrets-{names.short(self._plan.inputs)}"
                 named.setdefault(secret, []).append(m.KeyToPath(key=file.key or file.name, path=file.name))
         return [
             m.VolumeProjection(secret=m.SecretProjection(name=secret, items=items, optional=True))

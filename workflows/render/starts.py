@@ -1,7 +1,8 @@
 """What starts runs without a person: a CronWorkflow for the schedule, a WorkflowEventBinding for each event, and their account.
 
-Both submit the plan's own WorkflowTemplate by reference, so that what they start is what `bringup run` starts; names come from the
-cluster, not from the plan, so that a new revision replaces them. Facts: hera_argo §2.6.
+They submit the plan's own WorkflowTemplate by reference, so that what they start is what `bringup run` starts. But a node image's
+schedule starts a pod that reads the newest state from Git (`from_git`). Names come from the cluster, not from the plan, so
+that a new revision replaces them. Facts: hera_argo §2.6.
 """
 
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import msgspec
 
 from workflows.plan.model import Plan
-from workflows.render import rbac
+from workflows.render import from_git, rbac, steps
+from workflows.spec.image_schedule import ImageSchedule
 from workflows.spec.schedule import Event, Schedule
 
 Object = dict[str, Any]
@@ -17,6 +19,8 @@ API = "argoproj.io/v1alpha1"
 KEPT = 14
 """Ended runs of a schedule whose Workflows stay, of those that succeeded and of those that did not: two weeks of a nightly one, at
 1 MiB each at the most. Argo's defaults are 3 and 1; with a Workflow goes what `status` and `logs` tell of its run."""
+STARTS = "bringup/starts"
+"""Label of a Workflow that only starts a run: the pipeline of that."""
 EVENT_RIGHTS: rbac.Rights = {
     ("argoproj.io", "workflows"): frozenset({"create"}),
     ("argoproj.io", "workfloweventbindings"): frozenset({"list"}),
@@ -35,13 +39,15 @@ def account_name(cluster: str) -> str:
     return f"bringup-events-{cluster}"
 
 
-def starts(plan: Plan, template: Object) -> tuple[Object, ...] | None:
+def starts(plan: Plan, template: Object, settings: steps.Settings) -> tuple[Object, ...] | None:
     """The objects for a plan and its WorkflowTemplate, accounts first; None where the plan is narrowed and leaves them alone."""
     if plan.starts is None:
         return None
-    found = _account(plan, template) if plan.starts.events else []
-    if plan.starts.schedule is not None:
-        found.append(_cron(plan, template, plan.starts.schedule))
+    found, schedule = _account(plan, template) if plan.starts.events else [], plan.starts.schedule
+    if isinstance(schedule, ImageSchedule):
+        found += [*from_git.account(plan.name, _labels(template), settings.namespace), _reading(plan, template, schedule, settings)]
+    elif schedule is not None:
+        found.append(_cron(plan, template, schedule))
     return (*found, *(_binding(plan, template, event) for event in plan.starts.events))
 
 
@@ -67,6 +73,26 @@ def _meta(name: str, template: Object) -> Object:
 
 
 def _cron(plan: Plan, template: Object, schedule: Schedule) -> Object:
+    annotations = dict(template["metadata"]["annotations"])
+    started = {
+        "workflowMetadata": {"labels": _labels(template), "annotations": dict(annotations)},
+        "workflowSpec": _submitted(template),
+    }
+    return _cron_workflow(plan, template, schedule, annotations, started)
+
+
+def _reading(plan: Plan, template: Object, schedule: ImageSchedule, settings: steps.Settings) -> Object:
+    """What it starts is no run of the pipeline itself, and has another label: else it would supersede itself."""
+    annotations = {key: value for key, value in template["metadata"]["annotations"].items() if key != "bringup/plan"}
+    labels = _labels(template)
+    started = {
+        "workflowMetadata": {"labels": {STARTS: labels.pop("bringup/pipeline"), **labels}, "annotations": dict(annotations)},
+        "workflowSpec": from_git.workflow_spec(plan.name, schedule.source, settings),
+    }
+    return _cron_workflow(plan, template, schedule, annotations, started)
+
+
+def _cron_workflow(plan: Plan, template: Object, schedule: Schedule, annotations: dict[str, str], started: Object) -> Object:
     """`suspend` is written only where the spec says so: elsewhere it belongs to who suspends the schedule on the cluster."""
     kind = template["metadata"]["labels"]["bringup/pipeline"]
     spec: Object = {
@@ -76,18 +102,13 @@ def _cron(plan: Plan, template: Object, schedule: Schedule) -> Object:
         "startingDeadlineSeconds": int(schedule.starting_deadline.total_seconds()),
         "successfulJobsHistoryLimit": KEPT,
         "failedJobsHistoryLimit": KEPT,
+        **({"suspend": True} if schedule.suspend else {}),
     }
-    spec |= {"suspend": True} if schedule.suspend else {}
-    annotations = dict(template["metadata"]["annotations"])
     return {
         "apiVersion": API,
         "kind": "CronWorkflow",
         "metadata": {**_meta(cron_name(kind, plan.name), template), "annotations": annotations},
-        "spec": {
-            **spec,
-            "workflowMetadata": {"labels": _labels(template), "annotations": dict(annotations)},
-            "workflowSpec": _submitted(template),
-        },
+        "spec": {**spec, **started},
     }
 
 

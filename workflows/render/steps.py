@@ -80,19 +80,21 @@ def container(
         active_deadline_seconds=one.deadline_seconds + (ANNOUNCE_MARGIN if one.verb is task.Verb.ANNOUNCE else DEADLINE_MARGIN),
         retry_strategy=retry(),
         service_account_name=account(one.verb.value),
-        resources=building.resources(one) if building.builds(one) else _resources(),
-        security_context=building.security() if building.builds(one) else _security(),
+        resources=building.resources(one) if building.builds(one) else resources(),
+        security_context=building.security() if building.builds(one) else security(),
     )
 
 
-def _resources() -> m.ResourceRequirements:
+def resources() -> m.ResourceRequirements:
+    """Of a container that builds nothing."""
     return m.ResourceRequirements(
         requests={"cpu": m.Quantity(root="100m"), "memory": m.Quantity(root="256Mi")},
         limits={"memory": m.Quantity(root="1Gi")},
     )
 
 
-def _security() -> m.SecurityContext:
+def security() -> m.SecurityContext:
+    """Of a container that builds nothing: no rights beyond its files."""
     return m.SecurityContext(
         allow_privilege_escalation=False, read_only_root_filesystem=True, capabilities=m.Capabilities(drop=["ALL"])
     )
@@ -135,9 +137,9 @@ def placement() -> m.Affinity:
     return m.Affinity(node_affinity=m.NodeAffinity(preferred_during_scheduling_ignored_during_execution=[term]))
 
 
-def volumes(plan: str, settings: Settings, secrets: SecretVolumes) -> list[m.Volume]:
+def volumes(inputs: str, settings: Settings, secrets: SecretVolumes) -> list[m.Volume]:
     """The five folders: tasks and fleet of this plan, the store, a scratch folder, and secrets by who needs them."""
-    short = names.short(plan)
+    short = names.short(inputs)
     return [
         m.Volume(name="tasks", config_map=m.ConfigMapVolumeSource(name=f"bringup-tasks-{short}")),
         m.Volume(name="fleet", config_map=m.ConfigMapVolumeSource(name=f"bringup-fleet-{short}")),

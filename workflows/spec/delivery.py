@@ -6,24 +6,16 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from steps.contract import delivery
+from workflows.spec import git_address
 from workflows.spec.fields import Argument, DnsLabel, SecretRef, Section, problem
+from workflows.spec.git_address import GitRef, GitUrl
 
 ProjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,55}[a-z0-9])?$")]
 """An AppProject's name: short enough for the second project `NAME-roots`."""
 
-GitUrl = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^https?://[^\s@]+$|^ssh://([A-Za-z0-9._-]+@)?[^\s@/]+/[^\s@]+$|^[A-Za-z0-9._-]+@[^\s@:/]+:[^\s@]+$",
-        max_length=500,
-    ),
-]
-"""A Git URL that can be pushed to: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH, without a password in it."""
-
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
 """What a key of a ConfigMap may be."""
 
-GitRef = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/+-]{0,199}$")]
 GitFolder = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$", max_length=200)
 ]
@@ -81,16 +73,11 @@ class ArgoCd(Section):
     @property
     def over_ssh(self) -> bool:
         """Whether the repository is reached by SSH."""
-        return not self.repo.startswith(("http://", "https://"))
+        return git_address.over_ssh(self.repo)
 
     @model_validator(mode="after")
     def _plain_address(self) -> "ArgoCd":
-        """Of the whole section: an error of the field would show the address with the token in it."""
-        if {"?", "#"} & set(self.repo):
-            raise problem(
-                "repo has a query or a fragment, which no repository has; a token in it would reach every record",
-                "remove what stands behind ? or # in repo, and give a token in credentials",
-            )
+        git_address.require_plain("repo", self.repo)
         return self
 
     @model_validator(mode="after")
@@ -103,24 +90,19 @@ class ArgoCd(Section):
 
     @model_validator(mode="after")
     def _git_names(self) -> "ArgoCd":
-        for key, name in (("branch", self.branch), ("revision", self.revision)):
-            if ".." in name or "//" in name or name.endswith(("/", ".", ".lock")):
-                raise problem(f"{key} {name} is no name that Git takes", f"write {key}: {'main' if key == 'branch' else 'v1.4.0'}")
+        git_address.require_name("branch", self.branch, "main")
+        git_address.require_name("revision", self.revision, "v1.4.0")
         return self
 
     @model_validator(mode="after")
     def _credentials_fit(self) -> "ArgoCd":
-        if self.credentials is not None and self.repo.startswith("http://"):
-            raise problem("credentials would travel in the clear over http", "write repo: https://… or git@HOST:PATH")
-        if self.ca is not None and not self.repo.startswith("https://"):
-            raise problem("ca belongs to a repository reached by https", "remove it, or write repo: https://…")
+        held = {name: getattr(self, name) is not None for name in ("credentials", "ca", "known_hosts")}
+        git_address.require_fitting("repo", self.repo, **held)
         if self.ca is not None and not _KEY.fullmatch(delivery.server(self.repo)):
             raise problem(
                 "ca needs a server that has a name: Argo CD keeps certificates in a ConfigMap, whose keys take no IPv6 address",
                 "write repo: https://HOST/PATH with the server's name",
             )
-        if self.known_hosts is not None and not self.over_ssh:
-            raise problem("known_hosts belongs to a repository reached by SSH", "remove it, or write repo: git@HOST:PATH")
         if self.known_hosts is None and self.over_ssh:
             raise problem(
                 "a repository reached by SSH needs known_hosts: neither pods nor Argo CD trust a server that they were not told of",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal, cast
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from steps.contract.image.published import START, is_machine
 from workflows.spec.fields import (
@@ -21,9 +21,9 @@ from workflows.spec.fields import (
 )
 from workflows.spec.governance import Approval, Asked
 from workflows.spec.hosts import Address, SshPort, SshUser
+from workflows.spec.image_schedule import ImageSchedule
 from workflows.spec.loading import load_as
 from workflows.spec.others import Pipeline, RelativePath
-from workflows.spec.schedule import Schedule
 
 PUBLISHED: Final = "image_publish"
 """The stage that an approval holds back."""
@@ -138,16 +138,6 @@ class ImagePublish(Section):
         return self
 
 
-def _by_ci(schedule: Schedule | None) -> Schedule | None:
-    """What a schedule starts has recipe and lock of the day when it was installed: no night could build anything new."""
-    if schedule is not None:
-        raise problem(
-            "a schedule would build the recipe and the lock of the day when it was installed, night after night",
-            "leave it out: CI starts the build when the recipe changes and each night (workflows/examples/ci/images)",
-        )
-    return schedule
-
-
 class ImageSpec(Pipeline):
     """`image.yaml`: a node image from a recipe, tested in a sandbox and by a real PXE boot, published at once."""
 
@@ -181,8 +171,8 @@ class ImageSpec(Pipeline):
         default={}, description="Secrets of the recipe's commands, by reference.", examples=[{"license": {"file": "./license"}}]
     )
     boot: Boot = Field(default=Boot(), description="The PXE boot test.")
-    schedule: Annotated[Schedule | None, AfterValidator(_by_ci)] = Field(
-        default=None, description="Refused: CI starts the build of an image, when its recipe changes and each night."
+    schedule: ImageSchedule | None = Field(
+        default=None, description="When Argo builds by itself what stands in Git; default: only when asked, or by CI."
     )
     approval: Asked | None = Field(default=None, description="Who decides before it is published; default: nobody is asked.")
     publish: ImagePublish = Field(description="Where image, kernel and initrd go.")
@@ -200,6 +190,27 @@ class ImageSpec(Pipeline):
         if ours := sorted({SIGN_KEY, PUBLISH_KEY, PUBLISH_KNOWN_HOSTS} & set(self.secrets)):
             raise problem(f"secrets has {', '.join(ours)}, which bringup names itself", "give yours another name")
         return self
+
+    @model_validator(mode="after")
+    def _fit_for_a_pod(self) -> "ImageSpec":
+        """A pod that reads the spec from Git has neither the files of this machine nor its folders."""
+        if self.schedule is None:
+            return self
+        if self.publish.ssh is None:
+            raise problem(
+                "a schedule builds in pods, which have none of the folder publish.root", "add publish.ssh, the boot server"
+            )
+        if here := sorted(name for name, reference in self._every_reference().items() if reference.secret is None):
+            raise problem(
+                f"a schedule has only the secrets of the home cluster, and {', '.join(here)} is of one machine",
+                "write {secret: {name: NAME, key: KEY}}",
+            )
+        return self
+
+    def _every_reference(self) -> dict[str, SecretRef]:
+        told = self.approval.announce if self.approval else None
+        mine = {"approval.announce.webhook": told.webhook, "approval.announce.ca": told.ca} if told else {}
+        return self.references | {name: reference for name, reference in mine.items() if reference is not None}
 
     @property
     def references(self) -> dict[str, SecretRef]:

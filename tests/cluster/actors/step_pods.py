@@ -233,7 +233,8 @@ class Pods:
         pod_level = ("securityContext", "automountServiceAccountToken", "affinity", "nodeSelector", "tolerations")
         body = {key: spec[key] for key in pod_level if key in spec}
         body["volumes"] = [volume for volume in spec["volumes"] if volume["name"] in mounted]  # as Argo does
-        body |= {"serviceAccountName": one["serviceAccountName"], "activeDeadlineSeconds": one["activeDeadlineSeconds"]}
+        account = one.get("serviceAccountName") or spec["serviceAccountName"]
+        body |= {"serviceAccountName": account, "activeDeadlineSeconds": one["activeDeadlineSeconds"]}
         meta = {"generateName": f"{self.run}-{called.name}-", "namespace": self._home.namespace}
         made = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
         return made | {"spec": body | {"restartPolicy": "Never", "containers": [container]}}

@@ -137,17 +137,17 @@ def deb(folder: Path, name: str, files: dict[str, tuple[int, bytes]], scripts: d
     return made
 
 
-def wheel(folder: Path) -> Path:
+def wheel(folder: Path, name: str = "demo") -> Path:
     """A wheel with a package, a program, a script and a data file."""
-    made = folder / "demo-1.0-py3-none-any.whl"
+    made = folder / f"{name}-1.0-py3-none-any.whl"
     entries = "[console_scripts]\nDemo-run = demo.cli:app.main\n[other]\nx = y:z\n"
     with zipfile.ZipFile(made, "w") as archive:
-        archive.writestr("demo/__init__.py", "raise SystemExit('a wheel must not run while it is packed')\n")
-        archive.writestr("demo-1.0.dist-info/METADATA", "Name: demo\nVersion: 1.0\n")
-        archive.writestr("demo-1.0.dist-info/entry_points.txt", entries)
-        archive.writestr("demo-1.0.data/scripts/demo-script", "#!python\nprint(1)\n")
-        archive.writestr("demo-1.0.data/data/share/demo.txt", "data\n")
-        archive.writestr("demo-1.0.data/headers/demo.h", "int x;\n")
+        archive.writestr(f"{name}/__init__.py", "raise SystemExit('a wheel must not run while it is packed')\n")
+        archive.writestr(f"{name}-1.0.dist-info/METADATA", f"Name: {name}\nVersion: 1.0\n")
+        archive.writestr(f"{name}-1.0.dist-info/entry_points.txt", entries)
+        archive.writestr(f"{name}-1.0.data/scripts/{name}-script", "#!python\nprint(1)\n")
+        archive.writestr(f"{name}-1.0.data/data/share/{name}.txt", "data\n")
+        archive.writestr(f"{name}-1.0.data/headers/{name}.h", "int x;\n")
     return made
 
 

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from steps import __version__
-from tests.unit.images.conftest import deb, digest
+from tests.unit.images.conftest import deb, digest, wheel
 from workflows.cli.checkup import IMAGES, every
 from workflows.images import recipe
-from workflows.images.recipe import BUILDER, PACKAGES, RECIPE
+from workflows.images.recipe import BUILDER, PACKAGES, RECIPE, WHEELS
 from workflows.render.steps import Settings
 
 ROOT = Path(__file__).parents[3]
@@ -54,6 +54,29 @@ def test_it_is_named_and_started_as_its_own_recipe_says(builder: Any, tmp_path: 
     assert started["Labels"]["org.opencontainers.image.title"] == "stand-in builder"
 
 
+def test_wheels_and_folders_of_its_own_come_in_layers_above(builder: Any, tmp_path: Path) -> None:
+    made = wheel(tmp_path, "other")
+    (builder.cache / "images/packages" / digest(made)).write_bytes(made.read_bytes())
+    (builder.tree / "uv.lock").write_text((builder.tree / "uv.lock").read_text() + digest(made))
+    (builder.tree / "tools").mkdir()
+    (builder.tree / "tools/ours.py").write_text("TOOL = 1\n")
+    place = builder.tree / BUILDER
+    (place / RECIPE).write_text(yaml.safe_dump(MORE | {"group": "command", "copy": ["tools"]}))
+    (place / WHEELS).write_text(f"other==1.0 --hash=sha256:{digest(made)}\n")
+    step, whole = builder.build(tmp_path / "step.tar"), builder.build(tmp_path / "builder.tar", "--builder")
+    below, above = ([layer["digest"] for layer in image.manifest["layers"]] for image in (step, whole))
+    assert len(above) == len(below) + 2
+    assert (above[0], above[2]) == (below[0], below[1])
+    added = {path for path in whole.files() if path not in step.files()}
+    assert {"opt/app/lib/other/__init__.py", "opt/app/tools/ours.py"} <= added
+    assert not {path for path in added if path.startswith("opt/app/steps")}
+    assert "other" in {row["name"] for row in json.loads((tmp_path / "builder.tar.cdx.json").read_bytes())["components"]}
+    (place / WHEELS).write_text(f"other==2.0 --hash=sha256:{'0' * 64}\n")
+    done = builder.command(tmp_path / "builder.tar", "--builder")
+    assert done.returncode == 64
+    assert "images/builder/wheels.lock has other==2.0, uv.lock has other versions" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("file", "text", "sentence"),
     [
@@ -76,6 +99,7 @@ def test_the_shipped_lock_has_what_the_recipe_asks_for() -> None:
     locked = {deb.name for deb in sources.more}
     assert set(more.packages) <= locked
     assert not locked & set(more.without)
+    assert {"hera", "typer", "rich"} <= {wheel.name for wheel in sources.more_wheels}
     assert f"{more.name}:{__version__}" == f"docker.io/library/{Settings().builder}"
 
 

@@ -65,7 +65,7 @@ def test_every_line_of_the_example_that_can_be_turned_on_works() -> None:
     ("old", "new", "sentence"),
     [
         ("recipe: compute", "recipe: ../compute.yaml", "leads out of"),
-        ("recipe: compute", 'recipe: compute\nschedule: {cron: "0 3 * * *"}', "CI starts the build when the recipe changes"),
+        ("recipe: compute", 'recipe: compute\nschedule: {cron: "0 3 * * *"}', "schedule.source"),
         ("[bios, uefi]", "[bios, bios]", "a firmware stands twice"),
         ("[bios, uefi]", "[efi]", "write uefi"),
         ("nodes: 1", "nodes: 0", "at least 1"),
@@ -91,6 +91,51 @@ def test_what_is_refused(old: str, new: str, sentence: str) -> None:
         spec.load_image(TEXT.replace(old, new))
     assert sentence in str(caught.value)
     assert all(one.fix for one in caught.value.errors)
+
+
+SSH = "ssh: {host: boot, key: {secret: {name: boot, key: key}}, known_hosts: ./known_hosts}"
+SCHEDULED = re.sub(r"^# ( +cron|schedule| +source):", r"\1:", TEXT, flags=re.MULTILINE).replace("  keep: 3", f"  keep: 3\n  {SSH}")
+"""The example with its schedule turned on, and what that needs."""
+
+
+def test_a_schedule_says_what_it_builds_and_has_what_a_pod_needs() -> None:
+    image = spec.load_image(SCHEDULED)
+    assert image.schedule is not None
+    source = image.schedule.source
+    assert (source.repository, source.branch, source.path) == ("https://git.example.org/site.git", "main", "image.yaml")
+    assert (source.secrets, source.over_ssh) == ({}, False)
+    ssh = "git@git.example.org:site.git, credentials: {name: git, key: key}, known_hosts: {name: git, key: known_hosts}"
+    image = spec.load_image(SCHEDULED.replace("https://git.example.org/site.git", ssh))
+    assert image.schedule is not None
+    assert sorted(image.schedule.source.secrets) == ["credentials", "known_hosts"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (f"  {SSH}\n", "", "add publish.ssh, the boot server"),
+        ("{secret: {name: boot, key: key}}", "{file: ./key}", "publish_ssh_key is of one machine"),
+        ("recipe: compute", "recipe: compute\nsecrets: {license: {env: LICENSE}}", "license is of one machine"),
+        ("https://git.example.org/site.git", "https://ada:canary-1c@git.example.org/site.git", "a URL with a password"),
+        ("https://git.example.org/site.git", "'https://git.example.org/site.git?token=canary-1c'", "has a query or a fragment"),
+        ("https://git.example.org/site.git", "git@git.example.org:site.git", "needs credentials and known_hosts"),
+        ("path: image.yaml", "path: image.yaml, branch: a..b", "branch a..b is no name that Git takes"),
+        ("path: image.yaml", "path: ../image.yaml", "leads out of"),
+        ("path: image.yaml", "path: image.yaml, known_hosts: {name: git, key: k}", "belongs to a repository reached by SSH"),
+        (
+            "https://git.example.org/site.git",
+            "http://git.example.org/site.git, ca: {name: git, key: ca}",
+            "ca belongs to a repository reached by https",
+        ),
+        ('"0 2 * * *"', '"0 2 * *"', "cron has five fields"),
+    ],
+)
+def test_what_no_schedule_can_build_is_refused(old: str, new: str, sentence: str) -> None:
+    assert old in SCHEDULED
+    with pytest.raises(spec.SpecErrors) as caught:
+        spec.load_image(SCHEDULED.replace(old, new))
+    assert sentence in str(caught.value)
+    assert "canary" not in str(caught.value)
 
 
 def _places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

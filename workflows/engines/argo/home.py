@@ -54,8 +54,8 @@ class Named(Struct, frozen=True):
 
 
 class Where(Struct, frozen=True, kw_only=True):
-    """Which home cluster: a kubeconfig (a file, or several as `KUBECONFIG` lists them), a context in it (empty: the current one),
-    and the namespace of the runs."""
+    """Which home cluster: a kubeconfig (a file, or several as `KUBECONFIG` lists them; empty: the one whose pod this is), a context
+    in it (empty: the current one), and the namespace of the runs."""
 
     kubeconfig: str
     context: str = ""
@@ -74,11 +74,13 @@ class Where(Struct, frozen=True, kw_only=True):
 
 
 def chosen(given: str, context: str, namespace: str, environ: Mapping[str, str]) -> Where:
-    """The home cluster that the command line names, else the environment's. Raises NoHomeCluster."""
+    """The home cluster that the command line names, else the environment's, else that of the pod. Raises NoHomeCluster."""
     listed = given or environ.get("KUBECONFIG", "")
     if not listed and environ.get("HOME"):
         usual = Path(environ["HOME"]) / ".kube/config"
         listed = str(usual) if usual.exists() else ""
+    if not listed and kubeconfig.is_in_cluster(environ):
+        return Where(kubeconfig="", namespace=namespace or DEFAULT_NAMESPACE)
     if not listed:
         raise NoHomeCluster("no kubeconfig of the home cluster is given")
     files = _files(listed)
@@ -100,8 +102,13 @@ class Home:
     def __init__(self, where: Where) -> None:
         self.where = where
         self.namespace = where.namespace
-        self.access = kubeconfig.load(*where.files, context=where.context)
+        self.access = self._read()
         self._connect()
+
+    def _read(self) -> kubeconfig.Access:
+        if not self.where.kubeconfig:
+            return kubeconfig.in_cluster()
+        return kubeconfig.load(*self.where.files, context=self.where.context)
 
     def _connect(self) -> None:
         self._kube = Kube(self.access)
@@ -109,7 +116,7 @@ class Home:
 
     def renew(self) -> bool:
         """Read the kubeconfig again; whether it says something new now."""
-        fresh = kubeconfig.load(*self.where.files, context=self.where.context)
+        fresh = self._read()
         if fresh == self.access:
             return False
         self.access = fresh

@@ -6,10 +6,9 @@ from msgspec import Struct
 
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.objects import API, CLUSTER, PIPELINE, PLAN, Meta, TemplateRef
-from workflows.render import names
 
 OF_A_PLAN = (("secrets", "bringup-secrets-"), ("configmaps", "bringup-tasks-"), ("configmaps", "bringup-fleet-"))
-"""What an installation makes beside the template, by kind and by how its name begins; it ends with the plan's digest, shortened."""
+"""What an installation makes beside the template, by kind and by how its name begins; it ends as the template's does."""
 STARTERS = ("workflows", "cronworkflows", "workfloweventbindings")
 YOUNG = timedelta(days=1)
 """A template that is not older may be somebody's who is about to submit a run of it."""
@@ -66,7 +65,8 @@ def _made(meta: Meta) -> datetime:
 
 
 def _digest(meta: Meta) -> str:
-    return names.short(meta.annotations[PLAN])
+    """As in the names of all that was installed with it."""
+    return meta.name.rpartition("-")[2]
 
 
 def _delete(home: Home, path: str) -> None:

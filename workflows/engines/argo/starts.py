@@ -13,7 +13,7 @@ from steps.clients.kube_http import ApiError
 from steps.errors import Refused
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.objects import API, CLUSTER, PIPELINE
-from workflows.render import starts
+from workflows.render import from_git, starts
 from workflows.render.bundle import Bundle
 
 KINDS = ("cronworkflows", "workfloweventbindings")
@@ -86,8 +86,10 @@ def retire(home: Home, cluster: str, bundle: Bundle) -> None:
     kept = {manifest["metadata"]["name"] for manifest in bundle.starts or ()}
     labels = bundle.template["metadata"]["labels"]
     gone = {kind: [one for one in _ours(home, kind, labels) if one not in kept] for kind in KINDS}
-    if gone["workfloweventbindings"] and starts.account_name(cluster) not in kept:
-        _delete(home, home.core("serviceaccounts", starts.account_name(cluster)))  # first: its token ends with it
+    owners = {"workfloweventbindings": starts.account_name(cluster), "cronworkflows": from_git.account_name(cluster)}
+    for kind, owner in owners.items():
+        if gone[kind] and owner not in kept:
+            _delete(home, home.core("serviceaccounts", owner))  # first: its token ends with it
     for kind, stale in gone.items():
         for name in stale:
             _delete(home, _path(home, kind, name))

@@ -32,11 +32,12 @@ class StillRunning(ValueError):
     hint = "cancel it first: bringup cancel RUN"
 
 
-def cancel(home: Home, run: str, said: Cancelled, *, now: bool = False) -> Callable[[], None]:
+def cancel(home: Home, run: str, said: Cancelled, *, now: bool = False, stored: bool = True) -> Callable[[], None]:
     """Ask the controller to end the run; the first who asks is kept, and a run that is to end `now` stays so.
 
     Raises Ended, NotOurs. Who asked stands on the Workflow from then on. What is returned waits until it is in the store too, for
-    the report: it raises StepError, NotOurs or NoTemplate where that cannot be done, which holds nothing else up.
+    the report: it raises StepError, NotOurs or NoTemplate where that cannot be done, which holds nothing else up. Who may make no
+    pods leaves that out: `stored`.
     """
     workflow = home.workflow(run)
     home.check_ours(workflow)
@@ -46,7 +47,7 @@ def cancel(home: Home, run: str, said: Cancelled, *, now: bool = False) -> Calla
     meta = {"metadata": {"annotations": {CANCELLED: canonical(said).decode()}}} if first else {}
     how = TERMINATE if now or workflow.spec.shutdown == TERMINATE else STOP
     patch: Object = {"spec": {"shutdown": how, "suspend": False}, **meta}
-    keep = _kept(home, workflow, said) if first else lambda: None
+    keep = _kept(home, workflow, said) if first and stored else lambda: None
     try:
         home.ask(lambda kube: kube.merge(home.workflows(run), patch))
     except ApiError as error:

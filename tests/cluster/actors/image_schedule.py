@@ -1,0 +1,89 @@
+"""A schedule of a node image on the home cluster of `image_site`: its repository, and its pod as Argo would start it."""
+
+import json
+from dataclasses import dataclass
+
+import yaml
+from actors import pod_home, sources
+from actors.image_site import SPACE, Argo
+from actors.sources import Repository, Sources
+from actors.step_pods import Ended, Object, Pods
+
+from steps.contract import revision
+from tests.boot.pipeline.site import NAME
+from workflows import image
+from workflows.engines.argo import going_on
+from workflows.engines.argo.home import Home, Where
+from workflows.engines.argo.objects import Workflow
+from workflows.render import from_git, rbac
+
+GROUPS = {"rolebindings": rbac.RBAC, "roles": rbac.RBAC, "workflows": "argoproj.io", "cronworkflows": "argoproj.io"}
+PLACE = "nodes"
+"""Folder of the spec in the repository."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """An installed schedule: what its CronWorkflow starts, as the template of one pod."""
+
+    argo: Argo
+    repository: Repository
+    spec: Object
+    template: Object
+
+    def commit(self, revision: str) -> str:
+        """Push the spec with another revision, and what it names; the commit."""
+        folder = self.argo.site.folder
+        text = yaml.safe_dump(self.spec | {"revision": revision})
+        beside = {f"{PLACE}/{name}": (folder / name).read_text() for name in ("site.lock.json", "known_hosts")}
+        return self.repository.commit({f"{PLACE}/image.yaml": text, **beside})
+
+    def fire(self) -> Ended:
+        """Run the pod to its end."""
+        cluster = self.argo.cluster
+        return Pods(cluster.plane, cluster.node, self.template, f"image-{NAME}").start(from_git.ENTRYPOINT, {})
+
+    def submitted(self) -> tuple[Workflow, ...]:
+        """The runs that it submitted, the oldest first; no controller runs here, so none of them ends."""
+        home = Home(Where(kubeconfig=str(self.argo.cluster.plane.kubeconfig), namespace=SPACE))
+        return tuple(one for one in going_on.runs(home, NAME, image.KIND) if self.source(one).path == f"{PLACE}/image.yaml")
+
+    def source(self, run: Workflow) -> revision.Source:
+        """Where the spec of a run came from."""
+        return revision.from_token(run.argument("source")) or revision.Source(commit="", path="", dirty=True)
+
+    def may(self, verb: str, resource: str) -> bool:
+        """Whether the account of its pod may do something in the namespace of the runs."""
+        who, group = f"system:serviceaccount:{SPACE}:{from_git.account_name(NAME)}", GROUPS.get(resource, "")
+        asked = {"namespace": SPACE, "verb": verb, "group": group, "resource": resource}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+        body = review | {"spec": {"user": who, "resourceAttributes": asked}}
+        allowed: bool = self.argo.cluster.plane.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", body)["status"][
+            "allowed"
+        ]
+        return allowed
+
+
+def install(argo: Argo, served: Sources) -> Schedule:
+    """What a person does once: the Secrets that the spec names, and what it renders to."""
+    site, plane = argo.site, argo.cluster.plane
+    repository = served.repository("site")
+    held = {
+        "site-git": {"token": f"{sources.USER}:{sources.PASSWORD}", "ca": served.certificate.read_text()},
+        "site-boot": {"key": (site.folder / "ssh/key").read_text()},
+    }
+    meta = {"apiVersion": "v1", "kind": "Secret"}
+    pod_home.apply(
+        plane, *({**meta, "metadata": {"name": name, "namespace": SPACE}, "stringData": data} for name, data in held.items())
+    )
+    spec = yaml.safe_load((site.folder / "image.yaml").read_text())
+    spec["publish"]["ssh"]["key"] = {"secret": {"name": "site-boot", "key": "key"}}
+    opened = {"credentials": {"name": "site-git", "key": "token"}, "ca": {"name": "site-git", "key": "ca"}}
+    spec["schedule"] = {"cron": "0 2 * * *", "source": {"repository": repository.url, "path": f"{PLACE}/image.yaml", **opened}}
+    (site.folder / "scheduled.yaml").write_text(yaml.safe_dump(spec))
+    site.run("render", "scheduled.yaml", "--namespace", SPACE, "--out", "scheduled")
+    for name in ("rbac", "starts"):
+        plane.kubectl("apply", "--server-side", "-f", str(site.folder / f"scheduled/{name}.yaml"))
+    cron = json.loads(plane.kubectl("-n", SPACE, "get", "cronworkflow", f"image-{NAME}", "-o", "json"))
+    template = {"metadata": {"name": cron["metadata"]["name"], "namespace": SPACE}, "spec": cron["spec"]["workflowSpec"]}
+    return Schedule(argo, repository, spec, template)
