@@ -139,5 +139,8 @@ IMAGE_SETTINGS: Final = 120.0
 IMAGE_SANDBOX: Final = 60.0
 """Mounting the layers, listing the root and starting the first sandbox: a second when idle; a slow disk reads every folder."""
 
+NODE_SILENCE: Final = 7 * 86400.0
+"""A node that booted an image tells it once a day again: after a week without a word it is gone, or cannot tell."""
+
 SERVE_SILENCE: Final = 60.0
 """A node that asked the rehearsal's server for something and is silent since: it lost its network, or its power."""

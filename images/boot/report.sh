@@ -3,10 +3,11 @@
 # boot, it asks that server for tests first and runs each: a node in production runs nothing that comes that way. Where the URL ends
 # with /nodes, it is a folder of a plain web server: the node puts URL/NAME.json there, with what `bringup image nodes` reads, no more.
 # Both ways are lines of words; what may hold anything is in base64. Their forms: steps/contract/image/on_node.py.
-# Usage: report [FILE with kernel arguments [SECONDS between two tries [FOLDER that live-boot fetched the root into]]]
+# Usage: report [FILE with kernel arguments [SECONDS between two tries [FOLDER that live-boot fetched the root into [FILE to keep the
+# root's digest in until the next boot: reading it all again each day would take time from the node's jobs]]]]
 set -u
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-readonly cmdline=${1:-/proc/cmdline} pause=${2:-3} medium=${3:-/run/live/medium} tries=5 silence=60 longest=400
+readonly cmdline=${1:-/proc/cmdline} pause=${2:-3} medium=${3:-/run/live/medium} kept=${4:-} tries=5 silence=60 longest=400
 work=$(mktemp -d "${TMPDIR:-/run}/bringup-report.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 
@@ -105,10 +106,13 @@ free_mib() {
 
 # Digest of the squashfs that this node fetched and runs, of its very bytes: what the boot script says of it is a wish.
 image() {
-    local path
+    local path digest
+    [ ! -s "$kept" ] || { cat "$kept"; return; }
     for path in "$medium"/live/*.squashfs "$medium"/*.squashfs; do
         [ -f "$path" ] || continue
-        printf 'sha256:%s' "$(sha256sum <"$path" | cut -c 1-64)"
+        digest=$(sha256sum <"$path" | cut -c 1-64)
+        [ -z "$kept" ] || [ ${#digest} != 64 ] || printf 'sha256:%s' "$digest" >"$kept"
+        printf 'sha256:%s' "$digest"
         return
     done
 }

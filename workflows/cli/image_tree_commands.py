@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from steps import timeouts
 from steps.contract.exit import ExitCode
 from workflows.cli import output
 from workflows.cli.output import Format
@@ -16,6 +17,8 @@ from workflows.cli.output import Format
 TreeOf = Annotated[str, typer.Argument(metavar="TREE|SPEC", help="The folder that nodes boot from, or an image spec (image.yaml).")]
 Image = Annotated[str, typer.Option("--image", help="Only this image of the tree.")]
 Form = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
+DAY = 86400.0
+Days = Annotated[float, typer.Option("--days", min=0, help="A node that has told nothing for so long is stale.")]
 _SHORT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
 """A commit: twelve digits tell two apart; -o json has all."""
 Url = Annotated[str, typer.Option("--url", help="How nodes reach the tree; default: as the spec or the tree's own scripts say.")]
@@ -37,7 +40,7 @@ def show(tree: TreeOf = "image.yaml", image: Image = "", form: Form = Format.TAB
     from workflows.cli import image_trees
 
     with image_trees.opened(tree, image) as found:
-        listed = [row for one in found.looks() for row in rows.versions(one, found.place.signers)]
+        listed = [row for one in found.looks() for row in rows.versions(one, found.place.signers, now=time.time())]
     if form is not Format.TABLE:
         output.data(_plain(listed), form)
         return ExitCode.OK
@@ -51,7 +54,7 @@ def show(tree: TreeOf = "image.yaml", image: Image = "", form: Form = Format.TAB
             row.by,
             _SHORT.sub(r"\1", row.origin),
             row.signature,
-            str(len(row.nodes)),
+            f"{len(row.nodes)} ({len(row.stale)} stale)" if row.stale else str(len(row.nodes)),
         )
         for row in listed
     ]
@@ -116,18 +119,23 @@ def rollback(
     return ExitCode.OK
 
 
-def nodes(tree: TreeOf = "image.yaml", image: Image = "", form: Form = Format.TABLE) -> int:
-    """Say what runs where, as the nodes reported: the current version, an older one, or one that is not here."""
+def nodes(
+    tree: TreeOf = "image.yaml", image: Image = "", days: Days = timeouts.NODE_SILENCE / DAY, form: Form = Format.TABLE
+) -> int:
+    """Say what runs where, as the nodes reported: the current version, an older one, or one that is not here.
+
+    Each tells once a day again. Who has been silent for longer than --days is stale: it may run something else now, or be gone.
+    """
     from steps.clients.published import rows
     from workflows.cli import image_trees
 
     with image_trees.opened(tree, image) as found:
-        listed = rows.nodes(found.looks())
+        listed = rows.nodes(found.looks(), now=time.time(), silence=days * DAY)
     if form is not Format.TABLE:
         output.data(_plain(listed), form)
     elif listed:
-        cells = [(row.node, row.stand.value, row.version, row.image, _when(row.at), row.mac) for row in listed]
-        output.table(("node", "stand", "version", "image", "booted", "mac"), cells)
+        cells = [(row.node, row.stand.value, row.version, row.image, _when(row.at), _ago(row.age), row.mac) for row in listed]
+        output.table(("node", "stand", "version", "image", "booted", "told", "mac"), cells)
     else:
         output.lines(["no node has reported what it runs"])
     return ExitCode.OK
@@ -190,6 +198,13 @@ def _problems(rows: list[tuple[str, str]]) -> list[dict[str, str]]:
 
 def _when(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds)) if seconds else "never"
+
+
+def _ago(seconds: int) -> str:
+    for unit, name in ((int(DAY), "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds // unit} {name} ago"
+    return f"{seconds} s ago"
 
 
 def _plain(rows: Iterable[Any]) -> Any:

@@ -41,6 +41,7 @@ class Local:
             for path in sorted(self._root.glob(f"{published.NODES}/*.json"))[:MOST_NODES]:
                 with suppress(OSError), path.open("rb") as file:
                     tree.nodes[path.name] = file.read(MOST_REPORT)
+                    tree.told[path.name] = int(os.fstat(file.fileno()).st_mtime)
         return tree
 
     def claim(self, folder: str, token: str, holder: bytes) -> Claimed:

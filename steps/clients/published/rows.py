@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from steps import timeouts
 from steps.clients.published import reading, signing
 from steps.clients.published.tree import Tree
 from steps.contract.image import published
@@ -13,8 +14,9 @@ from steps.contract.image.testing import Result
 
 class Version(Struct, frozen=True, kw_only=True):
     """One version: digest of its manifest, bytes of all its files, whether the pointer names it, when it became current last (UTC
-    seconds; 0: never) and by whom, how its signature is, and the nodes that reported it. Besides what it is made of and was
-    published upon: key, where the recipe came from, tools that packed it, results of its tests."""
+    seconds; 0: never) and by whom, how its signature is, the nodes that reported it, and those of them that have been silent for
+    too long since (`stale`). Besides what it is made of and was published upon: key, where the recipe came from, tools that packed
+    it, results of its tests."""
 
     image: str
     version: str
@@ -25,6 +27,7 @@ class Version(Struct, frozen=True, kw_only=True):
     by: str
     signature: str
     nodes: tuple[str, ...]
+    stale: tuple[str, ...]
     key: str
     origin: str
     tools: dict[str, str]
@@ -33,7 +36,8 @@ class Version(Struct, frozen=True, kw_only=True):
 
 class Stand(StrEnum):
     """How what a node runs stands to the current version. `unknown`: no version that is here; `unreadable`: its report is none;
-    `stranger`: a machine that no group names, where all groups name theirs: nothing is kept for its sake."""
+    `stranger`: a machine that no group names, where all groups name theirs: nothing is kept for its sake; `stale`: it has not told
+    for so long that nobody knows whether it still runs what it told then, or runs at all."""
 
     CURRENT = "current"
     OLDER = "older"
@@ -41,32 +45,44 @@ class Stand(StrEnum):
     UNKNOWN = "unknown"
     UNREADABLE = "unreadable"
     STRANGER = "stranger"
+    STALE = "stale"
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """One node: what it reported, the version that this is, and since when it runs (UTC seconds)."""
+    """One node: what it reported, the version that this is, since when it runs and when it told so last (UTC seconds), and how old
+    that is (seconds; the file server's clock and this machine's may differ a little)."""
 
     node: str
     version: str
     stand: Stand
     image: str
     at: float
+    told: int
+    age: int
     mac: str
 
 
-def versions(tree: Tree, signers: tuple[str, ...] = ()) -> tuple[Version, ...]:
-    """All versions of an image, the newest first."""
+def versions(
+    tree: Tree, signers: tuple[str, ...] = (), *, now: float, silence: float = timeouts.NODE_SILENCE
+) -> tuple[Version, ...]:
+    """All versions of an image, the newest first. Who has been silent for longer than `silence` seconds is stale."""
     switched = {one.to: one for one in reading.history(tree)}
     running: dict[str, list[str]] = {}
     for one in reading.nodes(tree):
         running.setdefault(reading.version_on(tree, one), []).append(one.node)
+    stale = {one.node for one in reading.nodes(tree) if now - _told(tree, one) > silence}
     return tuple(
-        _version(tree, name, switched.get(name, Switch(to=name)), signers, tuple(running.get(name, ())))
+        _version(tree, name, switched.get(name, Switch(to=name)), signers, running.get(name, []), stale)
         for name in reversed(tree.versions)
     )
 
 
-def _version(tree: Tree, name: str, switch: Switch, signers: tuple[str, ...], running: tuple[str, ...]) -> Version:
+def _told(tree: Tree, seen: NodeSeen) -> int:
+    """When a node told it; 0 where its report was gone at once."""
+    return tree.told.get(f"{seen.node}.json", 0)
+
+
+def _version(tree: Tree, name: str, switch: Switch, signers: tuple[str, ...], running: list[str], stale: set[str]) -> Version:
     image, tested = reading.manifest_of(tree, name), reading.tested(tree, name)
     return Version(
         image=tree.image,
@@ -77,7 +93,8 @@ def _version(tree: Tree, name: str, switch: Switch, signers: tuple[str, ...], ru
         switched=switch.at,
         by=switch.by,
         signature=signing.state(tree, name, signers),
-        nodes=running,
+        nodes=tuple(running),
+        stale=tuple(one for one in running if one in stale),
         key=image.key if image else "",
         origin=tested.origin,
         tools=image.tools if image else {},
@@ -85,20 +102,27 @@ def _version(tree: Tree, name: str, switch: Switch, signers: tuple[str, ...], ru
     )
 
 
-def nodes(trees: tuple[Tree, ...]) -> tuple[Node, ...]:
-    """All nodes that reported, by name; each with the image of the tree that has what it runs."""
+def nodes(trees: tuple[Tree, ...], *, now: float, silence: float = timeouts.NODE_SILENCE) -> tuple[Node, ...]:
+    """All nodes that reported, by name; each with the image of the tree that has what it runs. Who has been silent for longer than
+    `silence` seconds is stale."""
     seen = reading.nodes(trees[0]) if trees else ()
-    return tuple(_node(trees, one) for one in seen)
+    return tuple(_node(trees, one, now, silence) for one in seen)
 
 
-def _node(trees: tuple[Tree, ...], seen: NodeSeen) -> Node:
+def _node(trees: tuple[Tree, ...], seen: NodeSeen, now: float, silence: float) -> Node:
+    told, image, version, stand = _told(trees[0], seen), "", seen.version, Stand.UNREADABLE
+    if seen.image or seen.version or seen.manifest:
+        stand = Stand.UNKNOWN
     for tree in trees:
-        if version := reading.version_on(tree, seen):
-            stand = _stand(published.number_of(version), published.number_of(tree.current), same=version == tree.current)
+        if found := reading.version_on(tree, seen):
+            image, version = tree.image, found
+            stand = _stand(published.number_of(found), published.number_of(tree.current), same=found == tree.current)
             stand = stand if reading.is_known(seen, reading.machines(tree)) else Stand.STRANGER
-            return Node(node=seen.node, version=version, stand=stand, image=tree.image, at=seen.at, mac=seen.mac)
-    stand = Stand.UNKNOWN if seen.image or seen.version or seen.manifest else Stand.UNREADABLE
-    return Node(node=seen.node, version=seen.version, stand=stand, image="", at=seen.at, mac=seen.mac)
+            break
+    if now - told > silence and stand not in (Stand.UNREADABLE, Stand.STRANGER):
+        stand = Stand.STALE
+    age = max(0, int(now - told))
+    return Node(node=seen.node, version=version, stand=stand, image=image, at=seen.at, told=told, age=age, mac=seen.mac)
 
 
 def _stand(number: int, current: int, *, same: bool) -> Stand:

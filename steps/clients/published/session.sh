@@ -129,12 +129,13 @@ walk() {
 nodes() {
   names=
   for found in nodes/*.json; do
-    if [ -f "$found" ]; then names="$names/${found#nodes/}"; fi
+    if [ -r "$found" ]; then names="$names/${found#nodes/}"; fi
   done
   if [ -z "$names" ]; then return 0; fi
   lines=$(paste -s -d " " -- nodes/*.json 2>/dev/null)
   printf "n %s %s\0" "${#lines}" "$names"
   printf "%s" "$lines"
+  stat -L --printf "t %f %Y %n\0" -- nodes/*.json 2>/dev/null
 }
 
 look() {

@@ -4,6 +4,7 @@ Names travel as data on its input, never as parts of a command. It needs sh, GNU
 """
 
 import itertools
+import stat
 import subprocess
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from steps.clients.published import operations as do
 from steps.clients.published.operations import CHUNK, Claimed, Operation, failure
 from steps.clients.published.tree import MOST_NODES, MOST_REPORT, Entry, Tree
 from steps.contract import plain
+from steps.contract.image import published
 from steps.errors import BadTask, Garbled, Unreachable
 
 PROGRAM = Path(__file__).with_name("session.sh")
@@ -139,6 +141,13 @@ class Session:
                 found = names.split("/")[1:]
                 told = zip(found, [*lines, *[b""] * len(found)], strict=False)
                 tree.nodes = {name: line[:MOST_REPORT] for name, line in itertools.islice(told, MOST_NODES)}
+            case "t":
+                mode, modified, path = rest.split(" ", 2)
+                name = path.removeprefix(f"{published.NODES}/")
+                if not stat.S_ISREG(int(mode, 16)):
+                    tree.nodes.pop(name, None)
+                elif name in tree.nodes:
+                    tree.told[name] = int(modified)
             case _:
                 raise self._broken(plain.line(token[:200]))
 

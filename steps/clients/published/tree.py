@@ -43,7 +43,8 @@ class Entry(Struct, frozen=True):
 
 class Tree(Struct, kw_only=True):
     """What one look found of an image: all entries of it, of the boot scripts and of the root itself; bytes of small files; digests
-    of the versions that were asked for; reports of nodes by file name; the names of all images."""
+    of the versions that were asked for; reports of nodes by file name, and when each was written (UTC seconds, by the clock of the
+    machine that keeps the tree); the names of all images."""
 
     root: str
     image: str
@@ -51,6 +52,7 @@ class Tree(Struct, kw_only=True):
     contents: dict[str, bytes] = {}
     digests: dict[str, str] = {}
     nodes: dict[str, bytes] = {}
+    told: dict[str, int] = {}
     images: tuple[str, ...] = ()
 
     def path(self, *parts: str) -> str:

@@ -1,7 +1,9 @@
 """Commands about published images, on trees of small files."""
 
 import json
+import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,30 @@ def test_nodes(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
     assert call("nodes", root) == 0
     assert "2026-11-22" in capsys.readouterr().out
+
+
+def test_a_node_that_is_silent_for_long_is_stale(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    version = os.readlink(root / "compute/current").rpartition("/")[2]
+    (root / "nodes").mkdir()
+    for node, days in (("node001", 0), ("node002", 6), ("node003", 8)):
+        file = root / f"nodes/{node}.json"
+        file.write_text(json.dumps({"node": node, "image": "", "version": version, "at": 1795385131.0}) + "\n")
+        os.utime(file, (time.time() - days * 86400,) * 2)
+    rows = said(capsys, "nodes", root)
+    assert [row["stand"] for row in rows] == ["current", "current", "stale"]
+    assert [row["age"] // 86400 for row in rows] == [0, 6, 8]
+    assert [row["version"] for row in rows] == [version] * 3, "what it ran then"
+    assert rows[2]["told"] == int((root / "nodes/node003.json").stat().st_mtime)
+    assert [row["stand"] for row in said(capsys, "nodes", root, "--days", "2")] == ["current", "stale", "stale"]
+    assert [row["stand"] for row in said(capsys, "nodes", root, "--days", "9")] == ["current"] * 3
+    assert call("nodes", root) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("node003"))
+    assert "stale" in line
+    assert "8 d ago" in line
+    listed = said(capsys, "list", root)[0]
+    assert (listed["nodes"], listed["stale"]) == (["node001", "node002", "node003"], ["node003"])
+    assert call("list", root) == 0
+    assert "3 (1 stale)" in capsys.readouterr().out
 
 
 def test_detach_check(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

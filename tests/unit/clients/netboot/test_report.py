@@ -35,15 +35,36 @@ def told(server: Server, folder: Path, tests: tuple[ImageTest, ...], factor: flo
     return report
 
 
-def run(folder: Path, url: str, tests: str = "bringup.tests=yes") -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, url: str, tests: str = "bringup.tests=yes", root: bytes = ROOT, kept: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     cmdline = folder / "cmdline"
     cmdline.write_text(f"boot=live bringup.image={WISHED} bringup.report={url} {tests} BOOTIF=01-52-54-00-00-00-01\n")
     environment = {"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)}
     medium = folder.parent / "medium"
     (medium / "live").mkdir(parents=True, exist_ok=True)
-    (medium / "live/root.squashfs").write_bytes(ROOT)
-    command = ["bash", str(PROGRAM), str(cmdline), "0", str(medium)]
+    (medium / "live/root.squashfs").write_bytes(root)
+    command = ["bash", str(PROGRAM), str(cmdline), "0", str(medium), *([str(kept)] if kept else [])]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_digest_is_taken_once_a_boot(server: Server, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    assert kept_digest(server, tmp_path, kept, ROOT) == IMAGE
+    assert kept.read_text() == IMAGE
+    assert kept_digest(server, tmp_path, kept, b"is not read") == IMAGE
+    kept.unlink()
+    assert kept_digest(server, tmp_path, kept, b"after a boot") == f"sha256:{hashlib.sha256(b'after a boot').hexdigest()}"
+
+
+def kept_digest(server: Server, folder: Path, kept: Path, root: bytes) -> str:
+    """The digest that a node tells which keeps it in a file."""
+    server.serve("m1", Orders(script="", tests=on_node.render(()), parts={}))
+    done = run(folder, f"http://127.0.0.1:{server.port}/m1", root=root, kept=kept)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = server.heard("m1").report
+    assert report is not None, server.heard("m1").problem
+    return report.image
 
 
 def one(name: str, run: str, seconds: float = 5.0) -> ImageTest:

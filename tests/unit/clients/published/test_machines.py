@@ -1,6 +1,8 @@
 """Machines that groups name: each has a script of its own, which goes with the version, and one script finds it for all."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -135,7 +137,7 @@ def test_a_stranger_keeps_no_version_where_groups_name_their_machines(tmp_path: 
     (root / "nodes/huge.json").write_text(json.dumps({"node": "huge", "image": "x" * 5000}) + "\n")
     for kind in KINDS:
         with transport(kind, root) as way:
-            found = {row.node: row.stand.value for row in rows.nodes((way.look("compute"),))}
+            found = {row.node: row.stand.value for row in rows.nodes((way.look("compute"),), now=time.time())}
         assert found == {"gpu001": "current", "stranger": "stranger", "huge": "unreadable"}
     (root / "nodes/gpu001.json").unlink()
     for text in "bcd":
@@ -145,6 +147,28 @@ def test_a_stranger_keeps_no_version_where_groups_name_their_machines(tmp_path: 
     (root / "nodes/stranger.json").write_text(json.dumps({"node": "stranger", "image": "", "version": open_to_all.version}) + "\n")
     with transport("local", root) as way:
         assert reading.in_use(way.look("compute")) == (open_to_all.version,), "any machine may boot it"
+
+
+def test_when_nodes_told_is_known_by_every_way(tmp_path: Path, root: Path) -> None:
+    version = published(place(root, *groups(gpu001=FIRST)), image(tmp_path / "a", "a")).version
+    (root / "nodes").mkdir()
+    for name, mac, at in (("gpu001", FIRST, 5000), ("gpu 2", FIRST, 6000), ("stranger", SECOND, 7000)):
+        (root / f"nodes/{name}.json").write_text(json.dumps({"node": name, "image": "", "version": version, "mac": mac}) + "\n")
+        os.utime(root / f"nodes/{name}.json", (at, at))
+    (root / "nodes/none.json").mkdir()
+    for kind in KINDS:
+        with transport(kind, root) as way:
+            tree = way.look("compute")
+        assert tree.told == {"gpu001.json": 5000, "gpu 2.json": 6000, "stranger.json": 7000}
+        found = rows.nodes((tree,), now=7100, silence=1500)
+        assert [(row.node, row.told, row.age, row.stand.value) for row in found] == [
+            ("gpu 2", 6000, 1100, "current"),
+            ("gpu001", 5000, 2100, "stale"),
+            ("stranger", 7000, 100, "current"),
+        ]
+        (row,) = rows.versions(tree, now=7100, silence=1500)
+        assert (row.nodes, row.stale) == (("gpu 2", "gpu001", "stranger"), ("gpu001",))
+        assert {row.age for row in rows.nodes((tree,), now=0)} == {0}, "a clock that is behind makes nobody older or younger"
 
 
 @pytest.mark.parametrize("file", ["dnsmasq.conf", "dhcpd.conf"])

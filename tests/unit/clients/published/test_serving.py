@@ -4,6 +4,7 @@ import http.client
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -67,10 +68,11 @@ def test_a_node_in_production_puts_what_it_runs(server: tuple[str, int], root: P
         command, env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    (row,) = rows.nodes((Local(root).look("compute"),))
+    (row,) = rows.nodes((Local(root).look("compute"),), now=time.time())
     assert row.node.startswith(name)
     assert row.stand is rows.Stand.CURRENT
     assert row.at > 0
+    assert row.age < 60
 
 
 @pytest.mark.parametrize("path", ["/nodes/../x.json", "/nodes/a/b.json", "/boot/boot.ipxe", "/nodes/A.json", "/nodes/.json"])
@@ -103,9 +105,9 @@ def test_reports_say_what_runs_where(server: tuple[str, int], root: Path) -> Non
     assert asked(server, "/report", report("node003", "sha256:" + "0" * 64))[0] == 200
     assert asked(server, "/report", report("", digests[1], "52:54:00:00:00:04"))[0] == 200
     assert asked(server, "/report", report("node002", digests[0]))[0] == 200
-    found = {row.node: row.stand.value for row in rows.nodes((Local(root).look("compute"),))}
+    found = {row.node: row.stand.value for row in rows.nodes((Local(root).look("compute"),), now=time.time())}
     assert found == {"node001": "older", "node002": "older", "node003": "unknown", "mac-52-54-00-00-00-04": "current"}
-    listed = rows.versions(Local(root).look("compute"))
+    listed = rows.versions(Local(root).look("compute"), now=time.time())
     assert [row.nodes for row in listed] == [("mac-52-54-00-00-00-04",), ("node001", "node002")]
 
 
