@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from steps.clients.image import chroot, kernel
 from steps.contract.image.recipe import Package
@@ -120,7 +121,8 @@ def _install_with_apt(root: Path, packages: Sequence[Package], epoch: int) -> No
     (ours / "Packages").write_text("".join(_index(root / ARCHIVE, packages)))
     for folder in ("apt/lists/partial", "apt/cache/archives/partial", "apt/log"):
         (ours / folder).mkdir(parents=True, exist_ok=True)
-    (ours / "apt/sources.list").write_text(f"deb [trusted=yes] file:{ours} ./\n")
+    address = quote(quote(str(ours)))  # apt decodes it twice: as a word of the line, and as an address
+    (ours / "apt/sources.list").write_text(f"deb [trusted=yes] file:{address} ./\n")
     (ours / "apt/apt.conf").write_text(_configuration(root, packages))
     settings = {**chroot.environment(epoch), "APT_CONFIG": str(ours / "apt/apt.conf")}
     _succeed(chroot.outside(["apt-get", "-q", "update"], settings))

@@ -78,6 +78,8 @@ def test_elsewhere_and_later_the_same(reference: tuple[Path, Built], empty: Path
     again = tiny.build(empty, tiny.recipe(), "ground")
     assert (again.digest, again.size, again.files) == (reference[1].digest, reference[1].size, reference[1].files)
     assert not again.cached
+    top = tiny.build(empty, tiny.recipe(), "top")
+    assert top.digest == tiny.build(reference[0], tiny.recipe(), "top").digest, f"{top.failed}: {top.output}"
 
 
 def test_a_second_build_finds_it_and_writes_nothing(reference: tuple[Path, Built]) -> None:

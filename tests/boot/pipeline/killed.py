@@ -42,10 +42,16 @@ def again(site: Site, reference: str, log: Path) -> subprocess.Popen[str]:
     return site.start(*words, log=log)
 
 
-def kill(process: subprocess.Popen[str]) -> None:
-    """Kill the engine with `kill -9`; what it had started may go on until the next engine ends it."""
+def kill(process: subprocess.Popen[str]) -> bool:
+    """Kill the engine with `kill -9`; what it had started may go on until the next engine ends it. Whether that is what ended the
+    engine, and not its own end just before."""
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    return process.wait() == -signal.SIGKILL
+
+
+def unfinished(site: Site) -> str:
+    """The stage that the run is in: the first without its gate's record; empty where all have one, and only the report is left."""
+    return next((stage for stage in STAGES if not recorded(site, f"{stage}/judge")), "")
 
 
 def is_sound(site: Site) -> None:
@@ -60,15 +66,19 @@ def is_sound(site: Site) -> None:
         assert json.loads((entry / "entry.json").read_text()), entry
 
 
-def places(number: int, most: int) -> list[str]:
-    """The stages in which run `number` is killed, in running order: each stage has its turn over the runs."""
+def places(number: int, missing: int, kills: list[str]) -> list[str]:
+    """The stages in which run `number` is to be killed, in running order: each has its turn over the runs. Where enough have hit,
+    or nearly, those that none has hit yet go first: chance may let a stage end before its kill comes."""
     start = number * MOST_IN_A_RUN
-    chosen = [IN_A_RUN[(start + step) % len(IN_A_RUN)] for step in range(most)]
+    turn = [IN_A_RUN[(start + step) % len(IN_A_RUN)] for step in range(MOST_IN_A_RUN)]
+    spared = [stage for stage in STAGES if stage not in kills]
+    chosen = turn if missing >= MOST_IN_A_RUN else [*spared, *turn][: max(missing, len(spared))][:MOST_IN_A_RUN]
     return sorted(chosen, key=list(STAGES).index)
 
 
 def disturbed(site: Site, reference: str, luck: random.Random, stages: list[str], log: Path) -> list[str]:
-    """One build to its end, killed once in each of these stages; in which it was."""
+    """One build to its end, killed once from the beginning of each of these stages on; which stages the kills hit. What was killed
+    had not ended, and was not done with its stages."""
     kills: list[str] = []
     process = again(site, reference, log)
     try:
@@ -79,8 +89,10 @@ def disturbed(site: Site, reference: str, luck: random.Random, stages: list[str]
                 process.wait(luck.uniform(0.0, seconds))
                 break
             except subprocess.TimeoutExpired:
-                kill(process)
-                kills.append(stage)
+                if not kill(process):
+                    break
+                if hit := unfinished(site):
+                    kills.append(hit)
                 is_sound(site)
                 process = again(site, reference, log)
         assert process.wait(END_SECONDS) == 0, log.read_text()[-6000:]
