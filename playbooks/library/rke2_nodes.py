@@ -19,7 +19,7 @@ options:
   state: {description: 'What is to be done.', type: str, choices: [read, drained, free, removed], required: true}
   names: {description: Names of the nodes., type: list, elements: str}
   mark: {description: Why they are drained., type: str}
-  seconds: {description: How long a drain may take., type: int}
+  seconds: {description: How long the drain of all of them may take., type: int}
   leaving: {description: A server that is to stop; C(majority) then says whether etcd keeps its majority., type: str}
   patience: {description: 'How long, in seconds, the other servers may take until etcd can spare that one.', type: int}
   wanted: {description: 'A release for this server: C(refusal) then says which node would be too old for it.', type: str}
@@ -78,16 +78,17 @@ def change(kubectl: kube.Kube, wanted: dict, check_mode: bool) -> dict:
         todo = ours = list(nodes)
 
     def act(name: str) -> None:
-        if wanted["state"] == "drained":
-            if name in ours:
-                kubectl.cordon(name, wanted["mark"])
-            kubectl.drain(name, wanted["seconds"])
-        elif wanted["state"] == "free":
+        if wanted["state"] == "free":
             kubectl.free(name)
         else:
             kubectl.remove(name)
 
-    refused = {} if check_mode else kube.each(todo, act)
+    if check_mode:
+        refused = {}
+    elif wanted["state"] == "drained":
+        refused = kube.drain(kubectl, todo, wanted["mark"], ours, wanted["seconds"])
+    else:
+        refused = kube.each(todo, act)
     return {"nodes": nodes, "refused": refused, "changed": bool(todo)}
 
 

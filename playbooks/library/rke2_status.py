@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 from ansible.module_utils import alone, direct, rke2metrics, waiting
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import kept, kube, pending, supervisor, versions
+from ansible.module_utils.rke2 import kept, kube, pending, rollback, supervisor, versions
 
 DOCUMENTATION = r"""
 module: rke2_status
@@ -32,6 +32,7 @@ options:
   kubeconfig_address: {description: 'Address to put into a returned kubeconfig; empty: return none, and no token.', type: str}
   ping: {description: 'Addresses of supervisors; C(pings) then says which one answers.', type: list, elements: str}
   rolled_back: {description: The release that was put back., type: str}
+  restored: {description: The snapshot that etcd was set back to., type: str}
   etcd_writes: {description: 'How often etcd shall have written its log before its figures are read; waits 90 s for it.', type: int}
 author: [bringup]
 """
@@ -43,6 +44,7 @@ adopted: {description: Whether somebody else set RKE2 up here., type: bool, retu
 refusal: {description: Why the wanted release is refused., type: str, returned: always}
 start: {description: Which start of the unit this is., type: str, returned: always}
 pending: {description: Whether a change waits for a restart., type: bool, returned: always}
+cleared: {description: Whether its etcd was removed on the way back to a release before., type: bool, returned: always}
 half: {description: Whether a release was being put in the place of another when a run was killed., type: bool, returned: always}
 server: {description: The server that the configuration joins., type: str, returned: always}
 pings: {description: 'The first asked address where a supervisor answers; empty: none.', type: str, returned: always}
@@ -182,6 +184,8 @@ def refusal(seen: dict, wanted: str, servers: dict) -> str:
         return said % (seen["version"], seen["version"])
     if seen["joined"] and not is_ours() and not seen["ready"]:
         return "RKE2 was set up here by other means and is not ready (%s): bring it up, or reset the host" % seen["waiting_for"]
+    if rollback.is_under_way(seen["version"]):
+        return "this cluster is on its way back to %s: `bringup rollback SPEC` goes on with it" % seen["version"]
     return versions.refusal(seen["version"], wanted) or versions.agent_refusal(wanted, servers)
 
 
@@ -250,6 +254,7 @@ SPEC: dict = {
     "kubeconfig_address": {"type": "str", "default": ""},
     "ping": {"type": "list", "elements": "str", "default": []},
     "rolled_back": {"type": "str", "default": ""},
+    "restored": {"type": "str", "default": ""},
     "etcd_writes": {"type": "int", "default": 0},
 }
 
@@ -265,8 +270,7 @@ def main() -> None:
         seen["etcd_seen"] = measured(asked["etcd_writes"], module.check_mode)
     if seen["ready"] and asked["kubeconfig_address"]:
         seen.update(secrets(asked["kubeconfig_address"]))
-    if asked["rolled_back"]:
-        seen["rolled_back"] = asked["rolled_back"]
+    seen.update({name: asked[name] for name in ("rolled_back", "restored") if asked[name]})
     result = {
         "changed": False,
         "observation": seen,
@@ -276,6 +280,7 @@ def main() -> None:
         "start": invocation,
         "pending": pending.is_there(),
         "half": kept.is_replacing(),
+        "cleared": rollback.is_cleared(seen["version"]),
         "server": configured("server"),
         "pings": "" if seen["joined"] else supervisor.answering(asked["ping"]),
     }

@@ -21,6 +21,7 @@ _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:_-]{0,252}")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _PATH = re.compile(r"/[A-Za-z0-9._/+@-]{0,1000}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
+_IMPORTED = re.compile(r"^ +ansible\.builtin\.import_playbook: (\w+\.yml)$", re.MULTILINE)
 _PLAYBOOK = re.compile(r"[a-z][a-z0-9_]{0,60}")
 _CONTROL = re.compile(r"ansible_")
 _TEMPLATE = re.compile(r"\{[{%#]")
@@ -137,7 +138,8 @@ def _fill(folder: Path, playbook: Path, request: PlayRequest) -> Workspace:
     )
     for made in (space.sockets, space.inventory.parent, space.library):
         made.mkdir()
-    space.playbook.write_text(playbook.read_text())
+    for path in _with_imported(playbook):
+        (folder / path.name).write_text(path.read_text())
     for name, script in ansible_packed.modules(playbook.parent, request.playbook).items():
         (space.library / name).write_text(script)
     space.configuration.write_text(_configuration(request, keys, folder))
@@ -150,6 +152,14 @@ def _fill(folder: Path, playbook: Path, request: PlayRequest) -> Workspace:
         raise BadTask("a secret holds {{, {% or {#, which Ansible would read as a template", hint="choose another value")
     _write(space.variables, json.dumps({**request.variables, **secrets}).encode())
     return space
+
+
+def _with_imported(playbook: Path) -> list[Path]:
+    """A playbook and those whose plays it takes over, which lie beside it."""
+    found = [playbook]
+    for path in found:
+        found += (path.with_name(name) for name in _IMPORTED.findall(path.read_text()))
+    return found
 
 
 def _key_paths(request: PlayRequest) -> set[str]:

@@ -12,11 +12,15 @@ class Kind(StrEnum):
     ADD_NODE = "add-node"
     REPLACE_NODE = "replace-node"
     UPGRADE = "upgrade"
+    ROLLBACK = "rollback"
     RESET = "reset"
 
 
 STANDING = (Kind.ADD_NODE, Kind.REPLACE_NODE, Kind.UPGRADE)
-"""Operations on a cluster that must be there before."""
+"""Operations on a cluster that must be there before. The API of one that is rolled back may be down: that is mostly why it is."""
+
+RELEASES = (Kind.UPGRADE, Kind.ROLLBACK)
+"""Operations that bring all machines of a cluster to another release: stage rke2 alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

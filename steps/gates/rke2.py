@@ -61,7 +61,8 @@ def _host(name: str, host: HostObservation | None, want: PlayExpectation, member
         return problem.of_node(name)
     if host.facts is None:
         return _open(name, host.message or "no observation", "an observation of the service", f"play rke2 on {name} again")
-    good = NodeVerdict(node=name, status=Status.PASS, seen=f"{want.service} is active")
+    restored = f"; its etcd was set back to {host.facts.restored}" if host.facts.restored else ""
+    good = NodeVerdict(node=name, status=Status.PASS, seen=f"{want.service} is active{restored}")
     return next(_service(name, host.facts, want, members), good)
 
 

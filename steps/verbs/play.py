@@ -1,5 +1,6 @@
 """Verb play: runs a playbook on one shard's hosts (or on a selection), judges what each host showed, and stores it."""
 
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from steps.contract.fleet import Host
 from steps.contract.play import HostStatus, PlayResult, RoleArchive
 from steps.contract.plural import count
 from steps.contract.verdict import Status, Verdict
+from steps.errors import Unreachable
 from steps.verbs import gating, reach, target
 from steps.verbs.context import KUBECONFIG, Context
 from steps.verbs.diagnose import diagnose_play
@@ -28,6 +30,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     `everyone`: also hosts that the run leaves untouched otherwise, where the playbook only reads them.
     `role` is the site's own that the playbook runs, a file of the tasks folder. `passed` are tasks of this stage: a host that did
     not pass one of them is left out, and the judge names it by that.
+    `may_be_down`: the play is about a cluster that may not answer any more; it is claimed where it does.
     `secret_variables` are variables of the play whose values lie in secret files: the run's own win over the secrets folder."""
 
     playbook: str
@@ -36,6 +39,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     select: str = "all"
     fanned: bool = False
     everyone: bool = False
+    may_be_down: bool = False
     after: str = ""
     helpers: str = ""
     variables: dict[str, Any] = {}
@@ -56,8 +60,9 @@ def run(context: Context) -> ExitCode:
     if reason := _why_not(context, wanted, hosts):
         context.record(Verdict(gate=wanted.gate, status=Status.SKIPPED, reason=reason))
         return ExitCode.OK
-    if context.kubeconfig().exists():
-        target.claim(context)  # a play changes machines of a cluster that may be another run's
+    with suppress(Unreachable) if wanted.may_be_down else nullcontext():
+        if context.kubeconfig().exists():
+            target.claim(context)  # a play changes machines of a cluster that may be another run's
     result = ansible.play(
         reach.request(
             context,

@@ -190,7 +190,7 @@ def test_a_release_that_does_not_start_is_rolled_back_and_the_others_go_on(up: A
     result = play(lab, site, "rke2_server", [server], rke2_version=MINOR, rke2_ready_seconds=6)
     assert "is not put back to" in result.hosts[0].message
     saved = server.run("sh", "-c", "ls /var/lib/rancher/rke2/server/db/snapshots/bringup-before-v1.36.1-rke2r1-*").strip()
-    assert result.hosts[0].message.endswith(f"way-back.txt there, by {server.name}:{saved}")
+    assert f"by {server.name}:{saved}: rke2.version: {VERSION} and `bringup rollback SPEC`" in result.hosts[0].message
     told = server.run("cat", "/var/lib/rancher/download/way-back.txt")
     assert f"(3) on {server.name}: `rke2 server --cluster-reset --cluster-reset-restore-path={saved}`" in told
     assert server.run("/usr/local/bin/rke2", "--version").startswith(f"rke2 version {MINOR}"), "an older minor cannot read its data"

@@ -1,7 +1,6 @@
-"""Commands about a cluster that stands: add-node, replace-node, upgrade, reset. Each is a run with a plan of its own."""
+"""Commands about a cluster that stands: add-node, replace-node, upgrade, rollback, reset. Each is a run with a plan of its own."""
 
 import sys
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -19,7 +18,7 @@ Reuse = Annotated[str, typer.Option("--reuse", help="Reuse what this earlier run
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (add_node, replace_node, upgrade, reset):
+    for command in (add_node, replace_node, upgrade, rollback, reset):
         app.command(command.__name__.replace("_", "-"))(placed(command, starting.Place))
 
 
@@ -43,6 +42,27 @@ def upgrade(spec: Spec = "cluster.yaml", *, place: starting.Place) -> int:
     return starting.start(spec, place, pipelines.Wish(only=operations.only(operation), operation=operation))
 
 
+def rollback(
+    spec: Spec = "cluster.yaml",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    *,
+    place: starting.Place,
+) -> int:
+    """Take RKE2 back to the spec's version, the one before the last upgrade: all servers at once, with etcd as it was before it.
+
+    Every server must have kept that release and one a snapshot from before the upgrade; else nothing is stopped.
+    """
+    operation = Operation(kind=Kind.ROLLBACK)
+    if not yes:
+        _ask(
+            spec,
+            operation,
+            "rollback stops all servers of cluster {name} and sets its etcd back to before the last upgrade: what was "
+            "written since is lost",
+        )
+    return starting.start(spec, place, pipelines.Wish(only=operations.only(operation), operation=operation))
+
+
 def reset(
     spec: Spec = "cluster.yaml",
     hosts: Some = None,
@@ -53,18 +73,21 @@ def reset(
     """Take RKE2 off the machines again, with all that it and its pods left there; data of the cluster is lost."""
     operation = Operation(kind=Kind.RESET, hosts=operations.names(hosts or ()))
     if not yes:
-        _ask(spec, hosts or (), operation)
+        which = f"hosts {', '.join(hosts)}" if hosts else "all {hosts}"
+        _ask(spec, operation, f"reset takes RKE2, its pods and their data off {which} of cluster {{name}}")
     return starting.start(spec, place, pipelines.Wish(operation=operation))
 
 
-def _ask(spec: str, hosts: Sequence[str], operation: Operation) -> None:
-    """Whoever resets types the cluster's name. Raises typer.BadParameter where nobody is there to ask, Abort for another name."""
+def _ask(spec: str, operation: Operation, what: str) -> None:
+    """Whoever takes a cluster back types its name; `what` is done, with `{name}` and `{hosts}` for the cluster's.
+
+    Raises typer.BadParameter where nobody is there to ask, Abort for another name.
+    """
     from workflows.cli import planning, sources
 
-    planning.made(spec, (), "", operation)  # what is refused is not asked about
+    planning.made(spec, operations.only(operation), "", operation)  # what is refused is not asked about
     loaded = sources.read(spec)[1]
-    which = f"hosts {', '.join(hosts)}" if hosts else f"all {output.count(len(loaded.machines), 'host')}"
-    said = f"reset takes RKE2, its pods and their data off {which} of cluster {loaded.name}"
+    said = what.format(name=loaded.name, hosts=output.count(len(loaded.machines), "host"))
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"{said}, and nobody is here to ask: add --yes")
     output.lines([said])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import typer
 
-from steps.contract.operation import BRINGUP, Kind, Operation
+from steps.contract.operation import BRINGUP, RELEASES, Kind, Operation
 
 
 def names(texts: Sequence[str], option: str = "--hosts") -> frozenset[str]:
@@ -25,10 +25,10 @@ def only(operation: Operation, told: Sequence[str] = (), until: str = "") -> tup
 
     Raises typer.BadParameter where an operation that has one stage is `told` others.
     """
-    if operation.kind is not Kind.UPGRADE:
+    if operation.kind not in RELEASES:
         return tuple(told)
     if told or until:
-        raise typer.BadParameter("--operation upgrade is stage rke2 alone: leave out --only and --until")
+        raise typer.BadParameter(f"--operation {operation.kind} is stage rke2 alone: leave out --only and --until")
     return ("rke2",)
 
 
@@ -44,8 +44,8 @@ def named(name: str, hosts: Sequence[str], older: str = "") -> Operation:
         raise typer.BadParameter("--hosts and --from belong to --operation NAME")
     if name in (Kind.ADD_NODE, Kind.REPLACE_NODE) and not hosts:
         raise typer.BadParameter(f"--operation {name} needs --hosts RANGE")
-    if name == Kind.UPGRADE and hosts:
-        raise typer.BadParameter("--operation upgrade takes no --hosts: all machines of a cluster run one release")
-    if older and name != Kind.UPGRADE:
-        raise typer.BadParameter("--from belongs to --operation upgrade")
+    if name in RELEASES and hosts:
+        raise typer.BadParameter(f"--operation {name} takes no --hosts: all machines of a cluster run one release")
+    if older and name not in RELEASES:
+        raise typer.BadParameter("--from belongs to --operation upgrade or rollback")
     return Operation(kind=kinds[name], hosts=names(hosts)) if name else BRINGUP

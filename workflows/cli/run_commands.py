@@ -61,10 +61,13 @@ def rehearse(
     only: Only = None,
     until: Until = "",
     operation: Annotated[
-        str, typer.Option("--operation", metavar="NAME", help="Rehearse add-node, replace-node, upgrade or reset.")
+        str, typer.Option("--operation", metavar="NAME", help="Rehearse add-node, replace-node, upgrade, rollback or reset.")
     ] = "",
     hosts: Annotated[list[str] | None, typer.Option("--hosts", metavar="RANGE", help="With --operation: which hosts.")] = None,
-    older: Annotated[str, typer.Option("--from", metavar="VERSION", help="With --operation upgrade: the release before.")] = "",
+    older: Annotated[
+        str,
+        typer.Option("--from", metavar="VERSION", help="With --operation upgrade or rollback: the release that the cluster has."),
+    ] = "",
 ) -> int:
     """Run the whole pipeline against a simulated cluster on this machine, faults included; or an operation on such a cluster."""
     from workflows.cli import kubeconfigs, operations, revisions, running, sources

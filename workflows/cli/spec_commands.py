@@ -91,7 +91,7 @@ def plan(
     until: Until = "",
     against: Annotated[str, typer.Option("--against", help="Another spec: print only what differs from its plan.")] = "",
     operation: Annotated[
-        str, typer.Option("--operation", metavar="NAME", help="Of add-node, replace-node, upgrade or reset, not of run.")
+        str, typer.Option("--operation", metavar="NAME", help="Of add-node, replace-node, upgrade, rollback or reset, not of run.")
     ] = "",
     hosts: Annotated[list[str] | None, typer.Option("--hosts", metavar="RANGE", help="With --operation: which hosts.")] = None,
 ) -> int:

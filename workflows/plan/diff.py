@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from steps.contract import approval as approvals
 from steps.contract.delivery import Publication
-from steps.contract.operation import Kind
+from steps.contract.operation import RELEASES
 from steps.contract.stages.rke2 import parse_version
 from steps.contract.task import Verb
 from workflows.catalog import Release, upgrades
@@ -141,10 +141,10 @@ def _rke2(before: Plan, after: Plan) -> Iterator[Change]:
     one, two = parse_version(old), parse_version(new)
     if one is None or two is None or one == two:
         return
-    if show.operation(after).startswith(Kind.UPGRADE.value):
+    if show.operation(after).partition(" ")[0] in RELEASES:
         note = ""
     elif two < one:
-        note = ", which is older: hosts refuse it, and only etcd's snapshot leads back"
+        note = ", which is older: this is for `bringup rollback`, which sets etcd back to its snapshot from before the upgrade"
     else:
         note = ": this is for `bringup upgrade`, which saves etcd, drains, and goes server by server"
     yield Change(what="release", name="rke2", path="version", before=old, after=new, note=note)

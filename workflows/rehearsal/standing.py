@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from steps.contract.operation import Kind, Operation
+from steps.contract.operation import RELEASES, Kind, Operation
 from steps.contract.stages.rke2 import parse_version
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
@@ -13,9 +13,9 @@ from workflows.spec.ranges import compress
 
 
 class NoEarlier(ValueError):
-    """No release that a rehearsed upgrade could start from is named."""
+    """No release that a rehearsed upgrade or rollback could start from is named."""
 
-    hint = "name one of the same minor or the one before: --from v1.35.6+rke2r1"
+    hint = "name one that the spec's release was, or could be, upgraded from or to: --from v1.35.6+rke2r1"
 
 
 class NoMajority(ValueError):
@@ -24,18 +24,20 @@ class NoMajority(ValueError):
     hint = "add as many at once that 1, 3 or 5 servers stand before, or rehearse replace-node"
 
 
-def ground(spec: ClusterSpec, plan: Plan, operation: Operation, older: str = "") -> Plan:
+def ground(spec: ClusterSpec, plan: Plan, operation: Operation, other: str = "") -> Plan:
     """The plan that builds that cluster, without approvals: up to the last stage that the operation looks at.
 
-    An added host is missing, an upgrade finds `older` (the patch release before, where none is named).
+    An added host is missing. An upgrade finds `other` (the patch release before, where none is named), and so does a
+    rollback (the next minor).
     Raises NoEarlier, NoMajority.
     """
     changes: dict[str, Any] = {"approvals": ()}
     if operation.kind is Kind.ADD_NODE:
         changes["hosts"] = dict(_without(spec, operation))
         _require_majority(spec, operation)
-    if operation.kind is Kind.UPGRADE:
-        changes["rke2"] = spec.rke2.model_copy(update={"version": _before(spec.rke2.version, older)})
+    if operation.kind in RELEASES:
+        found = (_before if operation.kind is Kind.UPGRADE else _after)(spec.rke2.version, other)
+        changes["rke2"] = spec.rke2.model_copy(update={"version": found})
     last = plan.stages[-1].id if operation.kind in (Kind.ADD_NODE, Kind.REPLACE_NODE) else "rke2"
     return compile_plan(spec.model_copy(update=changes), until=last)
 
@@ -77,3 +79,19 @@ def _before(version: str, older: str) -> str:
     if (found.major, found.minor) < (wanted.major, wanted.minor - 1):
         raise NoEarlier(f"--from {older}: an upgrade to the spec's {version} would skip a minor, which Kubernetes does not support")
     return older
+
+
+def _after(version: str, newer: str) -> str:
+    """The release that the rollback starts from: one that the spec's could have been upgraded to."""
+    wanted, found = parse_version(version), parse_version(newer)
+    if wanted is None:
+        raise NoEarlier(f"{version} is no release of RKE2")
+    if not newer:
+        return f"v{wanted.major}.{wanted.minor + 1}.0+rke2r1"
+    if found is None:
+        raise NoEarlier(f"--from {newer}: that is no release of RKE2")
+    if found <= wanted:
+        raise NoEarlier(f"--from {newer}: a rollback to the spec's {version} cannot start from it, since it is not newer")
+    if (found.major, found.minor) > (wanted.major, wanted.minor + 1):
+        raise NoEarlier(f"--from {newer}: no upgrade leads to it from the spec's {version}, since it would skip a minor")
+    return newer

@@ -13,8 +13,8 @@ from workflows.stages.stage import Change, Object, Stage, Step, When, task
 
 ID: Final = "reset"
 PLAYBOOK = "rke2_reset"
-SECONDS = 1800
-"""A shard of 50 machines side by side: draining takes at most ten minutes, killing and removing one."""
+SECONDS = 1200
+"""A shard of 50 machines side by side, once their pods have gone: killing, removing, forgetting."""
 
 
 def build(site: Site) -> Stage | None:
@@ -54,7 +54,7 @@ def _play(site: Site, role: str, *, fan_out: str = "", after: tuple[str, ...] = 
     if fan_out:
         arguments["fanned"] = True
     return Step(
-        task=task(ID, f"{role}s", Verb.PLAY, deadline=SECONDS, arguments=arguments),
+        task=task(ID, f"{role}s", Verb.PLAY, deadline=SECONDS + site.spec.rke2.drain_seconds, arguments=arguments),
         after=after,
         fan_out=fan_out,
         rules=rights.CLAIM,

@@ -7,16 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from steps.contract.fleet import SHARD_SIZE
-from steps.contract.operation import Kind
+from steps.contract.operation import RELEASES
 from steps.contract.task import Verb
-from workflows.spec.access import Rke2
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.derived import GROUP_LABEL, MAX_PODS, max_pods, node_labels
-from workflows.spec.ranges import compress
-from workflows.stages import rights, rke2_back, rke2_check, rke2_options
+from workflows.stages import rights, rke2_check, rke2_operation, rke2_options
 from workflows.stages.access import JOIN_TOKEN, ssh_arguments
 from workflows.stages.site import Site
-from workflows.stages.stage import Change, Object, Rule, Stage, Step, When, task
+from workflows.stages.stage import Object, Rule, Stage, Step, When, task
 
 ID: Final = "rke2"
 MOST_JOINING = 50
@@ -54,36 +52,17 @@ def build(site: Site) -> Stage | None:
     return Stage(
         id=ID,
         title="Kubernetes (RKE2)",
-        parallelism=1 if site.operation.kind is Kind.UPGRADE else max(1, MOST_JOINING // spec.rke2.join_batch),
+        parallelism=1 if site.operation.kind in RELEASES else max(1, MOST_JOINING // spec.rke2.join_batch),
         steps=(*steps, _judge(site, members, [step.name for step in steps])),
         gates=gates,
-        changes=_changes(site, spec.rke2),
-        rollback=rke2_back.told(site),
-    )
-
-
-def _changes(site: Site, rke2: Rke2) -> tuple[Change, ...]:
-    """What becomes of the machines of each role that plays touch."""
-    how = {
-        Kind.REPLACE_NODE: {
-            "server": ", once the cluster forgot the old machine's Node and etcd member",
-            "agent": ", once the cluster forgot the old machine's Node",
-        },
-        Kind.UPGRADE: {
-            "server": ", after an etcd snapshot: one at a time, each drained before",
-            "agent": f", {rke2.upgrade_batch} at a time, each drained before",
-        },
-    }.get(site.operation.kind, {})
-    return tuple(
-        Change(what=f"RKE2 {rke2.version} as {role}{how.get(role, '')}", where=compress(names))
-        for role in ("server", "agent")
-        if (names := site.touched(role))
+        changes=rke2_operation.changes(site),
+        rollback=rke2_operation.way_back(site),
     )
 
 
 def _servers(site: Site) -> Step:
-    spec, told = site.spec, {"everyone": True} if site.operation.is_partial else {}
-    arguments = _play(site, "rke2_server", "server") | told | {"kubeconfig_from": "kubeconfig", "keep": {"token": JOIN_TOKEN}}
+    spec, told = site.spec, rke2_operation.servers(site)
+    arguments = _play(site, "server") | told | {"kubeconfig_from": "kubeconfig", "keep": {"token": JOIN_TOKEN}}
     expectations = {
         "version": spec.rke2.version,
         "service": "rke2-server",
@@ -104,7 +83,7 @@ def _servers(site: Site) -> Step:
 
 def _agents(site: Site) -> Step:
     spec = site.spec
-    arguments = _play(site, "rke2_agent", "agent") | {"fanned": True, "after": "servers"}
+    arguments = _play(site, "agent") | {"fanned": True, "after": "servers"}
     expectations = {"version": spec.rke2.version, "service": "rke2-agent"}
     return Step(
         task=task(
@@ -121,14 +100,14 @@ def _agents(site: Site) -> Step:
     )
 
 
-def _play(site: Site, playbook: str, role: str) -> Object:
+def _play(site: Site, role: str) -> Object:
     spec = site.spec
     return {
-        "playbook": playbook,
+        "playbook": rke2_operation.playbook(site, role),
         "ssh": ssh_arguments(spec),
         "gate": f"{ID}/{role}s",
         "select": role,
-        "variables": _variables(spec) | _of_operation(site, role),
+        "variables": _variables(spec) | rke2_operation.variables(site, role),
         "secret_variables": {"rke2_token": JOIN_TOKEN, **rke2_options.secret_variables(spec.rke2)},
         "helpers": "server",
     }
@@ -161,17 +140,6 @@ def _variables(spec: ClusterSpec) -> Object:
         **rke2_options.variables(rke2),
         **rke2_options.further(spec),
     }
-
-
-def _of_operation(site: Site, role: str) -> Object:
-    """What an operation on a cluster that stands adds: servers that are only read, and hosts whose old Node is to be forgotten."""
-    operation, every = site.operation, [machine.name for machine in site.machines if machine.role == role]
-    told: Object = {}
-    if role == "server" and operation.is_partial:
-        told["rke2_untouched"] = [name for name in every if not operation.touches(name)]
-    if operation.kind is Kind.REPLACE_NODE and (replaced := operation.touched(every)):
-        told["rke2_replaced"] = replaced
-    return told
 
 
 def _host_labels(spec: ClusterSpec) -> Object:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable
 
@@ -19,6 +21,9 @@ AT_ONCE = 10
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 DRAIN = ["--ignore-daemonsets", "--delete-emptydir-data", "--force"]
 """What a drain must take away too: pods of DaemonSets stay, scratch space goes, and so do pods that nobody owns."""
+
+OUT_OF_TIME = "timeout reached"
+"""What kubectl says of a drain that was not done in its time; any other refusal would be the same again."""
 
 
 class Refused(Exception):
@@ -80,6 +85,30 @@ class Kube:
     def remove(self, name: str) -> None:
         """Delete a Node; RKE2 then removes its etcd member and its node password too (peers §4). Raises Refused."""
         self.run("delete", "node", name, "--ignore-not-found", "--timeout=60s", timeout=0)
+
+
+def drain(kubectl: Kube, names: list, mark: str, ours: list, seconds: int) -> dict:
+    """Move the pods of these nodes away within so many seconds for all of them; name → sentence of those that refused.
+
+    All are cordoned before the first is drained: no pod moves from one to the next. Where they are more than go side by side, each
+    has a turn, and another one while there is time: a pod that was told to end goes on ending.
+    """
+    end = time.monotonic() + seconds
+    refused = each([name for name in names if name in ours], lambda name: kubectl.cordon(name, mark))
+    waiting = [name for name in names if name not in refused]
+    rounds = -(-len(waiting) // AT_ONCE)
+    turn = seconds if rounds < 2 else max(1, seconds // (2 * rounds))
+
+    def one(name: str) -> None:
+        kubectl.drain(name, max(1, min(turn, math.ceil(end - time.monotonic()))))
+
+    while waiting:
+        said = each(waiting, one)
+        refused.update(said)
+        for name in set(waiting) - set(said):
+            refused.pop(name, None)
+        waiting = [name for name in waiting if OUT_OF_TIME in said.get(name, "")] if time.monotonic() < end else []
+    return refused
 
 
 def facts(node: dict) -> dict:

@@ -29,11 +29,10 @@ def refusal(installed: str, wanted: str) -> str:
     if old is None:
         return "%s is installed, which is no version of RKE2: reset the host first" % installed
     if new < old:
-        return "%s is installed and %s is older: RKE2 is not downgraded in place; write rke2.version: %s, or reset the host" % (
-            installed,
-            wanted,
-            installed,
-        )
+        return (
+            "%s is installed and %s is older: RKE2 is not downgraded in place; write rke2.version: %s, or go back by "
+            "etcd's snapshot from before the upgrade: `bringup rollback SPEC`"
+        ) % (installed, wanted, installed)
     if new[0] != old[0] or new[1] > old[1] + 1:
         step = "v%d.%d" % (old[0], old[1] + 1)
         return "from %s to %s skips a minor, which Kubernetes does not support: upgrade to a %s release first" % (

@@ -72,8 +72,8 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `service` is the unit's name, `state` its ActiveState, `version` the full string of the installed binary.
     `ready`: a server's own /readyz on port 6443, or an agent's kubelet /healthz, answered ok. `started` is seconds since the epoch,
     `restarts` NRestarts, which has no default: not told would read as none. `waiting_for` names what is not ready, `rolled_back`
-    the release that a failed upgrade went back to, `kept` the one that an upgrade took the place of. A server also tells its etcd
-    (`member`) and `secrets_encryption`: Enabled, Disabled, or nothing.
+    the release that a failed upgrade went back to, `kept` the one that an upgrade took the place of, `restored` the snapshot that a
+    rollback set etcd back to. A server also tells its etcd (`member`) and `secrets_encryption`: Enabled, Disabled, or nothing.
     """
 
     service: str
@@ -87,6 +87,7 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     waiting_for: str = ""
     rolled_back: str = ""
     kept: str = ""
+    restored: str = ""
     secrets_encryption: str = ""
     member: Etcd | None = None
 

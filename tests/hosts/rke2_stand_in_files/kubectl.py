@@ -64,11 +64,11 @@ def main() -> None:
     name = words[1] if command in ("cordon", "uncordon", "drain") else words[2]
     with LOG.open("a") as log:
         log.write(f"{command} {name}\n")
-    if command == "delete":
+    if command == "delete" and words[1].startswith("node"):
         put({}, [name])
     elif command == "drain" and Path(f"/etc/stuck-{name}").exists():
         sys.exit('error when evicting pods/"web-0": Cannot evict pod as it would violate the pod\'s disruption budget.')
-    elif command != "drain":
+    elif command not in ("drain", "delete"):
         change(command, name, words[3:])
     return None
 

@@ -243,6 +243,23 @@ def agent() -> None:
     serve("127.0.0.1", 10248)
 
 
+def reset_etcd(snapshot: str) -> None:
+    """Have this server's etcd hold what the snapshot does, with no other member; RKE2 refuses what is refused here."""
+    flag = ETCD.parent / "reset-flag"
+    if setting("server"):
+        sys.exit('level=fatal msg="cannot perform cluster-reset while server URL is set - remove server from configuration"')
+    if flag.exists():
+        sys.exit(f'level=fatal msg="cluster-reset was successfully performed, please remove the cluster-reset flag; see {flag}"')
+    if subprocess.run(["systemctl", "--quiet", "is-active", "rke2-server"], check=False).returncode == 0:
+        sys.exit('level=fatal msg="bind: address already in use"')
+    nodes = json.loads(Path(snapshot).read_text())
+    ETCD.mkdir(parents=True, exist_ok=True)
+    (ETCD / "nodes.json").write_text(json.dumps(nodes))
+    flag.touch()
+    with LOG.open("a") as log:
+        log.write(f"reset {VERSION} {snapshot}\n")
+
+
 def leave_traces() -> None:
     """What containers leave on a host: shims that outlive the service, mounts, namespaces, links, rules."""
     shim = DATA / "data" / VERSION / "bin/containerd-shim-runc-v2"
@@ -284,7 +301,10 @@ def main() -> None:
         folder = DATA / "server/db/snapshots"
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(ETCD / "nodes.json", folder / f"{sys.argv[sys.argv.index('--name') + 1]}-{setting('node-name')}-1")
+    elif word == "server" and sys.argv[2:3] == ["--cluster-reset"]:
+        reset_etcd(sys.argv[3].partition("=")[2])
     else:
+        (ETCD.parent / "reset-flag").unlink(missing_ok=True)
         with LOG.open("a") as log:
             log.write(f"start {word} {VERSION}\n")
         if VERSION in faults().get("crash", ()):

@@ -194,3 +194,8 @@ def test_a_request_survives_json(secrets: Path) -> None:
 
 def test_the_playbooks_lie_beside_the_package() -> None:
     assert (playbook_path("os_prep").parent / "ansible.cfg").is_file()
+
+
+def test_a_playbook_comes_with_those_that_it_imports(secrets: Path) -> None:
+    with workspace(request(secrets, playbook="rke2_server_rollback")) as space:
+        assert {path.name for path in space.folder.glob("*.yml")} == {"rke2_server_rollback.yml", "rke2_server.yml"}

@@ -61,7 +61,7 @@ def test_another_release_of_rke2_is_the_work_of_upgrade() -> None:
     up = told("v1.35.6+rke2r1", "v1.35.7+rke2r1")
     assert up.startswith("release rke2: v1.35.6+rke2r1 → v1.35.7+rke2r1: this is for `bringup upgrade`")
     assert told("v1.35.6+rke2r1", "v1.35.7+rke2r1", Operation(kind=Kind.UPGRADE)).endswith("→ v1.35.7+rke2r1")
-    assert "which is older: hosts refuse it" in told("v1.35.7+rke2r1", "v1.35.6+rke2r1")
+    assert "which is older: this is for `bringup rollback`" in told("v1.35.7+rke2r1", "v1.35.6+rke2r1")
 
 
 def test_hosts_that_change_alike_are_one_line() -> None:

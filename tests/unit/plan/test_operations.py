@@ -59,11 +59,19 @@ def test_the_rollback_of_an_upgrade_says_where_the_snapshot_lies_and_what_is_don
     plan = planned(Kind.UPGRADE)
 
     told = next(stage.rollback for stage in plan.stages if stage.id == "rke2")
-    steps = ("rke2-killall.sh", "download/kept/usr", "--cluster-reset-restore-path", "rm -rf", "last ")
-    places = [told.index(step) for step in steps]
-    assert places == sorted(places)
+    assert "write the release before into rke2.version, and `bringup rollback SPEC`" in told
     assert "/var/lib/rancher/rke2/server/db/snapshots/bringup-before-v1.35.7-rke2r1-*" in told
     assert next(stage.rollback for stage in planned(Kind.BRINGUP).stages if stage.id == "rke2").startswith("`bringup reset SPEC`")
+
+
+def test_a_rollback_has_playbooks_of_its_own_and_takes_a_cluster_that_is_down() -> None:
+    plan = planned(Kind.ROLLBACK)
+
+    servers, agents = arguments(plan, "rke2", "servers"), arguments(plan, "rke2", "agents")
+    assert (servers["playbook"], agents["playbook"]) == ("rke2_server_rollback", "rke2_agent_rollback")
+    assert servers["may_be_down"] is True
+    assert "standing" not in arguments(plan, "run", "open")
+    assert next(stage.rollback for stage in plan.stages if stage.id == "rke2").endswith("`bringup upgrade SPEC`")
 
 
 def test_a_whole_bring_up_says_nothing_of_operations() -> None:

@@ -91,3 +91,42 @@ def test_a_host_of_another_cluster_is_not_taken_away_from_it() -> None:
     assert "another token than rke2.join_token" in supervisor.token_refusal(ours, renewed, "server")
     for there, joined in ((renewed, "agent"), (ours, "server"), (other, ""), ("", "agent"), ("a", "server")):
         assert supervisor.token_refusal(there, ours, joined) == ""
+
+
+class Stuck(kube.Kube):
+    """Nodes of which some never let their pods go; what was asked of each, without a real kubectl."""
+
+    def __init__(self, stuck: set[str], said: str) -> None:
+        self.stuck, self.said = stuck, said
+        self.asked: list[tuple[str, int]] = []
+        self.cordoned: list[str] = []
+
+    def cordon(self, name: str, mark: str) -> None:
+        assert not self.asked, "all are cordoned before the first is drained"
+        self.cordoned.append(f"{name} {mark}")
+
+    def drain(self, name: str, seconds: int) -> None:
+        self.asked.append((name, seconds))
+        if name in self.stuck:
+            raise kube.Refused(self.said)
+
+
+def test_nodes_that_do_not_let_go_take_no_time_from_those_that_do() -> None:
+    names = [f"n{number:02d}" for number in range(50)]
+    nodes = Stuck(set(names[:25]), "error when evicting pods/web-0: would violate the pod's disruption budget")
+    refused = kube.drain(nodes, names, "v1", names[1:], 600)
+    assert sorted(refused) == names[:25]
+    assert sorted(nodes.cordoned) == [f"{name} v1" for name in names[1:]]
+    assert sorted(nodes.asked) == [(name, 60) for name in names], "five rounds of ten, each twice if need be, fit into 600 s"
+
+
+def test_a_drain_that_ran_out_of_its_turn_has_another_until_all_time_is_used() -> None:
+    names = [f"n{number:02d}" for number in range(11)]
+    nodes = Stuck({"n03"}, "global timeout reached: 1s")
+    refused = kube.drain(nodes, names, "v1", names, 1)
+    assert list(refused) == ["n03"]
+    assert len([name for name, _ in nodes.asked if name == "n03"]) > 1
+    assert {seconds for _, seconds in nodes.asked} == {1}
+    few = Stuck(set(), "")
+    assert kube.drain(few, ["a", "b"], "v1", [], 600) == {}
+    assert few.asked == [("a", 600), ("b", 600)]

@@ -48,3 +48,11 @@ def test_what_was_no_upgrade_says_none(store: Store, operation: str, changed: in
     report = reported(store, operation, [host("sv1", changed=changed)])
     assert report.upgraded == ""
     assert "→" not in text(report)
+
+
+def test_a_rollback_says_which_release_runs_again_and_what_etcd_was_set_back_to(store: Store) -> None:
+    rows = [host(name, kept=OLD, version=OLD) for name in ("sv1", "sv2")]
+    rows[0]["facts"] = {"version": OLD, "kept": OLD, "restored": "/snapshots/before"}
+    report = reported(store, "rollback", [*rows, host("gpu1", changed=0, kept=OLD, version=OLD), host("gpu2")])
+    assert report.upgraded == f"RKE2 {OLD} again on 2 hosts; etcd set back to /snapshots/before on sv1"
+    assert f"operation rollback: {report.upgraded}" in text(report)

@@ -81,6 +81,7 @@ PLANS = {
     "add-node": lambda: operated(Kind.ADD_NODE, "gpu016"),
     "replace-node": lambda: operated(Kind.REPLACE_NODE, "gpu007", "sv2"),
     "upgrade": lambda: operated(Kind.UPGRADE),
+    "rollback": lambda: operated(Kind.ROLLBACK),
     "reset of all": lambda: operated(Kind.RESET),
     "reset of one": lambda: operated(Kind.RESET, "gpu007"),
 }

@@ -44,8 +44,8 @@ class Role(Protocol):
 
 CORE = ("namespaces", "garbage", "helm_controller", "argo_cd", "daemon_sets", "workloads", "jobs", "scheduler", "kubelet")
 """Modules of the roles that every Kubernetes cluster has, or that bring charts to it."""
-SITE = "site_roles"
-"""Module of what no stage of ours plays: Ansible roles of the site."""
+PLAYS = ("rke2_plays", "site_roles")
+"""Modules that only say what playbooks do: RKE2's, and Ansible roles of the site."""
 
 
 def roles(off: Set[str] = frozenset()) -> tuple[Role, ...]:
@@ -55,7 +55,7 @@ def roles(off: Set[str] = frozenset()) -> tuple[Role, ...]:
     what its plays, charts, checks and pods do.
     """
     found: list[Role] = []
-    for module in (*CORE, *STAGES, SITE):
+    for module in (*CORE, *STAGES, *PLAYS):
         name = f"{__package__}.{module}"
         if importlib.util.find_spec(name) is not None:
             makers: tuple[Callable[[], Role], ...] = getattr(importlib.import_module(name), "ROLES", ())

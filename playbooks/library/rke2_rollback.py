@@ -1,0 +1,113 @@
+#!/usr/bin/python
+"""An Ansible module for the steps of a server on its cluster's way back to the release before."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+from ansible.module_utils import alone
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rke2 import kept, rollback
+
+DOCUMENTATION = r"""
+module: rke2_rollback
+short_description: Does the steps of an RKE2 server on its cluster's way back to the release before
+description:
+  - C(looked) tells how far this server is, and which snapshots of etcd it has from before the release that is left.
+  - C(begun) remembers, before anything is stopped, which way is gone.
+  - C(restored) sets etcd back to the snapshot, as the only member, by RKE2's own cluster reset, which is not done twice.
+  - C(cleared) removes the database, without its snapshots, so that the server joins anew.
+  - C(done) remembers that this server has nothing more to do than to be in its cluster; C(ended) forgets the way back.
+options:
+  state: {description: 'What is to be done.', type: str, choices: [looked, begun, restored, cleared, done, ended], required: true}
+  to: {description: The release to which the cluster goes back., type: str, required: true}
+  installed: {description: The release that is installed., type: str}
+  left: {description: The release that is left., type: str}
+  snapshot: {description: Path of the snapshot., type: str}
+  seconds: {description: How long the reset of etcd may take., type: int}
+author: [bringup]
+"""
+
+RETURN = r"""
+step: {description: 'How far this server is: empty, begun or done.', type: str, returned: state looked}
+left: {description: 'The release that this server leaves; empty: none.', type: str, returned: state looked}
+kept: {description: The release that can be put back., type: str, returned: state looked}
+newer: {description: Whether a newer release is installed., type: bool, returned: state looked}
+snapshots: {description: 'Path and time of each snapshot, the newest first.', type: list, returned: state looked}
+"""
+
+SPEC: dict = {
+    "state": {"type": "str", "choices": ["looked", "begun", "restored", "cleared", "done", "ended"], "required": True},
+    "to": {"type": "str", "required": True},
+    "installed": {"type": "str", "default": ""},
+    "left": {"type": "str", "default": ""},
+    "snapshot": {"type": "str", "default": ""},
+    "seconds": {"type": "int", "default": 900},
+}
+
+
+class Failed(Exception):
+    """RKE2 did not set its etcd back; the text is what it said."""
+
+
+def look(asked: dict) -> dict:
+    """How far this server is."""
+    newer = rollback.is_newer(asked["installed"], asked["to"])
+    mark = rollback.seen(asked["to"], asked["installed"])
+    left = asked["installed"] if newer else mark["left"]
+    return {
+        "changed": False,
+        "step": mark["step"],
+        "left": left,
+        "kept": kept.version_kept() or "",
+        "newer": newer,
+        "snapshots": rollback.offered(asked["left"] or left),
+    }
+
+
+def act(asked: dict) -> bool:
+    """Do one step; returns whether that was a change."""
+    if asked["state"] in (rollback.BEGUN, rollback.DONE):
+        rollback.write({"to": asked["to"], "left": asked["left"], "snapshot": asked["snapshot"], "step": asked["state"]})
+    elif asked["state"] == "restored":
+        if not rollback.is_reset():
+            rollback.lead()
+            reset(asked["snapshot"], asked["seconds"])
+    elif asked["state"] == "cleared":
+        return bool(rollback.clear())
+    else:
+        return rollback.forget()
+    return True
+
+
+def reset(snapshot: str, seconds: int) -> None:
+    """Let RKE2 set its etcd back. Raises Failed."""
+    command = [kept.PROGRAM, "server", "--cluster-reset", "--cluster-reset-restore-path=" + snapshot]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Failed("etcd was not set back to %s within %d s" % (snapshot, seconds)) from error
+    if done.returncode != 0:
+        said = done.stdout.decode(errors="replace").strip()[-600:]
+        raise Failed("etcd was not set back to %s, rke2 ended with %d: %s" % (snapshot, done.returncode, said))
+
+
+def main() -> None:
+    """One step."""
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    asked: dict[str, Any] = module.params
+    if asked["state"] == "looked":
+        module.exit_json(**look(asked))
+    alone.or_fail(module, "rke2_rollback")
+    try:
+        changed = module.check_mode or act(asked)
+    except (Failed, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=changed)
+
+
+if __name__ == "__main__":
+    main()

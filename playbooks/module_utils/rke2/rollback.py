@@ -1,0 +1,101 @@
+"""A cluster on its way back to a release before: what each server has done of it, and the snapshots that etcd can be set back to.
+
+docs.rke2.io, "Roll-Back": the release before on every server, etcd reset to a snapshot on one, the databases of the others removed.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import shutil
+from typing import Optional
+
+from ansible.module_utils.rke2 import files, kept, snapshots, versions
+
+MARK = os.path.join(kept.STORE, "rollback.json")
+DATABASE = os.path.dirname(snapshots.FOLDER)
+CONFIG = kept.CONFIGURATION[0]
+RESET = "reset-flag"
+"""In the database's folder from the end of a cluster reset to the next start: RKE2 refuses a second reset while it is there."""
+BEGUN, DONE = "begun", "done"
+
+
+def seen(to: str, installed: str, path: str = MARK) -> dict:
+    """What this server has done on its way back to `to`: `step` is empty, begun or done. A mark of another way back counts for
+    nothing, nor does a done one where another release was installed since."""
+    try:
+        with open(path) as source:
+            found = dict(json.load(source))
+    except (OSError, ValueError, TypeError):
+        found = {}
+    if found.get("to") != to or (found.get("step") == DONE and installed != to):
+        found = {}
+    return {name: str(found.get(name, "")) for name in ("to", "left", "snapshot", "step")}
+
+
+def is_under_way(installed: str, path: str = MARK) -> bool:
+    """Whether the installed release was put back, and etcd still holds what a newer one has written."""
+    return seen(installed, installed, path)["step"] == BEGUN
+
+
+def is_cleared(installed: str, path: str = MARK) -> bool:
+    """Whether this server's way back has come to its end but for joining the cluster."""
+    return seen(installed, installed, path)["step"] == DONE
+
+
+def is_newer(installed: str, to: str) -> bool:
+    """Whether the installed release is newer than the one that is wanted."""
+    have, want = versions.parse(installed), versions.parse(to)
+    return have is not None and want is not None and have > want
+
+
+def write(mark: dict, path: str = MARK) -> None:
+    """Remember a step; before what it names is begun, or once it has ended."""
+    files.write(path, json.dumps(mark).encode(), 0o600)
+
+
+def forget(path: str = MARK) -> bool:
+    """The way back has ended."""
+    there = os.path.exists(path)
+    if there:
+        os.unlink(path)
+    return there
+
+
+def offered(left: str, folder: str = snapshots.FOLDER, store: str = kept.STORE) -> list:
+    """The whole snapshots from before the release `left` came, each `{path, at}` (seconds since the epoch), the newest first."""
+    stem = "bringup-before-%s-" % re.sub("[^A-Za-z0-9.-]", "-", left)  # as the role names it (roles/rke2/vars)
+    marks = glob.glob(os.path.join(glob.escape(store), "saved-" + glob.escape(stem) + "*"))
+    names = [os.path.basename(mark)[len("saved-") :] for mark in marks]
+    found = [os.path.join(folder, one) for name in names for one in snapshots.saved(name, folder, store)]
+    return sorted(({"path": path, "at": os.stat(path).st_mtime} for path in found), key=lambda one: -one["at"]) if left else []
+
+
+def is_reset(database: str = DATABASE) -> bool:
+    """Whether etcd was reset already and RKE2 has not started since."""
+    return os.path.exists(os.path.join(database, RESET))
+
+
+def lead(config: str = CONFIG) -> bool:
+    """Have this server join nobody: RKE2 resets no etcd of a server that does. Returns whether that was a change."""
+    with open(config) as source:
+        lines = source.readlines()
+    own = [line for line in lines if not line.startswith("server:")]
+    if own != lines:
+        files.write(config, "".join(own).encode(), 0o600)
+    return own != lines
+
+
+def clear(database: str = DATABASE) -> list:
+    """Remove all of the database but its snapshots; returns what went."""
+    names: Optional[list] = sorted(os.listdir(database)) if os.path.isdir(database) else []
+    gone = [name for name in names or () if name != os.path.basename(snapshots.FOLDER)]
+    for name in gone:
+        path = os.path.join(database, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    return gone

@@ -1,0 +1,91 @@
+"""What a server remembers of its way back to the release before, and which snapshots count."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.rke2 import rollback
+
+OLD, NEW = "v1.35.7+rke2r1", "v1.36.1+rke2r1"
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> str:
+    return str(tmp_path / "rollback.json")
+
+
+def begun(mark: str, step: str = rollback.BEGUN, to: str = OLD) -> None:
+    rollback.write({"to": to, "left": NEW, "snapshot": "/s", "step": step}, mark)
+
+
+def test_a_server_knows_how_far_it_is(mark: str) -> None:
+    assert rollback.seen(OLD, NEW, mark)["step"] == ""
+    begun(mark)
+    assert rollback.seen(OLD, NEW, mark) == {"to": OLD, "left": NEW, "snapshot": "/s", "step": "begun"}
+    assert (rollback.is_under_way(NEW, mark), rollback.is_under_way(OLD, mark)) == (False, True), "once the release was put back"
+    begun(mark, rollback.DONE)
+    assert (rollback.is_under_way(OLD, mark), rollback.is_cleared(OLD, mark)) == (False, True)
+    assert rollback.forget(mark)
+    assert not rollback.forget(mark)
+
+
+def test_a_mark_of_another_way_back_counts_for_nothing(mark: str) -> None:
+    begun(mark, to="v1.34.1+rke2r1")
+    assert rollback.seen(OLD, NEW, mark)["step"] == ""
+    begun(mark, rollback.DONE)
+    assert rollback.seen(OLD, NEW, mark)["step"] == "", "it was upgraded again since"
+    Path(mark).write_text("{half")
+    assert rollback.seen(OLD, NEW, mark)["step"] == ""
+    Path(mark).write_text("[]")
+    assert rollback.seen(OLD, NEW, mark)["step"] == ""
+
+
+@pytest.mark.parametrize(
+    ("installed", "newer"),
+    [(NEW, True), ("v1.35.8+rke2r1", True), (OLD, False), ("v1.34.9+rke2r1", False), ("", False), ("odd", False)],
+)
+def test_only_a_newer_release_is_left(installed: str, newer: bool) -> None:
+    assert rollback.is_newer(installed, OLD) is newer
+
+
+def test_whole_snapshots_from_before_the_left_release_are_offered_the_newest_first(tmp_path: Path) -> None:
+    folder, store = tmp_path / "snapshots", tmp_path / "store"
+    folder.mkdir()
+    store.mkdir()
+    for name, at, marked in (
+        ("bringup-before-v1.36.1-rke2r1-20261101-n000-1", 1000, True),
+        ("bringup-before-v1.36.1-rke2r1-20261103-n000-2", 3000, True),
+        ("bringup-before-v1.36.1-rke2r1-20261104-n000-3", 4000, False),
+        ("bringup-during-v1.36.1-rke2r1-20261105-n000-4", 5000, True),
+        ("bringup-before-v1.36.2-rke2r1-20261106-n000-5", 6000, True),
+    ):
+        (folder / name).write_text("etcd")
+        os.utime(folder / name, (at, at))
+        if marked:
+            (store / f"saved-{name.rsplit('-', 2)[0]}").write_text(json.dumps([name]))
+    (store / "saved-bringup-before-v1.36.1-rke2r1-20261107").write_text(json.dumps(["gone"]))
+    offered = rollback.offered(NEW, str(folder), str(store))
+    assert [(Path(one["path"]).name, one["at"]) for one in offered] == [
+        ("bringup-before-v1.36.1-rke2r1-20261103-n000-2", 3000.0),
+        ("bringup-before-v1.36.1-rke2r1-20261101-n000-1", 1000.0),
+    ]
+    assert rollback.offered("", str(folder), str(store)) == []
+
+
+def test_a_server_that_is_cleared_keeps_its_snapshots_and_one_that_leads_joins_nobody(tmp_path: Path) -> None:
+    database = tmp_path / "db"
+    for name in ("etcd/member", "snapshots"):
+        (database / name).mkdir(parents=True)
+    (database / "snapshots/one").touch()
+    (database / "reset-flag").touch()
+    assert rollback.is_reset(str(database))
+    assert rollback.clear(str(database)) == ["etcd", "reset-flag"]
+    assert not rollback.is_reset(str(database))
+    assert (database / "snapshots/one").exists()
+    assert rollback.clear(str(tmp_path / "none")) == []
+    config = tmp_path / "config.yaml"
+    config.write_text("# Made by bringup.\ncni: canal\nserver: https://10.0.0.1:9345\ntls-san: [a]\n")
+    assert rollback.lead(str(config))
+    assert config.read_text() == "# Made by bringup.\ncni: canal\ntls-san: [a]\n"
+    assert not rollback.lead(str(config))
