@@ -38,10 +38,12 @@ def play(
     helpers: list[Host] | None = None,
     *,
     secrets: Mapping[str, str] | None = None,
+    reach: Mapping[str, Mapping[str, Any]] | None = None,
     **variables: Any,
 ) -> PlayResult:
-    """Play on these hosts; `helpers` are servers that can act for them, `secrets` variables by the files that hold them."""
-    groups = ("gpu", "agent" if playbook == "rke2_agent" else "server")
+    """Play on these hosts; `helpers` are servers that can act for them, `secrets` variables by the files that hold them, `reach`
+    how single hosts are reached otherwise than as root."""
+    groups = ("gpu", "agent" if playbook.startswith("rke2_agent") else "server")
     token = site.secrets / "token"
     if not token.exists():
         token.write_text("canary-55")
@@ -59,7 +61,7 @@ def play(
     return ansible.play(
         PlayRequest(
             playbook=playbook,
-            hosts=tuple(reached(lab, host, groups) for host in hosts),
+            hosts=tuple(reached(lab, host, groups, **(reach or {}).get(host.name, {})) for host in hosts),
             helpers=tuple(reached(lab, host, ("server",)) for host in helpers or ()),
             known_hosts=str(lab.known_hosts),
             variables=common | variables,
@@ -68,8 +70,8 @@ def play(
     )
 
 
-def reached(lab: Lab, host: Host, groups: tuple[str, ...]) -> PlayHost:
-    return PlayHost(name=host.name, address=host.address, key_path=str(lab.key), groups=groups)
+def reached(lab: Lab, host: Host, groups: tuple[str, ...], **words: Any) -> PlayHost:
+    return PlayHost(**{"name": host.name, "address": host.address, "key_path": str(lab.key), "groups": groups, **words})
 
 
 def lacks(result: PlayResult, kind: str, version: str = VERSION) -> str:

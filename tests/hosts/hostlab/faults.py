@@ -55,10 +55,11 @@ def half_applied(host: Host) -> None:
     host.run("sh", "-c", "mkdir -m 700 /etc/rancher; hostname half")
 
 
-def full_disk(host: Host) -> None:
-    """A small file system where the profile's sysctls go, full to its last block."""
-    host.run("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "/etc/sysctl.d")
-    host.run("sh", "-c", "cat /dev/zero > /etc/sysctl.d/filled 2>&- || true")
+def full_disk(host: Host, folder: str = "/etc/sysctl.d") -> None:
+    """A small file system where the profile's sysctls go, or other files, full to its last block."""
+    host.run("mkdir", "-p", folder)
+    host.run("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder)
+    host.run("sh", "-c", f"cat /dev/zero > {folder}/filled 2>&- || true")
 
 
 def no_python(host: Host) -> None:
