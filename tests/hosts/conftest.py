@@ -19,7 +19,7 @@ from kubelab import parts
 PLAYS_OF_OTHERS_SECONDS = 30.0
 """Tests beside this tier play too, each for a few seconds."""
 
-CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl")
+CONTROL_PLANE = ("etcd", "etcdutl", "kube-apiserver", "kubectl")
 
 Up = Callable[..., lab.Lab]
 

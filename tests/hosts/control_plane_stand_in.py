@@ -9,8 +9,10 @@ import base64
 import contextlib
 import json
 import secrets
+import shutil
 import ssl
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.request
@@ -28,12 +30,14 @@ SHARED = ("ca.key", "ca.crt", "sa.key", "sa.pub", "tokens.csv")
 
 
 class ControlPlane:
-    """etcd and the API server of this host. `data` is a folder that outlives restarts, `programs` where the binaries lie."""
+    """etcd and the API server of this host. `data` and `etcd` are folders that outlive restarts (only the second is a database),
+    `programs` where the binaries lie."""
 
-    def __init__(self, name: str, address: str, data: str, programs: str) -> None:
+    def __init__(self, name: str, address: str, data: str, etcd: str, programs: str) -> None:
         self.name = name
         self.address = address
         self.data = Path(data)
+        self.etcd = Path(etcd)
         self.programs = Path(programs)
         self.children: list[subprocess.Popen[bytes]] = []
 
@@ -58,7 +62,7 @@ class ControlPlane:
     def _end(self) -> None:
         """End those of an earlier start: like containers they outlive the service that started them."""
         subprocess.run(
-            ["pkill", "--signal", "KILL", "--full", "--", f"--data-dir={self.data}/|--tls-cert-file={self.data}/"], check=False
+            ["pkill", "--signal", "KILL", "--full", "--", f"--data-dir={self.etcd}|--tls-cert-file={self.data}/"], check=False
         )
 
     def _renew(self) -> None:
@@ -70,6 +74,23 @@ class ControlPlane:
             with contextlib.suppress(OSError):
                 self._get(f"http://127.0.0.1:{CLIENT}/v3/kv/put", lease)
             time.sleep(RENEW_SECONDS)
+
+    def save(self) -> bytes:
+        """All that etcd holds, as `etcdctl snapshot save` writes it."""
+        answers = self._get(f"http://127.0.0.1:{CLIENT}/v3/maintenance/snapshot", b"{}").splitlines()
+        return b"".join(base64.b64decode(json.loads(answer)["result"].get("blob", "")) for answer in answers)
+
+    def restore(self, saved: bytes) -> None:
+        """Have etcd hold what was saved, this host its only member, at its next start."""
+        self._end()
+        peer = f"http://{self.address}:{PEER}"
+        with tempfile.NamedTemporaryFile(dir=self.data) as file:
+            file.write(saved)
+            file.flush()
+            shutil.rmtree(self.etcd, ignore_errors=True)
+            options = (f"--name={self.name}", f"--initial-cluster={self.name}={peer}", f"--initial-advertise-peer-urls={peer}")
+            command = [str(self.programs / "etcdutl"), "snapshot", "restore", file.name, *options, f"--data-dir={self.etcd}"]
+            subprocess.run(command, check=True, capture_output=True)
 
     def kubeconfig(self) -> str:
         """An admin kubeconfig for this host itself, as RKE2 writes it to rke2.yaml."""
@@ -116,10 +137,10 @@ class ControlPlane:
 
     def _start_etcd(self, first: str) -> None:
         peer, is_first = f"http://{self.address}:{PEER}", first == self.address
-        known = (self.data / "etcd").exists()
+        known = self.etcd.exists()
         options = {
             "name": self.name,
-            "data-dir": self.data / "etcd",
+            "data-dir": self.etcd,
             "listen-client-urls": f"http://{self.address}:{CLIENT},http://127.0.0.1:{CLIENT}",
             "advertise-client-urls": f"http://{self.address}:{CLIENT}",
             "listen-peer-urls": peer,

@@ -38,7 +38,7 @@ def authority(folder: Path) -> None:
 def release(folder: Path, version: str, ca: Path, programs: Iterable[Path] = ()) -> None:
     """Write `FOLDER/VERSION/` with the archive, an image archive and their list of checksums, as a download site has them.
 
-    With `programs` (etcd, kube-apiserver, kubectl) in its images, a server of this release runs a real API server on a real etcd.
+    With `programs` (etcd, etcdutl, kube-apiserver, kubectl) in its images, a server of this release runs a real API server on etcd.
     """
     place = folder / version
     place.mkdir(parents=True)

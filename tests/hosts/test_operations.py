@@ -77,7 +77,7 @@ def test_bare_hosts_become_a_cluster_that_is_added_to_repaired_upgraded_and_take
     assert site.passes("reset", "cluster.yaml", "--yes")[1] == []
 
 
-def test_three_servers_share_one_etcd_through_an_upgrade_and_the_loss_of_one(site: Site, tmp_path: Path) -> None:
+def test_three_servers_share_one_etcd_through_an_upgrade_a_rollback_and_the_loss_of_one(site: Site, tmp_path: Path) -> None:
     hosts = site.lab.hosts
     plan = compile_plan(site.write("n003", servers=3))
     with nodes_stand_in.played(site.lab, plan, tmp_path / "played"):
@@ -89,6 +89,15 @@ def test_three_servers_share_one_etcd_through_an_upgrade_and_the_loss_of_one(sit
         said, changed = site.passes("upgrade", "cluster.yaml")
         assert changed == ["n000", "n001", "n002", "n003"]
         assert "3 of 3 etcd members are healthy" in said
+
+        kubectl(hosts[2], "create", "configmap", "written-since")
+        site.write("n003", servers=3)
+        said, changed = site.passes("rollback", "cluster.yaml", "--yes")
+        assert changed == ["n000", "n001", "n002", "n003"]
+        assert f"RKE2 {OLDER} again on 4 hosts; etcd set back to /var/lib/rancher/rke2/server/db/snapshots/bringup-before-" in said
+        assert "3 of 3 etcd members are healthy" in said
+        assert "written-since" not in kubectl(hosts[1], "get", "configmaps")
+        assert site.passes("rollback", "cluster.yaml", "--yes")[1] == []
 
         hosts[1].run("sh", "-c", "rke2-killall.sh; rke2-uninstall.sh")
         said, changed = site.passes("replace-node", "cluster.yaml", "--hosts", "n001")

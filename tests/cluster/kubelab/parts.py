@@ -43,7 +43,7 @@ PARTS = (
         ),
         (f"{_STAMP}.gitVersion={KUBERNETES}", f"{_STAMP}.gitMajor=1", f"{_STAMP}.gitMinor=34"),
     ),
-    Part("etcd", ("go.etcd.io/etcd/server/v3",), rename=(("server", "etcd"),)),
+    Part("etcd", ("go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/etcdutl/v3"), rename=(("server", "etcd"),)),
     Part("helm-controller", ("github.com/k3s-io/helm-controller",)),
     Part("helm", ("helm.sh/helm/v3/cmd/helm",)),
 )

@@ -26,7 +26,10 @@ def up(names: list[str]) -> None:
         lines += [f"link set vb-{name} master {BRIDGE} up"]
     _batch(lines)
     for number, name in enumerate(names):
-        _batch([f"addr add {address(number)}/16 dev eth0", "link set eth0 up", "link set lo up"], "-n", namespace(name))
+        lines = [f"addr add {address(number)}/16 dev eth0", "link set eth0 up", "link set lo up"]
+        # the machine forwards nothing: the route leads nowhere, and what tests call far away is refused at once
+        lines += [f"route add default via {GATEWAY}", "route add unreachable 192.0.2.0/24"]
+        _batch(lines, "-n", namespace(name))
 
 
 def link(name: str, state: str) -> None:

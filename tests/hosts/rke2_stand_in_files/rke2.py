@@ -216,20 +216,30 @@ def server() -> None:
     serve("127.0.0.1", 10248)
 
 
-def real_control_plane(images: Path, joined: str) -> None:
-    """Start etcd and the API server whose programs the images hold; `joined` is whose etcd a new server becomes a member of."""
+def control_plane(images: Path) -> "ControlPlane":  # noqa: F821 - its module lies beside the release
+    """etcd and the API server whose programs the images hold."""
     sys.path.insert(0, str(SHARE))
     from control_plane import ControlPlane
 
     place = DATA / "data" / VERSION / "bin"
-    with tarfile.open(images) as archive:
-        archive.extractall(place)  # of our own making
-    plane = ControlPlane(setting("node-name"), setting("node-ip"), str(DATA / "server/real"), str(place))
+    if not (place / "kubectl").exists():
+        fresh = place.with_name("bin.new")
+        with tarfile.open(images) as archive:
+            archive.extractall(fresh)  # of our own making
+        place.mkdir(parents=True, exist_ok=True)
+        for program in fresh.iterdir():
+            program.rename(place / program.name)
+    return ControlPlane(setting("node-name"), setting("node-ip"), str(DATA / "server/real"), str(ETCD / "real"), str(place))
+
+
+def real_control_plane(images: Path, joined: str) -> None:
+    """Start them; `joined` is whose etcd a new server becomes a member of."""
+    plane = control_plane(images)
     plane.start(joined or setting("node-ip"), json.loads(ask(joined, "/stand-in/shared")) if joined else None)
     Say.shared = json.dumps(plane.shared())
     Path("/etc/rancher/rke2/rke2.yaml").write_text(plane.kubeconfig())
     (DATA / "bin/kubectl").unlink(missing_ok=True)
-    (DATA / "bin/kubectl").symlink_to(place / "kubectl")
+    (DATA / "bin/kubectl").symlink_to(plane.programs / "kubectl")
 
 
 def agent() -> None:
@@ -243,6 +253,15 @@ def agent() -> None:
     serve("127.0.0.1", 10248)
 
 
+def save_etcd(snapshot: Path) -> None:
+    """Write what this server's etcd holds."""
+    saved = {"nodes": json.loads((ETCD / "nodes.json").read_text()), "etcd": ""}
+    if images := programs():
+        saved["etcd"] = base64.b64encode(control_plane(images).save()).decode()
+    snapshot.parent.mkdir(parents=True, exist_ok=True)
+    snapshot.write_text(json.dumps(saved))
+
+
 def reset_etcd(snapshot: str) -> None:
     """Have this server's etcd hold what the snapshot does, with no other member; RKE2 refuses what is refused here."""
     flag = ETCD.parent / "reset-flag"
@@ -252,9 +271,11 @@ def reset_etcd(snapshot: str) -> None:
         sys.exit(f'level=fatal msg="cluster-reset was successfully performed, please remove the cluster-reset flag; see {flag}"')
     if subprocess.run(["systemctl", "--quiet", "is-active", "rke2-server"], check=False).returncode == 0:
         sys.exit('level=fatal msg="bind: address already in use"')
-    nodes = json.loads(Path(snapshot).read_text())
+    saved = json.loads(Path(snapshot).read_text())
     ETCD.mkdir(parents=True, exist_ok=True)
-    (ETCD / "nodes.json").write_text(json.dumps(nodes))
+    (ETCD / "nodes.json").write_text(json.dumps(saved["nodes"]))
+    if images := programs():
+        control_plane(images).restore(base64.b64decode(saved["etcd"]))
     flag.touch()
     with LOG.open("a") as log:
         log.write(f"reset {VERSION} {snapshot}\n")
@@ -298,9 +319,7 @@ def main() -> None:
     elif word == "secrets-encrypt":
         print("Encryption Status: Enabled\nCurrent Rotation Stage: start")
     elif word == "etcd-snapshot":
-        folder = DATA / "server/db/snapshots"
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ETCD / "nodes.json", folder / f"{sys.argv[sys.argv.index('--name') + 1]}-{setting('node-name')}-1")
+        save_etcd(DATA / f"server/db/snapshots/{sys.argv[sys.argv.index('--name') + 1]}-{setting('node-name')}-1")
     elif word == "server" and sys.argv[2:3] == ["--cluster-reset"]:
         reset_etcd(sys.argv[3].partition("=")[2])
     else:
