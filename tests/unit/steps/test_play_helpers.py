@@ -1,5 +1,7 @@
 """The verb play hands helpers on: servers that it may ask, which are neither played, nor set aside."""
 
+import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,3 +57,23 @@ def test_servers_help_agents_and_no_server_helps_itself(desk: Any, asked: list[d
     assert desk.run(task("server")).returncode == 0
     assert [one["name"] for one in asked[-1]["hosts"]] == ["sv1", "sv2"]
     assert "helpers" not in asked[-1]
+
+
+def test_only_a_play_that_is_told_so_goes_on_without_a_cluster_that_is_down(desk: Any, asked: list[dict[str, Any]]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        cluster = {"server": f"https://127.0.0.1:{taken.getsockname()[1]}", "insecure-skip-tls-verify": True}
+        down = {
+            "clusters": [{"name": "a", "cluster": cluster}],
+            "users": [{"name": "a", "user": {"token": "t"}}],
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "current-context": "a",
+        }
+        (desk.root / "secrets").mkdir(exist_ok=True)
+        (desk.root / "secrets/kubeconfig").write_text(json.dumps(down))
+        desk.hosts([host("sv1", role="server")])
+        one = task("server")
+        assert desk.run(one).returncode == 75
+        assert asked == [], "it may be another run's, which nobody can tell now"
+        assert desk.run(msgspec.structs.replace(one, arguments=one.arguments | {"may_be_down": True})).returncode == 0
+        assert [host["name"] for host in asked[0]["hosts"]] == ["sv1"]
