@@ -21,8 +21,8 @@ def check(site: Site) -> None:
         )
     if operation.kind is Kind.RESET and touched and len(site.touched("all")) < len(names):
         raise PlanError(
-            f"reset of {compress(site.touched('server'))} ends the cluster, and would leave what its agents have of it: reset without "
-            "--hosts takes the whole cluster back"
+            f"reset of {compress(site.touched('server'))} ends the cluster, and would leave what its agents have of it: reset "
+            "without --hosts takes the whole cluster back"
         )
     if operation.kind is Kind.REPLACE_NODE and touched * 2 >= servers:
         raise PlanError(
