@@ -29,7 +29,7 @@ def _judged(seen: Observation, want: Expectation) -> Verdict:
         verdicts = by_task.get(check.task, ())
         if check.optional and not verdicts:
             continue
-        broken = _missing(check, verdicts, want) or next((verdict for verdict in verdicts if _breaks(verdict)), None)
+        broken = _missing(check, verdicts, want) or next((one for one in verdicts if _breaks(one, want)), None)
         if broken is None:
             _merge(nodes, verdicts)
             _note_absent(nodes, verdicts, check, want, seen)
@@ -51,7 +51,11 @@ def _missing(check: Check, verdicts: tuple[Verdict, ...], want: Expectation) -> 
         seen, next_step = f"task {check.task} left no record", f"read the log of {check.task}: it ended before its gate could judge"
     elif len(skipped) == len(verdicts) or (skipped and not check.fanned):
         seen, next_step = f"{check.gate} was not measured: {skipped[0].reason}", "let more nodes pass the gates before it"
-    elif check.per_node and not any(verdict.nodes for verdict in verdicts) and not any(map(_breaks, verdicts)):
+    elif (
+        check.per_node
+        and not any(verdict.nodes for verdict in verdicts)
+        and not any(_breaks(verdict, want) for verdict in verdicts)
+    ):
         seen, next_step = f"{check.gate} judged no node", f"check that the fleet lists the nodes of task {check.task}"
     else:
         return None
@@ -59,9 +63,11 @@ def _missing(check: Check, verdicts: tuple[Verdict, ...], want: Expectation) -> 
     return inconclusive(want.gate, seen=seen, expected=expected, next_step=next_step, failure_class=FailureClass.RUNTIME)
 
 
-def _breaks(verdict: Verdict) -> bool:
-    """Whether a verdict stops the stage by itself: no pass, and not only because of single nodes."""
-    return verdict.status not in _GOOD and all(row.status in _GOOD for row in verdict.nodes)
+def _breaks(verdict: Verdict, want: Expectation) -> bool:
+    """Whether a verdict stops the stage by itself: no pass, and not only because of single nodes that the stage can do without.
+    Where no nodes of a fleet are judged (a node image's test boots), there is nobody whom a quorum could do without."""
+    lone = all(row.status in _GOOD for row in verdict.nodes)
+    return verdict.status not in _GOOD and (lone or not (want.members or want.required))
 
 
 def _merge(nodes: dict[str, NodeVerdict], verdicts: Iterable[Verdict]) -> None:

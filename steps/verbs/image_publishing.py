@@ -75,6 +75,9 @@ def _results(context: Context, key: str, root: str) -> dict[str, list[Result]]:
             raise Refused(f"stage {stage} of this run has not passed", hint="an image is published only by the run that tested it")
         for task in _tasks(context, stage):
             record = context.store.records(context.environment.run, stage, task)[-1]
+            if record.verdict is None or not record.verdict.is_pass:
+                said = f"{stage}.{task}: {record.verdict.reason if record.verdict else 'no verdict'}"
+                raise Refused(said, hint="an image is published only where each of its tests has passed")
             seen: Sandboxed | Booted = msgspec.convert(record.observation, _TESTED[stage])
             if seen.key != key:
                 said = f"{stage}.{task} tested image {seen.key[:12]}, this is {key[:12]}"

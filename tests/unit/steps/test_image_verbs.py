@@ -21,13 +21,16 @@ from steps.contract.image.booting import Boot, Firmware, NodeReport
 from steps.contract.image.testing import ImageTest, Outcome, Result, Where
 from steps.contract.run import Header, header_key
 from steps.contract.stages.image_boot import Booted
+from steps.contract.stages.image_boot import Wanted as BootsWanted
 from steps.contract.stages.image_sandbox import Sandboxed
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
+from steps.gates import image_boot as boot_gate
 from steps.verbs import image_boots, image_publishing
 from steps.verbs.context import Context
 from tests.unit import small_image
 from tests.unit.clients.published import published_trees
+from workflows.plan.images import compile_image
 
 RECIPE = small_image.recipe(origin="3f2a, on bringup 1")
 KEY = keys.image(RECIPE)
@@ -141,6 +144,36 @@ def test_what_failed_is_not_published(image: Any) -> None:
     told = {"seen": "it broke", "expected": "it works", "next_step": "mend it"}
     show(image, judged=failed("image_sandbox/judge", FailureClass.HEALTH, **told))
     assert image.run(publication(image)).returncode == 65
+    assert list((image.root / "published").iterdir()) == []
+
+
+def test_one_boot_of_two_that_did_not_come_up_ends_the_stage_and_is_not_published(image: Any) -> None:
+    """The judge of the real plan, over what the gate says of two firmwares: nothing is set aside of an image."""
+    plan = compile_image(small_image.spec(image.root), small_image.recipe(), small_image.files())
+    judge = next(task for task in plan.tasks if (task.stage, task.name) == ("image_boot", "judge"))
+    show(image)
+    silent = Boot(name="uefi1", firmware=Firmware.UEFI, mac=MAC, seconds=300.0, ended="time", report=None)
+    seen = Booted(key=KEY, boots=(silent,), root_digest="sha256:" + "9" * 64, root_size=9, kernel="6.1")
+    verdict = boot_gate.boots(seen, BootsWanted(key=KEY, firmware=Firmware.UEFI, machines=1))
+    assert [row.node for row in verdict.nodes] == ["uefi1"], "the gate names the machine"
+    record(image, "image_boot", "boot_uefi", seen, verdict)
+    image.hosts([])
+    done = image.run(judge)
+    assert done.returncode == 65, done.stderr
+    kept = last(image, "image_boot", "judge").verdict
+    assert "uefi1" in kept.reason
+    assert image.run(publication(image)).returncode == 65
+    assert list((image.root / "published").iterdir()) == []
+
+
+def test_a_test_that_failed_is_not_published_whatever_the_judge_said(image: Any) -> None:
+    show(image)
+    told = {"seen": "it broke", "expected": "it works", "next_step": "mend it"}
+    broke = failed("image_sandbox/tests", FailureClass.HEALTH, **told)
+    record(image, "image_sandbox", "tests", Sandboxed(key=KEY, results=GOOD), broke)
+    done = image.run(publication(image))
+    assert done.returncode == 65
+    assert "image_sandbox.tests: it broke" in done.stderr
     assert list((image.root / "published").iterdir()) == []
 
 

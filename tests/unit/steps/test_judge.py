@@ -173,3 +173,15 @@ def test_a_refused_change_is_the_stage_s_reason() -> None:
         Expectation(gate="g/judge", checks=checks, members=NODES, needed=15),
     )
     assert (verdict.gate, verdict.failure_class) == ("g/apply", FailureClass.COMPARISON)
+
+
+def test_where_no_fleet_is_judged_nobody_is_set_aside() -> None:
+    """A node image's boots are named like nodes, and none of them may fail."""
+    for status in (Status.FAIL, Status.INCONCLUSIVE):
+        row = NodeVerdict(node="uefi1", status=status, seen="no report", expected="a report", next_step="read the console")
+        booted = of_nodes("g/nodes", [NodeVerdict(node="bios1", status=Status.PASS), row], what="booted")
+        verdict = run(GOOD, booted, WORKS, members=(), needed=0)
+        assert verdict.status is status
+        assert "uefi1: no report" in verdict.reason
+        assert not set_aside(verdict)
+    assert run(GOOD, rows(), WORKS, members=(), needed=0).is_pass
