@@ -25,7 +25,7 @@ options:
     required: true
     suboptions: &part
       packages: {description: Packages that must be there., type: list, elements: str}
-      files: {description: 'Whole files: path, content, mode, needs, reload.', type: list, elements: dict}
+      files: {description: 'Whole files: path, content, mode, needs, reload, aside.', type: list, elements: dict}
       directories: {description: Directories by path with their mode., type: dict}
       modules: {description: Kernel modules by name with the path that shows one that is built in., type: dict}
       blacklist: {description: Kernel modules that must not be loaded., type: list, elements: str}
@@ -57,6 +57,7 @@ options:
   proxy_user: {description: User of the proxies in the environment; empty for none., type: str}
   proxy_password: {description: Its password., type: str}
   rebooted_from: {description: Id of the boot before the one that the play has just asked for., type: str}
+  clock_seconds: {description: How long a time service that runs is waited for until the clock is synchronized., type: int}
 author: [bringup]
 """
 
@@ -98,6 +99,7 @@ SPEC = {
     "hostname": {"type": "str", "default": ""},
     "address": {"type": "str", "default": ""},
     "rebooted_from": {"type": "str", "default": ""},
+    "clock_seconds": {"type": "int", "default": 60},
     **proxies.OPTIONS,
 }
 
@@ -114,10 +116,12 @@ def main() -> None:
     changed = any(entry["status"] == "changed" or (module.check_mode and entry["status"] == "differs") for entry in items)
     if changed and not module.check_mode:
         items = settling.confirmed(items, settling.settle_all(node.reader(), want))
-    waiting = settling.reboot_reasons(node, want)
-    seen = facts.gather(node, sorted(want["disks"]), began)
+    asking = settling.packages_ask(node, want)
+    waiting = settling.reboot_reasons(node, want, asking)
+    seen = facts.gather(node, sorted(want["disks"]), began, module.params["clock_seconds"] if want["time_service"] else 0)
     runs = bool(waiting) and settling.runs_rke2(node)
-    seen.update(rke2_running=runs, gpu_machine=want["gpu_machine"], rebooted_from=want["rebooted_from"], reboot_reasons=waiting)
+    seen.update(rke2_running=runs, gpu_machine=want["gpu_machine"], rebooted_from=want["rebooted_from"])
+    seen.update(reboot_required=asking, reboot_reasons=waiting)
     module.exit_json(
         changed=changed,
         failing={entry["name"]: "%s: %s" % (entry["name"], entry.get("why", "")) for entry in items if entry["status"] == "failed"},

@@ -13,6 +13,7 @@ def findings(facts: Facts, skew: float | None, want: Expectation) -> Iterator[Fi
     yield from _system(facts, want)
     yield from _reboot(facts)
     yield from _driver(facts, want)
+    yield from _selinux(facts, want)
     yield from _clock(facts.clock, skew, want)
     yield from _disks(facts, want)
     if want.swap_off and facts.swap_mib:
@@ -50,6 +51,19 @@ def _reboot(facts: Facts) -> Iterator[Finding]:
             f"boot id {facts.boot_id}, as before the reboot",
             "another boot id",
             "read the node's console: it said that it rebooted, and did not",
+        )
+
+
+def _selinux(facts: Facts, want: Expectation) -> Iterator[Finding]:
+    """Without RKE2's own policy containers get labels that an enforcing kernel denies, and RKE2 has to be told of it (peers §4)."""
+    if not facts.selinux:
+        yield unknown(FailureClass.RUNTIME, "SELinux's mode is not told", "its mode", "see what node_profile reads on the node")
+    if facts.selinux == "enforcing" and want.selinux != "enforcing":
+        yield fail(
+            FailureClass.INPUT,
+            f"SELinux enforces, and the plan {f'says {want.selinux}' if want.selinux else 'does not say so'}",
+            want.selinux or "permissive, disabled, or a plan for it",
+            "write os.selinux: enforcing, which brings RKE2's policy, or os.selinux: permissive",
         )
 
 

@@ -43,7 +43,7 @@ def enrol(source: str, out: Path | None, *, yes: bool, replace: Sequence[str], f
 
 def _show(rows: Sequence[Seen], form: Format) -> None:
     if form is Format.TABLE:
-        output.table(("host", "address", "type", "fingerprint", "state", ""), folding.folded(rows))
+        output.table(*folding.columns(("host", "address", "type", "fingerprint", "state", ""), folding.folded(rows)))
         if len(new := {row.place for row in rows if row.state is State.NEW}) > folding.SHOWN:
             output.lines([f"new keys of {len(new)} hosts: `-o json` gives each fingerprint, to be compared by a program"])
     else:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-_WIDEST = 10_000
-"""More than any terminal: asks a table how narrow it can be, not how narrow it has to be."""
+_GAP = 2
+"""Blanks between two columns of a table."""
 
 
 class Format(StrEnum):
@@ -56,20 +56,34 @@ def data(value: Any, form: Format) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Print a table for a person. Where the width does not hold the words, each row becomes a block: nothing is cut or torn."""
-    from rich.measure import Measurement
     from rich.table import Column, Table
 
     cells = [[plain.line(str(cell)) for cell in row] for row in rows]
-    named = (Column(name, overflow="fold") for name in columns)
+    out = console()
+    widths = _widths([columns, *cells], out.width - _GAP * (len(columns) - 1))
+    if not widths:
+        lines([title] if title else [])
+        lines(line for row in cells for line in _block(columns, row, out.width))
+        return
+    named = (Column(name, width=width) for name, width in zip(columns, widths, strict=True))
     grid = Table(*named, title=title or None, title_justify="left", show_lines=False, box=None, pad_edge=False, header_style="bold")
     for row in cells:
         grid.add_row(*row)
-    out = console()
-    if Measurement.get(out, out.options.update(max_width=_WIDEST), grid).minimum <= out.width:
-        out.print(grid, soft_wrap=False)
-    else:
-        lines([title] if title else [])
-        lines(line for row in cells for line in _block(columns, row, out.width))
+    out.print(grid, soft_wrap=False)
+
+
+def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:
+    """How wide each column is, none narrower than its longest word: the widest give way first. Empty where there is no room."""
+    from rich.cells import cell_len
+
+    wide = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    least = [max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in zip(*rows, strict=True)]
+    if sum(least) > room:
+        return []
+    while sum(wide) > room:
+        widest = max((number for number, width in enumerate(wide) if width > least[number]), key=wide.__getitem__)
+        wide[widest] -= 1
+    return wide
 
 
 def _block(columns: Sequence[str], row: Sequence[str], width: int) -> Iterator[str]:
@@ -78,6 +92,9 @@ def _block(columns: Sequence[str], row: Sequence[str], width: int) -> Iterator[s
     column = max(map(len, columns)) + 4
     yield row[0]
     for name, cell in zip(columns[1:], row[1:], strict=True):
+        if not cell:
+            yield from [f"  {name}"] if name else []
+            continue
         yield textwrap.fill(
             cell,
             max(width, column + 20),

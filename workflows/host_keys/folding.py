@@ -13,6 +13,8 @@ SHOWN = 50
 _ALONE = (State.CHANGED, State.REVOKED)
 """What is always told of each host."""
 _BEFORE_HOSTS = "jump host"
+NOTHING = "-"
+"""What stands in a cell that has nothing to say."""
 
 Cells = tuple[str, str, str, str, str, str]
 """Host, address, type of key, fingerprint, state, and what else is to be said."""
@@ -29,19 +31,25 @@ def folded(rows: Sequence[Seen]) -> list[Cells]:
     return [_line(batch) for batch in batches.values()]
 
 
+def columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """The columns in which at least one line says something: hosts that do not answer have neither types nor fingerprints."""
+    told = [number for number, _ in enumerate(names) if any(row[number] not in ("", NOTHING) for row in rows)]
+    return [names[number] for number in told], [[row[number] for number in told] for row in rows]
+
+
 def of_each(rows: Iterable[Seen]) -> Iterator[Cells]:
     """A line for each key, for scripts."""
-    return (_cells(row, row.host, row.place, row.key.fingerprint if row.key else "-") for row in rows)
+    return (_cells(row, row.host, row.place, row.key.fingerprint if row.key else NOTHING) for row in rows)
 
 
 def _line(batch: Sequence[Seen]) -> Cells:
     first = batch[0]
     if len({row.host for row in batch}) == 1:
-        return _cells(first, first.host, first.place, first.key.fingerprint if first.key else "-")
+        return _cells(first, first.host, first.place, first.key.fingerprint if first.key else NOTHING)
     prints = {row.key.fingerprint for row in batch if row.key}
-    told = next(iter(prints)) if len(prints) == 1 else f"{len(prints)} fingerprints" if prints else "-"
+    told = next(iter(prints)) if len(prints) == 1 else f"{len(prints)} fingerprints" if prints else NOTHING
     return _cells(first, compress(row.host for row in batch), f"{len({row.place for row in batch})} addresses", told)
 
 
 def _cells(row: Seen, host: str, place: str, fingerprint: str) -> Cells:
-    return (host, place, row.key.kind if row.key else "-", fingerprint, row.state.value, row.said)
+    return (host, place, row.key.kind if row.key else NOTHING, fingerprint, row.state.value, row.said)

@@ -1,7 +1,10 @@
 """What a known_hosts file says of a host, as OpenSSH reads it: `ssh-keygen -F` knows hashed names, patterns and markers."""
 
+import os
 import re
+import stat
 import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -57,15 +60,34 @@ def _one(file: Path, name: str) -> Known:
 
 
 def write(file: Path, new: Iterable[tuple[str, Key]], forget: Iterable[str] = ()) -> None:
-    """Add keys to the file, and take out what it has of the places to forget; whole or not at all."""
+    """Add keys to the file, and take out what it has of the places to forget; whole or not at all. A file that a link leads to is
+    written where it lies, and stays its owner's, also where root writes it by sudo."""
+    file = file.resolve()
     file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.bringup")
-    draft.write_bytes(file.read_bytes() if file.exists() else b"")
-    draft.chmod(file.stat().st_mode & 0o777 if file.exists() else 0o644)
+    before = file.stat() if file.exists() else None
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # a name that nobody has put a link at
+    os.close(handle)
+    draft = Path(name)
+    try:
+        draft.write_bytes(file.read_bytes() if before else b"")
+        _edit(draft, new, forget)
+        draft.chmod(stat.S_IMODE(before.st_mode) if before else 0o644)
+        _give(draft, before or file.parent.stat())
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _edit(draft: Path, new: Iterable[tuple[str, Key]], forget: Iterable[str]) -> None:
     for name in forget:
         subprocess.run(["ssh-keygen", "-R", name, "-f", str(draft)], capture_output=True, check=True)
         draft.with_name(f"{draft.name}.old").unlink(missing_ok=True)
     text = draft.read_text()
     gap = "" if not text or text.endswith("\n") else "\n"
     draft.write_text(text + gap + "".join(f"{name} {key.kind} {key.blob}\n" for name, key in new))
-    draft.replace(file)
+
+
+def _give(draft: Path, owner: os.stat_result) -> None:
+    """To the owner of the file, or of the folder of a new one; only root may give to others."""
+    if os.geteuid() == 0:
+        os.chown(draft, owner.st_uid, owner.st_gid)

@@ -55,8 +55,11 @@ def taken(inventory: Inventory, choice: Choice) -> Taken:
     reached = {name: access(variables) for name, variables in inventory.hosts.items()}
     hosts, notes = _nodes(inventory, reached)
     if not hosts:
-        raise BadInventory("the inventory has no host that could be a node", "is it the right file?")
-    used = grouping.grouped(inventory, hosts, choice.servers, choice.groups)
+        raise BadInventory(_with("the inventory has no host that could be a node", notes), "is it the right file?")
+    try:
+        used = grouping.grouped(inventory, hosts, choice.servers, choice.groups)
+    except BadInventory as error:
+        raise BadInventory(_with(str(error), notes), error.hint) from None
     planned = [host for members in used.groups.values() for host in members]
     ways = {host: reached[host] for host in planned}
     ssh, said = _ssh(ways, choice.folder)
@@ -91,6 +94,11 @@ def taken(inventory: Inventory, choice: Choice) -> Taken:
             *_variables(ways),
         ),
     )
+
+
+def _with(sentence: str, dropped: Sequence[str]) -> str:
+    """Why nothing can be made of an inventory, and which hosts were left out before: a group may be empty for that."""
+    return f"{sentence} (left out: {'; '.join(dropped)})" if dropped else sentence
 
 
 def _nodes(inventory: Inventory, reached: Mapping[str, Access]) -> tuple[list[str], list[str]]:

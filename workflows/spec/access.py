@@ -123,7 +123,9 @@ class Os(Section):
         default={}, description="Folders that must be file systems of their own.", examples=[{"/var/lib/rancher": {}}]
     )
     selinux: Literal["enforcing", "permissive"] | None = Field(
-        default=None, description="Mode of SELinux (RHEL family); default: as it is.", examples=["enforcing"]
+        default=None,
+        description="Mode of SELinux (RHEL family); default: as it is, which must not be enforcing: RKE2's policy comes with this.",
+        examples=["enforcing"],
     )
 
     @model_validator(mode="after")

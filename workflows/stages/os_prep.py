@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Final
 
 from steps.contract.task import Verb
 from workflows.catalog import criteria, profile
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.ranges import compress
-from workflows.stages import rights
+from workflows.stages import os_prep_words, rights
 from workflows.stages.access import ssh_arguments
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Stage, Step, When, task
@@ -16,10 +17,13 @@ from workflows.stages.stage import Change, Object, Stage, Step, When, task
 ID: Final = "os_prep"
 GATES = {"play": "os_prep/nodes"}
 PLAY_SECONDS = 4200
-"""A shard of 50 machines side by side: 900 s for the profile with its packages, 1,800 s for a reboot, 900 s for reading again."""
+"""A shard of 50 machines side by side: 900 s for the profile with its packages, 1,380 s for a reboot, 900 s for reading again; the
+rest is for logins (`playbooks/roles/os_prep/defaults`)."""
 
 MIB = 1024
 """MiB in a GiB."""
+TIME_SERVICE = "time service"
+"""Item without which a machine's clock need not be synchronized, where it is tolerated."""
 MELLANOX = "15b3"
 """PCI vendor of the NICs whose device ids a spec names."""
 
@@ -47,22 +51,13 @@ def build(site: Site) -> Stage | None:
         gates=tuple(GATES.values()),
         changes=(
             Change(
-                what="kernel modules, sysctls, limits, swap off, time service, packages, services" + _more(site.spec),
+                what=os_prep_words.changed(node_profile(site.spec)),
                 where=names,
                 reboots=site.spec.os.reboot,
             ),
         ),
-        rollback="remove the files named 90-bringup* and bringup-* below /etc and /usr/local/sbin, turn swap on again, and reboot; "
-        "packages and users stay",
+        rollback=os_prep_words.undone(node_profile(site.spec)),
     )
-
-
-def _more(spec: ClusterSpec) -> str:
-    """What the spec or its criteria add, in words."""
-    profile_of = node_profile(spec)
-    said = profile_of | profile_of.get("gpu", {})
-    words = {"kernel_parameters": "kernel command line", "pcie_acs": "PCIe ACS off", "dns": "DNS", "users": "users", "links": "MTU"}
-    return "".join(f", {word}" for key, word in words.items() if said.get(key))
 
 
 def _play(spec: ClusterSpec) -> Step:
@@ -83,7 +78,13 @@ def _play(spec: ClusterSpec) -> Step:
 
 def _variables(spec: ClusterSpec) -> Object:
     """Variables of the role (`playbooks/roles/os_prep/meta/argument_specs.yml`)."""
-    return {"os_prep_profile": node_profile(spec), "os_prep_reboot": spec.os.reboot}
+    told: Object = {"os_prep_profile": node_profile(spec), "os_prep_reboot": spec.os.reboot}
+    return told if _asks_for_time(spec) else told | {"os_prep_clock_seconds": 0}
+
+
+def _asks_for_time(spec: ClusterSpec) -> bool:
+    """Whether a clock that is not synchronized is a fault here."""
+    return not any(fnmatchcase(TIME_SERVICE, pattern) for pattern in spec.os.tolerate)
 
 
 def node_profile(spec: ClusterSpec) -> Object:
@@ -139,13 +140,18 @@ def _links(spec: ClusterSpec) -> Object:
 def _expectations(spec: ClusterSpec) -> Object:
     """What the gate wants of each machine: the items that the profile must have shown, and what machines must be beside it."""
     system = f"{spec.os.distribution} {spec.os.version}"
+    said = node_profile(spec)
     wanted: Object = {
         "systems": [system] if "." in spec.os.version else [system, f"{system}.*"],
-        "items": [*ITEMS, *proven(node_profile(spec))],
-        "gpu_items": proven(node_profile(spec).get("gpu", {})),
+        "items": [*ITEMS, *proven(said)],
+        "gpu_items": proven(said.get("gpu", {})),
         "disk_free_mib": {path: gib * MIB for path, gib in sorted(spec.os.free_disk_gib.items())},
         "tolerate": list(spec.os.tolerate),
     }
+    if said.get("time_service") and _asks_for_time(spec):
+        wanted["clock_synchronized"] = True
+    if said.get("selinux"):
+        wanted["selinux"] = said["selinux"]
     if spec.os.kernel:
         wanted["kernel"] = spec.os.kernel
     if spec.accelerator is not None:
@@ -163,7 +169,7 @@ def proven(part: Object) -> list[str]:
     names += [f"user {user['name']}" for user in part.get("users", ())]
     names += [f"route {route['to']}" for route in part.get("routes", ())]
     names += [f"link {name}" for name in links.get("names", ())] + (["MTU of *"] if links.get("mtu") else [])
-    said = {"dns": "DNS", "selinux": "SELinux", "pcie_acs": "PCIe ACS"}
+    said = {"default_route": "default route", "dns": "DNS", "selinux": "SELinux", "pcie_acs": "PCIe ACS"}
     return names + [name for key, name in said.items() if part.get(key)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import glob
 import os
 import platform
@@ -10,11 +9,8 @@ import re
 import resource
 import shutil
 import socket
-import struct
-import time
-from typing import Optional
 
-from ansible.module_utils.nodeprofile import confinement, services
+from ansible.module_utils.nodeprofile import clock, confinement, services
 from ansible.module_utils.nodeprofile.item import Node, read_text
 from ansible.module_utils.nodeprofile.kernel import is_loaded
 from ansible.module_utils.nodeprofile.storage import MIB, existing
@@ -23,8 +19,6 @@ DMI = "/sys/class/dmi/id/"
 NVIDIA = "0x10de"
 GPU_CLASSES = ("0x0300", "0x0302")
 BRIDGE_CLASS = "0x0680"
-TIMEX_SIZE, TIMEX_ERROR = 256, struct.calcsize("l") * 3
-"""Room for the kernel's `struct timex`; its `maxerror`, in microseconds, is the fourth field, each as long as a `long`."""
 
 
 def os_release() -> dict:
@@ -33,8 +27,9 @@ def os_release() -> dict:
     return {key: value.strip("\"'") for key, _, value in pairs}
 
 
-def gather(node: Node, paths: list, began: float) -> dict:
-    """The facts of `steps/contract/stages/os_prep.py`; `began` is when the module did, by the monotonic clock."""
+def gather(node: Node, paths: list, began: float, clock_seconds: float) -> dict:
+    """The facts of `steps/contract/stages/os_prep.py`; `began` is when the module did, by the monotonic clock, and `clock_seconds`
+    how long a clock that is not synchronized is waited for."""
     release = os_release()
     memory = _fields("/proc/meminfo")
     gpus, switches = nvidia_devices()
@@ -59,11 +54,10 @@ def gather(node: Node, paths: list, began: float) -> dict:
         "gpus": gpus,
         "nvswitches": switches,
         "nic_firmware": nic_firmware(),
-        "selinux": confinement.selinux_mode(),
+        "selinux": confinement.selinux_mode() or "none",
         "apparmor": confinement.apparmor_mode(),
         "nouveau_loaded": is_loaded("nouveau"),
-        "reboot_required": os.path.exists("/run/reboot-required"),
-        "clock": _clock(node, began),
+        "clock": clock.read(node, began, clock_seconds),
         "disks": [_disk(path) for path in paths],
         **driver(node),
     }
@@ -129,31 +123,3 @@ def driver(node: Node, root: str = "") -> dict:
         "fabric_manager_active": any(unit["ActiveState"] == "active" for unit in units.values()),
         "fabric_states": sorted(set(fabric)),
     }
-
-
-def _clock(node: Node, began: float) -> dict:
-    clock = {"epoch": time.time(), "after_seconds": time.monotonic() - began, "service": services.running_time_service()}
-    clock.update(chrony(node) or (_kernel_clock() if services.has_systemd() else None) or {})
-    return clock
-
-
-def chrony(node: Node) -> Optional[dict]:
-    """`chronyc -c tracking`: field 4 is the offset of the system time in seconds, the last one the leap status."""
-    code, output, _ = node.run("chronyc", "-c", "-n", "tracking")
-    fields = output.strip().split(",")
-    if code != 0 or len(fields) < 14:
-        return None
-    good = fields[13] != "Not synchronised"
-    return {"synchronized": good, "offset_seconds": float(fields[4])} if good else {"synchronized": False}
-
-
-def _kernel_clock() -> Optional[dict]:
-    """What `timedatectl` shows as NTPSynchronized, by systemd's rule: the kernel's greatest error is below 16 s. To ask systemd
-    would start a service of its own for it."""
-    timex = ctypes.create_string_buffer(TIMEX_SIZE)
-    try:
-        state = ctypes.CDLL(None).adjtimex(timex)
-    except (AttributeError, OSError):
-        return None
-    (greatest,) = struct.unpack_from("l", timex, TIMEX_ERROR)
-    return {"synchronized": greatest < 16000000} if state >= 0 else None

@@ -13,6 +13,9 @@ from ansible.module_utils.nodeprofile.item import Item, Node, read_text, settle
 
 BEGIN = "# begin of bringup's lines\n"
 END = "# end of bringup's lines\n"
+OURS = "# Made by bringup."
+BEFORE = ".before-bringup"
+"""How the name of a file ends that another one of ours took the place of."""
 
 
 def kept(want: dict) -> list:
@@ -32,7 +35,7 @@ def kept(want: dict) -> list:
 
 
 def _ours(path: str, lines: list, needs: str = "", reload: str = "") -> dict:
-    content = "".join(line + "\n" for line in ["# Made by bringup.", *lines]) if lines else ""
+    content = "".join(line + "\n" for line in [OURS, *lines]) if lines else ""
     return {"path": path, "content": content, "needs": needs, "reload": reload}
 
 
@@ -45,24 +48,31 @@ def _manager(memlock: str) -> list:
 
 
 def files(node: Node, wanted: list) -> list:
-    """Whole files: `path`, `content`, `mode`; only where `needs` exists; `reload` names what must learn of a change."""
+    """Whole files: `path`, `content`, `mode`; only where `needs` exists; `reload` names what must learn of a change. With `aside`,
+    a file that is not ours is kept beside ours under another name."""
     there = [entry for entry in wanted if not entry.get("needs") or os.path.exists(entry["needs"])]
     return [_file(node, entry) for entry in there if entry["content"]]
 
 
 def _file(node: Node, entry: dict) -> Item:
-    return whole(node, "file " + entry["path"], entry["path"], entry["content"], entry.get("mode", "0644"), entry.get("reload", ""))
+    path, content, mode = entry["path"], entry["content"], entry.get("mode", "0644")
+    return whole(node, "file " + path, path, content, mode, entry.get("reload", ""), aside=bool(entry.get("aside")))
 
 
-def whole(node: Node, name: str, path: str, content: str, octal: str = "0644", reload: str = "") -> Item:
+def whole(node: Node, name: str, path: str, content: str, octal: str = "0644", reload: str = "", *, aside: bool = False) -> Item:
     """One file as a whole, as an item of a name."""
     mode = int(octal, 8)
 
     def read() -> str:
         return _signature(read_text(path), os.stat(path).st_mode & 0o7777) if os.path.exists(path) else "absent"
 
+    def change() -> None:
+        if aside and before and not before.startswith(OURS):
+            node.write(path + BEFORE, before, os.stat(path).st_mode & 0o7777)
+        node.write(path, content, mode)
+
     before = read_text(path)
-    result = settle(node, name, _signature(content, mode), read, lambda: node.write(path, content, mode))
+    result = settle(node, name, _signature(content, mode), read, change)
     if result["status"] in ("changed", "differs"):
         node.diffs.append({"before_header": path, "after_header": path, "before": before, "after": content})
         node.reload(reload)

@@ -23,7 +23,11 @@ class Unavailable(Exception):
 
 
 class Waiting(Exception):
-    """It is arranged, and only a reboot brings it; the text says so."""
+    """It is arranged, and only a reboot brings it; the text says so, and `now` what there is until then."""
+
+    def __init__(self, why: str, now: str = "") -> None:
+        super().__init__(why)
+        self.now = now
 
 
 class CannotChange(Exception):
@@ -112,6 +116,7 @@ def settle(
         after = want if seen_later else read()
     except Waiting as reason:
         node.reboots.append("%s: %s" % (name, reason))
+        before = before or reason.now
         return item(name, DIFFERS, want=want, before=before, after=before, why=str(reason))
     except Unavailable as reason:
         return item(name, UNAVAILABLE, want=want, before=before, why=str(reason))

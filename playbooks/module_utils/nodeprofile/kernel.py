@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 
-from ansible.module_utils.nodeprofile.item import Item, Node, Unavailable, read_text, settle
+from ansible.module_utils.nodeprofile.item import CannotChange, Item, Node, Unavailable, Waiting, read_text, settle
 
-
-def modules(node: Node, wanted: dict, root: str = "") -> list:
-    """Modules to be in the kernel, by name; the path beside it tells it of one that is built in without a trace."""
-    return [_module(node, name, evidence or "", root) for name, evidence in sorted(wanted.items())]
+MODULES = "/lib/modules"
 
 
-def _module(node: Node, name: str, evidence: str, root: str) -> Item:
+def modules(node: Node, wanted: dict, root: str = "", *, rebooted: bool = False) -> list:
+    """Modules to be in the kernel, by name; the path beside it tells it of one that is built in without a trace. `rebooted`: the
+    machine was booted for what only a newer kernel has, so that waiting is over."""
+    return [_module(node, name, evidence or "", root, rebooted) for name, evidence in sorted(wanted.items())]
+
+
+def _module(node: Node, name: str, evidence: str, root: str, rebooted: bool) -> Item:
     def read() -> str:
         if is_loaded(name, root) or (evidence and os.path.exists(root + evidence)) or _built_in(name, root):
             return "loaded"
-        if node.run("modinfo", name)[0] != 0:
-            raise Unavailable("this kernel has no module %s: install its modules package" % name)
-        return "absent"
+        if node.run("modinfo", name)[0] == 0:
+            return "absent"
+        newer = _newer_with(node, name, root)
+        if newer and rebooted:
+            raise CannotChange("the reboot did not bring kernel %s, which has it: choose it in the boot loader" % newer)
+        if newer:
+            raise Waiting("the next boot brings it, with kernel %s" % newer, "absent")
+        raise Unavailable("this kernel has no module %s: install its modules package" % name)
 
     return settle(node, "module " + name, "loaded", read, lambda: _must(node, "modprobe", name))
 
@@ -58,6 +67,18 @@ def _sysctl(node: Node, key: str, want: str) -> Item:
 def is_loaded(name: str, root: str = "") -> bool:
     """Whether the module is in the running kernel, as a module or, where it left a trace, built in."""
     return os.path.exists(root + "/sys/module/" + name.replace("-", "_"))
+
+
+def _newer_with(node: Node, name: str, root: str) -> str:
+    """The newest installed kernel after the running one, where it has the module: the package of a module may have brought it."""
+    running, folder = os.uname().release, root + MODULES
+    installed = sorted(os.listdir(folder), key=_numbers) if os.path.isdir(folder) else []
+    newer = [release for release in installed if _numbers(release) > _numbers(running)]
+    return newer[-1] if newer and node.run("modinfo", "-k", newer[-1], name)[0] == 0 else ""
+
+
+def _numbers(release: str) -> list:
+    return [int(number) for number in re.findall(r"[0-9]+", release)]
 
 
 def _built_in(name: str, root: str) -> bool:

@@ -1,39 +1,59 @@
-"""DNS: the servers and search domains of the machine, where what writes its resolv.conf reads them."""
+"""DNS: the servers and search domains of the machine, where what writes its resolv.conf reads them.
+
+systemd-resolved keeps the servers of each link (by DHCP, or of its configuration) beside its own; a name that no link claims goes
+to the own ones alone where these are for all names (`Domains=~.`, resolved.conf(5)).
+"""
 
 from __future__ import annotations
 
 import os
 
-from ansible.module_utils.nodeprofile.item import Node, read_text, settle
+from ansible.module_utils.nodeprofile.item import FAILED, CannotChange, Node, item, read_text, settle
 
 RESOLV = "/etc/resolv.conf"
 RESOLVE = "/run/systemd/resolve"
 RESOLVED = "/etc/systemd/resolved.conf.d/90-bringup.conf"
 MANAGER = "/etc/NetworkManager/conf.d/90-bringup-dns.conf"
+ALL_NAMES = "~."
 
 
 def dns(node: Node, servers: list, search: list, root: str = "") -> list:
     """The servers that the machine asks, in their order, and its search domains; nothing where none are wanted."""
     if not servers and not search:
         return []
-    want = _line(servers or _words("nameserver", root), search or _words("search", root))
-
-    def read() -> str:
-        return _line(_words("nameserver", root), _words("search", root))
-
-    return [settle(node, "DNS", want, read, lambda: _change(node, servers, search, root))]
-
-
-def _line(servers: list, search: list) -> str:
-    return "servers %s; search %s" % (" ".join(servers) or "none", " ".join(search) or "none")
+    try:
+        now = _seen(node, root)
+    except CannotChange as reason:
+        return [item("DNS", FAILED, want=_line(servers, search, False), why=str(reason))]
+    everywhere = _owner(root) == "resolved" if servers else now[2]
+    want = _line(servers or now[0], search or now[1], everywhere)
+    return [settle(node, "DNS", want, lambda: _line(*_seen(node, root)), lambda: _change(node, servers, search, everywhere, root))]
 
 
-def _words(key: str, root: str) -> list:
-    """Words after a key in what the machine resolves by; systemd-resolved shows its own servers beside its stub."""
-    shown = root + RESOLVE + "/resolv.conf"
-    path = shown if _owner(root) == "resolved" and os.path.exists(shown) else root + RESOLV
-    rows = [line.split() for line in read_text(path).splitlines()]
-    return [word for row in rows if row and row[0] == key for word in row[1:] if word != "."]
+def _line(servers: list, search: list, everywhere: bool) -> str:
+    way = " for all names" if everywhere else ""
+    return "servers %s%s; search %s" % (" ".join(servers) or "none", way, " ".join(search) or "none")
+
+
+def _seen(node: Node, root: str) -> tuple:
+    """Servers, search domains, and whether systemd-resolved is to ask its own servers for all names."""
+    if _owner(root) != "resolved":
+        rows = [line.split() for line in read_text(root + RESOLV).splitlines()]
+        servers, search = ([word for row in rows if row[:1] == [key] for word in row[1:]] for key in ("nameserver", "search"))
+        return servers, [word for word in search if word != "."], False
+    domains = _own(node.must("resolvectl", "domain"))
+    return _own(node.must("resolvectl", "dns")), [word for word in domains if word[0] != "~"], ALL_NAMES in domains
+
+
+def _own(said: str) -> list:
+    """What `resolvectl` prints after `Global:`; it goes on in the next lines where these begin with blanks."""
+    words, ours = [], False
+    for line in said.splitlines():
+        if not line[:1].isspace():
+            ours = line.startswith("Global:")
+            line = line.partition(":")[2]
+        words += line.split() if ours else []
+    return words
 
 
 def _owner(root: str) -> str:
@@ -43,10 +63,13 @@ def _owner(root: str) -> str:
     return "manager" if "NetworkManager" in read_text(root + RESOLV)[:200] else "nobody"
 
 
-def _change(node: Node, servers: list, search: list, root: str) -> None:
+def _change(node: Node, servers: list, search: list, everywhere: bool, root: str) -> None:
     owner = _owner(root)
     if owner == "resolved":
-        lines = ["[Resolve]"] + ["DNS=" + " ".join(servers)] * bool(servers) + ["Domains=" + " ".join(search)] * bool(search)
+        # an empty value takes back what files before ours say
+        domains = [*search, *[ALL_NAMES] * everywhere]
+        lines = ["[Resolve]", *["DNS=", "DNS=" + " ".join(servers)] * bool(servers)]
+        lines += [*["Domains="] * bool(search), "Domains=" + " ".join(domains)]
         node.write(root + RESOLVED, _text(lines), 0o644)
         node.must("systemctl", "restart", "systemd-resolved")
     elif owner == "manager":

@@ -21,22 +21,30 @@ ADAPTERS = {
         "refresh": ["apt-get", "-o", "DPkg::Lock::Timeout=@", "-o", "APT::Update::Error-Mode=any", "update"],
         "install": ["apt-get", "-o", "DPkg::Lock::Timeout=@", "install", "--yes", "--no-install-recommends"],
         "repair": ["dpkg", "--configure", "--pending", "--force-confold"],
+        "rebooting": [],
     },
     "dnf": {
         "query": QUERY_RPM,
         "refresh": [],
         "install": ["dnf", "--assumeyes", "--setopt=install_weak_deps=False", "install"],
         "repair": [],
+        "rebooting": ["dnf", "needs-restarting", "-r"],
     },
     "zypper": {
         "query": QUERY_RPM,
         "refresh": ["zypper", "--non-interactive", "refresh"],
         "install": ["zypper", "--non-interactive", "install", "--no-recommends"],
         "repair": [],
+        "rebooting": [],
     },
 }
-"""Manager → its commands: query prints name, status and version between tabs, repair ends what an earlier run left half done.
-@ stands for the seconds that a lock is waited for."""
+"""Manager → its commands: query prints name, status and version between tabs, repair ends what an earlier run left half done,
+rebooting says whether what was installed waits for a reboot. @ stands for the seconds that a lock is waited for."""
+
+FLAGS = ("/run/reboot-required", "/run/reboot-needed")
+"""What packages of Debian and Ubuntu leave where they wait for a reboot, and those of SUSE."""
+OWED = "Reboot is required"
+"""What dnf says then, beside ending with 1: it also does that where it has no such command."""
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
 
@@ -89,6 +97,14 @@ def packages(node: Node, wanted: list, manager: str, lock_seconds: int) -> list:
         return [*there, item("package manager", FAILED, want="installs " + ", ".join(lacking), why=str(reason))]
     after = _versions(node, wanted, adapter)
     return [_item(node, name, before.get(name, ""), after.get(name, ""), errors.get(name, "")) for name in wanted]
+
+
+def asks_for_reboot(node: Node, manager: str, root: str = "") -> bool:
+    """Whether something that was installed works only after a reboot."""
+    if any(os.path.exists(root + flag) for flag in FLAGS):
+        return True
+    command = ADAPTERS[manager]["rebooting"] if manager in ADAPTERS else []
+    return bool(command) and OWED in node.run(*command)[1]
 
 
 def _item(node: Node, name: str, before: str, after: str, error: str) -> Item:

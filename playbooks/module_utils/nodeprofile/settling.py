@@ -48,12 +48,11 @@ def _both(all_of_them: object, more: object) -> object:
 
 def settle_all(node: Node, want: dict) -> list:
     """Every item of the profile: packages before the services that they bring, modules before their sysctls, reloads last."""
-    system = want["system"]
-    ours = _is_ours(system.get("ids") or [])
-    boot_loader, manager = (str(system.get(key) or "") if ours else "" for key in ("boot_loader", "package_manager"))
+    system, rebooted = want["system"], bool(want["rebooted_from"])
+    boot_loader, manager = _adapter(system, "boot_loader"), _adapter(system, "package_manager")
     # first of all: a package may bring a kernel, whose boot entry needs our parameters
     installed = packages.packages(node, want["packages"], manager, int(system.get("lock_seconds") or 0))
-    parameters = boot.parameters(node, want["kernel_parameters"], boot_loader, bool(want["rebooted_from"]))
+    parameters = boot.parameters(node, want["kernel_parameters"], boot_loader, rebooted)
     waiting = [entry["name"] for entry in parameters if entry["status"] in (CHANGED, DIFFERS)]
     return [
         measured("root", os.geteuid() == 0, "uid 0", "uid %d" % os.geteuid(), "the SSH user needs sudo without a password"),
@@ -64,10 +63,10 @@ def settle_all(node: Node, want: dict) -> list:
         *files.hostname(node, want["hostname"]),
         *files.hosts(node, want["address"], want["hostname"]),
         *installed,
-        *files.files(node, [*files.kept(want), *_chrony(want["time_servers"], system)]),
+        *files.files(node, [*files.kept(want), *chrony(want["time_servers"], system)]),
         *files.directories(node, want["directories"]),
         *files.swap(node, want["swap_off"]),
-        *kernel.modules(node, want["modules"]),
+        *kernel.modules(node, want["modules"], rebooted=rebooted),
         *kernel.blacklist(node, want["blacklist"]),
         *kernel.sysctls(node, want["sysctls"]),
         *parameters,
@@ -85,17 +84,19 @@ def settle_all(node: Node, want: dict) -> list:
     ]
 
 
-def _is_ours(ids: list) -> bool:
-    """Whether this machine's distribution, or one that it is like, is among those which the profile is for."""
+def _adapter(system: dict, key: str) -> str:
+    """What the profile says of its distributions; nothing where this machine's, or one that it is like, is not among them."""
     release = facts.os_release()
-    return bool({release.get("ID", ""), *release.get("ID_LIKE", "").split()} & set(ids))
+    ours = {release.get("ID", ""), *release.get("ID_LIKE", "").split()} & set(system.get("ids") or [])
+    return str(system.get(key) or "") if ours else ""
 
 
-def _chrony(servers: list, system: dict) -> list:
+def chrony(servers: list, system: dict) -> list:
+    """Chrony's file with these servers alone, in place of the distribution's."""
     if not servers or not system.get("chrony"):
         return []
     content = "# Made by bringup.\n" + "".join(CHRONY % server for server in servers) + CHRONY_END
-    return [{"path": system["chrony"], "content": content, "reload": "time"}]
+    return [{"path": system["chrony"], "content": content, "reload": "time", "aside": True}]
 
 
 def confirmed(changed: list, read: list) -> list:
@@ -133,8 +134,13 @@ def runs_rke2(node: Node) -> bool:
     return any(unit.get("ActiveState") in ("active", "activating", "reloading") for unit in found.values())
 
 
-def reboot_reasons(node: Node, want: dict) -> list:
-    """What only a reboot changes: the kernel's command line, modules that are in use, and what packages ask for."""
-    asked = ["a package asks for it"] if os.path.exists("/run/reboot-required") else []
+def packages_ask(node: Node, want: dict) -> bool:
+    """Whether an installed package waits for a reboot."""
+    return packages.asks_for_reboot(node, _adapter(want["system"], "package_manager"))
+
+
+def reboot_reasons(node: Node, want: dict, asking: bool) -> list:
+    """What only a reboot changes: the kernel's command line, a newer kernel's modules, those in use, and what packages ask for."""
+    asked = ["a package asks for it"] if asking else []
     loaded = ["%s is loaded" % name for name in want["blacklist"] if kernel.is_loaded(name)]
     return [*dict.fromkeys(node.reboots), *asked, *loaded]

@@ -58,6 +58,8 @@ RULE = re.compile(r"KUBE-|CNI-|cali[-:]|CILIUM_|FLANNEL-|flannel")
 """What chains and rules of kube-proxy, the CNI plugins, Calico, Cilium and flannel are called, as rke2-killall.sh has it."""
 TABLES = re.compile(r"table (\S+) (kube-proxy\S*|flannel-\S+|calico\S*|cni_\S+)")
 FILTERS = ("iptables", "ip6tables")
+TABLE_NAMES = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names")
+NF_TABLES = re.compile(r" nf_tables_|\[nf_tables\]")
 TRIES = 40
 
 
@@ -143,9 +145,22 @@ def packet_rules() -> tuple:
     if code == 0:
         ways += 1
         found += ["nft %s %s" % one for one in TABLES.findall(said)]
-    if ways == 0 and not os.path.exists("/proc/net/ip_tables_names"):
+    if ways == 0 and has_no_filters():
         ways = 1  # a kernel without packet filters has no rules
     return found, ways
+
+
+def has_no_filters(root: str = "") -> bool:
+    """Whether the running kernel surely has no packet filters: neither tables of the older kind, nor nf_tables, which shows in the
+    kernel's symbols alone (proc(5), kallsyms), as a module and built in. A kernel that hides its symbols says nothing."""
+    if any(os.path.exists(root + path) for path in TABLE_NAMES):
+        return False
+    try:
+        with open(root + "/proc/kallsyms", errors="replace") as source:
+            symbols = [NF_TABLES.search(line) for line in source]
+    except OSError:
+        return False
+    return bool(symbols) and not any(symbols)
 
 
 def find_units() -> tuple:

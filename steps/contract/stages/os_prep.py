@@ -56,7 +56,8 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `gpu_machine`: the plan counts it among the machines with GPUs, so that it got their part of the profile; None where not told.
     `rebooted_from` is the boot id before the reboot that the play asked for, empty where it asked for none. `reboot_reasons` are
     what a reboot is still waited for, and `rke2_running` whether RKE2 runs there meanwhile, so that it was not rebooted.
-    `nic_firmware` has board and firmware of every RDMA device.
+    `nic_firmware` has board and firmware of every RDMA device. `selinux` is its mode, `none` where the machine has
+    no SELinux, and empty where nothing told.
     What a gate relies on has no default where "not told" would read as good.
     """
 
@@ -133,6 +134,8 @@ class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `gpu_items` are further ones on machines with GPUs.
     `tolerate` are patterns of items that may be `unavailable`. `systems` are `ID VERSION` patterns (`debian 12`, `ubuntu 2*`);
     empty means any. `kernel` is the start of `uname -r`.
+    `selinux` is the mode that the plan counts on, empty where it counts on none that enforces. `clock_synchronized`: the time
+    service must say so.
     `driver_on_host` is the opposite of the GPU Operator's `driver.enabled`; None where no GPU Operator is planned.
     `same` are facts that must be equal on all nodes; differing others are noted only. Disk space is in MiB.
     """
@@ -147,6 +150,7 @@ class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     swap_off: bool = True
     clock_offset_seconds: float = 0.5
     clock_synchronized: bool = False
+    selinux: str = ""
     driver_on_host: bool | None = None
     disk_free_mib: dict[str, int] = {}
     same: tuple[str, ...] = ("architecture",)

@@ -22,7 +22,7 @@ CHANGE = "Bring the node to its profile"
 
 def variables(distribution: str = DISTRIBUTION, **changes: Any) -> dict[str, Any]:
     """Variables of the play os_prep; `changes` are keys of the profile."""
-    return {"os_prep_profile": {**catalog.of_system(distribution), "disks": FREE, **changes}}
+    return {"os_prep_profile": {**catalog.of_system(distribution), "disks": FREE, **changes}, "os_prep_clock_seconds": 0}
 
 
 def reached(lab: Lab, host: Host, **words: Any) -> PlayHost:

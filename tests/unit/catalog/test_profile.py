@@ -38,6 +38,7 @@ def test_every_distribution_of_a_spec_has_a_family(
     general, _ = resolved(os={"distribution": distribution, "version": version})
     assert (general["system"]["package_manager"], general["system"]["boot_loader"]) == (manager, loader)
     assert package in general["packages"]
+    assert {"iptables", "iptables-nft"} & set(general["packages"]), "RKE2's parts and a reset ask for it on every host (peers §4)"
     assert general["sysctls"]["net.ipv4.ip_forward"] == "1"
     assert general == profile.of_system(distribution)
 

@@ -29,6 +29,30 @@ def test_cells_are_text(columns: str, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert not any(line.startswith("rke2: pass") for line in printed.splitlines())
 
 
+@pytest.mark.parametrize("columns", range(20, 120, 5))
+def test_no_word_of_a_table_is_torn_whatever_its_width(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    head = ("host", "address", "type", "fingerprint", "state", "")
+    rows = [
+        ("gpu[0001-0003]", "3 addresses", "ssh-ed25519", "3 fingerprints", "same", ""),
+        ("gpu[0004-0005]", "2 addresses", "-", "-", "no answer", "no host key came from port 22"),
+    ]
+    output.table(head, rows)
+    printed = capsys.readouterr().out.split()
+    assert {word for row in rows for cell in row for word in cell.split()} <= set(printed)
+    assert "fingerprint" in printed
+
+
+def test_an_empty_cell_of_a_narrow_table_keeps_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    output.table(("version", "signature", ""), [("0001-aaaaaaaaaaaa", "", "")])
+    assert capsys.readouterr().out.splitlines() == ["0001-aaaaaaaaaaaa", "  signature"]
+
+
 def test_lines_keep_their_ends_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     output.lines([f"{MARKUP}\n\tindented", "\x1b[2J"])
     assert capsys.readouterr().out == f"{MARKUP}\n\tindented\n\ufffd[2J\n"

@@ -4,8 +4,10 @@ import base64
 
 import pytest
 
-from workflows.host_keys.folding import SHOWN, folded, of_each
+from workflows.host_keys.folding import SHOWN, columns, folded, of_each
 from workflows.host_keys.model import Key, Seen, State
+
+NAMES = ("host", "address", "type", "fingerprint", "state", "")
 
 
 def seen(number: int, state: State, said: str = "", kind: str = "ssh-ed25519") -> Seen:
@@ -52,3 +54,13 @@ def test_a_key_that_many_show_is_told_once() -> None:
     ]
     ((host, _, _, fingerprint, _, said),) = folded(rows)
     assert (host, fingerprint[:7], said) == ("n[1-2]", "SHA256:", "key of the CA")
+
+
+def test_hosts_that_do_not_answer_have_no_columns_of_keys() -> None:
+    silent = folded([seen(number, State.SILENT, "no host key came from port 22") for number in (1, 2, 3)])
+    assert columns(NAMES, silent) == (
+        ["host", "address", "state", ""],
+        [["gpu[0001-0003]", "3 addresses", "no answer", "no host key came from port 22"]],
+    )
+    same = folded([seen(1, State.SAME)])
+    assert columns(NAMES, same)[0] == ["host", "address", "type", "fingerprint", "state"]

@@ -1,5 +1,6 @@
 """What known_hosts says of the keys that a host shows: new, same, changed, revoked; and that writing keeps the rest of the file."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -71,3 +72,34 @@ def test_what_ssh_keyscan_prints(keys: list[Key]) -> None:
     text = "# 10.0.0.1:22 SSH-2.0-OpenSSH_9.2\n" + line("10.0.0.1", keys[0]) + "garbage\n" + line("[::1]:2222", keys[2])
 
     assert scan.read(text) == [("10.0.0.1", keys[0]), ("[::1]:2222", keys[2])]
+
+
+def test_a_link_stays_a_link_and_the_file_behind_it_gets_the_keys(tmp_path: Path, keys: list[Key]) -> None:
+    real, link = tmp_path / "dotfiles/known_hosts", tmp_path / "ssh/known_hosts"
+    link.parent.mkdir()
+    link.symlink_to(real)  # leads nowhere yet
+    for key in keys[:2]:
+        known.write(link, [("a", key)])
+    assert link.is_symlink()
+    assert real.read_text() == line("a", keys[0]) + line("a", keys[1])
+    assert [path.name for path in (*real.parent.iterdir(), *link.parent.iterdir())] == ["known_hosts", "known_hosts"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664])
+def test_a_file_keeps_its_mode_also_where_keys_are_replaced(tmp_path: Path, keys: list[Key], mode: int) -> None:
+    file = tmp_path / "known_hosts"
+    known.write(file, [("a", keys[0])])
+    file.chmod(mode)
+    known.write(file, [("a", keys[1])], forget=["a"])
+    assert file.stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write a file that is another's")
+def test_root_leaves_a_file_its_owner_and_gives_a_new_one_to_the_folders(tmp_path: Path, keys: list[Key]) -> None:
+    os.chown(tmp_path, 1234, 1235)
+    file = tmp_path / "known_hosts"
+    known.write(file, [("a", keys[0])])
+    assert (file.stat().st_uid, file.stat().st_gid) == (1234, 1235)
+    os.chown(file, 4321, 4322)
+    known.write(file, [("b", keys[1])])
+    assert (file.stat().st_uid, file.stat().st_gid) == (4321, 4322)

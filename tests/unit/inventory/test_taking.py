@@ -68,6 +68,18 @@ def test_servers_that_nobody_can_tell_are_asked_for() -> None:
         taken(found, Choice(name="x", servers="red"))
 
 
+def test_a_group_that_is_empty_says_who_was_left_out() -> None:
+    found = inventory({"masters": ["S1", "S2", "s3"], "nodes": ["n1"]}, s3={"ansible_connection": "local"})
+
+    with pytest.raises(BadInventory, match="group masters has 0 hosts") as refused:
+        taken(found, Choice(name="x"))
+    assert "(left out: host S[1-2]: a node's name has lower-case letters" in str(refused.value)
+    assert "; host s3: reached without SSH)" in str(refused.value)
+    assert refused.value.hint == "name a group of 1, 3 or 5 hosts: --servers GROUP"
+    with pytest.raises(BadInventory, match=r"no host that could be a node \(left out: host A1: a node's name"):
+        taken(inventory({"masters": ["A1"]}), Choice(name="x"))
+
+
 def test_users_ports_and_jump_hosts() -> None:
     found = inventory(
         {"masters": ["s1"], "far": ["f1", "f2"], "near": ["n1"]},

@@ -1,4 +1,4 @@
-"""Facts out of what tools and the kernel say: chrony's clock, NVIDIA's driver and fabric, devices on the bus, NIC firmware."""
+"""Facts out of what tools and the kernel say: NVIDIA's driver and fabric, devices on the bus, NIC firmware."""
 
 import os
 from pathlib import Path
@@ -11,31 +11,6 @@ from tests.unit.playbooks.machine import Machine
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared")
 RECORDED = DATA / "samples/gpu_host"
 needs_records = pytest.mark.skipif(not RECORDED.is_dir(), reason=f"recorded outputs are not at {DATA} (BRINGUP_TEST_DATA)")
-
-# chronyc(1), `tracking` with -c: reference id, its address, stratum, reference time, system time, last offset, RMS offset,
-# frequency, residual frequency, skew, root delay, root dispersion, update interval, leap status
-SYNCED = (
-    "C0000201,192.0.2.1,3,1767607200.123456789,{},-0.000031415,0.000112233,-12.345,0.001,0.051,0.012345678,0.001234567,64.4,{}\n"
-)
-UNSYNCED = (
-    "00000000,,0,0.000000000,0.000000000,0.000000000,0.000000000,0.000,0.000,0.000,1.000000000,1.000000000,0.0,Not synchronised\n"
-)
-
-
-@pytest.mark.parametrize("leap", ["Normal", "Insert second", "Delete second"])
-def test_the_offset_of_the_system_time_is_chronys_fifth_field(leap: str) -> None:
-    node = Machine({"chronyc": lambda _: (0, SYNCED.format("0.000012345", leap), "")})
-    assert facts.chrony(node) == {"synchronized": True, "offset_seconds": 0.000012345}
-    behind = Machine({"chronyc": lambda _: (0, SYNCED.format("-37.000000012", leap), "")})
-    assert facts.chrony(behind) == {"synchronized": True, "offset_seconds": -37.000000012}
-    assert node.said == [("chronyc", "-c", "-n", "tracking")]
-
-
-def test_a_chrony_without_a_source_has_no_offset_and_one_that_is_not_there_says_nothing() -> None:
-    assert facts.chrony(Machine({"chronyc": lambda _: (0, UNSYNCED, "")})) == {"synchronized": False}
-    assert facts.chrony(Machine({"chronyc": lambda _: (1, "506 Cannot talk to daemon\n", "")})) is None
-    assert facts.chrony(Machine({})) is None
-
 
 # the line of /proc/driver/nvidia/version of the two kinds of kernel modules that NVIDIA has, as their users quote it
 CLOSED = (

@@ -8,6 +8,8 @@ from ansible.module_utils.nodeprofile import kernel
 
 from tests.unit.playbooks.machine import Machine
 
+NEWER = "999.12.0-55.41.1.el10_0.x86_64"
+
 
 class Kernel:
     """A stand-in for a kernel: modules that it has as files, those that are loaded, and those that are in use."""
@@ -22,6 +24,8 @@ class Kernel:
         return self.root / "sys/module" / name.replace("-", "_")
 
     def modinfo(self, command: tuple[str, ...]) -> tuple[int, str, str]:
+        if command[1] == "-k":
+            return (0, "", "") if (self.root / f"lib/modules/{command[2]}/{command[3]}.ko").exists() else (1, "", "not found")
         return (0, "", "") if command[1] in self.known else (1, "", f"modinfo: ERROR: Module {command[1]} not found.")
 
     def modprobe(self, command: tuple[str, ...]) -> tuple[int, str, str]:
@@ -34,8 +38,15 @@ class Kernel:
             self.folder(name).mkdir(parents=True)
         return 0, "", ""
 
-    def loaded(self, wanted: dict[str, str]) -> dict[str, dict[str, Any]]:
-        return {row["name"]: row for row in kernel.modules(self.machine, wanted, str(self.root))}
+    def install(self, release: str, *modules: str) -> None:
+        """Another kernel, with these modules."""
+        folder = self.root / "lib/modules" / release
+        folder.mkdir(parents=True)
+        for name in modules:
+            (folder / f"{name}.ko").touch()
+
+    def loaded(self, wanted: dict[str, str], *, rebooted: bool = False) -> dict[str, dict[str, Any]]:
+        return {row["name"]: row for row in kernel.modules(self.machine, wanted, str(self.root), rebooted=rebooted)}
 
 
 def test_a_module_is_loaded_once(tmp_path: Path) -> None:
@@ -73,3 +84,26 @@ def test_check_mode_loads_nothing(tmp_path: Path) -> None:
     node.machine.check_mode = True
     assert node.loaded({"overlay": ""})["module overlay"]["status"] == "differs"
     assert node.machine.said == [("modinfo", "overlay")]
+
+
+def test_a_module_that_came_with_a_newer_kernel_waits_for_its_reboot(tmp_path: Path) -> None:
+    node = Kernel(tmp_path)
+    node.install(os.uname().release)
+    node.install(NEWER, "br_netfilter")
+    row = node.loaded({"br_netfilter": ""})["module br_netfilter"]
+    assert (row["status"], row["after"], row["why"]) == ("differs", "absent", f"the next boot brings it, with kernel {NEWER}")
+    assert node.machine.reboots == [f"module br_netfilter: the next boot brings it, with kernel {NEWER}"]
+
+    lost = node.loaded({"br_netfilter": ""}, rebooted=True)["module br_netfilter"]
+    assert (lost["status"], lost["why"]) == (
+        "failed",
+        f"the reboot did not bring kernel {NEWER}, which has it: choose it in the boot loader",
+    )
+
+
+def test_an_older_kernel_or_a_newer_one_without_the_module_brings_nothing(tmp_path: Path) -> None:
+    node = Kernel(tmp_path)
+    node.install("2.6.32-9.el6", "br_netfilter")
+    node.install(NEWER)
+    assert node.loaded({"br_netfilter": ""})["module br_netfilter"]["status"] == "unavailable"
+    assert node.machine.reboots == []

@@ -1,5 +1,6 @@
 """Packages by every adapter: what is asked for, what is installed, and one reason where the manager itself does not work."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,3 +125,35 @@ def test_proxies_reach_apt_in_the_letters_that_it_reads(monkeypatch: pytest.Monk
     manager = Manager("apt", known={"socat"})
     settled(manager, "apt", "socat")
     assert manager.machine.environments[-2]["https_proxy"] == "http://proxy.example.org:3128"
+
+
+# what dnf needs-restarting -r prints, of dnf-plugins-core 4 and of dnf 5, and dnf without the plugin, which ends with 1 too
+OWED = """Core libraries or services have been updated since boot-up:
+  * glibc
+
+Reboot is required to fully utilize these updates.
+More information: https://access.redhat.com/solutions/27943
+"""
+NOT_OWED = "No core libraries or services have been updated since boot-up.\nReboot should not be necessary.\n"
+NO_PLUGIN = "No such command: needs-restarting. Please use /usr/bin/dnf --help\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "asks"),
+    [((1, OWED, ""), True), ((0, NOT_OWED, ""), False), ((1, "", NO_PLUGIN), False)],
+)
+def test_dnf_says_whether_what_was_installed_waits_for_a_reboot(tmp_path: Path, answer: tuple[int, str, str], asks: bool) -> None:
+    machine = Machine({"dnf": lambda _: answer})
+    assert packages.asks_for_reboot(machine, "dnf", str(tmp_path)) is asks
+    assert machine.said == [("dnf", "needs-restarting", "-r")]
+
+
+@pytest.mark.parametrize(("manager", "flag"), [("apt", "reboot-required"), ("zypper", "reboot-needed")])
+def test_others_leave_a_flag(tmp_path: Path, manager: str, flag: str) -> None:
+    machine = Machine({})
+    assert not packages.asks_for_reboot(machine, manager, str(tmp_path))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / flag).touch()
+    assert packages.asks_for_reboot(machine, manager, str(tmp_path))
+    assert packages.asks_for_reboot(machine, "", str(tmp_path)), "also where nobody knows the distribution"
+    assert machine.said == []

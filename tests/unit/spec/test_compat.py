@@ -1,4 +1,4 @@
-"""Every rule P01–P17 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
+"""Every rule P01–P18 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
 
 import json
 from pathlib import Path
@@ -312,6 +312,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         ("error", "rke2.kubelet_args.topology-manager-policy"),
     ),
     ("P17", {"rke2": {"version": "v1.36.3+rke2r1"}}, ("warning", "rke2.ingress_controller")),
+    *(("P18", {"os": {"distribution": name, "version": "9.5"}}, ("warning", "os.selinux")) for name in compat.system.ENFORCING),
 ]
 
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
@@ -378,6 +379,9 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ),
     ("P17", {"rke2": {"version": "v1.36.3+rke2r1", "ingress_controller": "ingress-nginx"}}),
     ("P17", {"rke2": {"version": "v1.35.7+rke2r1"}}),
+    ("P18", {"os": {"distribution": "rocky", "version": "9.5", "selinux": "enforcing"}}),
+    ("P18", {"os": {"distribution": "rhel", "version": "10.0", "selinux": "permissive"}}),
+    ("P18", {"os": {"distribution": "debian", "version": "12"}}),
 ]
 
 
@@ -392,7 +396,7 @@ def test_a_rule_passes(rule: str, sections: dict[str, Any]) -> None:
 
 
 def test_every_rule_of_the_reference_is_there_and_tested_both_ways() -> None:
-    wanted = {f"P{number:02d}" for number in range(1, 18)}
+    wanted = {f"P{number:02d}" for number in range(1, 19)}
     assert set(compat.RULES) == wanted
     assert {rule for rule, *_ in REFUSED} == wanted
     assert {rule for rule, _ in ACCEPTED} == wanted
@@ -405,7 +409,7 @@ def test_every_rule_says_what_it_wants_and_where_it_is_from() -> None:
         assert all("/" in gate and gate.split("/")[0] in spec.STAGES for gate in one.later)
 
 
-OTHER_SOURCES = {"P16": "gpu_stack §8.6", "P17": "docs.rke2.io/reference/ingress_migration"}
+OTHER_SOURCES = {"P16": "gpu_stack §8.6", "P17": "docs.rke2.io/reference/ingress_migration", "P18": "docs.rke2.io/security/selinux"}
 LATER = {
     "P01": {"rke2/nodes": "nodes_revision_behind"},
     "P02": {"network_operator/nodes": "nodes_not_advertised"},
@@ -418,6 +422,7 @@ LATER = {
     "P09": {"sharing/nodes": "nodes_mig_false_success"},
     "P10": {"gang/control": "control_quota_covers_nothing", "gang/nodes": "nodes_flavor_after_sharing"},
     "P17": {"rke2/control": "control_other_ingress"},
+    "P18": {"os_prep/nodes": "selinux_not_in_plan"},
 }
 """By rule and gate, the case in which the gate refuses what the rule is about."""
 

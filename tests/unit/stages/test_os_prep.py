@@ -102,3 +102,50 @@ def test_the_plan_says_what_changes_and_the_task_stays_small(example: str) -> No
     assert len(encode(stage.steps[0].task)) < MAX_BYTES * 3 / 4
     (change,) = stage.changes
     assert ("PCIe ACS off" in change.what) == ("pcie_acs" in profile(stage).get("gpu", {}))
+
+
+def test_a_machine_must_have_a_synchronized_clock_unless_the_spec_tolerates_that_it_has_no_time_service() -> None:
+    assert expected(built()).clock_synchronized
+    assert not expected(built(os={"tolerate": ["time *"]})).clock_synchronized
+    assert expected(built(os={"tolerate": ["sysctl *"]})).clock_synchronized
+
+
+def test_the_gate_knows_the_mode_of_selinux_that_the_plan_counts_on() -> None:
+    red_hat = {"distribution": "rocky", "version": "9.5"}
+    assert [expected(built(os=red_hat | more)).selinux for more in ({}, {"selinux": "enforcing"})] == ["", "enforcing"]
+
+
+def test_rke2_s_default_route_is_asked_for_and_proven() -> None:
+    stage = built()
+    assert profile(stage)["default_route"] is True
+    assert "default route" in expected(stage).items
+
+
+@pytest.mark.parametrize(
+    ("distribution", "version", "loader"),
+    [
+        ("debian", "12", "run update-grub"),
+        ("rocky", "9.5", "--remove-args='iommu=pt nosmt'"),
+        ("sles", "15.7", "grub2-mkconfig -o"),
+    ],
+)
+def test_what_is_changed_can_be_undone_by_what_the_plan_says(distribution: str, version: str, loader: str) -> None:
+    said = {**SAID, "kernel_parameters": ["nosmt"], "hugepages": None, "distribution": distribution, "version": version}
+    stage = built(os=said)
+    (change,) = stage.changes
+    for word in (
+        *("hostname", "/etc/hosts", "packages", "swap off (also in /etc/fstab)", "swap.target masked", "SELinux enforcing"),
+        *("firewalld, nm-cloud-setup and ufw stopped", "kernel command line", "DNS", "time servers", "users"),
+    ):
+        assert word in change.what, word
+    chrony = "/etc/chrony/chrony.conf" if distribution == "debian" else "/etc/chrony.conf"
+    for word in (
+        *("lines of /etc/hosts", "/etc/fstab", "unmask swap.target", "enable firewalld, nm-cloud-setup and ufw again", loader),
+        *(f"{chrony}.before-bringup", "/etc/selinux/config", "/etc/resolv.conf", "reboot", "users and the hostname stay"),
+    ):
+        assert word in stage.rollback, word
+
+
+def test_what_a_plan_leaves_alone_need_not_be_undone() -> None:
+    stage = built("three-hosts")
+    assert not any(word in stage.rollback for word in ("chrony", "grub", "selinux", "resolv"))

@@ -56,6 +56,7 @@ EVERYTHING: dict[str, Any] = {
         "hugepages": {"size": "1G", "count": 4},
         "dns": {"servers": ["10.0.0.53"], "search": ["example.org"]},
         "mounts": {"/var/lib/rancher": {}},
+        "tolerate": ["time service"],
     },
     "ssh": {"post_quantum": True},
 }

@@ -27,6 +27,7 @@ FACTS: dict[str, Any] = {
     "gpus": 8,
     "nvswitches": 0,
     "nouveau_loaded": False,
+    "selinux": "none",
 }
 
 

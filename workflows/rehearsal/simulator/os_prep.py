@@ -21,7 +21,7 @@ CHANGE, REBOOT, READ, ASSERT = (
 MODULE = "node_profile"
 CHANGE_SECONDS, READ_SECONDS, REBOOT_SECONDS = 45.0, 4.0, 420.0
 UNREACHABLE = "Failed to connect to the host via ssh: ssh: connect to host {} port 22: No route to host"
-AWAY = "Timed out waiting for last boot time check (timeout=1800)"
+AWAY = "Timed out waiting for last boot time check (timeout=1380)"
 SKEW = 37.0
 FREE_MIB, SMALL_MIB = 1_600_000, 9_000
 OTHER_MTU = "1500"
@@ -110,7 +110,7 @@ def _changed(one: Machine) -> Outcome:
 def _rebooted(one: Machine) -> Outcome:
     if one.suffers("reboot_hangs"):
         said = {"msg": AWAY, "rebooted": True}
-        return Outcome(host=one.name, task=REBOOT, status=Status.FAILED, seconds=1800, action="ansible.builtin.reboot", result=said)
+        return Outcome(host=one.name, task=REBOOT, status=Status.FAILED, seconds=1380, action="ansible.builtin.reboot", result=said)
     return Outcome(host=one.name, task=REBOOT, status=Status.CHANGED, seconds=REBOOT_SECONDS, action="ansible.builtin.reboot")
 
 
@@ -220,6 +220,7 @@ def _facts(one: Machine, epoch: float) -> dict[str, Any]:
         "bios": "Simulated BIOS 1.0",
         "cpu_model": "Simulated CPU",
         "nic_firmware": [f"{hardware.pci_nic} {NIC_FIRMWARE}"] * hardware.nics,
+        "selinux": one.want.get("selinux", "none"),
         "apparmor": "enabled",
         "cpus": hardware.cpus,
         "memory_mib": hardware.memory_gib * 1024,

@@ -1,0 +1,43 @@
+"""Files that take the place of others: what was there before is kept once, beside ours."""
+
+from pathlib import Path
+
+from ansible.module_utils.nodeprofile import files, settling
+
+from tests.unit.playbooks.machine import Machine
+
+DEBIANS = "# Welcome to the chrony configuration file.\npool 2.debian.pool.ntp.org iburst\nkeyfile /etc/chrony/chrony.keys\n"
+
+
+def test_a_distributions_file_is_kept_and_ours_never_takes_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "chrony.conf"
+    path.write_text(DEBIANS)
+    path.chmod(0o644)
+    machine = Machine({}, root=tmp_path)
+    for server, status in (("10.0.0.1", "changed"), ("10.0.0.1", "ok"), ("10.0.0.2", "changed")):
+        (entry,) = settling.chrony([server], {"chrony": str(path)})
+        (row,) = files.files(machine, [entry])
+        assert row["status"] == status, row
+        assert f"server {server} iburst" in path.read_text()
+        assert (tmp_path / "chrony.conf.before-bringup").read_text() == DEBIANS
+    assert machine.reloads == ["time"]
+
+
+def test_check_mode_and_a_file_that_was_not_there_keep_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "chrony.conf"
+    machine = Machine({}, root=tmp_path)
+    files.files(machine, settling.chrony(["10.0.0.1"], {"chrony": str(path)}))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["chrony.conf"]
+
+    path.write_text(DEBIANS)
+    machine.check_mode = True
+    files.files(machine, settling.chrony(["10.0.0.1"], {"chrony": str(path)}))
+    assert (path.read_text(), len(list(tmp_path.iterdir()))) == (DEBIANS, 1)
+
+
+def test_whole_files_of_a_site_are_replaced_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "90-bringup.conf"
+    path.write_text("tampered\n")
+    path.chmod(0o644)
+    files.files(Machine({}, root=tmp_path), [{"path": str(path), "content": "ours\n"}])
+    assert [one.name for one in tmp_path.iterdir()] == ["90-bringup.conf"]
