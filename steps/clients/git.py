@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients import certificates, git_access, git_errors
+from steps.clients import certificates, git_access, git_errors, git_trees
 from steps.clients.git_access import GitAccess
-from steps.clients.git_checkout import Entry
+from steps.clients.git_trees import Entry
 from steps.contract.delivery import is_commit
 from steps.errors import BadTask, StepError, Unreachable
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 NOBODY = "0" * 40
 """The id that stands for no object."""
 _FILE_MODE = 0o100644
-_SUBMODULE = 0o160000
 
 
 class Author(Struct, frozen=True, kw_only=True):
@@ -91,16 +90,16 @@ class Git:
         below = (one for one in wanted if not prefix or one.path == prefix or one.path.startswith(f"{prefix}/"))
         return {one.path: one.content.decode(errors="replace") for one in below}
 
-    def entries(self, commit: str) -> Iterator[Entry]:
-        """Everything that a commit holds, submodules left out, fetched without history."""
-        from dulwich.object_store import iter_tree_contents
-
+    def entries(self, commit: str, folder: str = "") -> Iterator[Entry]:
+        """All that a commit holds below a folder of it, submodules left out, fetched without history; folders come before what they
+        hold. Nothing where there is no such folder. Raises BadTask where the server gave out less than the commit names."""
         self._fetch({commit}, 1)
-        store = self._repo.object_store
-        for found in iter_tree_contents(store, self._commit(commit).tree):
-            if found.mode & 0o170000 != _SUBMODULE:
-                content = bytes(store[found.sha].as_raw_string())
-                yield Entry(path=found.path.decode(errors="surrogateescape"), mode=found.mode, content=content)
+        try:
+            yield from git_trees.below(self._repo.object_store, self._commit(commit).tree, folder)
+        except KeyError as error:
+            raise BadTask(
+                f"the server lacks an object that commit {commit} names", hint="run git fsck in the repository on the server"
+            ) from error
 
     def commit(self, parent: str, files: Mapping[str, str | None], message: str, author: Author) -> str:
         """A commit on top of `parent` (empty: the first one) with these files replaced, or removed where None; not yet pushed."""
@@ -289,5 +288,7 @@ def _translated(access: GitAccess) -> Iterator[None]:
         raise git_errors.said(where, lines.strip() or "the server hung up", access.keys) from error
     except errors.GitProtocolError as error:
         raise git_errors.said(where, str(error), access.keys) from error
-    except (urllib3.exceptions.HTTPError, OSError) as error:
+    except urllib3.exceptions.HTTPError as error:
         raise Unreachable(f"{where}: {error}", hint=git_errors.CHECK_WAY) from error
+    except OSError as error:
+        raise git_errors.lost(where, error) from error

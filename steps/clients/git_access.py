@@ -14,11 +14,11 @@ from msgspec import Struct
 from steps import timeouts
 from steps.clients import certificates, secret_file
 from steps.clients.environment import Environment
-from steps.clients.git_errors import DELIVERY, Keys
+from steps.clients.git_errors import ANY, DELIVERY, Keys
 from steps.errors import BadTask
 
 _SCHEMES = ("https", "http", "ssh", "git", "file")
-_SCP = re.compile(r"[\w.-]+@[\w.-]+:(?!//)\S+")
+_SCP = re.compile(r"(?!-)[\w.-]+@(?!-)[\w.-]+:(?!//)\S+")
 _TOKEN_USER = "git"
 """User name beside a token alone: the hosts that take tokens look at the token only."""
 
@@ -37,7 +37,7 @@ class GitAccess(Struct, frozen=True, kw_only=True):
     known_hosts: Path | None = None
     ca: tuple[str, ...] = ()
     local: Path | None = None
-    keys: Keys = DELIVERY
+    keys: Keys = ANY
 
     @property
     def is_ssh(self) -> bool:
@@ -48,14 +48,12 @@ class GitAccess(Struct, frozen=True, kw_only=True):
 def of(environment: Environment, url: str, credentials: str = "", known_hosts: str = "", ca: str = "") -> GitAccess:
     """The access to a repository; the three names are files below the secrets folder. Raises BadTask."""
     if environment.git_root is not None:
-        check(url)
-        return GitAccess(url=url, local=local_repository(environment.git_root, url))
-    return of_files(environment.secrets, url, credentials, known_hosts, ca)
+        check(url, DELIVERY)
+        return GitAccess(url=url, local=local_repository(environment.git_root, url), keys=DELIVERY)
+    return of_files(environment.secrets, url, credentials, known_hosts, ca, keys=DELIVERY)
 
 
-def of_files(
-    folder: Path, url: str, credentials: str = "", known_hosts: str = "", ca: str = "", keys: Keys = DELIVERY
-) -> GitAccess:
+def of_files(folder: Path, url: str, credentials: str = "", known_hosts: str = "", ca: str = "", *, keys: Keys) -> GitAccess:
     """The same from any folder of secret files; `keys` say where the spec names them. Raises BadTask."""
     check(url, keys)
     trusted = certificates.read(folder, ca, keys.of("ca")) if ca else ()
@@ -85,12 +83,13 @@ def login(text: str) -> tuple[str, str]:
     return (user, password) if colon else (_TOKEN_USER, text)
 
 
-def check(url: str, keys: Keys = DELIVERY) -> None:
+def check(url: str, keys: Keys) -> None:
     """Raise BadTask for an address that is none, or that has a password in it."""
     if _SCP.fullmatch(url):
         return
     parts = urlsplit(url)
-    if parts.scheme not in _SCHEMES or not (parts.netloc or parts.scheme == "file"):
+    option = parts.netloc.rpartition("@")[2].startswith("-") or parts.netloc.startswith("-")  # to ssh
+    if parts.scheme not in _SCHEMES or not (parts.netloc or parts.scheme == "file") or option:
         raise BadTask(
             f"{without_credentials(url)!r} is no address of a Git repository", hint=f"use {', '.join(_SCHEMES)}, or git@HOST:PATH"
         )

@@ -1,11 +1,12 @@
 """What a Git server or ssh says, as our own errors: may it pass, is it a matter of rights, or of the address?"""
 
+import errno
 import re
 
 from msgspec import Struct
 
 from steps.clients import certificates
-from steps.errors import BadTask, Conflict, Refused, StepError, Temporary, Unreachable
+from steps.errors import BadTask, Conflict, Refused, StepError, StoreBusy, Temporary, Unreachable
 
 _STATUS = re.compile(r"unexpected http resp (\d{3})")
 _DENIED = re.compile(
@@ -19,6 +20,8 @@ _MISSING = re.compile(r"not found|does not appear to be a git repository|does no
 _RACED = re.compile(
     r"failed to (update|lock)|fetch first|non-fast-forward|stale info|cannot lock|unable to set|incorrect old value", re.IGNORECASE
 )
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Raced(Temporary):
@@ -34,7 +37,7 @@ class Keys(Struct, frozen=True):
 
     def of(self, key: str) -> str:
         """One of its keys in full."""
-        return f"{self.section}.{key}"
+        return f"{self.section}.{key}" if self.section else key
 
     @property
     def check_address(self) -> str:
@@ -44,15 +47,17 @@ class Keys(Struct, frozen=True):
 
 DELIVERY = Keys("delivery.argo_cd", "repo", "push branches and tags")
 """The repository that Argo CD delivers from."""
+ANY = Keys("", "address", "reach it")
+"""One that no spec names."""
 CHECK_WAY = "is the Git server up and reachable from here? The engine tries again"
 
 
-def denied(where: str, why: str, keys: Keys = DELIVERY) -> Refused:
+def denied(where: str, why: str, keys: Keys) -> Refused:
     """The server does not let us."""
     return Refused(f"{where}: {why}", hint=f"give the credentials in {keys.of('credentials')} the right to {keys.right}")
 
 
-def said(where: str, text: str, keys: Keys = DELIVERY) -> StepError:
+def said(where: str, text: str, keys: Keys) -> StepError:
     """An error by what the server or ssh said: an HTTP status, or words."""
     status = _STATUS.search(text)
     if status is not None:
@@ -71,6 +76,23 @@ def said(where: str, text: str, keys: Keys = DELIVERY) -> StepError:
     if _MISSING.search(text) and not _AWAY.search(text):
         return BadTask(f"{where}: {text}", hint=keys.check_address)
     return Unreachable(f"{where}: {text}", hint=CHECK_WAY)
+
+
+def lost(where: str, error: OSError) -> StepError:
+    """An error of the system while a repository is read: the disk here is full, else the server is away."""
+    if is_full(error):
+        return full(error)
+    return Unreachable(f"{where}: {error}", hint=CHECK_WAY)
+
+
+def full(error: OSError) -> StoreBusy:
+    """What of a repository lies here has no room; `is_full` tells such an error."""
+    return StoreBusy(f"what was read of the repository has no room here: {error.strerror}", hint="give TMPDIR a folder with room")
+
+
+def is_full(error: Exception) -> bool:
+    """Whether a disk has no room for what should be written."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 def refused_ref(name: str, problem: str) -> StepError:

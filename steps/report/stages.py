@@ -75,7 +75,7 @@ def _ended(
         return model.NOT_RUN, f"{cut} while it waited for an approval"
     if stopper:
         return model.NOT_RUN, f"{stopper} did not pass"
-    return model.NOT_RUN, f"{cancelled.sentence} before it left a record" if cancelled else "the run ended before it began"
+    return model.NOT_RUN, f"{cancelled.sentence} before it left a record" if cancelled else "the run ended before it left a record"
 
 
 def _stage(

@@ -134,7 +134,9 @@ def test_a_schedules_pod_submits_what_git_says_now_and_nothing_twice(argo: Argo,
     assert [source.commit for source in map(schedule.source, (older, latest))] == [first, newer]
     assert schedule.may("create", "workflows")
     refused = [("create", "rolebindings"), ("patch", "roles"), ("patch", "cronworkflows"), ("get", "secrets"), ("create", "pods")]
+    refused += [("patch", "secrets"), ("delete", "workflows")]
     assert [one for one in refused if schedule.may(*one)] == []
+    schedule.forget()
 
 
 @pytest.mark.long

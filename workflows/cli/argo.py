@@ -24,7 +24,7 @@ from workflows.cli.argo_options import LOCAL, Place
 from workflows.cli.output import Format
 from workflows.engines import announce, approvals
 from workflows.engines.argo import answer, claims, follow, logs, progress, pull, remembered, stop, waits
-from workflows.engines.argo.home import Home, NoWorkflow, WorkflowGone
+from workflows.engines.argo.home import Home, NoWorkflow, OnlyStarts, WorkflowGone
 from workflows.engines.argo.objects import PIPELINE, Workflow, node_status
 from workflows.engines.folders import Home as Runs
 from workflows.engines.folders import RunFolder, places
@@ -163,8 +163,11 @@ def show_status(away: Away, form: Format) -> int:
 
 
 def show_logs(away: Away, task: str) -> list[tuple[str, str]]:
-    """`bringup logs`."""
-    return logs.logs(away.home, reached(away), away.folder, task)
+    """`bringup logs`; also of what a schedule starts, which is no run."""
+    try:
+        return logs.logs(away.home, reached(away), away.folder, task)
+    except OnlyStarts:
+        return logs.of_start(away.home, away.home.workflow(away.name))
 
 
 def nodes(away: Away) -> list[NodeStatus]:

@@ -1,8 +1,10 @@
-"""Starts runs on Argo: check, install, submit, then follow; resuming is a new run that reuses an earlier one's evidence."""
+"""Starts runs on Argo: check, install, end what is superseded, submit, then follow; resuming is a new run that reuses an earlier
+one's evidence."""
 
 import os
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +12,22 @@ import msgspec
 
 from steps.contract import run as contract
 from steps.contract.exit import ExitCode
+from steps.contract.revision import Source
 from steps.errors import StepError, Temporary
-from workflows.cli import argo, compiling, kubeconfigs, naming, output, revisions, running
+from workflows.cli import argo, compiling, kubeconfigs, naming, output, revisions, running, superseding
 from workflows.cli.pipelines import Pipeline, Wish
 from workflows.cli.starting import Place
 from workflows.engines import announce, inputs
 from workflows.engines.argo import install, installation, place, remembered, secret_files, size, submit
 from workflows.engines.argo.home import Home, NoWorkflow
-from workflows.engines.argo.objects import CLUSTER, SUBMISSION, Unreadable, Workflow
+from workflows.engines.argo.objects import CLUSTER, PIPELINE, SUBMISSION, Owner, Unreadable, Workflow
 from workflows.engines.folders import Home as Runs
 from workflows.engines.folders import new_run_name
 from workflows.plan import show
 from workflows.plan.model import Plan
 from workflows.render import names
+from workflows.render.bundle import Build, Object
+from workflows.render.steps import Settings
 
 
 class GoesOn(Exception):
@@ -39,29 +44,74 @@ Begun = Callable[[str, str], object]
 """Told the name of a run, and what follows it, as soon as it is submitted or may have been."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is to run: a spec as it was loaded, its plan, what renders that; the folder of its files, and where it came from."""
+
+    loaded: Any
+    plan: Plan
+    build: Build
+    folder: Path
+    source: Source | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """A run of which everything is installed: what it is submitted as, which version of Argo runs it, and its size in words."""
+
+    home: Home
+    manifest: Object
+    version: str
+    sizes: str
+
+
 def run(spec: str, at: Place, wish: Wish, pipeline: Pipeline, begun: Begun) -> tuple[str, int]:
     """Install, submit and follow; the run's name and its exit code. Raises before anything is written where it could not run."""
     path, loaded = pipeline.read(spec)
-    folder = path.parent if Path(spec).exists() else Path.cwd()
+    there = Path(spec).exists()
     home = kubeconfigs.home(at.kubeconfig, at.context, at.namespace)
     settings = compiling.installation(home.namespace, at.image, os.environ, at.builder)
     plan = pipeline.plan(path, loaded, wish)
-    _check_reuse(home, plan, wish.reuse)
+    source = revisions.of(Path(spec)) if there else None
+    asked = Asked(loaded=loaded, plan=plan, build=pipeline.build, folder=path.parent if there else Path.cwd(), source=source)
+    ready = prepared(home, asked, settings, at.version, wish.reuse)
+    if wish.supersede:
+        superseding.on_argo(home, plan.name, ready.manifest["metadata"]["labels"][PIPELINE])
+    said = f"{ready.sizes}, Argo Workflows {ready.version}, namespace {home.namespace}"
+    memory = remembered.Memory(where=home.where, version=at.version, telling=announce.tellings(loaded))
+    return _submitted(home, ready.manifest, said, memory, argo.watch if at.wait else _left, begun)
+
+
+def prepared(
+    home: Home,
+    asked: Asked,
+    settings: Settings,
+    vouched: str,
+    reuse: str = "none",
+    *,
+    settled: bool = False,
+    owner: Owner | None = None,
+) -> Ready:
+    """Check all that can be checked, and install; `settled` and `owner` are those of `install`."""
+    plan = asked.plan
+    _check_reuse(home, plan, reuse)
     inputs.require_target(plan)
-    bundle = compiling.rendered(plan, pipeline.build, settings)
-    version = _version(home, at.version, plan, folder)
+    bundle = compiling.rendered(plan, asked.build, settings)
+    version = _version(home, vouched, plan, asked.folder)
     size.check(plan, bundle)
     doubts = place.check(home, bundle)
-    secret_files.check_namespaces(loaded, home)
-    secret = secret_files.gathered(home, plan, folder, os.environ)
-    install.install(home, plan, bundle, secret, settled=wish.settled)
-    sizes = f"{show.size(plan)}, plan {plan.digest[:19]}"
-    source = wish.source or (revisions.of(Path(spec)) if Path(spec).exists() else None)
+    secret_files.check_namespaces(asked.loaded, home)
+    secret = secret_files.gathered(home, plan, asked.folder, os.environ)
+    install.install(home, plan, bundle, secret, settled=settled, owner=owner)
     output.lines([*show.warnings(plan), *(f"warning: {one}" for one in doubts)])
-    said = f"{sizes}, Argo Workflows {version}, namespace {home.namespace}"
-    manifest = submit.workflow(new_run_name(plan.name), plan, bundle, wish.reuse, source)
-    memory = remembered.Memory(where=home.where, version=at.version, telling=announce.tellings(loaded))
-    return _submitted(home, manifest, said, memory, argo.watch if at.wait else _left, begun)
+    manifest = submit.workflow(new_run_name(plan.name), plan, bundle, reuse, asked.source, owner)
+    return Ready(home=home, manifest=manifest, version=version, sizes=f"{show.size(plan)}, plan {plan.digest[:19]}")
+
+
+def leave(ready: Ready) -> int:
+    """Submit a run that nobody waits for. Raises GoesOn."""
+    memory = remembered.Memory(where=ready.home.where)
+    return _submitted(ready.home, ready.manifest, f"{ready.sizes}, namespace {ready.home.namespace}", memory, _left)[1]
 
 
 def _check_reuse(home: Home, plan: Plan, earlier: str) -> None:
@@ -138,11 +188,12 @@ def resume(away: argo.Away, version: str = "") -> int:
         return argo.watch(away)
     away.home.made_from(before)  # Argo would take the new run, and end it because there is nothing to make it from
     known = {**away.home.template(before.template)["metadata"]["labels"], **before.metadata.labels}
-    meta = {
+    meta: Object = {
         "name": new_run_name(known.get(CLUSTER, "run")),
         "namespace": away.home.namespace,
         "labels": {key: value for key, value in known.items() if key.startswith("bringup/")},
         "annotations": {**_ours(before.metadata.annotations), SUBMISSION: secrets.token_hex(8)},
+        "ownerReferences": msgspec.to_builtins(before.metadata.owner_references),  # what it needs of home ends with those
     }
     began = _began(before)
     told = submit.arguments(away.name if began else before.argument("reuse"), before.argument("source"))

@@ -1,99 +1,103 @@
-"""A build of what a Git branch says now: its newest commit is laid into a folder, and superseded builds are ended."""
+"""A build of what a Git branch says now: its newest commit is laid out, checked and installed; then it supersedes others."""
 
-import dataclasses
-import time
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from steps.clients import git, git_access, git_checkout
-from steps.clients.git_errors import Keys
-from steps.contract.cancelled import Cancelled
+from steps.clients import git_checkout
 from steps.contract.exit import ExitCode
 from steps.contract.revision import Source
-from steps.errors import BadTask
+from steps.errors import StepError, Temporary
 from workflows import image
-from workflows.cli import image_build_commands, image_specs, kubeconfigs, output, pipelines, starting, superseding
-from workflows.engines.argo import going_on
+from workflows.cli import argo_running, compiling, from_git_checkout, image_specs, output, pipelines, superseding
+from workflows.cli.argo_options import ARGO
+from workflows.cli.from_git_bounds import Bounds
+from workflows.cli.from_git_checkout import Branch, NotThere
+from workflows.engines.argo import installation
+from workflows.engines.argo.home import Home, NoWorkflow
+from workflows.engines.argo.objects import Owner
+from workflows.spec import SpecErrors
 
-if TYPE_CHECKING:
-    from steps.clients.git_access import GitAccess
-    from workflows.plan.model import Plan
 
-KEYS = Keys("schedule.source", "repository", "read it")
-"""How the spec names the repository, for advice."""
+class NotBuilt(Exception):
+    """What a commit holds cannot be built; the message names repository, branch and commit, and paths in there."""
+
+    def __init__(self, said: str, problem: Exception, folder: Path) -> None:
+        super().__init__(f"{said}: {_inside(str(problem), folder)}")
+        self.exit_code = int(getattr(problem, "exit_code", ExitCode.USAGE))
+        self.hint = _inside(getattr(problem, "hint", ""), folder)
 
 
-class NotThere(ValueError):
-    """The repository does not hold what the schedule is of."""
-
-    exit_code = ExitCode.USAGE
-    hint = "correct schedule.source, and install the schedule anew: bringup image build SPEC --engine argo"
+class Moved(Temporary):
+    """The branch has a newer commit than the one that was to be built."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Branch:
-    """What is built: the spec at `path` of the newest commit of a branch, which must be called `name` where one is told."""
+class Target:
+    """Where it is built: home, the images of its pods, and the Workflow that starts it, if that is one of a schedule."""
 
-    repository: str
-    branch: str
-    path: str
-    name: str = ""
-
-    @property
-    def said(self) -> str:
-        """As it may be shown."""
-        return f"{git_access.without_credentials(self.repository)}, branch {self.branch}"
+    home: Home
+    image: str = ""
+    builder: str = ""
+    starter: str = ""
 
 
-def build(wanted: Branch, secrets: Path | None, folder: Path, place: starting.Place) -> int:
-    """Read the branch into `folder`, which is empty, and start the build of its spec. Raises NotThere, StepError, SpecErrors."""
-    commit = _checked_out(wanted, secrets, folder)
-    spec = folder / wanted.path
-    if not spec.is_file():
-        raise NotThere(f"{wanted.said}: commit {commit} has no file {wanted.path}")
-    path, loaded = pipelines.IMAGE.read(str(spec))
-    if wanted.name not in ("", loaded.name):
-        raise NotThere(f"{wanted.said}: {wanted.path} of commit {commit} describes image {loaded.name}, not {wanted.name}")
-    found = image_specs.check(path, loaded, image_build_commands.lacking(loaded, place))
-    pipeline, wish = pipelines.of_image(path, loaded, found), pipelines.Wish(source=_source(wanted, commit), settled=True)
-    plan = pipeline.plan(path, loaded, wish)
-    if same := _superseded(place, plan):
+def build(wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
+    """Read the branch into `folder`, which is empty, and start the build of its spec. Raises NotThere, NotBuilt, StepError."""
+    home, owner = target.home, _owner(target)
+    commit, entries = from_git_checkout.newest(wanted)
+    with _told_of(f"{wanted.said}, commit {commit}", folder):
+        git_checkout.write(entries, folder)
+        asked = _asked(wanted, commit, bounds, folder)
+        settings = compiling.installation(home.namespace, target.image, os.environ, target.builder)
+        # whoever installed the schedule saw the controller's version, which a pod of the schedule may not
+        oldest = ".".join(map(str, installation.OLDEST))
+        ready = argo_running.prepared(home, asked, settings, oldest, settled=True, owner=owner)
+    if from_git_checkout.tip(wanted) != commit:
+        raise Moved(f"{wanted.said}: there is a newer commit than {commit} by now", hint="try again")
+    if same := superseding.by_schedule(home, asked.plan.name, image.KIND, asked.plan.digest, owner):
         output.lines([f"run {same} builds exactly this: {wanted.said} is at {commit}"])
         return ExitCode.OK
-    return starting.start(str(path), place, wish, dataclasses.replace(pipeline, plan=lambda *_: plan))
+    return argo_running.leave(ready)
 
 
-def _source(wanted: Branch, commit: str) -> Source:
-    return Source(commit=commit, path=wanted.path, dirty=False)
+def _asked(wanted: Branch, commit: str, bounds: Bounds, folder: Path) -> argo_running.Asked:
+    """The spec of the commit and its plan, which keeps within the bounds."""
+    if not (folder / wanted.path).is_file():
+        raise NotThere(f"there is no file {wanted.path}")
+    path, loaded = pipelines.IMAGE.read(str(folder / wanted.path))
+    if wanted.name not in ("", loaded.name):
+        raise NotThere(f"{wanted.path} describes image {loaded.name}, not {wanted.name}")
+    found = image_specs.check(path, loaded, image_specs.lacking(loaded, ARGO))
+    source = Source(commit=commit, path=wanted.path, dirty=False)
+    plan = pipelines.of_image(path, loaded, found).plan(path, loaded, pipelines.Wish(source=source))
+    bounds.check(plan, path, folder)
+    return argo_running.Asked(loaded=loaded, plan=plan, build=image.build, folder=path.parent, source=source)
 
 
-def _superseded(place: starting.Place, plan: "Plan") -> str:
-    """End runs that build an older state; the name of one that does exactly this, which then goes on as all do."""
-    home = kubeconfigs.home(place.kubeconfig, place.context, place.namespace)
-    found = going_on.runs(home, plan.name, image.KIND)
-    if same := going_on.doing(found, plan.digest):
-        return same
-    said = Cancelled(who=f"the schedule of {plan.name}", how=superseding.NEWER, when=time.time())
-    superseding.end(home, found, said, stored=False)  # its account makes no pods
-    return ""
+def _owner(target: Target) -> Owner | None:
+    """The Workflow that starts this; None where a person does, or where it is gone."""
+    if not target.starter:
+        return None
+    try:
+        return target.home.workflow(target.starter).as_owner
+    except NoWorkflow:
+        return None
 
 
-def _checked_out(wanted: Branch, secrets: Path | None, folder: Path) -> str:
-    """Lay the newest commit of the branch into the folder; its id."""
-    with git.opened(_access(wanted, secrets)) as repository:
-        commit = repository.tip(wanted.branch)
-        if not commit:
-            raise NotThere(f"{git_access.without_credentials(wanted.repository)} has no branch {wanted.branch}")
-        git_checkout.write(repository.entries(commit), folder)
-    return commit
+@contextmanager
+def _told_of(said: str, folder: Path) -> Iterator[None]:
+    """Errors of ours about what lies in the folder, told of the commit that it holds."""
+    try:
+        yield
+    except (StepError, SpecErrors, ValueError) as problem:
+        if type(problem) is ValueError:
+            raise  # none of ours
+        raise NotBuilt(said, problem, folder) from problem
 
 
-def _access(wanted: Branch, secrets: Path | None) -> "GitAccess":
-    """With the secret files that are there."""
-    names = {name: name for name in ("credentials", "known_hosts", "ca") if secrets and (secrets / name).exists()}
-    if secrets is not None and not names:
-        raise BadTask(
-            f"folder {secrets} has none of credentials, known_hosts and ca", hint="leave out --secrets, or give it one of them"
-        )
-    return git_access.of_files(secrets or Path(), wanted.repository, **names, keys=KEYS)
+def _inside(text: str, folder: Path) -> str:
+    """A sentence with paths in the repository, and not in the folder into which it was laid."""
+    return text.replace(f"{folder}/", "").replace(str(folder), "the repository")

@@ -1,7 +1,6 @@
 """Command `bringup image build`: a recipe becomes a published image, or nothing happens because nothing has changed."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,7 +8,6 @@ import typer
 from steps.contract.exit import ExitCode
 from workflows.cli import image_specs, image_starting, output, pipelines, starting
 from workflows.cli.argo_options import LOCAL, placed
-from workflows.engines.folders import Home
 
 if TYPE_CHECKING:
     from steps.contract.image.recipe import Recipe
@@ -46,48 +44,32 @@ def build(
     place: Place,
 ) -> int:
     """Build what changed, test it in a sandbox and by PXE boots, publish it. Where nothing changed, say so and write nothing."""
+    image_starting.require_stage(until)
     shipped = image_starting.of_recipe(spec)
     if shipped is not None:
         spec, until = str(shipped), _without_place(spec, until)
     path, loaded = pipelines.IMAGE.read(spec)
     publishes = until in ("", PUBLISHED)
-    found = image_specs.check(path, loaded, lacking(loaded, place) if publishes else None)
+    found = image_specs.check(path, loaded, image_specs.lacking(loaded, place.engine) if publishes else None)
     if not again and not until and place.engine == LOCAL and (version := _published(loaded, found.recipe)):
         output.lines([f"nothing changed: {version} of {loaded.name} is published from this recipe, lock and settings"])
         return _told(place, loaded.name, version)
-    if supersede:
-        _supersede(place, loaded.name)
-    wish, pipeline = pipelines.Wish(reuse=reuse, until=until, again=again), pipelines.of_image(path, loaded, found)
-    code = starting.start(spec, place, wish, pipeline)
+    if publishes and place.engine == LOCAL:
+        image_specs.require_writable(loaded, found.recipe)
+    wish = pipelines.Wish(reuse=reuse, until=until, again=again, supersede=supersede)
+    code = starting.start(spec, place, wish, pipelines.of_image(path, loaded, found))
     if not publishes and place.engine == LOCAL and code == ExitCode.OK:
-        image_starting.say_where(found.recipe, shipped=shipped is not None)
+        image_starting.say_where(found.recipe, until, shipped=shipped is not None)
     return code
 
 
 def _without_place(recipe: str, until: str) -> str:
     """How far a recipe without a spec is built: to the end of its tests."""
-    if until == PUBLISHED:
+    if until in (image_starting.ASKED, PUBLISHED):
         raise typer.BadParameter(
             f"recipe {recipe} has no place to be published to: bringup init --image {recipe} writes a spec for it"
         )
     return until or TESTED
-
-
-def lacking(loaded: Any, place: starting.Place) -> image_specs.NoPlace | None:
-    """Why the run could not reach the tree of the spec, if so."""
-    told = loaded.publish
-    if told.ssh is not None:
-        return None
-    if place.engine != LOCAL:
-        return image_specs.NoPlace(
-            "publish.root is a folder of one machine, and pods have none of it",
-            path="publish",
-            hint="add publish.ssh, the boot server",
-        )
-    if not Path(told.root).is_dir():
-        said = f"publish.root {told.root} is no folder of this machine"
-        return image_specs.NoPlace(said, path="publish.root", hint="make it, or mount what it should be")
-    return None
 
 
 def _published(loaded: Any, recipe: "Recipe") -> str:
@@ -101,16 +83,8 @@ def _published(loaded: Any, recipe: "Recipe") -> str:
 
 def _told(place: starting.Place, name: str, version: str) -> int:
     """Write the report for CI servers, where one is wanted: one case that passed."""
+    if place.junit is None:
+        return ExitCode.OK
     from workflows.cli import reporting
 
-    return ExitCode.OK if place.junit is None else reporting.keep_nothing_changed(place.junit, name, version)
-
-
-def _supersede(place: starting.Place, name: str) -> None:
-    from workflows import image
-    from workflows.cli import superseding
-
-    if place.engine == LOCAL:
-        superseding.here(Home.of_environment(), name, image.KIND)
-    else:
-        superseding.on_argo(place, name, image.KIND)
+    return reporting.keep_nothing_changed(place.junit, name, version)

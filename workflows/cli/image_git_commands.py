@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from workflows.cli import starting
-from workflows.cli.argo_options import ARGO, HomeContext, HomeKubeconfig, Namespace, placed
+from workflows.cli.argo_options import HomeContext, HomeKubeconfig, Namespace, placed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,28 +19,10 @@ class Place:
     namespace: Namespace = ""
     image: Annotated[str, typer.Option("--image", help="The step image; or BRINGUP_IMAGE.")] = ""
     builder: Annotated[str, typer.Option("--builder-image", help="The image of pods that build; or BRINGUP_BUILDER_IMAGE.")] = ""
+    starter: Annotated[str, typer.Option("--starter", help="Workflow whose pod this is; what it makes ends with that.")] = ""
 
     def check(self) -> None:
         """All of them fit each other."""
-
-    @property
-    def started(self) -> starting.Place:
-        """As commands that start runs take it."""
-        from workflows.cli.image_build_commands import Place as Building
-        from workflows.engines.argo.installation import OLDEST
-
-        # whoever installed the schedule saw the controller's version, which a pod of the schedule may not
-        version = ".".join(map(str, OLDEST))
-        return Building(
-            engine=ARGO,
-            wait=False,
-            kubeconfig=self.kubeconfig,
-            context=self.context,
-            namespace=self.namespace,
-            image=self.image,
-            version=version,
-            builder=self.builder,
-        )
 
 
 def register(image: typer.Typer) -> None:
@@ -57,12 +38,24 @@ def from_git(
     secrets: Annotated[
         Path | None, typer.Option("--secrets", help="Folder of credentials, known_hosts and ca, as far as there are such files.")
     ] = None,
+    use: Annotated[
+        list[str] | None, typer.Option("--may-use", metavar="SECRET/KEY", help="Key of a Secret that the spec may name; no others.")
+    ] = None,
+    approver: Annotated[
+        list[str] | None, typer.Option("--approver", help="Who must be asked before it is published; default: as the spec says.")
+    ] = None,
     *,
     place: Place,
 ) -> int:
-    """Start a build on Argo of what a Git branch says now, and end older ones; nothing where exactly that is being built."""
+    """Start a build on Argo of what a Git branch says now, and end all others of it; nothing where exactly that is being built."""
     from workflows.cli import from_git as building
+    from workflows.cli import kubeconfigs
+    from workflows.cli.from_git_bounds import Bounds
+    from workflows.cli.from_git_checkout import Branch
 
-    source = building.Branch(repository=repository, branch=branch, path=path, name=name)
+    wanted = Branch(repository=repository, branch=branch, path=path, name=name, secrets=secrets)
+    bounds = Bounds(secrets=tuple(use or ()), approvers=tuple(sorted(approver or ())))
+    home = kubeconfigs.home(place.kubeconfig, place.context, place.namespace)
+    target = building.Target(home=home, image=place.image, builder=place.builder, starter=place.starter)
     with TemporaryDirectory(prefix="bringup-checkout-") as folder:
-        return building.build(source, secrets, Path(folder), place.started)
+        return building.build(wanted, bounds, target, Path(folder).resolve())

@@ -5,13 +5,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steps.contract.exit import ExitCode
+from workflows.cli.argo_options import LOCAL
 from workflows.images.errors import BuildError
 
 if TYPE_CHECKING:
+    from steps.contract.image.recipe import Recipe
     from workflows.images.nodes.resolve import Asked, Resolved
     from workflows.spec import SpecError, SpecErrors
     from workflows.spec.image import ImageSpec
 
+RECIPE, CLUSTER = "ImageRecipe", "Cluster"
+"""Kinds of other files that are given where an image spec is wanted."""
+_OTHERS = {
+    RECIPE: ("this is a recipe, and no spec of an image", "name it as `recipe: {path}` in one; `bringup init --image` writes one"),
+    CLUSTER: (
+        "this is the spec of a cluster, and none of an image",
+        "`bringup init --image` writes one; `bringup plan {path}` takes this",
+    ),
+}
 _OF_SPEC = "spec: "
 _OF_FILE = re.compile(r"[^\s:]+\.ya?ml(:\d+)?: ")
 
@@ -28,14 +39,29 @@ class NoPlace(ValueError):
 
 
 def load(path: Path) -> "ImageSpec":
-    """A spec. Raises SpecErrors: what is wrong with it, and with the recipe that it names."""
+    """A spec. Raises SpecErrors: what is wrong with it, and with the recipe that it names; or that it is a file of another kind."""
     from workflows.spec import SpecErrors
     from workflows.spec.image import load_image
 
     try:
         return load_image(path)
     except SpecErrors as errors:
+        refuse_others(path, RECIPE, CLUSTER)
         raise SpecErrors(errors.source, [*errors.errors, *_of_recipe(path)]) from None
+
+
+def refuse_others(path: Path, *kinds: str) -> None:
+    """Raise SpecErrors for a file that says to be of one of these kinds, or that cannot be read at all: one error, and not all that
+    such a file lacks."""
+    from workflows.spec import SpecError, SpecErrors
+    from workflows.spec.loading import read
+    from workflows.spec.problems import line_of
+
+    name, document = read(path)
+    found = document.data.get("kind") if isinstance(document.data, dict) else None
+    if found in kinds:
+        problem, fix = _OTHERS[found]
+        raise SpecErrors(name, [SpecError("kind", problem, fix.format(path=path), found, line_of("kind", document))])
 
 
 def asked(path: Path, spec: "ImageSpec") -> "Asked":
@@ -64,6 +90,32 @@ def check(path: Path, spec: "ImageSpec", lacking: NoPlace | None) -> "Resolved":
     if lacking is not None:
         raise lacking
     return found
+
+
+def require_writable(spec: "ImageSpec", recipe: "Recipe") -> None:
+    """Raise NoPlace where this user may not write the tree of a spec on this machine; another machine's is asked by the run."""
+    from steps.clients.published import local
+
+    if spec.publish.ssh is None and (found := local.unwritable(Path(spec.publish.root), recipe.name)):
+        said = f"this user may not write to publish.root {spec.publish.root} ({', '.join(found)})"
+        raise NoPlace(said, path="publish.root", hint="give this user these folders, or build as the user that has them")
+
+
+def lacking(spec: "ImageSpec", engine: str) -> NoPlace | None:
+    """Why a run on that engine could not reach the tree of the spec, if so."""
+    told = spec.publish
+    if told.ssh is not None:
+        return None
+    if engine != LOCAL:
+        return NoPlace(
+            "publish.root is a folder of one machine, and pods have none of it",
+            path="publish",
+            hint="add publish.ssh, the boot server",
+        )
+    if not Path(told.root).is_dir():
+        said = f"publish.root {told.root} is no folder of this machine"
+        return NoPlace(said, path="publish.root", hint="make it, or mount what it should be")
+    return None
 
 
 def _as_error(lacking: NoPlace) -> "SpecError":

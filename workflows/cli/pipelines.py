@@ -30,8 +30,8 @@ class Wish:
     """Publish also what a rollback left."""
     source: Source | None = None
     """Where the spec came from, where its folder is no work tree of Git; else Git is asked."""
-    settled: bool = False
-    """What may do what in home, and what starts runs there, is left as whoever installed it made it."""
+    supersede: bool = False
+    """End what goes on of the same spec, once nothing but the start of this run is missing."""
 
 
 @dataclass(frozen=True)

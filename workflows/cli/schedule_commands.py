@@ -11,6 +11,7 @@ from workflows.cli.output import Format
 
 if TYPE_CHECKING:
     from workflows.engines.argo.home import Home
+    from workflows.engines.argo.objects import Workflow
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the cluster or of the node image, as in its spec.")]
 Pipeline = Annotated[
@@ -36,16 +37,18 @@ def show(
     pipeline: Pipeline = "",
 ) -> int:
     """Show when the schedule starts runs, whether it is suspended, when it started one last, and what keeps it from that."""
-    from workflows.engines.argo import starts
+    from workflows.engines.argo import going_on, starts
 
     place, kind = _where(name, home, context, namespace, pipeline)
-    there = starts.schedule(place, name, kind)
+    there, last = starts.schedule(place, name, kind), starts.last_start(place, name, kind)
+    runs = [one.metadata.name for one in going_on.runs(place, name, kind)] if last else []
+    active = [one.name for one in there.status.active]
     rows = {
         "schedule": "; ".join(there.spec.schedules) + f" {there.spec.timezone}",
         "suspended": "yes" if there.spec.suspend else "no",
         "last started": there.status.last_scheduled_time or "never",
-        "going on": ", ".join(one.name for one in there.status.active) or "none",
-        "problems": "; ".join(there.status.problems) or "none",
+        "going on": ", ".join(dict.fromkeys([*active, *runs])) or "none",
+        "problems": "; ".join([*there.status.problems, *_failed(last)]) or "none",
     }
     if form is Format.TABLE:
         output.lines([f"the schedule of {name} in namespace {place.namespace}"])
@@ -54,6 +57,14 @@ def show(
         told = {key.replace(" ", "_"): value for key, value in rows.items()}
         output.data({"cluster": name, "pipeline": kind, "namespace": place.namespace, **told}, form)
     return ExitCode.OK
+
+
+def _failed(last: "Workflow | None") -> list[str]:
+    """Why the last start started no run, if so."""
+    if last is None or not last.finished or last.status.phase == "Succeeded":
+        return []
+    name, ended = last.metadata.name, f"{last.status.phase} {last.status.message}".strip()
+    return [f"{name}, which was to start a run, ended as {ended} (bringup logs --run {name})"]
 
 
 def suspend(

@@ -67,7 +67,7 @@ def start(spec: str, place: Place, wish: Wish, pipeline: Pipeline = BRINGUP) -> 
 
 
 def _here(spec: str, wish: Wish, pipeline: Pipeline, begun: Callable[[str], object]) -> tuple[str, int]:
-    from workflows.cli import announcing, compiling, revisions, running
+    from workflows.cli import announcing, compiling, revisions, running, superseding
     from workflows.engines import inputs, launch
 
     path, loaded = pipeline.read(spec)
@@ -82,6 +82,8 @@ def _here(spec: str, wish: Wish, pipeline: Pipeline, begun: Callable[[str], obje
     inputs.write(folder, plan, bundle, beside, os.environ)
     revisions.keep(folder, spec)
     announcing.keep(folder, loaded)
+    if wish.supersede:
+        superseding.here(home, bundle)
     begun(folder.name)
     with announcing.announced(folder) as tell, running.shown(plan, folder) as view:
         result = launch.start(folder, {}, tell(view.observe), wish.reuse)

@@ -54,6 +54,7 @@ def compile_image(
         releases=(),
         issues=(),
         secrets=_secrets(spec),
+        public=frozenset({PUBLISH_KNOWN_HOSTS}),
         digest=whole,
         open_task=Task(stage=approvals.RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS),
         confirm_tasks=approvals.confirm_tasks(stages),

@@ -44,6 +44,7 @@ class Plan:
     releases: tuple[Release, ...]
     issues: tuple[Issue, ...]
     secrets: tuple[SecretFile, ...]
+    """Files of the secrets folder; those of `public` among them are no secrets."""
     digest: str
     open_task: task.Task
     confirm_tasks: Mapping[str, task.Task]
@@ -55,6 +56,8 @@ class Plan:
     """What verb `publish` commits to Git, path → text; empty where Argo CD does not deliver, or this plan does not publish."""
     archives: Mapping[str, bytes] = field(default_factory=dict)
     """The site's own roles, file name in the tasks folder → archive; tasks name their digests."""
+    public: frozenset[str] = frozenset()
+    """Names of secret files that anybody may read, as known hosts, which on Argo travel in a ConfigMap."""
     starts: Starts | None = None
     """None for a plan that `only` or `until` narrowed: what starts the whole one stays as it is."""
 

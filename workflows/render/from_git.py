@@ -1,6 +1,7 @@
 """What a schedule of a node image starts: one pod that reads a branch, and submits the build of what stands there.
 
-It alone has a token of home: its account may submit runs, not change who may do what, nor what starts runs.
+It alone has a token of home: its account may submit runs, not change who may do what, nor what starts runs. What the installed spec
+names of Secrets, and whose approval it asks for, are among its arguments: no commit changes them.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,9 @@ from hera.workflows import Container, Env, Workflow
 from hera.workflows import models as m
 
 from steps.contract import paths
+from workflows.plan.model import Plan
 from workflows.render import rbac, steps
+from workflows.render.grammar.patches import ARGOS_CONTAINERS
 from workflows.spec.fields import SecretKey
 from workflows.spec.image_schedule import GitSource
 
@@ -19,22 +22,34 @@ COMMAND: Final = ("python", "-m", "workflows")
 VERB: Final = ("image", "from-git")
 """What the one container runs, and its first arguments."""
 ENTRYPOINT: Final = "from-git"
+ROOM: Final = "1Gi"
+"""Of the folder for what is fetched and laid out."""
 SECONDS: Final = 900
 """After which the pod ends: image pull, a slow Git server, an API server that is away for a while."""
 RIGHTS: rbac.Rights = {
     ("argoproj.io", "workflowtemplates"): frozenset({"get", "create", "patch"}),
     ("argoproj.io", "workflows"): frozenset({"get", "list", "create", "patch"}),
     ("", "configmaps"): frozenset({"get", "create", "patch"}),
-    ("", "secrets"): frozenset({"create", "patch"}),
     ("", "serviceaccounts"): frozenset({"get"}),
     ("", "persistentvolumeclaims"): frozenset({"get"}),
 }
-"""What a submission asks of home. Known hosts of the boot server travel in a Secret, hence those; none of them is read."""
+"""What a submission asks of home; no Secrets, since the spec names those that pods mount."""
 
 
 def account_name(name: str) -> str:
     """The account of the pod."""
     return f"bringup-schedule-{name}"
+
+
+def secrets_of(plan: Plan) -> tuple[str, ...]:
+    """The keys of Secrets that pods of a plan mount, as `SECRET/KEY`."""
+    return tuple(sorted({f"{file.secret}/{file.key}" for file in plan.secrets if file.secret}))
+
+
+def approvers_of(plan: Plan) -> tuple[str, ...]:
+    """Whose approval a plan asks for, each with the key that signs it, if any."""
+    asked = [stage.approval.approvers for stage in plan.stages if stage.approval is not None]
+    return tuple(sorted(" ".join([name, *keys]) for one in asked for name, keys in one.items()))
 
 
 def account(name: str, labels: Mapping[str, str], space: str) -> list[Object]:
@@ -45,8 +60,9 @@ def account(name: str, labels: Mapping[str, str], space: str) -> list[Object]:
     return [own, *rbac.granted(own, space, RIGHTS)]
 
 
-def workflow_spec(name: str, source: GitSource, settings: steps.Settings) -> Object:
-    """The spec of the Workflow that the schedule of image `name` starts."""
+def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Object:
+    """The spec of the Workflow that the schedule of an image starts; one at a time, also where a person starts it beside."""
+    name = plan.name
     with Workflow(
         generate_name=f"{name}-",
         entrypoint=ENTRYPOINT,
@@ -54,32 +70,38 @@ def workflow_spec(name: str, source: GitSource, settings: steps.Settings) -> Obj
         executor=m.ExecutorConfig(service_account_name=steps.EXECUTOR),
         pod_gc=m.PodGC(strategy="OnPodSuccess", delete_delay_duration=steps.LOG_READABLE),
         security_context=steps.pod_security(),
+        pod_spec_patch=ARGOS_CONTAINERS,
         image_pull_secrets=[m.LocalObjectReference(name=settings.pull_secret)] if settings.pull_secret else None,
         affinity=steps.placement(),
-        volumes=[m.Volume(name="out", empty_dir=m.EmptyDirVolumeSource()), *_volumes(source)],
+        synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"starts-{name}")]),
+        volumes=[m.Volume(name="out", empty_dir=m.EmptyDirVolumeSource(size_limit=m.Quantity(root=ROOM))), *_volumes(source)],
     ) as made:
         Container(
             name=ENTRYPOINT,
             image=settings.builder,
             image_pull_policy="IfNotPresent",
             command=list(COMMAND),
-            args=_arguments(name, source, settings),
+            args=_arguments(plan, source, settings),
             env=_environment(settings),
             volume_mounts=_mounts(source),
             active_deadline_seconds=SECONDS,
             retry_strategy=steps.retry(),
             resources=steps.resources(),
             security_context=steps.security(),
+            termination_message_policy="FallbackToLogsOnError",  # its last sentence becomes the Workflow's message
         )
     spec: Object = made.to_dict()["spec"]
     return spec
 
 
-def _arguments(name: str, source: GitSource, settings: steps.Settings) -> list[str]:
+def _arguments(plan: Plan, source: GitSource, settings: steps.Settings) -> list[str]:
     opened = ["--secrets", f"{paths.ROOT}/secrets"] if source.secrets else []
     images = ["--image", settings.image, "--builder-image", settings.builder]
-    where = ["--branch", source.branch, "--name", name, "--namespace", settings.namespace]
-    return [*VERB, source.repository, source.path, *where, *images, *opened]
+    where = ["--branch", source.branch, "--name", plan.name, "--namespace", settings.namespace]
+    used = [word for key in secrets_of(plan) for word in ("--may-use", key)]
+    asked = [word for who in approvers_of(plan) for word in ("--approver", who)]
+    owner = ["--starter", "{{workflow.name}}"]
+    return [*VERB, *where, *images, *opened, *used, *asked, *owner, "--", source.repository, source.path]
 
 
 def _environment(settings: steps.Settings) -> list[Env]:

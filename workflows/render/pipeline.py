@@ -9,6 +9,7 @@ from steps.contract import approval
 from steps.contract.stages import image_standing
 from workflows.plan.model import Plan
 from workflows.render import dags, names, steps
+from workflows.render.grammar.patches import ARGOS_CONTAINERS
 from workflows.render.secret_volumes import SecretVolumes
 from workflows.stages.stage import Stage
 
@@ -35,6 +36,7 @@ def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Set
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"target-{plan.name}")]),
         pod_gc=m.PodGC(strategy="OnPodSuccess", delete_delay_duration=steps.LOG_READABLE),
         security_context=steps.pod_security(),
+        pod_spec_patch=ARGOS_CONTAINERS,
         image_pull_secrets=[m.LocalObjectReference(name=settings.pull_secret)] if settings.pull_secret else None,
         affinity=steps.placement(),
         volumes=steps.volumes(plan.inputs, settings, secrets),

@@ -68,13 +68,24 @@ class SecretVolumes:
         return f"{FOLDER}-{self._sets.index(chosen) + 1}"
 
     def _sources(self, chosen: tuple[str, ...]) -> list[m.VolumeProjection]:
-        """Keys of Kubernetes Secrets as the spec names them, all others from one Secret made at submit."""
+        """Keys of Kubernetes Secrets as the spec names them, all others from one Secret made at submit, or one ConfigMap where they
+        are public."""
         named: dict[str, list[m.KeyToPath]] = {}
+        public = [name for name in chosen if name in self._plan.public]
         for file in self._plan.secrets:
-            if file.name in chosen:
+            if file.name in chosen and file.name not in public:
                 secret = file.secret or f"bringup-secrets-{names.short(self._plan.inputs)}"
                 named.setdefault(secret, []).append(m.KeyToPath(key=file.key or file.name, path=file.name))
-        return [
+        found = [
             m.VolumeProjection(secret=m.SecretProjection(name=secret, items=items, optional=True))
             for secret, items in sorted(named.items())
         ]
+        if public:
+            told = m.ConfigMapProjection(name=public_name(self._plan), items=[m.KeyToPath(key=name, path=name) for name in public])
+            found.append(m.VolumeProjection(config_map=told))
+        return found
+
+
+def public_name(plan: Plan) -> str:
+    """The ConfigMap of the files that are no secrets."""
+    return f"bringup-public-{names.short(plan.inputs)}"

@@ -18,7 +18,8 @@ Object = dict[str, Any]
 API = "argoproj.io/v1alpha1"
 KEPT = 14
 """Ended runs of a schedule whose Workflows stay, of those that succeeded and of those that did not: two weeks of a nightly one, at
-1 MiB each at the most. Argo's defaults are 3 and 1; with a Workflow goes what `status` and `logs` tell of its run."""
+1 MiB each at the most. Argo's defaults are 3 and 1; with a Workflow goes what `status` and `logs` tell of its run. Those of an
+image only start runs; each owns its run and what was installed for that alone, which go with it."""
 STARTS = "bringup/starts"
 """Label of a Workflow that only starts a run: the pipeline of that."""
 EVENT_RIGHTS: rbac.Rights = {
@@ -78,7 +79,7 @@ def _cron(plan: Plan, template: Object, schedule: Schedule) -> Object:
         "workflowMetadata": {"labels": _labels(template), "annotations": dict(annotations)},
         "workflowSpec": _submitted(template),
     }
-    return _cron_workflow(plan, template, schedule, annotations, started)
+    return _cron_workflow(plan, template, schedule, started)
 
 
 def _reading(plan: Plan, template: Object, schedule: ImageSchedule, settings: steps.Settings) -> Object:
@@ -87,13 +88,17 @@ def _reading(plan: Plan, template: Object, schedule: ImageSchedule, settings: st
     labels = _labels(template)
     started = {
         "workflowMetadata": {"labels": {STARTS: labels.pop("bringup/pipeline"), **labels}, "annotations": dict(annotations)},
-        "workflowSpec": from_git.workflow_spec(plan.name, schedule.source, settings),
+        "workflowSpec": from_git.workflow_spec(plan, schedule.source, settings),
     }
-    return _cron_workflow(plan, template, schedule, annotations, started)
+    return _cron_workflow(plan, template, schedule, started)
 
 
-def _cron_workflow(plan: Plan, template: Object, schedule: Schedule, annotations: dict[str, str], started: Object) -> Object:
-    """`suspend` is written only where the spec says so: elsewhere it belongs to who suspends the schedule on the cluster."""
+def _cron_workflow(plan: Plan, template: Object, schedule: Schedule, started: Object) -> Object:
+    """`suspend` is written only where the spec says so: elsewhere it belongs to who suspends the schedule on the cluster.
+
+    It has no annotations of its own: at each tick Argo writes all of them back as it has read them, and would own one that an
+    installation changed meanwhile (cron/operator.go, persistUpdate): the next installation then ends in a conflict.
+    """
     kind = template["metadata"]["labels"]["bringup/pipeline"]
     spec: Object = {
         "schedules": list(schedule.cron),
@@ -107,7 +112,7 @@ def _cron_workflow(plan: Plan, template: Object, schedule: Schedule, annotations
     return {
         "apiVersion": API,
         "kind": "CronWorkflow",
-        "metadata": {**_meta(cron_name(kind, plan.name), template), "annotations": annotations},
+        "metadata": _meta(cron_name(kind, plan.name), template),
         "spec": {**spec, **started},
     }
 

@@ -9,11 +9,13 @@ from workflows.spec.fields import problem
 GitUrl = Annotated[
     str,
     StringConstraints(
-        pattern=r"^https?://[^\s@]+$|^ssh://([A-Za-z0-9._-]+@)?[^\s@/]+/[^\s@]+$|^[A-Za-z0-9._-]+@[^\s@:/]+:[^\s@]+$",
+        pattern=r"^https?://[^\s@{}]+$|^ssh://([A-Za-z0-9._][A-Za-z0-9._-]*@)?[^\s@/{}-][^\s@/{}]*/[^\s@{}]+$"
+        r"|^[A-Za-z0-9._][A-Za-z0-9._-]*@[^\s@:/{}-][^\s@:/{}]*:[^\s@{}]+$",
         max_length=500,
     ),
 ]
-"""A Git URL: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH, without a password in it."""
+"""A Git URL: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH, without a password in it, and nothing that a command would
+take for an option or Argo for a template of its own."""
 
 GitRef = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/+-]{0,199}$")]
 

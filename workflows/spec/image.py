@@ -23,7 +23,7 @@ from workflows.spec.governance import Approval, Asked
 from workflows.spec.hosts import Address, SshPort, SshUser
 from workflows.spec.image_schedule import ImageSchedule
 from workflows.spec.loading import load_as
-from workflows.spec.others import Pipeline, RelativePath
+from workflows.spec.others import Pipeline, RelativePath, stays_below
 
 PUBLISHED: Final = "image_publish"
 """The stage that an approval holds back."""
@@ -199,6 +199,10 @@ class ImageSpec(Pipeline):
         if self.publish.ssh is None:
             raise problem(
                 "a schedule builds in pods, which have none of the folder publish.root", "add publish.ssh, the boot server"
+            )
+        if self.publish.ssh.known_hosts.startswith("~") or not stays_below(self.publish.ssh.known_hosts):
+            raise problem(
+                "a schedule reads no file outside of the spec's folder, and known_hosts is one", "put it beside the spec, in Git"
             )
         if here := sorted(name for name, reference in self._every_reference().items() if reference.secret is None):
             raise problem(

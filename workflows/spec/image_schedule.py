@@ -1,6 +1,8 @@
 """When a node image is built by itself: cron lines, and the branch of a Git repository that says what is built then."""
 
-from pydantic import Field, model_validator
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, model_validator
 
 from workflows.spec import git_address
 from workflows.spec.fields import SecretKey, Section, problem
@@ -8,15 +10,19 @@ from workflows.spec.git_address import GitRef, GitUrl
 from workflows.spec.others import RelativePath
 from workflows.spec.schedule import Schedule
 
+SpecPath = Annotated[RelativePath, StringConstraints(pattern=r"^[^-\x00-\x1f\x7f{}][^\x00-\x1f\x7f{}]*$")]
+"""A path that is an argument of a pod: no option, nothing that Argo fills in."""
+
 
 class GitSource(Section):
-    """Where the newest state of a spec, its recipe and lock lies. Whoever may push there decides what is built, as root in pods."""
+    """Where the newest state of a spec, its recipe and lock lies. Whoever may push there decides what is built, as root in pods: by
+    the Secrets that the installed spec names and no others, and never without the approval that it asks for."""
 
     repository: GitUrl = Field(
         description="Git repository, by https or SSH, without a password in it.", examples=["https://git.example.org/site.git"]
     )
     branch: GitRef = Field(default="main", description="Branch of which the newest commit is built.", examples=["main"])
-    path: RelativePath = Field(description="Path of this spec in the repository.", examples=["images/compute.yaml"])
+    path: SpecPath = Field(description="Path of this spec in the repository.", examples=["images/compute.yaml"])
     credentials: SecretKey | None = Field(
         default=None,
         description="What opens the repository: USER:PASSWORD or a token for https, a private key for SSH; default: it is open.",

@@ -30,8 +30,13 @@ from workflows.spec.schedule import Schedule
 from workflows.spec.services import Storage
 
 
+def stays_below(path: str) -> bool:
+    """Whether a path leads to what lies in the spec's folder or below."""
+    return not path.startswith("/") and ".." not in path.split("/")
+
+
 def _stays_below(path: str) -> str:
-    if path.startswith("/") or ".." in path.split("/"):
+    if not stays_below(path):
         raise problem("the path leads out of the spec's folder", "give a path below it, without ..")
     return path
 

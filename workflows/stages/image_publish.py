@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, Final
 
 import msgspec
@@ -32,5 +33,12 @@ def build(site: ImageSite) -> Stage:
         ),
         gates=(GATE,),
         changes=(Change(what=f"a new version of {site.recipe.name}, if it is another than the published one", where=where),),
-        rollback=f"bringup image rollback {where}: the pointer goes back by one rename; versions are never overwritten",
+        rollback=f"{_back(site)}: the pointer goes back by one rename; versions are never overwritten",
     )
+
+
+def _back(site: ImageSite) -> str:
+    """The command that goes back. How to log in on another machine stands in the spec alone, which a person has as a file."""
+    place = site.place
+    tree = "image.yaml" if place.host else shlex.quote(place.root)
+    return f"bringup image rollback --tree {tree} --image {site.recipe.name}"

@@ -21,7 +21,8 @@ MAX_BYTES: Final = 800_000
 
 
 class Source(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A package repository: apt's `deb URL SUITE COMPONENTS`. `keyring` is a file of the builder that signs it."""
+    """A package repository: apt's `deb URL SUITE COMPONENTS`. `keyring` is a file of who
+    makes the lock, by which it is signed; a resolved recipe has none."""
 
     url: str
     suite: str

@@ -8,6 +8,7 @@ from actors import pod_home, sources
 from actors.image_site import SPACE, Argo
 from actors.sources import Repository, Sources
 from actors.step_pods import Ended, Object, Pods
+from kubelab import box
 
 from steps.contract import revision
 from tests.boot.pipeline.site import NAME
@@ -18,6 +19,8 @@ from workflows.engines.argo.objects import Workflow
 from workflows.render import from_git, rbac
 
 GROUPS = {"rolebindings": rbac.RBAC, "roles": rbac.RBAC, "workflows": "argoproj.io", "cronworkflows": "argoproj.io"}
+STARTER = f"image-{NAME}"
+"""Name of what the schedule makes."""
 PLACE = "nodes"
 """Folder of the spec in the repository."""
 
@@ -39,9 +42,24 @@ class Schedule:
         return self.repository.commit({f"{PLACE}/image.yaml": text, **beside})
 
     def fire(self) -> Ended:
-        """Run the pod to its end."""
-        cluster = self.argo.cluster
-        return Pods(cluster.plane, cluster.node, self.template, f"image-{NAME}").start(from_git.ENTRYPOINT, {})
+        """Run the pod to its end, as that of a Workflow that the schedule made."""
+        cluster, made = self.argo.cluster, {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "spec": {}}
+        if STARTER not in self.workflows():
+            labels = {"bringup/starts": image.KIND, "bringup/cluster": NAME}
+            path = f"/apis/argoproj.io/v1alpha1/namespaces/{SPACE}/workflows"
+            cluster.plane.post(path, {**made, "metadata": {"name": STARTER, "namespace": SPACE, "labels": labels}})
+        return Pods(cluster.plane, cluster.node, self.template, STARTER).start(from_git.ENTRYPOINT, {})
+
+    def workflows(self) -> set[str]:
+        """Names of all Workflows of home."""
+        told = self.argo.cluster.plane.kubectl("-n", SPACE, "get", "workflows", "-o", "name")
+        return {row.rpartition("/")[2] for row in told.split()}
+
+    def forget(self) -> None:
+        """Delete the Workflow that started the runs, as Argo does with old ones of a schedule; wait until what it owns is gone."""
+        mine = {one.metadata.name for one in self.submitted()}
+        self.argo.cluster.plane.kubectl("-n", SPACE, "delete", "workflow", STARTER)
+        box.until(lambda: not mine & self.workflows(), f"{self.argo.cluster.plane.name}-manager")
 
     def submitted(self) -> tuple[Workflow, ...]:
         """The runs that it submitted, the oldest first; no controller runs here, so none of them ends."""

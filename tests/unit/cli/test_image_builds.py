@@ -1,7 +1,9 @@
 """`bringup image build` before anything is built: where it may publish to, and which builds a newer one ends."""
 
+import os
 import signal
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ import yaml
 
 from steps.clients.store import Store
 from steps.contract.evidence import key
-from tests.unit.cli.conftest import until
-from workflows.cli import trying_again
+from tests.unit import small_image
+from tests.unit.cli.conftest import COMMAND, PATIENCE, until
+from workflows.cli import image_starting, trying_again
+from workflows.stages import IMAGE_ORDER
 
 Write = Callable[..., str]
 
@@ -54,6 +58,18 @@ def test_a_newer_build_ends_those_of_this_image_and_no_other(machine: Any, write
         one.process.kill()
 
 
+def test_a_build_that_could_not_start_ends_none(machine: Any, write: Write, mute: str) -> None:
+    older = machine.start("image", "build", write("lab", mute))
+    older.say("run lab-")
+    spec = (machine.folder / "lab.yaml").read_text()
+    (machine.folder / "lab.yaml").write_text(f"{spec}secrets: {{license: {{file: ./lost}}}}\n")
+    newer = machine.call("image", "build", "lab.yaml", "--supersede")
+    assert (newer.code, "secret license" in newer.err) == (64, True), newer.err
+    assert "is superseded" not in newer.out
+    assert older.process.poll() is None
+    older.process.kill()
+
+
 @pytest.mark.parametrize(
     ("publish", "words", "sentence"),
     [
@@ -73,6 +89,20 @@ def test_what_could_not_be_published_is_said_before_anything_is_built(
     done = machine.call("image", "build", write("lab", "http://127.0.0.1:9/debian", **publish), *words)
     assert done.code == 64
     assert sentence in done.err
+    assert machine.runs == []
+
+
+WITHOUT_RIGHTS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
+"""Root may write everywhere but so."""
+
+
+def test_a_tree_that_may_not_be_written_is_refused_before_anything_is_built(machine: Any, write: Write) -> None:
+    command = [*WITHOUT_RIGHTS, str(COMMAND), "image", "build", write("lab", "http://127.0.0.1:9/debian")]
+    (machine.folder / "published").chmod(0o555)
+    own = machine.environment({})
+    done = subprocess.run(command, cwd=machine.folder, env=own, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 64
+    assert f"this user may not write to publish.root {machine.folder / 'published'}" in done.stderr
     assert machine.runs == []
 
 
@@ -96,6 +126,22 @@ def test_the_first_spec_is_sound_and_has_a_lock_of_its_own(machine: Any) -> None
     gpu = machine.call("init", "--image", "gpu", "--force")
     assert "then: bringup image lock image.yaml" in gpu.out
     assert machine.call("init", "--image", "--servers", "x").code == 64
+    near = machine.call("init", "--image", "comput")
+    assert (near.code, "did you mean compute?" in near.err, (machine.folder / "comput").exists()) == (64, True, False)
+    assert "recipes are base, compute, gpu, site" in machine.call("init", "--image", "zzzzz").err
+
+
+@pytest.mark.parametrize("words", [("image", "build"), ("image", "lock")])
+def test_what_is_no_image_spec_is_one_error(machine: Any, words: tuple[str, str]) -> None:
+    (machine.folder / "folder.yaml").mkdir()
+    for name, data in {"empty": b"", "binary": b"\xff\xfe\x00", "cluster": b"kind: Cluster\n", "bad": b"a: [\n"}.items():
+        (machine.folder / f"{name}.yaml").write_bytes(data)
+    for name in ("empty", "binary", "cluster", "bad", "folder"):
+        done = machine.call(*words, f"{name}.yaml")
+        assert (done.code, "has 1 error\n" in done.err) == (64, True), done.err
+    (machine.folder / "recipe.yaml").write_text("apiVersion: bringup/v1\nkind: ImageRecipe\nname: x\n")
+    done = machine.call("image", "build", "recipe.yaml")
+    assert "name it as `recipe: recipe.yaml`" in done.err
 
 
 def test_a_shipped_recipe_is_built_by_its_name_to_the_end_of_its_tests(machine: Any) -> None:
@@ -103,6 +149,9 @@ def test_a_shipped_recipe_is_built_by_its_name_to_the_end_of_its_tests(machine: 
         (("nosuch",), "'nosuch' is neither a file nor a shipped recipe (base, compute, gpu, site)"),
         (("nosuch",), "write one with `bringup init --image`"),
         (("base", "--until", "image_publish"), "recipe base has no place to be published to: bringup init --image base writes"),
+        (("base", "--until", "image_standing"), "recipe base has no place to be published to"),
+        (("base", "--until", "foo"), f"an image has no such stage; stages are {', '.join(IMAGE_ORDER)}"),
+        (("base", "--until", "image_layer"), "did you mean image_layers?"),
         (("gpu",), "recipe gpu comes without a lock\nhint: a spec has one of its own: bringup init --image gpu\n"),
     ):
         done = machine.call("image", "build", *words)
@@ -112,6 +161,15 @@ def test_a_shipped_recipe_is_built_by_its_name_to_the_end_of_its_tests(machine: 
     run.say(" stages, plan sha256:")
     run.send(signal.SIGINT)
     assert run.end().code in (65, 130)  # the engine had begun, or not yet
+
+
+TOLD = {"image_standing": "", "image_lock": "", "image_layers": "", "image_assemble": "image ", "image_boot": "image "}
+
+
+@pytest.mark.parametrize(("until", "told"), TOLD.items())
+def test_where_an_image_lies_is_said_where_this_run_packed_it(until: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    image_starting.say_where(small_image.recipe(), until, shipped=False)
+    assert capsys.readouterr().out[:6] == told
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The Git client against real repositories: on disk, and over HTTP behind a password, with /usr/bin/git as the peer that checks."""
 
 import base64
+import errno
 import shutil
 import subprocess
 import threading
@@ -19,9 +20,9 @@ from steps.clients import git, git_access, git_errors
 from steps.clients.environment import Environment
 from steps.clients.git import Author, Git
 from steps.clients.git_access import GitAccess
-from steps.clients.git_errors import Raced
+from steps.clients.git_errors import DELIVERY, Raced
 from steps.contract import delivery
-from steps.errors import BadTask, Conflict, Refused, Unreachable
+from steps.errors import BadTask, Conflict, Refused, StoreBusy, Unreachable
 
 AUTHOR = Author(name="bringup", mail="gpu@example.org", when=1_795_000_000)
 PASSWORD = "canary-7f3a9b2c1d"
@@ -208,12 +209,12 @@ def test_a_server_that_is_away_is_temporary() -> None:
     ],
 )
 def test_words_of_ssh(text: str, kind: type[Exception]) -> None:
-    assert type(git_errors.said("git@git.example.org:a/b", text)) is kind
+    assert type(git_errors.said("git@git.example.org:a/b", text, DELIVERY)) is kind
 
 
 def test_an_unknown_host_key_is_no_matter_of_credentials() -> None:
     text = "No ED25519 host key is known for git.example.org and you have requested strict checking.\nHost key verification failed."
-    hint = git_errors.said("git@git.example.org:a/b", text).hint
+    hint = git_errors.said("git@git.example.org:a/b", text, DELIVERY).hint
     assert "delivery.argo_cd.known_hosts" in hint
     assert "credentials" not in hint
 
@@ -276,7 +277,11 @@ def test_a_rehearsal_never_leaves_this_machine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["ext::sh -c id", "/etc", "https://ada:canary-1@git.example.org/a", "https://token@git.example.org/a", "-oProxyCommand=x", ""],
+    [
+        *("ext::sh -c id", "/etc", "https://ada:canary-1@git.example.org/a", "https://token@git.example.org/a", ""),
+        *("-oProxyCommand=x", "-oProxyCommand=x@git.example.org:a", "ada@-oProxyCommand=x:a"),
+        *("ssh://-oProxyCommand=x/a", "ssh://ada@-oProxyCommand=x/a", "ssh://-oProxyCommand=x@git.example.org/a"),
+    ],
 )
 def test_addresses_that_are_none(tmp_path: Path, url: str) -> None:
     with pytest.raises(BadTask) as caught:
@@ -293,10 +298,21 @@ def test_secret_files_that_are_none(tmp_path: Path, name: str) -> None:
         git_access.of(here, "https://git.example.org/a.git", name)
 
 
+def test_a_full_disk_is_no_matter_of_the_server() -> None:
+    full = git_errors.lost("https://git.example.org/a.git", OSError(errno.ENOSPC, "No space left on device"))
+    assert (type(full), "no room here" in str(full)) == (StoreBusy, True)
+    assert type(git_errors.lost("https://git.example.org/a.git", OSError(errno.EPIPE, "Broken pipe"))) is Unreachable
+
+
+def test_advice_names_no_key_of_a_spec_that_has_none() -> None:
+    """A caller who says nothing of a spec gives no advice on Argo CD's."""
+    assert GitAccess(url="https://git.example.org/a.git").keys.of("ca") == "ca"
+
+
 @pytest.mark.parametrize("tail", [f"?private_token={PASSWORD}", f"#{PASSWORD}", f"?a=1\n#{PASSWORD}"])
 def test_a_query_or_fragment_is_refused_and_never_shown(tail: str) -> None:
     with pytest.raises(BadTask, match=r"query or a fragment|no address") as raised:
-        git_access.check(f"https://git.example.org/p.git{tail}")
+        git_access.check(f"https://git.example.org/p.git{tail}", DELIVERY)
     assert PASSWORD not in str(raised.value)
     assert PASSWORD not in git_access.without_credentials(f"https://git.example.org/p.git{tail}")
 

@@ -43,9 +43,10 @@ def test_its_one_pod_reads_the_branch_and_names_the_images_of_the_installation(t
     (template,) = spec["templates"]
     assert template["container"]["command"] == ["python", "-m", "workflows"]
     assert template["container"]["args"] == [
-        *("image", "from-git", "https://git.example.org/site.git", "nodes/image.yaml", "--branch", "stable", "--name", "lab-nodes"),
-        *("--namespace", "images", "--image", "r.example.org/steps:1", "--builder-image", "r.example.org/builder:1"),
-        *("--secrets", "/bringup/secrets"),
+        *("image", "from-git", "--branch", "stable", "--name", "lab-nodes", "--namespace", "images"),
+        *("--image", "r.example.org/steps:1", "--builder-image", "r.example.org/builder:1"),
+        *("--secrets", "/bringup/secrets", "--may-use", "boot/key", "--starter", "{{workflow.name}}"),
+        *("--", "https://git.example.org/site.git", "nodes/image.yaml"),
     ]
     assert template["container"]["image"] == "r.example.org/builder:1"
     assert spec["imagePullSecrets"] == [{"name": "pull"}]
@@ -55,6 +56,39 @@ def test_its_one_pod_reads_the_branch_and_names_the_images_of_the_installation(t
         ("git", {"key": "token", "path": "credentials"}),
         ("trust", {"key": "ca.pem", "path": "ca"}),
     ]
+
+
+def test_what_the_installed_spec_says_of_secrets_and_approvals_is_what_holds(tmp_path: Path) -> None:
+    """So that no commit changes it: the pod has it from whoever installed the schedule."""
+    told = {"webhook": {"secret": {"name": "chat", "key": "url"}}}
+    key = f"ssh-ed25519 AAAAC3{'x' * 60} grace@example.org"
+    secrets = {"license": {"secret": {"name": "compiler", "key": "file"}}}
+    spec = {"approvers": [key, f"ssh-ed25519 AAAAC3{'y' * 60} ada@example.org"], "announce": told}
+    (template,) = cron(made(tmp_path, approval=spec, secrets=secrets))["spec"]["workflowSpec"]["templates"]
+    words = template["container"]["args"]
+    given = [(name, words[at + 1]) for at, name in enumerate(words) if name in ("--may-use", "--approver")]
+    assert given == [
+        *(("--may-use", one) for one in ("boot/key", "chat/url", "compiler/file")),
+        ("--approver", f"ada@example.org ssh-ed25519 AAAAC3{'y' * 60}"),
+        ("--approver", f"grace@example.org ssh-ed25519 AAAAC3{'x' * 60}"),
+    ]
+
+
+def test_one_start_at_a_time_with_little_room_and_its_last_words_in_its_message(tmp_path: Path) -> None:
+    spec = cron(made(tmp_path))["spec"]["workflowSpec"]
+    assert spec["synchronization"] == {"mutexes": [{"name": "starts-lab-nodes"}]}, "not that of its runs, which it would wait for"
+    assert {"name": "out", "emptyDir": {"sizeLimit": "1Gi"}} in spec["volumes"]
+    assert spec["templates"][0]["container"]["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+def test_known_hosts_are_no_secret_and_travel_in_a_config_map(tmp_path: Path) -> None:
+    (sources,) = [one["projected"]["sources"] for one in made(tmp_path).template["spec"]["volumes"] if "projected" in one]
+    named = next(one["configMap"] for one in sources if "configMap" in one)
+    assert (named["name"][:15], named["items"]) == (
+        "bringup-public-",
+        [{"key": "publish_known_hosts", "path": "publish_known_hosts"}],
+    )
+    assert [one["secret"]["name"] for one in sources if "secret" in one] == ["boot"]
 
 
 def test_an_open_repository_needs_no_secrets(tmp_path: Path) -> None:
@@ -67,7 +101,8 @@ def test_it_is_no_run_of_the_pipeline_else_it_would_supersede_itself(tmp_path: P
     found = cron(made(tmp_path))
     assert found["metadata"]["labels"] == {"bringup/pipeline": "image", "bringup/cluster": "lab-nodes"}
     assert found["spec"]["workflowMetadata"]["labels"] == {"bringup/starts": "image", "bringup/cluster": "lab-nodes"}
-    assert "bringup/plan" not in found["metadata"]["annotations"], "what it starts has the plan of that night"
+    assert "annotations" not in found["metadata"], "Argo writes them back at each tick"
+    assert "bringup/plan" not in found["spec"]["workflowMetadata"]["annotations"], "what it starts has the plan of that night"
 
 
 def test_its_account_may_submit_and_not_change_who_may_do_what(tmp_path: Path) -> None:
@@ -76,8 +111,8 @@ def test_its_account_may_submit_and_not_change_who_may_do_what(tmp_path: Path) -
     assert account["automountServiceAccountToken"] is True
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "bringup-schedule-lab-nodes", "namespace": "images"}]
     assert {resource for rule in role["rules"] for resource in rule["resources"]} == {
-        *("workflows", "workflowtemplates", "configmaps", "secrets", "serviceaccounts", "persistentvolumeclaims"),
-    }
+        *("workflows", "workflowtemplates", "configmaps", "serviceaccounts", "persistentvolumeclaims"),
+    }, "no Secrets: known hosts are none"
     assert not [rule for rule in role["rules"] if {"*", "delete", "escalate", "bind"} & set(rule["verbs"])]
     assert "uses every account and Secret of this namespace" in role["metadata"]["annotations"]["bringup/note"]
     submitter = next(one for one in bundle.rbac if one["kind"] == "Role" and one["metadata"]["name"] == "bringup-submitter")

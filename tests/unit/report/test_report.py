@@ -117,8 +117,8 @@ def test_while_a_run_goes_on_stages_to_come_have_not_started(stored: source.Sour
     ]
     assert [stage.reason for stage in build(begun).stages] == [
         "ended before its judge",
-        "the run ended before it began",
-        "the run ended before it began",
+        "the run ended before it left a record",
+        "the run ended before it left a record",
     ]
     assert build(stored).stages[2].reason == "gang did not pass"
 
@@ -176,7 +176,7 @@ INTERRUPTED = model.Begun(stage="gang", task="control", started=120.0)
             "interrupted while it waited for an approval",
         ),
         ((), True, "not run", "cancelled by ada (Ctrl-C) before it left a record"),
-        ((), False, "not run", "the run ended before it began"),
+        ((), False, "not run", "the run ended before it left a record"),
     ],
 )
 def test_what_was_cut_off_is_not_called_not_run(

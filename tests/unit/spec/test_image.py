@@ -128,6 +128,17 @@ def test_a_schedule_says_what_it_builds_and_has_what_a_pod_needs() -> None:
             "ca belongs to a repository reached by https",
         ),
         ('"0 2 * * *"', '"0 2 * *"', "cron has five fields"),
+        ("path: image.yaml", "path: -x.yaml", "schedule.source.path"),
+        ("path: image.yaml", 'path: "{{workflow.name}}.yaml"', "schedule.source.path"),
+        ("path: image.yaml", 'path: "image.yaml\\nx"', "schedule.source.path"),
+        ("https://git.example.org/site.git", "'https://git.example.org/{{workflow.uid}}'", "schedule.source.repository"),
+        ("https://git.example.org/site.git", "-oProxyCommand=x@git.example.org:site.git", "schedule.source.repository"),
+        ("https://git.example.org/site.git", "git@-oProxyCommand=x:site.git", "schedule.source.repository"),
+        ("https://git.example.org/site.git", "ssh://-oProxyCommand=x/site.git", "schedule.source.repository"),
+        ("https://git.example.org/site.git", "ssh://git@-oProxyCommand=x/site.git", "schedule.source.repository"),
+        ("known_hosts: ./known_hosts", "known_hosts: /etc/ssh/known_hosts", "no file outside of the spec's folder"),
+        ("known_hosts: ./known_hosts", "known_hosts: ~/.ssh/known_hosts", "no file outside of the spec's folder"),
+        ("known_hosts: ./known_hosts", "known_hosts: ../known_hosts", "no file outside of the spec's folder"),
     ],
 )
 def test_what_no_schedule_can_build_is_refused(old: str, new: str, sentence: str) -> None:

@@ -12,7 +12,7 @@ from steps.clients import kube, kubeconfig
 from steps.clients.kube import Kube
 from steps.clients.kube_http import ApiError, Http
 from steps.errors import Refused
-from workflows.engines.argo.objects import API, PIPELINE, Meta, Workflow
+from workflows.engines.argo.objects import API, CLUSTER, PIPELINE, STARTS, Meta, Workflow
 
 T = TypeVar("T")
 DEFAULT_NAMESPACE = "bringup"
@@ -39,6 +39,15 @@ class NotOurs(NoWorkflow):
     """The Workflow, or what its run was made from, is not what bringup submits."""
 
     hint = "runs of bringup: kubectl get workflows -l bringup/pipeline, in the namespace that --namespace names"
+
+
+class OnlyStarts(NotOurs):
+    """The Workflow is one of a schedule, which reads a repository and starts a run: it has no stages and no evidence."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        name, of = workflow.metadata.name, workflow.metadata.labels.get(CLUSTER, "")
+        super().__init__(f"Workflow {name} is no run: it starts those of {of}, and {workflow.status.phase or 'has not begun'}")
+        self.hint = f"what it said: bringup logs --run {name}; what it started: bringup schedule show {of}"
 
 
 class NoTemplate(NoWorkflow):
@@ -165,7 +174,9 @@ class Home:
             raise
 
     def check_ours(self, workflow: Workflow) -> None:
-        """Raise NotOurs for a Workflow that was not made from a WorkflowTemplate."""
+        """Raise NotOurs for a Workflow that was not made from a WorkflowTemplate, OnlyStarts for one of a schedule."""
+        if STARTS in workflow.metadata.labels:
+            raise OnlyStarts(workflow)
         if not workflow.template:
             raise NotOurs(f"{self._not_ours(workflow)}: it has no WorkflowTemplate")
 

@@ -7,7 +7,12 @@ from msgspec import Struct
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.objects import API, CLUSTER, PIPELINE, PLAN, Meta, TemplateRef
 
-OF_A_PLAN = (("secrets", "bringup-secrets-"), ("configmaps", "bringup-tasks-"), ("configmaps", "bringup-fleet-"))
+OF_A_PLAN = (
+    ("secrets", "bringup-secrets-"),
+    ("configmaps", "bringup-public-"),
+    ("configmaps", "bringup-tasks-"),
+    ("configmaps", "bringup-fleet-"),
+)
 """What an installation makes beside the template, by kind and by how its name begins; it ends as the template's does."""
 STARTERS = ("workflows", "cronworkflows", "workfloweventbindings")
 YOUNG = timedelta(days=1)

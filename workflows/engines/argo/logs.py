@@ -40,6 +40,15 @@ def logs(home: Home, workflow: Workflow, folder: RunFolder, wanted: str) -> list
     return found
 
 
+def of_start(home: Home, workflow: Workflow) -> list[tuple[str, str]]:
+    """The same of a Workflow that only starts a run, of which nothing is in a store: once its pod is gone, how it ended."""
+    nodes, reader = workflow.nodes(), _Reader(home)
+    there = watchdog.pods(home, workflow.metadata.name)
+    every = sorted((node_status(one, nodes) for one in nodes.values() if one.type == "Pod"), key=lambda node: node.started)
+    said = [(node, reader.text(there[node.path]) if node.path in there else None) for node in every]
+    return [(node.path, text or f"(its log is gone; it ended as {node.phase} {node.message})") for node, text in said]
+
+
 def _from_store(
     home: Home, workflow: Workflow, folder: RunFolder, wanted: str, shown: set[str], *, alone: bool
 ) -> list[tuple[str, str]]:

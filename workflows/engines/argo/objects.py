@@ -17,6 +17,8 @@ CLUSTER, PIPELINE = "bringup/cluster", "bringup/pipeline"
 PLAN, OWNER, REVISION, SUBMISSION = "bringup/plan", "bringup/owner", "bringup/revision", "bringup/submission"
 CANCELLED = "bringup/cancelled"
 """Labels and annotations of a Workflow of ours."""
+STARTS = "bringup/starts"
+"""Label of a Workflow that only starts runs (`render.starts`): the pipeline of those."""
 
 WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 NODE_NAME = "workflows.argoproj.io/node-name"
@@ -34,6 +36,15 @@ class Unreadable(ValueError):
     """The status of a Workflow is kept in a form that only Argo's own server can read."""
 
 
+class Owner(Struct, frozen=True, rename="camel"):
+    """What an object ends with: Kubernetes deletes it when that is gone."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
 class Meta(Struct, frozen=True, rename="camel"):
     """Identity, version, and what is written beside an object."""
 
@@ -45,6 +56,7 @@ class Meta(Struct, frozen=True, rename="camel"):
     deletion_timestamp: str | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    owner_references: tuple[Owner, ...] = ()
 
 
 class Parameter(Struct, frozen=True):
@@ -154,6 +166,11 @@ class Workflow(Struct, frozen=True):
     def argument(self, name: str) -> str:
         """A parameter that it was submitted with; `none` where it was not."""
         return next((_text(one.value) or "none" for one in self.spec.arguments.parameters if one.name == name), "none")
+
+    @property
+    def as_owner(self) -> Owner:
+        """For what ends with it."""
+        return Owner(api_version=API, kind="Workflow", name=self.metadata.name, uid=self.metadata.uid)
 
     @property
     def template(self) -> str:

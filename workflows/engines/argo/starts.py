@@ -11,8 +11,9 @@ from msgspec import Struct, field
 from steps.clients.kube import Kube
 from steps.clients.kube_http import ApiError
 from steps.errors import Refused
+from workflows import image
 from workflows.engines.argo.home import Home
-from workflows.engines.argo.objects import API, CLUSTER, PIPELINE
+from workflows.engines.argo.objects import API, CLUSTER, PIPELINE, STARTS, Workflow
 from workflows.render import from_git, starts
 from workflows.render.bundle import Bundle
 
@@ -86,7 +87,9 @@ def retire(home: Home, cluster: str, bundle: Bundle) -> None:
     kept = {manifest["metadata"]["name"] for manifest in bundle.starts or ()}
     labels = bundle.template["metadata"]["labels"]
     gone = {kind: [one for one in _ours(home, kind, labels) if one not in kept] for kind in KINDS}
-    owners = {"workfloweventbindings": starts.account_name(cluster), "cronworkflows": from_git.account_name(cluster)}
+    owners = {"workfloweventbindings": starts.account_name(cluster)}
+    if labels[PIPELINE] == image.KIND:  # a cluster of the same name has its own schedule, without an account
+        owners["cronworkflows"] = from_git.account_name(cluster)
     for kind, owner in owners.items():
         if gone[kind] and owner not in kept:
             _delete(home, home.core("serviceaccounts", owner))  # first: its token ends with it
@@ -121,6 +124,12 @@ def schedule(home: Home, cluster: str, kind: str) -> Start:
     if there is None:
         raise NoSchedule(f"namespace {home.namespace} of the home cluster has no schedule of {cluster}")
     return there
+
+
+def last_start(home: Home, name: str, kind: str) -> Workflow | None:
+    """The newest Workflow that was to start a run of that pipeline and spec; None where starts need none, or none is left."""
+    found = home.ask(lambda kube: kube.list(home.workflows(), Workflow, labels=f"{STARTS}={kind},{CLUSTER}={name}")) or ()
+    return max(found, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name), default=None)
 
 
 def kind_of(home: Home, name: str, kinds: Sequence[str]) -> str:

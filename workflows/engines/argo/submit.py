@@ -10,7 +10,7 @@ from steps.contract.exit import ExitCode
 from steps.contract.revision import Source
 from steps.errors import StepError, Unreachable
 from workflows.engines.argo.home import Home, NoWorkflow, Object, decoded
-from workflows.engines.argo.objects import CLUSTER, OWNER, PIPELINE, PLAN, REVISION, SUBMISSION, Workflow
+from workflows.engines.argo.objects import CLUSTER, OWNER, PIPELINE, PLAN, REVISION, SUBMISSION, Owner, Workflow
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
 
@@ -30,9 +30,12 @@ class Unsure(StepError):
     exit_code = ExitCode.GATE_FAILED
 
 
-def workflow(name: str, plan: Plan, bundle: Bundle, reuse: str = "none", source: Source | None = None) -> Object:
-    """The Workflow of one run; `source` is where its spec came from."""
+def workflow(
+    name: str, plan: Plan, bundle: Bundle, reuse: str = "none", source: Source | None = None, owner: Owner | None = None
+) -> Object:
+    """The Workflow of one run; `source` is where its spec came from, `owner` what it ends with."""
     meta = bundle.template["metadata"]
+    owned: Object = {} if owner is None else {"ownerReferences": [msgspec.to_builtins(owner)]}
     return {
         **bundle.workflow,
         "metadata": {
@@ -40,6 +43,7 @@ def workflow(name: str, plan: Plan, bundle: Bundle, reuse: str = "none", source:
             "namespace": bundle.workflow["metadata"]["namespace"],
             "labels": {CLUSTER: meta["labels"][CLUSTER], PIPELINE: meta["labels"][PIPELINE]},
             "annotations": {PLAN: plan.digest, OWNER: plan.owner, REVISION: plan.revision, SUBMISSION: secrets.token_hex(8)},
+            **owned,
         },
         "spec": {**bundle.workflow["spec"], "arguments": {"parameters": arguments(reuse, revision.token(source))}},
     }

@@ -10,6 +10,7 @@ from workflows.spec.errors import SpecError
 MOST: Final = MAX_BYTES * 3 // 4
 """Bytes of all of them together: they travel as base64."""
 FIX: Final = "put large ones into a package"
+_LFS: Final = b"version https://git-lfs.github.com/spec/"
 
 
 class CannotTake(Exception):
@@ -42,6 +43,8 @@ def as_error(why: CannotTake, place: str, source: str) -> SpecError:
 def _read(place: Path) -> bytes:
     with os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
         data = file.read(MOST + 1)
+    if data.startswith(_LFS):
+        raise CannotTake("it is a pointer of Git LFS and not the file", f"run git lfs pull, or keep it in Git itself; {FIX}")
     if len(data) > MOST:
         raise CannotTake(f"it has more than {MOST} bytes", FIX)
     return data

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
+import msgspec
+
 from steps.contract.image.recipe import Command, Layer, Package, PlacedFile, Recipe, Service, User
 from workflows.images.errors import BuildError
 from workflows.images.nodes import booted, chain, lockfile, own_files, packages, tests
@@ -86,7 +88,8 @@ def resolved(spec: ImageSpec, folder: Path) -> Resolved:
 
 
 def resolve(asked: Asked) -> Resolved:
-    """The resolved recipe. Raises SpecErrors for the recipe, BuildError for its lock."""
+    """The resolved recipe, without keyrings: they sign what a lock is made from, and lie in folders of this machine. Raises
+    SpecErrors for the recipe, BuildError for its lock."""
     found = asked.chain()
     lock, named = locked(asked, found), asked.sources(found)
     files: dict[str, bytes] = {}
@@ -98,7 +101,7 @@ def resolve(asked: Asked) -> Resolved:
         release=found.foundation.release,
         architecture=found.foundation.architecture,
         epoch=found.foundation.epoch,
-        sources=tuple(one.source for one in named),
+        sources=tuple(msgspec.structs.replace(one.source, keyring="") for one in named),
         layers=layers,
         kernel=packages.kernel(found.foundation.kernel, lock.packages.values()),
         kernel_arguments=tuple(dict.fromkeys(word for _, layer in found.layers for word in layer.kernel_arguments)),

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from workflows.render.grammar.patches import ARGOS_CONTAINERS
+
 TEXT, PLAIN, VALUE, NUMBER, COUNT, FLAG, ANY = "text", "plain", "value", "number", "count", "flag", "any"
 
 
@@ -59,7 +61,15 @@ class Refused:
     hint: str = ""
 
 
-Rule = Leaf | Table | Listing | Named | Noted | Refused
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Noted where it is this very text; any other is refused."""
+
+    text: str
+    other: Refused
+
+
+Rule = Leaf | Table | Listing | Named | Noted | Refused | Only
 
 text, plain, value, number, count = Leaf(TEXT), Leaf(PLAIN), Leaf(VALUE), Leaf(NUMBER), Leaf(COUNT)
 flag, anything = Leaf(FLAG), Leaf(ANY)
@@ -80,8 +90,8 @@ def _refused(rule: Refused, *names: str) -> dict[str, Rule]:
 _PLACEMENT = _noted(
     "affinity", "nodeSelector", "tolerations", "schedulerName", "priorityClassName", "hostAliases", "securityContext"
 )
-_ACCOUNTS = _noted("serviceAccountName", "automountServiceAccountToken", "executor", "volumes", "podSpecPatch")
-_ACCOUNTS["podSpecPatch"] = Refused("a patch of the pod could change what runs", "say it in the template")
+_PATCH = Only(ARGOS_CONTAINERS, Refused("a patch of the pod could change what runs", "say it in the template"))
+_ACCOUNTS = _noted("serviceAccountName", "automountServiceAccountToken", "executor", "volumes") | {"podSpecPatch": _PATCH}
 
 ARGUMENT = Table(
     {

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workflows.render.grammar import fields
-from workflows.render.grammar.fields import Leaf, Listing, Named, Noted, Refused, Rule, Table
+from workflows.render.grammar.fields import Leaf, Listing, Named, Noted, Only, Refused, Rule, Table
 from workflows.render.grammar.findings import Finding
 from workflows.render.grammar.library import Library
 from workflows.render.grammar.references import check_references
@@ -52,6 +52,8 @@ def _document(manifest: Any, start: str) -> Iterator[Finding]:
 
 
 def _walk(value: Any, rule: Rule, path: str) -> Iterator[Finding]:
+    if isinstance(rule, Only):
+        rule = fields.noted if value == rule.text else rule.other
     if isinstance(rule, Noted):
         yield Finding(path, rule.sentence, severity="noted")
     elif isinstance(rule, Refused):

@@ -19,6 +19,8 @@ from workflows.spec import load
 
 DIGITS = "abcdef"
 """Plans by the only digit of their digests; f is the newest, since all are made in the same second or nearly."""
+IMAGES = "bringup-public-"
+"""What only plans of images have."""
 Names = dict[str, set[str]]
 
 
@@ -48,7 +50,7 @@ def installed(home: Lab) -> Callable[[], Names]:
             rows = home.home.ask(lambda kube: kube.list(path, dict[str, Any])) or ()
             return {row["metadata"]["name"][-1] for row in rows if row["metadata"]["name"].startswith(prefix)}
 
-        kinds = {prefix: names(home.home.core(kind), prefix) for kind, prefix in leftovers.OF_A_PLAN}
+        kinds = {prefix: names(home.home.core(kind), prefix) for kind, prefix in leftovers.OF_A_PLAN if prefix != IMAGES}
         return kinds | {"template": names(f"{place}/workflowtemplates", "bringup-")}
 
     return there

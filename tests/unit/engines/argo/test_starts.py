@@ -17,6 +17,7 @@ from workflows import bringup, examples
 from workflows.cli.compiling import rendered
 from workflows.engines.argo import install, starts
 from workflows.plan.compiler import compile_plan
+from workflows.render import from_git
 from workflows.render.steps import Settings
 from workflows.spec import load
 
@@ -147,6 +148,15 @@ def image_cron(home: Lab, name: str) -> None:
     spec = {"schedules": ["0 3 * * *"], "timezone": "UTC", "workflowSpec": refers}
     meta = {"name": f"image-{name}", "namespace": home.where.namespace}
     home.create({"apiVersion": "argoproj.io/v1alpha1", "kind": "CronWorkflow", "metadata": meta, "spec": spec})
+
+
+def test_a_cluster_that_drops_its_schedule_leaves_the_account_of_an_image_of_its_name(home: Lab, put: Installs) -> None:
+    put(SCHEDULE)
+    own = from_git.account_name("three-hosts")
+    home.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": own, "namespace": home.where.namespace}})
+    put("")
+    assert cron(home) is None
+    assert found(home, home.home.core("serviceaccounts", own)) is not None
 
 
 def test_the_schedule_of_an_image_is_found_by_its_name(home: Lab, put: Installs) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import os
 import re
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -52,6 +53,29 @@ def own(tmp_path: Path) -> Path:
 
 def of(name: str, folder: Path = Path()) -> resolve.Resolved:
     return resolve.resolve(resolve.of_recipe(name, folder))
+
+
+def test_the_folder_that_a_recipe_lies_in_is_no_part_of_what_is_built(own: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A schedule reads the same commit into another folder each night: it is the same installation then."""
+    text = (own / "own.yaml").read_text()
+    source = "    sources: [{url: http://deb.example.org/own, suite: /, keyring: own.gpg}]\n"
+    (own / "own.yaml").write_text(text.replace("  - name: site\n", f"  - name: site\n{source}"))
+    lock = lockfile.read(own / "own.lock.json", "")
+    (own / "own.lock.json").write_text(lockfile.text(msgspec.structs.replace(lock, sources=(*lock.sources, "site /"))))
+    other = tmp_path_factory.mktemp("other") / "own"
+    shutil.copytree(own, other)
+    here, there = (
+        resolve.resolve(dataclasses.replace(resolve.of_recipe("own.yaml", folder), keyring=str(folder / "mirror.gpg")))
+        for folder in (own, other)
+    )
+    assert contract.encode(here.recipe) == contract.encode(there.recipe)
+    assert here.recipe.sources[-1].url == "http://deb.example.org/own"
+
+
+def test_a_pointer_of_git_lfs_is_not_taken_for_the_file(own: Path) -> None:
+    (own / "files/motd").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 7\n")
+    with pytest.raises(SpecErrors, match="a pointer of Git LFS and not the file"):
+        of("own.yaml", own)
 
 
 def test_the_shipped_recipes_resolve_and_share_their_layers() -> None:

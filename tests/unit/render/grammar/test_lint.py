@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from workflows.render.grammar import Finding, lint, refused
+from workflows.render.grammar.patches import ARGOS_CONTAINERS
 
 GOOD: dict[str, Any] = yaml.safe_load(
     """
@@ -58,6 +60,15 @@ def test_the_good_manifest_is_not_refused() -> None:
     findings = lint(GOOD)
     assert not refused(findings)
     assert Finding("spec.templates[1].container.image", "only Argo acts on this", severity="noted") in findings
+
+
+def test_one_patch_of_pods_is_taken_and_it_only_takes_rights_away() -> None:
+    findings = lint(changed({"spec.podSpecPatch": ARGOS_CONTAINERS}))
+    assert not refused(findings)
+    assert Finding("spec.podSpecPatch", "only Argo acts on this", severity="noted") in findings
+    patched = json.loads(ARGOS_CONTAINERS)
+    assert [one["name"] for part in ("initContainers", "containers") for one in patched[part]] == ["init", "wait"]
+    assert {one["securityContext"]["allowPrivilegeEscalation"] for part in patched.values() for one in part} == {False}
 
 
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: "-".join(case["set"]))
