@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
 
+from steps.errors import BadTask
 from workflows.engines.folders import Home, NoHome
 from workflows.rehearsal import loopback
 
@@ -38,6 +39,17 @@ _PROGRAMS = {
         "go": "install the newest Go: Kubernetes' parts are built from their modules",
     },
 }
+_FILES = {
+    "UEFI firmware for test machines": (
+        ("/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_CODE.fd"),
+        "apt-get install ovmf",
+    ),
+    "iPXE's ROM for test machines": (
+        ("/usr/lib/ipxe/qemu/pxe-virtio.rom", "/usr/share/qemu/pxe-virtio.rom"),
+        "apt-get install ipxe-qemu",
+    ),
+}
+"""What QEMU boots from, and where it may lie: one of these."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +64,7 @@ class Need:
 
 def every(environ: Mapping[str, str]) -> list[Need]:
     """All needs, the rehearsal's first."""
-    return [*_rehearsal(environ), *_programs(environ), *_kernel()]
+    return [*_rehearsal(environ), *_programs(environ), *_images(), *_kernel()]
 
 
 def _rehearsal(environ: Mapping[str, str]) -> Iterator[Need]:
@@ -83,6 +95,24 @@ def _programs(environ: Mapping[str, str]) -> Iterator[Need]:
         for program, install in programs.items():
             found = shutil.which(program, path=path) or shutil.which(program, path="/usr/sbin:/sbin")
             yield Need(use, program, found is not None, install)
+
+
+def _images() -> Iterator[Need]:
+    for what, (places, install) in _FILES.items():
+        yield Need(IMAGES, what, any(Path(place).exists() for place in places), install)
+    yield _rights()
+
+
+def _rights() -> Need:
+    """Whether this user may mount, which layers are built with: root, or somebody with uidmap and subordinate ids."""
+    from steps.clients.image import identities
+
+    what = "mounts as root, or in user namespaces with subordinate ids"
+    try:
+        identities.choose()
+    except BadTask as error:
+        return Need(IMAGES, what, False, f"{error}: {error.hint}")
+    return Need(IMAGES, what, True)
 
 
 def _kernel() -> Iterator[Need]:

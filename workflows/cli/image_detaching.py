@@ -1,7 +1,7 @@
-"""What `bringup image detach-check` compares a tree with, and the sentence that says so where nothing leads out."""
+"""What `bringup image detach-check` compares a tree with, and how it says what leads out, and what it could not look into."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from steps.clients.published import reading
@@ -20,17 +20,19 @@ def factory(store: Path, folders: Iterable[str], hosts: Iterable[str]) -> Factor
 
 
 def problems(found: Opened, looks: Iterable[Tree], url: str, of: Factory) -> tuple[list[tuple[str, str]], list[str]]:
-    """What leads into the factory or out of the tree, as places with reasons; and what could not be looked into."""
+    """What leads into the factory or out of the tree, as places with reasons; and what could not be looked into, each once."""
     rows = list(_tree_itself(found, of))
     unread: list[str] = []
     for look in looks:
         rows += [(one.place, f"leads to {one.leads_to}: {one.why}") for one in reading.outside(look, url or found.place.url, of)]
         rows += _roots(found, look, of, unread)
-    return list(dict.fromkeys(rows)), unread
+    return list(dict.fromkeys(rows)), list(dict.fromkeys(unread))
 
 
 def _tree_itself(found: Opened, of: Factory) -> Iterable[tuple[str, str]]:
     if found.place.host:
+        if found.place.host.lower() in {host.lower() for host in of.hosts}:
+            yield found.transport.where, f"the tree itself lies on a host of the factory: {found.place.host}"
         return
     where = found.transport.where
     for folder in of.folders:
@@ -57,12 +59,24 @@ def _roots(found: Opened, look: Tree, of: Factory, unread: list[str]) -> Iterabl
             yield f"{place}:{one.place}", f"leads to {one.leads_to}: {one.why}"
 
 
-def good(found: Opened, looks: Iterable[Tree], of: Factory, unread: list[str]) -> str:
-    """The sentence where nothing was found: what was looked at, compared with what, and what was not."""
+def good(looks: Iterable[Tree], of: Factory) -> str:
+    """The sentence where nothing was found: what was looked at, and compared with what."""
     every = list(looks)
     links = sum(entry.is_link for look in every for entry in look.entries.values())
     scripts = len({path for look in every for path in look.contents if path.endswith(published.SCRIPT)})
     looked = f"{output.count(links, 'link')} and {output.count(scripts, 'script')} lead nowhere else, and nothing names"
     hosts = f"hosts {', '.join(of.hosts)}" if of.hosts else "no host was named to look for (--factory-host)"
-    left = f"; not looked into: {'; '.join(dict.fromkeys(unread))}" if unread else ""
-    return f"{found.transport.where} stands by itself: {looked} {', '.join(of.folders)}; {hosts}{left}"
+    return f"{looked} {', '.join(of.folders)}; {hosts}"
+
+
+def show(where: str, looked: str, rows: Sequence[tuple[str, str]], unread: Sequence[str], *, accepted: bool) -> None:
+    """Print it for a person."""
+    if rows:
+        output.table(("place", "what is wrong"), rows)
+    elif unread and not accepted:
+        output.lines([f"{where}: whether it stands by itself cannot be told; {looked}"])
+    else:
+        output.lines([f"{where} stands by itself: {looked}"])
+    output.lines(f"not looked into: {one}" for one in unread)
+    if unread and not accepted:
+        output.lines(["--unread-ok takes that as it is; on the boot server itself packed roots can be read"])

@@ -9,7 +9,7 @@ from steps.contract.exit import ExitCode
 from workflows.cli.output import Format
 from workflows.engines.folders import Home
 
-_ANY = "A key, or its first digits; a folder with an image; with --tree, NAME (what is published now) or NAME/VERSION."
+_ANY = "A key, or its first digits; a folder with an image; with --tree, NAME (what is published now), NAME/VERSION or NAME/NUMBER."
 
 
 def register(image: typer.Typer) -> None:

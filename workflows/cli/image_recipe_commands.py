@@ -37,7 +37,7 @@ def recipes(
 
 
 def lock(
-    named: Named,
+    named: Named = "image.yaml",
     keep: Annotated[
         bool, typer.Option("--keep/--no-keep", help="Keep the packages in the archive, so that no mirror is needed.")
     ] = True,
@@ -59,7 +59,7 @@ def lock(
 
 
 def update(
-    named: Named,
+    named: Named = "image.yaml",
     cves: Annotated[Path | None, typer.Option("--cves", metavar="FEED.json", help="Debian's security tracker as JSON.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Write the newer lock, and keep its packages.")] = False,
     form: Output = Format.TABLE,

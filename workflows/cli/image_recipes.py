@@ -51,6 +51,7 @@ def asked(named: str) -> Asked:
     path = Path(named)
     if kinds.kind_of(path) == kinds.IMAGE_SPEC:
         return image_specs.asked(path, image_specs.load(path))
+    image_specs.refuse_others(path, image_specs.CLUSTER)
     return recipe_at(path, named)
 
 

@@ -1,5 +1,6 @@
 """The first steps with a shipped recipe: a spec of one's own for it, or a build of it without any."""
 
+import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from steps.contract.image.recipe import Recipe
 
 SPEC = Path("image.yaml")
+SUFFIXES = (".yaml", ".yml")
+ASKED, PACKED = "image_standing", "image_assemble"
+"""Stages: the published tree is asked; the image is packed."""
 RECIPE = "compute"
 FOLDER = "recipes"
 """Folder of the home for runs with the specs of recipes that are built by their name."""
@@ -22,6 +26,10 @@ def begin(named: Path | None, *, force: bool, hint: str) -> None:
     from workflows.images.nodes import chain, shipped
     from workflows.spec.starter import image
 
+    if named is not None and named.suffix not in SUFFIXES and str(named) not in shipped.names():
+        near = difflib.get_close_matches(str(named), shipped.names(), n=1)
+        meant = f"did you mean {near[0]}?" if near else f"recipes are {', '.join(shipped.names())}; a file to write ends with .yaml"
+        raise typer.BadParameter(f"{named} is no shipped recipe: {meant}")
     recipe = str(named) if named is not None and str(named) in shipped.names() else RECIPE
     spec = SPEC if named is None or recipe == str(named) else named
     lock, brought = spec.with_name(f"{recipe}{chain.LOCK_SUFFIX}"), shipped.RECIPES / f"{recipe}{chain.LOCK_SUFFIX}"
@@ -54,12 +62,26 @@ def of_recipe(named: str) -> Path | None:
     return path
 
 
-def say_where(recipe: "Recipe", *, shipped: bool) -> None:
-    """Where an image lies that is built and not published; `shipped`: its recipe was named alone, without a spec."""
-    from steps.contract.image import keys
-
-    folder = Home.of_environment().store / "images/assembled" / keys.image(recipe)
-    if not folder.is_dir():
+def require_stage(until: str) -> None:
+    """Raise BadParameter for what is no stage of an image."""
+    if not until:
         return
+    from workflows.stages import IMAGE_ORDER
+
+    if until not in IMAGE_ORDER:
+        near = difflib.get_close_matches(until, IMAGE_ORDER, n=1, cutoff=0.7)
+        meant = f"did you mean {near[0]}?" if near else f"stages are {', '.join(IMAGE_ORDER)}"
+        raise typer.BadParameter(f"--until {until}: an image has no such stage; {meant}")
+
+
+def say_where(recipe: "Recipe", until: str, *, shipped: bool) -> None:
+    """Where an image lies that is built and not published; `shipped`: its recipe was named alone, without a spec. Nothing where
+    the run ended before its files were packed: what lies there is an earlier run's."""
+    from steps.contract.image import keys
+    from workflows.stages import IMAGE_ORDER
+
+    if IMAGE_ORDER.index(until) < IMAGE_ORDER.index(PACKED):
+        return
+    folder = Home.of_environment().store / "images/assembled" / keys.image(recipe)
     published = f"; bringup init --image {recipe.name} writes a spec that says where to" if shipped else ""
     output.lines([f"image    {folder}", f"nothing is published{published}"])

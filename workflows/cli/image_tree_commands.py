@@ -47,7 +47,7 @@ def show(tree: TreeOf = "image.yaml", image: Image = "", form: Form = Format.TAB
     cells = [
         (
             row.image,
-            row.version + (" (current)" if row.current else ""),
+            row.version + (" (current)" if row.current else "") + ("" if row.whole else " (not whole)"),
             row.digest[7:19],
             f"{row.size / 1e6:.1f} MB",
             _when(row.switched),
@@ -90,7 +90,11 @@ def verify(
         output.data({"ok": not rows, "problems": _problems(rows), "versions": origins}, form)
         return ExitCode.GATE_FAILED if rows else ExitCode.OK
     counted = f"{output.count(len(states), 'version')} of {output.count(len(looks), 'image')}"
-    return _told(rows, form, f"{where}: {counted} are whole{unchecked}")
+    if rows:
+        output.table(("place", "what is wrong"), rows)
+    else:
+        output.lines([f"{where}: {counted} {'is' if len(states) == 1 else 'are'} whole{unchecked}"])
+    return ExitCode.GATE_FAILED if rows else ExitCode.OK
 
 
 def rollback(
@@ -147,11 +151,13 @@ def detach_check(
     url: Url = "",
     host: Annotated[list[str] | None, typer.Option("--factory-host", help="A host of the factory; repeat for more.")] = None,
     folder: Annotated[list[str] | None, typer.Option("--factory-folder", help="A folder of the factory; repeat for more.")] = None,
+    unread_ok: Annotated[bool, typer.Option("--unread-ok", help="Accept that packed roots could not be looked into.")] = False,
     form: Form = Format.TABLE,
 ) -> int:
     """Prove that nodes boot without the factory: no link, script, manifest or setting in a packed root of the tree leads into it.
 
-    Nor out of the tree. The factory's store is this machine's; name its hosts and further folders.
+    Nor out of the tree. The factory's store is this machine's; name its hosts and further folders. What could not be looked into,
+    as packed roots on another machine, is named, and proves nothing.
     """
     from workflows.cli import image_detaching, image_trees
     from workflows.engines.folders import Home
@@ -160,13 +166,19 @@ def detach_check(
     with image_trees.opened(tree, image) as found:
         looks = found.looks()
         rows, unread = image_detaching.problems(found, looks, url, factory)
-    return _told(rows, form, image_detaching.good(found, looks, factory, unread))
+    good = not rows and (unread_ok or not unread)
+    if form is not Format.TABLE:
+        output.data({"ok": good, "problems": _problems(rows), "unread": unread}, form)
+    else:
+        looked = image_detaching.good(looks, factory)
+        image_detaching.show(found.transport.where, looked, rows, unread, accepted=unread_ok)
+    return ExitCode.OK if good else ExitCode.GATE_FAILED
 
 
 def serve(
     tree: Annotated[Path, typer.Argument(help="The folder that nodes boot from.")],
     address: Annotated[str, typer.Option("--address", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0: a free one.")] = 8080,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: a free one.")] = 8080,
 ) -> int:
     """Serve a tree by HTTP, and keep what nodes report: for rehearsals, not for production. Ends with Ctrl-C."""
     from steps.clients.published import serving
@@ -174,22 +186,18 @@ def serve(
 
     if not tree.is_dir():
         raise image_trees.NoTree(f"{tree} is no folder")
-    with serving.server(tree, address, port, lambda line: typer.echo(line, err=True)) as server:
+    try:
+        listening = serving.server(tree, address, port, lambda line: typer.echo(line, err=True))
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        said = f"cannot listen on {address}:{port}: {why}; name another --address or --port (0: a free one)"
+        raise typer.BadParameter(said) from error
+    with listening as server:
         host, number = server.server_address[:2]
         output.lines([f"serves {tree} at http://{host!s}:{number}/ for a rehearsal; Ctrl-C ends it"])
         output.finish()
         server.serve_forever()
     return ExitCode.OK
-
-
-def _told(rows: list[tuple[str, str]], form: Format, good: str) -> int:
-    if form is not Format.TABLE:
-        output.data({"ok": not rows, "problems": _problems(rows)}, form)
-    elif rows:
-        output.table(("place", "what is wrong"), rows)
-    else:
-        output.lines([good])
-    return ExitCode.GATE_FAILED if rows else ExitCode.OK
 
 
 def _problems(rows: list[tuple[str, str]]) -> list[dict[str, str]]:

@@ -72,10 +72,10 @@ def opened(tree: str, image: str = "") -> Iterator[Opened]:
 @contextmanager
 def _of_spec(path: Path, image: str) -> Iterator[Opened]:
     from steps.clients.published import connecting
+    from workflows.cli import image_specs
     from workflows.plan import images
-    from workflows.spec.image import load_image
 
-    spec = load_image(path)
+    spec = image_specs.load(path)
     place = replace(images.place(spec), key="")
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
         for name, data in _secrets(spec, path.parent).items():

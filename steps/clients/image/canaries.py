@@ -1,18 +1,21 @@
-"""Looks for the bytes of secrets in a layer: in files, names, links and attributes, plain and as programs write them down.
+"""Looks for the bytes of secrets in a layer: in files, names, links and attributes, plain, as programs write them down, and packed.
 
 White space counts for nothing, neither in a secret nor in what is searched: programs wrap what they write (`base64` after 76
-characters, `od` after each byte), and a key is put on one line.
+characters, `od` after each byte), and a key is put on one line. Packed files are opened (`packed`), but for those that are as a
+package of the layer brought them: no secret is in these.
 """
 
 import base64
+import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 from urllib.parse import quote_from_bytes
 
-from steps.clients.image import content
+from steps.clients.image import content, packed
 
 SHORTEST: Final = 8
 """Bytes of a secret, or of a line of it, without white space; a shorter one stands in many files by chance."""
@@ -42,14 +45,53 @@ def forms(secret: bytes) -> list[bytes]:
 
 
 def search(tree: Path, secrets: Mapping[str, bytes]) -> list[str]:
-    """`NAME in PATH` of each place where a secret's bytes stand, sorted."""
+    """`NAME in PATH` of each place where a secret's bytes stand, sorted; also of one that packs more than can be searched."""
     needles = [(name, form) for name, secret in secrets.items() for form in forms(secret)]
+    brought = _Brought(tree)
     found = set()
     for folder, folders, names in os.walk(tree):
         for name in [*folders, *names]:
             path = Path(folder, name)
-            found |= {f"{secret} in /{path.relative_to(tree)}" for secret in _holding(path, needles)}
+            place = f"/{path.relative_to(tree)}"
+            found |= {f"{secret} in {place}" for secret in _holding(path, needles)}
+            found |= {f"{secret} in {place}" for secret in _packed(path, needles, brought)}
     return sorted(found)
+
+
+class _Brought:
+    """What packages of a layer brought, by path, with the digest that dpkg noted; read when it is asked for."""
+
+    def __init__(self, tree: Path) -> None:
+        self._tree = tree
+
+    def has(self, path: Path) -> bool:
+        """Whether a file is byte for byte as a package brought it."""
+        place = str(path.relative_to(self._tree))
+        noted = self._noted.get(place) or self._noted.get(place.removeprefix("usr/"))
+        if noted is None:
+            return False
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest() == noted
+
+    @cached_property
+    def _noted(self) -> dict[str, str]:
+        texts = (path.read_text(errors="replace") for path in self._tree.glob("var/lib/dpkg/info/*.md5sums"))
+        rows = (line.partition("  ") for text in texts for line in text.splitlines())
+        return {place: digest for digest, _, place in rows}
+
+
+def _packed(path: Path, needles: list[tuple[str, bytes]], brought: _Brought) -> set[str]:
+    """Secrets within what a file packs, and `perhaps one` where that is too much to be searched."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        return set()
+    with path.open("rb") as file:
+        if not packed.is_packed(file.read(packed.HEAD)) or brought.has(path):
+            return set()
+        file.seek(0)
+        try:
+            return {name for stream in packed.inside(file) for name in _in_stream(stream, needles)}
+        except packed.TooMuch:
+            return {"perhaps one (it packs too much to be searched)"}
 
 
 def _holding(path: Path, needles: Iterable[tuple[str, bytes]]) -> set[str]:
@@ -64,14 +106,18 @@ def _holding(path: Path, needles: Iterable[tuple[str, bytes]]) -> set[str]:
 
 
 def _in_file(path: Path, needles: Iterable[tuple[str, bytes]]) -> set[str]:
+    with path.open("rb") as stream:
+        return _in_stream(stream, needles)
+
+
+def _in_stream(stream: IO[bytes], needles: Iterable[tuple[str, bytes]]) -> set[str]:
     overlap = max(len(form) for _, form in needles) - 1
     found: set[str] = set()
-    with path.open("rb") as stream:
-        before = b""
-        while chunk := stream.read(_CHUNK):
-            window = before + bare(chunk)
-            found |= {name for name, form in needles if form in window}
-            before = window[-overlap:]
+    before = b""
+    while chunk := stream.read(_CHUNK):
+        window = before + bare(chunk)
+        found |= {name for name, form in needles if form in window}
+        before = window[-overlap:]
     return found
 
 

@@ -9,7 +9,7 @@ from steps.clients.image import cpio, readback, squashed
 from steps.contract.image import difference, manifest
 from steps.contract.image.difference import Content, Difference, FileOf
 from steps.contract.image.manifest import INITRD, MANIFEST, PARTS, ROOT, Manifest, ManifestError
-from steps.contract.image.published import CURRENT, VERSIONS
+from steps.contract.image.published import CURRENT, VERSIONS, number_of
 from steps.errors import BadTask
 
 _KINDS: Final = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
@@ -18,14 +18,16 @@ _SHORTEST: Final = 4
 
 
 def find(named: str, images: Path, tree: Path | None) -> Path:
-    """The folder of an image: a folder itself, a version (`NAME`, `NAME/VERSION`) of a published tree, or a key's first digits.
+    """The folder of an image: a folder itself, a version (`NAME`, `NAME/VERSION`, `NAME/NUMBER`) of a published tree, or a key's
+    first digits.
 
     Raises BadTask, with where it was looked for.
     """
     places = [Path(named)]
     if tree is not None:
         name, _, version = named.partition("/")
-        places += [tree / name / VERSIONS / version] if version else [tree / name / CURRENT]
+        below = tree / name / VERSIONS
+        places += [below / version, *_numbered(below, version)] if version else [tree / name / CURRENT]
     for place in places:
         if (place / MANIFEST).is_file():
             return place
@@ -40,6 +42,11 @@ def find(named: str, images: Path, tree: Path | None) -> Path:
             f"no image {named}: {', '.join(looked)}", hint="`bringup image build` tells keys and versions as it makes them"
         )
     return found[0].parent
+
+
+def _numbered(versions: Path, number: str) -> list[Path]:
+    """The version of that number, as `rollback` takes it too."""
+    return [path for path in sorted(versions.glob("*")) if number.isdigit() and number_of(path.name) == int(number)]
 
 
 def compare(before: Path, after: Path) -> Difference:

@@ -15,7 +15,9 @@ from steps.clients.published.tree import ALL, MOST_BYTES, MOST_NODES, MOST_REPOR
 from steps.contract.image import published
 from steps.errors import StepError
 
-_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.EIO, errno.EACCES, errno.EPERM}
+_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.EIO}
+_RIGHT = {errno.EACCES, errno.EPERM}
+_CODES = {"device": {errno.EXDEV}, "right": _RIGHT, "room": _ROOM}
 _FILE, _FOLDER = 0o644, 0o755
 
 
@@ -42,6 +44,7 @@ class Local:
                 with suppress(OSError), path.open("rb") as file:
                     tree.nodes[path.name] = file.read(MOST_REPORT)
                     tree.told[path.name] = int(os.fstat(file.fileno()).st_mtime)
+            tree.unwritable = unwritable(self._root, image)
         return tree
 
     def claim(self, folder: str, token: str, holder: bytes) -> Claimed:
@@ -158,9 +161,18 @@ class Local:
         except StepError:
             raise
         except OSError as error:
-            code = "device" if error.errno == errno.EXDEV else "room" if error.errno in _ROOM else "os"
+            code = next((name for name, numbers in _CODES.items() if error.errno in numbers), "os")
             said = what if code == "device" else f"{what}: {error.strerror or error}"
             raise failure(code, said, self.where) from error
+
+
+def unwritable(root: Path, image: str) -> tuple[str, ...]:
+    """Folders that a publication of an image puts names into, and that this user may not write; where one is missing, that which it
+    would be made in."""
+    written = (f"{image}/{published.INCOMING}", f"{image}/{published.VERSIONS}", image, published.BOOT)
+    nearest = (next(at for at in (root / path, *(root / path).parents) if at.is_dir()) for path in written)
+    found = {str(at.relative_to(root)): os.access(at, os.W_OK | os.X_OK) for at in nearest}
+    return tuple(sorted(path for path, may in found.items() if not may))
 
 
 def _make(root: Path, path: str) -> None:

@@ -153,6 +153,9 @@ def failure(code: str, what: str, where: str) -> StepError:
             return BadTask(f"{where}: {what} is on another file system than incoming", hint=hint)
         case "root":
             return BadTask(f"{where}: there is no such folder that can be entered", hint="make it, or mount what it should be")
+        case "right":
+            hint = "give this user the folders of the tree, or publish as the user that has them"
+            return Refused(f"{where}: this user lacks a right: {what}", hint=hint)
         case "room":
             return StoreBusy(f"{where}: {what}", hint="free space or make the tree writable")
     return StepError(f"{where}: {what}")

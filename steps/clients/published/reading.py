@@ -56,6 +56,15 @@ def sums(tree: Tree, version: str) -> dict[str, str]:
         return {}
 
 
+def seems_whole(tree: Tree, version: str) -> bool:
+    """Whether a version has all that its manifest and its list of digests name, each of its size; no file is read for it."""
+    image, named = manifest_of(tree, version), sums(tree, version)
+    sizes = {one.name: one.size for one in found(tree, version)}
+    if image is None or not {manifest.MANIFEST, published.TESTS} <= named.keys() <= sizes.keys() or not scripts(tree, version):
+        return False
+    return all(sizes.get(part.name) == part.size for part in image.parts)
+
+
 def tested(tree: Tree, version: str) -> Tested:
     """What a version was published upon; nothing where that cannot be read."""
     try:

@@ -11,21 +11,27 @@ from steps.errors import BadTask, Refused
 
 def rollback(transport: Transport, image: str, version: str, by: str, signers: tuple[str, ...] = ()) -> Switch:
     """Point to a version, or without one to what was current before. Raises BadTask for a version that is not there, Refused for
-    one that is not whole or that nodes of a group could not boot. Nothing is written where it is current already (`to` and `before`
-    are then the same)."""
-    chosen = _chosen(transport.look(image), version)
-    token = locking.new_token()
-    if chosen == transport.look(image).current:
+    one that is not whole, be it current already, or that nodes of a group could not boot. Nothing is written where it is current
+    already (`to` and `before` are then the same)."""
+    found = transport.look(image)
+    chosen, token = _chosen(found, version), locking.new_token()
+    if chosen == found.current:
+        _refuse_broken(transport.look(image, (chosen,)), chosen, signers)
         return Switch(to=chosen, before=chosen, by=by)
     with locking.locked(transport, image, token, by):
         tree = transport.look(image, (chosen,))
-        if wrong := list(verifying.of_version(tree, chosen, signers)):
-            more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-            hint = f"`bringup image verify` names all; go back to another one: {', '.join(tree.versions)}"
-            raise Refused(f"{chosen} is not whole: {wrong[0].place} {wrong[0].why}{more}", hint=hint)
+        _refuse_broken(tree, chosen, signers)
         _refuse_stranded(tree, chosen)
         transport.perform(_steps(tree, chosen, f"{tree.path(published.INCOMING)}/{token}", token, by))
     return Switch(to=chosen, before=tree.current, by=by)
+
+
+def _refuse_broken(tree: Tree, version: str, signers: tuple[str, ...]) -> None:
+    if wrong := list(verifying.of_version(tree, version, signers)):
+        more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        others = ", ".join(name for name in tree.versions if name != version)
+        hint = f"`bringup image verify` names all; go back to another one: {others}" if others else "publish it again"
+        raise Refused(f"{version} is not whole: {wrong[0].place} {wrong[0].why}{more}", hint=hint)
 
 
 def _refuse_stranded(tree: Tree, version: str) -> None:

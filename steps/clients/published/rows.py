@@ -13,7 +13,8 @@ from steps.contract.image.testing import Result
 
 
 class Version(Struct, frozen=True, kw_only=True):
-    """One version: digest of its manifest, bytes of all its files, whether the pointer names it, when it became current last (UTC
+    """One version: digest of its manifest, bytes of all its files, whether these are `whole` as far as names and sizes tell
+    (`bringup image verify` reads them), whether the pointer names it, when it became current last (UTC
     seconds; 0: never) and by whom, how its signature is, the nodes that reported it, and those of them that have been silent for
     too long since (`stale`). Besides what it is made of and was published upon: key, where the recipe came from, tools that packed
     it, results of its tests."""
@@ -22,6 +23,7 @@ class Version(Struct, frozen=True, kw_only=True):
     version: str
     digest: str
     size: int
+    whole: bool
     current: bool
     switched: float
     by: str
@@ -89,6 +91,7 @@ def _version(tree: Tree, name: str, switch: Switch, signers: tuple[str, ...], ru
         version=name,
         digest=reading.manifest_digest(tree, name),
         size=sum(part.size for part in reading.found(tree, name)),
+        whole=reading.seems_whole(tree, name),
         current=name == tree.current,
         switched=switch.at,
         by=switch.by,

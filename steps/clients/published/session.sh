@@ -15,8 +15,9 @@ fail() {
   unlock
   code=$1
   case "$1 $2" in
-    "os "*"No space left"* | "os "*"Read-only file system"* | "os "*"quota exceeded"* | "os "*"Permission denied"*) code=room ;;
-    "os "*"Stale file handle"* | "os "*"Input/output error"* | "os "*"Operation not permitted"*) code=room ;;
+    "os "*"No space left"* | "os "*"Read-only file system"* | "os "*"quota exceeded"*) code=room ;;
+    "os "*"Stale file handle"* | "os "*"Input/output error"*) code=room ;;
+    "os "*"Permission denied"* | "os "*"Operation not permitted"*) code=right ;;
   esac
   printf "error %s %s\n" "$code" "$(printf "%s" "$2" | tr "\n\t" "  ")"
   exit 1
@@ -138,6 +139,12 @@ nodes() {
   stat -L --printf "t %f %Y %n\0" -- nodes/*.json 2>/dev/null
 }
 
+written() {
+  at=$1
+  while [ ! -d "$at" ]; do at=$(dirname -- "$at"); done
+  if [ ! -w "$at" ] || [ ! -x "$at" ]; then printf "w %s\0" "$at"; fi
+}
+
 look() {
   image=$1
   wanted=$2
@@ -150,6 +157,7 @@ look() {
   if [ ! -L "$image" ]; then walk "$image"; fi
   if [ ! -L boot ]; then walk boot; fi
   nodes
+  for found in "$image/incoming" "$image/versions" "$image" boot; do written "$found"; done
   printf "z\0"
 }
 

@@ -135,6 +135,8 @@ class Session:
                 tree.images = (*tree.images, rest)
             case "r":
                 tree.root = rest
+            case "w":
+                tree.unwritable = tuple(sorted({*tree.unwritable, rest}))
             case "n":
                 count, names = rest.split(" ", 1)
                 lines = self._bytes(int(count)).split(b"\n")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from steps.clients.published import connecting, entered, publishing, reading, signing, verifying
 from steps.clients.published import source as sources
 from steps.clients.published.local import Local
-from steps.clients.published.operations import Transport
+from steps.clients.published.operations import Transport, failure
 from steps.clients.published.source import Source
 from steps.clients.published.tree import Tree
 from steps.contract.image import manifest as manifests
@@ -49,7 +49,8 @@ def asked(
 def asked_through(
     transport: Transport, place: Place, image: str, key: str, firmware: tuple[str, ...], packages: Mapping[str, str] = _NONE
 ) -> Standing:
-    """The same through a transport that is there. Files are read whole only where nothing else differs."""
+    """The same through a transport that is there. Files are read whole only where nothing else differs. Raises Refused where
+    something is to be published that this user may not write."""
     tree = transport.look(image)
     found = Standing(key=key, where=transport.where, answer=CHANGED if tree.current else NOTHING, version=tree.current)
     alike = tuple(name for name in tree.versions if _boots_alike(tree, name, place, key))
@@ -60,12 +61,19 @@ def asked_through(
     if left is not None:
         return replace(found, answer=LEFT, left=left.before, left_by=left.by, left_at=left.at)
     if not tree.current:
-        return found
+        return _to_be_written(found, tree)
     differs = next(_differing(tree, place, key, firmware), "") or next(_unfinished(tree), "")
     if not differs:
         problems = verifying.for_place(transport.look(image, (tree.current,)), tree.current, place)
         differs = next((f"{one.place} {one.why}" for one in problems), "")
-    return replace(found, differs=differs) if differs else replace(found, answer=CURRENT)
+    return _to_be_written(replace(found, differs=differs), tree) if differs else replace(found, answer=CURRENT)
+
+
+def _to_be_written(found: Standing, tree: Tree) -> Standing:
+    """Better said now than after an hour of building: raises Refused where the tree may not be written."""
+    if tree.unwritable:
+        raise failure("right", f"to write {', '.join(tree.unwritable)}", found.where)
+    return found
 
 
 def _differing(tree: Tree, place: Place, key: str, firmware: tuple[str, ...]) -> Iterator[str]:

@@ -44,7 +44,7 @@ class Entry(Struct, frozen=True):
 class Tree(Struct, kw_only=True):
     """What one look found of an image: all entries of it, of the boot scripts and of the root itself; bytes of small files; digests
     of the versions that were asked for; reports of nodes by file name, and when each was written (UTC seconds, by the clock of the
-    machine that keeps the tree); the names of all images."""
+    machine that keeps the tree); the names of all images; folders that a publication writes into and that this user may not."""
 
     root: str
     image: str
@@ -54,6 +54,7 @@ class Tree(Struct, kw_only=True):
     nodes: dict[str, bytes] = {}
     told: dict[str, int] = {}
     images: tuple[str, ...] = ()
+    unwritable: tuple[str, ...] = ()
 
     def path(self, *parts: str) -> str:
         """A path below the image's own folder."""

@@ -15,6 +15,7 @@ _LOADERS = ("kernel", "initrd", "module", "chain", "imgfetch", "imgload", "imgex
 _WITH_VALUE = ("--name", "-n", "--timeout", "-t")
 _FETCHERS = ("fetch", "httpfs", "ftpfs", "root", "netroot", "nfsroot", "live", "url", "ks", "inst.repo")
 """Kernel arguments that name what is loaded."""
+_OF_FACTORY = "of the factory"
 
 
 class Outside(Struct, frozen=True, kw_only=True):
@@ -36,6 +37,11 @@ class Factory(Struct, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
 
+    def has(self, address: str) -> bool:
+        """Whether an address leads to one of its hosts."""
+        host = urlsplit(address).hostname if "://" in address else ""
+        return bool(host) and host in {one.lower() for one in self.hosts}
+
 
 def links(root: str, found: Mapping[str, str], factory: Factory) -> Iterator[Outside]:
     """Symbolic links (path below `root` → target) that lead out of it, or are absolute: another mount breaks these."""
@@ -51,37 +57,44 @@ def links(root: str, found: Mapping[str, str], factory: Factory) -> Iterator[Out
 
 
 def scripts(url: str, found: Mapping[str, str], files: Iterable[str], factory: Factory) -> Iterator[Outside]:
-    """Boot scripts (path → text) whose addresses are not below the tree's own URL, or name a file that the tree has not."""
+    """Boot scripts (path → text) whose addresses are not below the tree's own URL, or name a file that the tree has not; and those
+    with a word of the factory anywhere, as in a kernel argument."""
     have = set(files)
     for place, text in sorted(found.items()):
-        for address in addresses(text):
-            yield from _address(place, address, url.rstrip("/"), have, factory)
-        for address in reporting(text):
-            if urlsplit(address).hostname in factory.hosts:
-                yield Outside(place=place, leads_to=address, why="a host of the factory hears the nodes")
+        told = [one for address in addresses(text) for one in _address(place, address, url.rstrip("/"), have, factory)]
+        heard = (address for address in reporting(text) if factory.has(address))
+        told += [Outside(place=place, leads_to=address, why="nodes report to a host of the factory") for address in heard]
+        yield from told
+        yield from _words(place, "\n".join(line for line in text.splitlines() if line.split()[:1] != ["echo"]), factory, told)
 
 
 def texts(url: str, found: Mapping[str, str], factory: Factory) -> Iterator[Outside]:
     """Manifests (path → text) that name a folder or a host of the factory, or an address that is not the tree's."""
     for place, text in sorted(found.items()):
-        for address in sorted(set(_URL.findall(text))):
-            if not _below(address, url.rstrip("/")):
-                yield Outside(place=place, leads_to=address, why=_why(address, factory))
-        for folder in factory.folders:
-            if folder.rstrip("/") + "/" in text or f'"{folder}"' in text:
-                yield Outside(place=place, leads_to=folder, why="a folder of the factory")
+        named = sorted(set(_URL.findall(text)))
+        leads = [address for address in named if factory.has(address) or not _below(address, url.rstrip("/"))]
+        told = [Outside(place=place, leads_to=address, why=_why(address, factory)) for address in leads]
+        yield from told
+        yield from _words(place, text, factory, told)
 
 
 def settings(found: Mapping[str, str], factory: Factory) -> Iterator[Outside]:
     """Settings of a packed root (path → text) that name a host or a folder of the factory; comments name nothing."""
     for place, text in sorted(found.items()):
-        told = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("#", ";")))
-        for host in factory.hosts:
-            if plain.names(told, host):
-                yield Outside(place=place, leads_to=host, why="a host of the factory")
-        for folder in factory.folders:
-            if re.search(rf"(?<![\w.-]){re.escape(folder)}(?![\w.-])", told):
-                yield Outside(place=place, leads_to=folder, why="a folder of the factory")
+        yield from _words(place, text, factory)
+
+
+def _words(place: str, text: str, factory: Factory, known: Iterable[Outside] = ()) -> Iterator[Outside]:
+    """Hosts and folders of the factory that a text names outside of its comments, but for those within what is `known` already."""
+    told = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("#", ";"))).lower()
+    for one in known:
+        told = told.replace(one.leads_to.lower(), " ") if one.why.endswith(_OF_FACTORY) else told
+    for host in factory.hosts:
+        if plain.names(told, host.lower()):
+            yield Outside(place=place, leads_to=host, why="a host of the factory")
+    for folder in factory.folders:
+        if re.search(rf"(?<![\w.-]){re.escape(folder.lower())}(?![\w.-])", told):
+            yield Outside(place=place, leads_to=folder, why="a folder of the factory")
 
 
 def addresses(text: str) -> tuple[str, ...]:
@@ -130,7 +143,7 @@ def bases(texts_of_entries: Iterable[str], image: str) -> tuple[str, ...]:
 def _address(place: str, address: str, url: str, have: set[str], factory: Factory) -> Iterator[Outside]:
     if "://" not in address:
         yield Outside(place=place, leads_to=address, why="no address of its own: where it leads depends on who serves it")
-    elif not _below(address, url):
+    elif factory.has(address) or not _below(address, url):
         yield Outside(place=place, leads_to=address, why=_why(address, factory))
     else:
         path = unquote(address[len(url) :]).lstrip("/")
@@ -146,8 +159,7 @@ def _below(path: str, folder: str) -> bool:
 
 def _why(target: str, factory: Factory) -> str:
     if "://" in target:
-        host = urlsplit(target).hostname or ""
-        return "a host of the factory" if host in factory.hosts else "not below the address of this tree"
+        return "a host of the factory" if factory.has(target) else "not below the address of this tree"
     if any(_below(posixpath.normpath(target), posixpath.normpath(folder)) for folder in factory.folders):
         return "a folder of the factory"
     return "outside of the tree"

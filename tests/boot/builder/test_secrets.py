@@ -39,7 +39,13 @@ def test_seen_by_one_command_alone(reference: tuple[Path, Built], secrets: Path)
 
 @pytest.mark.parametrize(
     "run",
-    ["cp /run/secrets/token /opt/x", "base64 /run/secrets/token > /opt/x", 'ln -s "$(cat /run/secrets/token)" /opt/x'],
+    [
+        "cp /run/secrets/token /opt/x",
+        "base64 /run/secrets/token > /opt/x",
+        'ln -s "$(cat /run/secrets/token)" /opt/x',
+        "gzip -c /run/secrets/token > /opt/x",
+        "tar czf /opt/x -C /run/secrets token",
+    ],
 )
 def test_left_in_a_layer_it_is_found_and_nothing_is_kept(reference: tuple[Path, Built], secrets: Path, run: str) -> None:
     wanted = tiny.with_layer(layer(run))

@@ -1,5 +1,6 @@
 """An image build whose engine is killed at random points and told to go on, until it has ended."""
 
+import contextlib
 import functools
 import json
 import os
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 from steps.contract.image.manifest import decode
+from tests.boot.builder.started import descendants
 from tests.boot.pipeline.site import NAME, Site, digests
 from tests.hosts.hostlab.waiting import until
 
@@ -66,6 +68,46 @@ def is_sound(site: Site) -> None:
         assert json.loads((entry / "entry.json").read_text()), entry
 
 
+Finished = dict[Path, tuple[int, int]]
+
+
+def finished(site: Site) -> Finished:
+    """Layers and packed images that are done: the last file of each, as it was written then. Made again it is another one."""
+    done = (*site.images.glob("layers/*/entry.json"), *site.images.glob("assembled/*/manifest.json"))
+    return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in done if not path.parent.name.startswith(".")}
+
+
+def not_made_again(site: Site, before: Finished) -> Finished:
+    """What is done now; all that was done before is the same still."""
+    now = finished(site)
+    assert before.items() <= now.items(), f"done, and made again or gone: {dict(before.items() - now.items())}"
+    return now
+
+
+def in_a_boot(site: Site, luck: random.Random, log: Path) -> None:
+    """One build to its end, killed once while a test machine boots."""
+    process = again(site, "none", log)
+    try:
+        assert until(functools.partial(_boots, process), END_SECONDS), log.read_text()[-6000:]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(luck.uniform(0.0, 5.0))
+        assert kill(process), log.read_text()[-6000:]
+        assert unfinished(site) == "image_boot"
+        is_sound(site)
+        done = finished(site)
+        process = again(site, "none", log)
+        assert process.wait(END_SECONDS) == 0, log.read_text()[-6000:]
+        not_made_again(site, done)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _boots(process: subprocess.Popen[str]) -> bool:
+    """Whether a machine runs that the engine has started."""
+    return process.poll() is not None or any(works_in(pid, Path("qemu-system")) for pid in descendants(process.pid))
+
+
 def places(number: int, missing: int, kills: list[str]) -> list[str]:
     """The stages in which run `number` is to be killed, in running order: each has its turn over the runs. Where enough have hit,
     or nearly, those that none has hit yet go first: chance may let a stage end before its kill comes."""
@@ -78,8 +120,9 @@ def places(number: int, missing: int, kills: list[str]) -> list[str]:
 
 def disturbed(site: Site, reference: str, luck: random.Random, stages: list[str], log: Path) -> list[str]:
     """One build to its end, killed once from the beginning of each of these stages on; which stages the kills hit. What was killed
-    had not ended, and was not done with its stages."""
+    had not ended, and was not done with its stages. What was finished at a kill is not made again."""
     kills: list[str] = []
+    done: Finished = {}
     process = again(site, reference, log)
     try:
         for stage in stages:
@@ -94,8 +137,10 @@ def disturbed(site: Site, reference: str, luck: random.Random, stages: list[str]
                 if hit := unfinished(site):
                     kills.append(hit)
                 is_sound(site)
+                done = not_made_again(site, done)
                 process = again(site, reference, log)
         assert process.wait(END_SECONDS) == 0, log.read_text()[-6000:]
+        not_made_again(site, done)
     finally:
         process.kill()
         process.wait()
@@ -114,6 +159,7 @@ def recorded(site: Site, task: str) -> bool:
 
 
 def works_in(pid: int, folder: Path) -> bool:
+    """Whether a process names a folder, or a program."""
     try:
         return str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -19,6 +19,8 @@ PUBLISH = {"url": "http://10.0.2.2:8099", "keep": 3, "groups": {"default": {}, "
 
 
 LOCK = "site.lock.json"
+ELSEWHERE = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "LANG": "de_DE.UTF-8", "SOURCE_DATE_EPOCH": "1", "USER": "somebody"}
+"""Of a machine that is set up otherwise."""
 
 
 class Site:

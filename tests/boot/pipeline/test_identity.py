@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.boot.pipeline.site import LOCK, Site, digests
-
-ELSEWHERE = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "LANG": "de_DE.UTF-8", "SOURCE_DATE_EPOCH": "1", "USER": "somebody"}
+from tests.boot.pipeline.site import ELSEWHERE, LOCK, Site, digests
 
 
 def assembled(site: Site) -> Path:

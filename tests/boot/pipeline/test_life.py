@@ -17,7 +17,7 @@ from steps.contract.image.booting import NodeReport
 from steps.contract.image.manifest import ROOT, decode
 from tests.boot.builder.started import descendants, mounts
 from tests.boot.pipeline import canary, killed
-from tests.boot.pipeline.site import LOCK, NAME, PUBLISH, Site
+from tests.boot.pipeline.site import ELSEWHERE, LOCK, NAME, PUBLISH, Site
 from tests.boot.published import ssh_server
 from tests.hosts.hostlab.waiting import until
 
@@ -41,7 +41,9 @@ CANARY = b"canary-5e0d1b7a9c42"
 TOKEN = {"token": {"file": "./token"}}
 LEAKS = {
     "copied": "cp /run/secrets/token /opt/x",
-    "packed": "gzip < /run/secrets/token | base64 > /dev/null; base64 /run/secrets/token > /opt/x",
+    "encoded": "base64 /run/secrets/token > /opt/x",
+    "packed": "gzip -c /run/secrets/token > /opt/x.gz",
+    "archived": "tar czf /opt/x.tgz -C /run/secrets token",
     "said": "cat /run/secrets/token /run/secrets/token >&2; exit 3",
 }
 """What careless commands do, one layer each."""
@@ -188,7 +190,9 @@ def test_it_is_published_listed_verified_and_rolled_back_by_ssh(first: Site, tmp
         site.run("image", "rollback")
         assert site.current == earlier
         assert "are whole" in site.run("image", "verify")
-        site.run("image", "detach-check")
+        said = json.loads(site.run("image", "detach-check", "-o", "json", code=65))
+        assert (said["problems"], len(said["unread"])) == ([], 1), "packed roots of another machine are not read"
+        site.run("image", "detach-check", "--unread-ok")
         (site.tree / NAME / "versions" / later / "vmlinuz").unlink()
         assert "vmlinuz" in site.run("image", "verify", code=65)
     private = [max((home / name).read_bytes().splitlines()[3:-1], key=len) for name in ("key", "stranger")]
@@ -196,7 +200,7 @@ def test_it_is_published_listed_verified_and_rolled_back_by_ssh(first: Site, tmp
 
 
 def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> None:
-    site = Site(tmp_path, first.images / "archive", recipe="compute")
+    site = Site(tmp_path / "site", first.images / "archive", recipe="compute")
     (site.images / "layers").symlink_to(first.images / "layers")
     site.lock()
     site.run("image", "build", "--until", "image_sandbox")
@@ -204,6 +208,16 @@ def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> N
     named = {one["name"]: one["outcome"] for one in record["observation"]["results"]}
     assert {"compiler_runs", "mpi_compiles_and_runs", "modules_load"} <= named.keys()
     assert set(named.values()) == {"pass"}
+    built, below = (site.records("image_layers", f"layer_{name}")[0]["observation"] for name in ("hpc", "base"))
+    again = Site(tmp_path / "an other/x", first.images / "archive", recipe="compute")
+    shutil.copy(site.folder / LOCK, again.folder)
+    again.environment |= {**ELSEWHERE, "TMPDIR": str(tmp_path / "an other")}
+    (again.images / "layers").mkdir()
+    (again.images / "layers" / below["key"]).symlink_to(first.images / "layers" / below["key"])
+    again.run("image", "build", "--until", "image_layers")
+    (other,) = again.records("image_layers", "layer_hpc")
+    assert not other["observation"].get("cached")
+    assert (other["observation"]["key"], other["observation"]["digest"]) == (built["key"], built["digest"])
 
 
 @pytest.mark.parametrize("wanted", [10, pytest.param(30, marks=pytest.mark.long)])
@@ -233,9 +247,20 @@ def test_killed_at_random_points_it_ends_in_the_same_bytes(first: Site, tmp_path
     print(f"{len(kills)} kills in {number} builds: {', '.join(kills)}")
 
 
+@pytest.mark.long
+def test_killed_while_a_machine_boots_it_boots_again_and_ends_in_the_same_bytes(first: Site, tmp_path: Path) -> None:
+    boot = {"firmware": ["bios"], "memory_mib": 1536, "timeout": "10m"}
+    site = Site(tmp_path / "site", first.images / "archive", boot=boot)
+    shutil.copy(first.folder / LOCK, site.folder)
+    killed.in_a_boot(site, killed.chance(), tmp_path / "log")
+    assert site.published() == first.published(first.versions[0])
+    gone = until(lambda: not [pid for pid in descendants(1) if killed.works_in(pid, site.folder)], 30)
+    assert gone, "a process lives on"
+    assert mounts(site.folder) == []
+
+
 def test_nothing_stays_behind(first: Site) -> None:
     assert mounts(first.folder) == []
-    running = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(os.getpid()) if Path(f"/proc/{pid}").exists()]
-    assert [line for line in running if b"qemu" in line or b"steps" in line] == []
+    assert [pid for pid in descendants(1) if killed.works_in(pid, first.folder)] == [], "`leftovers` counts for the whole tier"
     left = [path.name for path in first.images.rglob("*.part*")] + [path.name for path in first.images.glob("*/.*new*")]
     assert left == []

@@ -57,6 +57,9 @@ def test_a_version_of_a_published_tree_and_digits_of_a_key_name_an_image(machine
     tree = tmp_path / "tree"
     written(tree / "compute/versions/0001-aaaaaaaaaaaa", IMAGE)
     (tree / "compute/current").symlink_to("versions/0001-aaaaaaaaaaaa")
+    for number in ("1", "0001"):
+        assert machine.call("image", "diff", "compute", f"compute/{number}", "--tree", tree).code == 0
+    assert machine.call("image", "diff", "compute", "compute/2", "--tree", tree).code == 64
     written(machine.home / "store/images/assembled" / IMAGE.key, IMAGE)
     for named in ("compute", "compute/0001-aaaaaaaaaaaa"):
         done = machine.call("image", "diff", named, "1111", "--tree", tree)

@@ -2,39 +2,23 @@
 
 import json
 import os
-import subprocess
+import shutil
+import socket
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
 
+from tests.unit.cli.image_commands import COMMIT, UNREAD, call, made, said
 from tests.unit.clients.published.published_trees import image, key_pair, place, published, state
-from workflows.cli import image_tree_commands
 from workflows.cli.image_trees import NoTree
-
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
+from workflows.spec import SpecErrors
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    root = tmp_path / "tree"
-    root.mkdir()
-    for text in "abc":
-        published(place(root), image(tmp_path / text, text), origin=f"{COMMIT} with changes, on bringup 1 ({text})")
-    return root
-
-
-def call(*words: object) -> int:
-    app = typer.Typer()
-    image_tree_commands.register(app)
-    return int(app(args=[str(word) for word in words], standalone_mode=False) or 0)
-
-
-def said(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> Any:
-    assert call(*words, "-o", "json") == code
-    return json.loads(capsys.readouterr().out)
+    return made(tmp_path)
 
 
 def test_list_says_what_is_there(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,6 +32,22 @@ def test_list_says_what_is_there(root: Path, capsys: pytest.CaptureFixture[str])
     out = capsys.readouterr().out
     assert f"{rows[0]['version']} (current)" in out
     assert COMMIT not in out, "twelve digits are enough for people"
+    assert "not whole" not in out
+
+
+@pytest.mark.parametrize("gone", ["vmlinuz", "boot/gpu.ipxe", "SHA256SUMS", "manifest.json", "tests.json"])
+def test_list_marks_a_version_that_is_not_whole(root: Path, gone: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "compute/current" / gone).unlink()
+    assert [row["whole"] for row in said(capsys, "list", root)] == [False, True, True]
+    assert call("list", root) == 0
+    assert capsys.readouterr().out.count("(current) (not whole)") == 1
+
+
+def test_one_version_is_whole_and_more_are(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for old in sorted((root / "compute/versions").iterdir())[:2]:
+        shutil.rmtree(old)
+    assert call("verify", root) == 0
+    assert "1 version of 1 image is whole" in capsys.readouterr().out
 
 
 def test_verify_names_what_is_wrong_and_ends_with_65(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,66 +134,6 @@ def test_a_node_that_is_silent_for_long_is_stale(root: Path, capsys: pytest.Capt
     assert "3 (1 stale)" in capsys.readouterr().out
 
 
-def test_detach_check(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("detach-check", root) == 0
-    assert "stands by itself" in capsys.readouterr().out
-    found = said(capsys, "detach-check", root, "--url", "http://other.example.org", code=65)
-    assert {one["place"].rpartition("/")[2] for one in found["problems"]} >= {"gpu.ipxe", "default.ipxe"}
-    (root / "boot/x.img").symlink_to("/srv/factory/x.img")
-    found = said(capsys, "detach-check", root, "--factory-folder", "/srv/factory", code=65)
-    assert found["problems"] == [{"place": "boot/x.img", "why": "leads to /srv/factory/x.img: a folder of the factory"}]
-
-
-def test_a_tree_in_the_store_of_the_factory_does_not_stand_by_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("BRINGUP_HOME", str(tmp_path))
-    root = tmp_path / "store/tree"
-    root.mkdir(parents=True)
-    published(place(root), image(tmp_path / "a", "a"))
-    assert "the tree itself lies in the store" in said(capsys, "detach-check", root, code=65)["problems"][0]["why"]
-
-
-def test_a_way_round_by_a_link_leads_into_the_store_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("BRINGUP_HOME", str(tmp_path / "home"))
-    inner, outer = tmp_path / "home/store/tree", tmp_path / "tree"
-    inner.mkdir(parents=True)
-    published(place(inner), image(tmp_path / "a", "a"))
-    outer.symlink_to(inner)
-    assert "the tree itself lies in the store" in said(capsys, "detach-check", outer, code=65)["problems"][0]["why"]
-    (tmp_path / "other").symlink_to(tmp_path / "home")
-    monkeypatch.setenv("BRINGUP_HOME", str(tmp_path / "other"))
-    assert "the tree itself lies in the store" in said(capsys, "detach-check", inner, code=65)["problems"][0]["why"]
-
-
-def test_detach_check_says_what_it_compared(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("detach-check", root) == 0
-    told = capsys.readouterr().out
-    assert "no host was named to look for (--factory-host)" in told
-    assert "not looked into: the settings in compute/versions/" in told, "its roots are no squashfs"
-    assert call("detach-check", root, "--factory-host", "builder.example.org") == 0
-    assert "hosts builder.example.org" in capsys.readouterr().out
-
-
-def test_settings_in_a_packed_root_that_name_the_factory_are_found(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    packed = sorted(root.glob("compute/versions/*/root.squashfs"))[-1]
-    etc = root.parent / "packing/etc"
-    (etc / "apt").mkdir(parents=True)
-    (etc / "apt/sources.list").write_text("deb http://builder.example.org/debian bookworm main\n")
-    (etc / "fstab").write_text("# nfs.builder.example.org:/x\nnfs.example.org:/srv/factory/home /home nfs defaults 0 0\n")
-    (etc / "key").write_bytes(b"\xff\x00")
-    packed.unlink()
-    subprocess.run(["mksquashfs", str(etc.parent), str(packed), "-quiet", "-no-progress"], check=True, capture_output=True)
-    words = ("--factory-host", "builder.example.org", "--factory-folder", "/srv/factory/")
-    found = {one["place"].rpartition(":")[2]: one["why"] for one in said(capsys, "detach-check", root, *words, code=65)["problems"]}
-    assert found == {
-        "/etc/apt/sources.list": "leads to builder.example.org: a host of the factory",
-        "/etc/fstab": "leads to /srv/factory: a folder of the factory",
-    }
-
-
 @pytest.mark.parametrize("words", [("list", "/nonexistent"), ("verify",), ("nodes",)])
 def test_what_is_no_tree(tmp_path: Path, words: tuple[str, ...]) -> None:
     with pytest.raises(NoTree):
@@ -208,4 +148,29 @@ def test_a_spec_says_where_the_tree_is(root: Path, tmp_path: Path, capsys: pytes
     )
     assert call("verify", spec) == 0
     assert "are whole" in capsys.readouterr().out
-    assert call("detach-check", spec) == 0
+    assert call("detach-check", spec, UNREAD) == 0
+
+
+NO_PLACES = [("--port", "99999"), ("--port", "-1"), ("--address", "192.0.2.7"), ("--address", "no such host")]
+
+
+@pytest.mark.parametrize("place", NO_PLACES)
+def test_an_address_that_cannot_be_listened_on_is_one_sentence(root: Path, place: tuple[str, str]) -> None:
+    with pytest.raises(typer.BadParameter, match=r"cannot listen on .*; name another|Input should be"):
+        call("serve", root, *place)
+
+
+def test_a_port_that_is_taken_is_one_sentence(root: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(typer.BadParameter, match=rf"cannot listen on 127\.0\.0\.1:{port}: address already in use"):
+            call("serve", root, "--port", port)
+
+
+def test_a_file_of_another_kind_is_one_error(tmp_path: Path) -> None:
+    for kind, problem in (("ImageRecipe", "this is a recipe"), ("Cluster", "this is the spec of a cluster")):
+        (tmp_path / "it.yaml").write_text(f"apiVersion: bringup/v1\nkind: {kind}\nname: x\n")
+        with pytest.raises(SpecErrors) as caught:
+            call("list", tmp_path / "it.yaml")
+        (one,) = caught.value.errors
+        assert (one.path, one.line, one.problem.startswith(problem)) == ("kind", 2, True)

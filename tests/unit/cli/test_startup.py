@@ -1,9 +1,17 @@
 """Commands start fast because nothing heavy is imported before it is needed: modules are counted, not seconds."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
+
+from steps.contract.image import keys
+from tests.unit.clients.published.published_trees import RESULTS, image, published
+from workflows.cli import image_specs
+from workflows.plan.images import place
 
 HEAVY = {"hera", "pydantic", "rich", "yaml", "jinja2", "urllib3", "kubernetes", "ansible_runner", "aiohttp"}
 
@@ -34,3 +42,33 @@ print("hera" in sys.modules)
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"BRINGUP_HOME": "/nonexistent"}
     )
     assert done.stdout.split()[-1] == "False"
+
+
+SPEC = {"apiVersion": "bringup/v1", "kind": "Image", "name": "lab", "owner": "hpc", "revision": "1", "recipe": "base"}
+MOST_MODULES = 520
+"""Of Python, of ours and of the libraries that read a spec; reports and templates are another hundred."""
+
+
+def test_a_build_that_finds_nothing_changed_imports_neither_reports_nor_what_renders(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    told = {"root": str(tmp_path / "tree"), "url": "http://boot.example.org/images", "groups": {"default": {}}}
+    file = tmp_path / "image.yaml"
+    file.write_text(yaml.safe_dump({**SPEC, "boot": {"firmware": ["uefi"]}, "publish": told}))
+    loaded = image_specs.load(file)
+    recipe = image_specs.check(file, loaded, None).recipe
+    packed = image(tmp_path / "packed", "a", name=recipe.name, key=keys.image(recipe))
+    published(place(loaded), packed, results={**RESULTS, "image_boot.boot_uefi": RESULTS["sandbox"]})
+    code = f"""
+import sys
+from workflows.cli.main import run
+assert run(["image", "build"]) == 0
+heavy = {HEAVY - {"pydantic", "yaml"}!r} | {{"steps.report", "workflows.cli.reporting", "workflows.render"}}
+print(len(sys.modules), *sorted(heavy & set(sys.modules)), file=sys.stderr)
+"""
+    home = {**os.environ, "BRINGUP_HOME": str(tmp_path / "home"), "PYTHONPATH": os.getcwd()}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env=home)
+    assert done.stdout.startswith("nothing changed: 0001-")
+    count, *heavy = done.stderr.split()
+    assert heavy == []
+    assert int(count) <= MOST_MODULES
+    assert not (tmp_path / "home").exists(), "nothing is written"

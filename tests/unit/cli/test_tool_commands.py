@@ -116,6 +116,24 @@ def test_doctor_takes_a_home_that_can_be_made(machine: Any) -> None:
     assert home(BRINGUP_HOME=str(machine.folder / "file/home")) == (f"{machine.folder}/file/home is writable", False)
 
 
+def test_doctor_says_what_builds_as_another_user_and_boots_need(command: str) -> None:
+    def rows(*prefix: str) -> dict[str, tuple[bool, str]]:
+        done = subprocess.run(
+            [*prefix, command, "doctor", "-o", "json"], capture_output=True, text=True, env=os.environ | {"HOME": "/"}
+        )
+        return {row["needs"]: (row["there"], row["install"]) for row in json.loads(done.stdout) if row["for"] == "node images"}
+
+    mounts = "mounts as root, or in user namespaces with subordinate ids"
+    found = rows()
+    assert "apt-get install ovmf" in found["UEFI firmware for test machines"]
+    assert "apt-get install ipxe-qemu" in found["iPXE's ROM for test machines"]
+    assert mounts in found
+    if os.geteuid() == 0:
+        there, why = rows("setpriv", "--bounding-set=-sys_admin")[mounts]
+        assert not there
+        assert "this root may not mount" in why
+
+
 def test_without_loopback_a_rehearsal_ends_at_once(machine: Any) -> None:
     alone = ["unshare", "--user", "--map-root-user", "--net"]
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:

@@ -1,15 +1,24 @@
 """A secret is found wherever a layer may hold it, and taken out of what is said."""
 
 import base64
+import bz2
+import gzip
+import hashlib
+import io
+import lzma
 import os
+import subprocess
+import tarfile
 import textwrap
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.clients.image import canaries
+from steps.clients.image import canaries, packed
 from tests.unit.clients.image import trees
 
 SECRET = b"hunter2-hunter2\n"
@@ -52,6 +61,87 @@ WRITTEN = {
     "one line of it": KEY.splitlines()[3],
     "as od writes it": KEY.hex(" ", 1).encode(),
 }
+
+
+def tarred(data: bytes, name: str = "opt/token") -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+    return made.getvalue()
+
+
+def zipped(data: bytes) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("opt/token", data)
+    return made.getvalue()
+
+
+def zstd(data: bytes) -> bytes:
+    return subprocess.run(["zstd", "-q"], input=data, capture_output=True, check=True).stdout
+
+
+FILLER = bytes(range(256)) * 4096
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": zstd,
+    "zip": zipped,
+    "tar and gzip": lambda data: gzip.compress(tarred(data)),
+    "a packed file in an archive": lambda data: tarred(gzip.compress(data)),
+    "an archive in an archive": lambda data: gzip.compress(tarred(lzma.compress(tarred(data)))),
+    "zstd in zstd": lambda data: zstd(zstd(data)),
+    "two streams": lambda data: gzip.compress(FILLER) + gzip.compress(data),
+    "cut off behind it": lambda data: gzip.compress(data + os.urandom(1 << 20))[: 1 << 19],
+    "behind much else": lambda data: gzip.compress(FILLER * 6 + data),
+    "in base64": lambda data: gzip.compress(base64.encodebytes(data)),
+    "as a name in an archive": lambda data: gzip.compress(tarred(b"", data.decode().strip())),
+}
+
+
+@pytest.mark.parametrize("how", PACKED)
+def test_packed(tmp_path: Path, how: str) -> None:
+    trees.write(tmp_path / "opt/x").write_bytes(PACKED[how](SECRET))
+    trees.write(tmp_path / "opt/y").write_bytes(PACKED[how](b"hunter3-hunter3\n"))
+    assert canaries.search(tmp_path, KNOWN) == ["token in /opt/x"]
+
+
+HEADS = [b"\x1f\x8b\x08", b"BZh9", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", bytes(257) + b"ustar"]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_what_only_begins_as_if_packed_is_no_error(tmp_path: Path, head: bytes) -> None:
+    trees.write(tmp_path / "x").write_bytes(head + b"and something else" * 100)
+    assert canaries.search(tmp_path, KNOWN) == []
+    trees.write(tmp_path / "x").write_bytes(head + b"and something else" * 100 + SECRET)
+    assert canaries.search(tmp_path, KNOWN) == ["token in /x"]
+
+
+def test_too_deep_or_too_much_to_be_searched_does_not_pass(tmp_path: Path) -> None:
+    deep = SECRET
+    for _ in range(packed.DEEPEST + 1):
+        deep = gzip.compress(deep)
+    trees.write(tmp_path / "deep").write_bytes(deep)
+    said = "perhaps one (it packs too much to be searched)"
+    assert canaries.search(tmp_path, KNOWN) == [f"{said} in /deep"]
+    (tmp_path / "deep").unlink()
+    trees.write(tmp_path / "much").write_bytes(gzip.compress(bytes(1 << 20)))
+    with (tmp_path / "much").open("rb") as file, pytest.raises(packed.TooMuch):
+        [stream.read() for stream in packed.inside(file, most=1 << 19)]
+    assert canaries.search(tmp_path, KNOWN) == []
+
+
+def test_what_a_package_brought_is_not_unpacked(tmp_path: Path) -> None:
+    """Nothing of a site is in it; what was changed since is opened."""
+    for name in ("usr/share/doc/x/changelog.gz", "usr/lib/modules/x.ko.xz", "usr/share/doc/x/changed.gz"):
+        trees.write(tmp_path / name).write_bytes(gzip.compress(SECRET, mtime=0))
+    sums = hashlib.md5(gzip.compress(SECRET, mtime=0)).hexdigest()
+    noted = "".join(f"{sums}  {name}\n" for name in ("usr/share/doc/x/changelog.gz", "lib/modules/x.ko.xz"))
+    trees.write(tmp_path / "var/lib/dpkg/info/x.md5sums", f"{noted}{'0' * 32}  usr/share/doc/x/changed.gz\n")
+    assert canaries.search(tmp_path, KNOWN) == ["token in /usr/share/doc/x/changed.gz"]
 
 
 @pytest.mark.parametrize("how", WRITTEN)

@@ -8,11 +8,23 @@ from pathlib import Path
 import pytest
 
 from steps import timeouts
-from steps.clients.published import locking
+from steps.clients.published import locking, publishing, shell
 from steps.clients.published.operations import CHUNK, Check, Held
 from steps.contract.canonical import digest_bytes
 from steps.errors import StepError, StoreBusy, Temporary
-from tests.unit.clients.published.published_trees import KINDS, ended, forked, image, place, published, state, transport, wrong
+from tests.unit.clients.published.published_trees import (
+    KINDS,
+    ended,
+    forked,
+    image,
+    order,
+    place,
+    published,
+    silent,
+    state,
+    transport,
+    wrong,
+)
 
 
 @pytest.fixture
@@ -140,3 +152,32 @@ def test_two_at_once_end_with_one_whole_version_each(tmp_path: Path, root: Path)
     assert ended(child) == 0
     assert wrong(root) == []
     assert len(list((root / "compute/versions").iterdir())) == 2
+
+
+LINKS = {
+    "denied": "echo 'ln: Operation not permitted' >&2; exit 1",
+    "made, and said not to be": '/bin/ln "$@"; echo "ln: File exists" >&2; exit 1',
+}
+"""What a file system without hard links says, and a network one whose answer came twice."""
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_file_system_with_hard_links_of_its_own_kind(tmp_path: Path, root: Path, link: str) -> None:
+    program = tmp_path / "bin/ln"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\ncase "$*" in *.lock) {LINKS[link]} ;; esac\nexec /bin/ln "$@"\n')
+    program.chmod(0o755)
+    command = ["env", f"PATH={program.parent}:{os.environ['PATH']}", "sh", "-c", shell.PROGRAM.read_text()]
+    way = shell.Session(command, str(root), "there")
+    try:
+        if link == "denied":
+            was = {path for path in state(root) if "incoming" not in path}
+            with pytest.raises(StoreBusy, match="cannot lock compute/incoming: ln: Operation not permitted") as caught:
+                publishing.publish_through(way, order(place(root), tmp_path / "a"), silent)
+            assert "must know hard links" in caught.value.hint
+            assert {path for path in state(root) if "incoming" not in path} == was
+        else:
+            assert publishing.publish_through(way, order(place(root), tmp_path / "a"), silent).version.startswith("0001-")
+            assert wrong(root) == []
+    finally:
+        way.close()

@@ -64,6 +64,16 @@ def test_what_is_current_already_is_not_written_again(root: Path) -> None:
     assert state(root) == was
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_current_and_not_whole_is_not_called_good(root: Path, kind: str) -> None:
+    file = root / "compute/current/vmlinuz"
+    file.write_bytes(b"x" * file.stat().st_size)
+    with transport(kind, root) as way, pytest.raises(Refused, match=r"0003-\w+ is not whole: .*vmlinuz has the digest") as caught:
+        rolling_back.rollback(way, "compute", "3", "ada")
+    assert "go back to another one: 0001-" in caught.value.hint
+    assert "0003-" not in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("way", "current", "expected"),
     [

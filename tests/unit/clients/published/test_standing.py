@@ -1,6 +1,9 @@
 """What counts as published already: only what a publication of today would leave as it is."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,6 +133,43 @@ def test_what_a_rollback_left_is_told_before_anything_is_built(tmp_path: Path, k
     assert asked(root, kind, key="c" * 64).answer == CHANGED, "a new recipe is built"
     moved = asked(root, kind, key=keys[1], where=place(root, Group(name="default"), Group(name="gpu")))
     assert moved.answer == CHANGED, "with other kernel arguments it is another version"
+
+
+WITHOUT_RIGHTS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner") if os.geteuid() == 0 else ()
+"""Root may write everywhere but so."""
+ASKS = """
+import sys
+from pathlib import Path
+from tests.unit.clients.published.published_trees import image, place, published, transport
+from steps.clients.published import standing
+kind, root, act, key = sys.argv[1:]
+try:
+    if act == "publish":
+        published(place(Path(root)), image(Path(root).parent / "d", "d"), kind)
+    else:
+        with transport(kind, Path(root)) as way:
+            print(standing.asked_through(way, place(Path(root)), "compute", key, ("uefi",)).answer)
+except Exception as error:
+    print(type(error).__name__, int(error.exit_code), error)
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("folder", ["compute", "compute/versions", "boot"])
+def test_a_tree_that_may_not_be_written_says_so_before_anything_is_built(root: Path, folder: str, kind: str) -> None:
+    def said(act: str, key: str) -> str:
+        words = [*WITHOUT_RIGHTS, sys.executable, "-c", ASKS, kind, str(root), act, key]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+    (root / "compute/incoming").mkdir(exist_ok=True)
+    (root / folder).chmod(0o555)
+    assert said("ask", KEY) == CURRENT, "there is nothing to write"
+    where = root if kind == "local" else "there"
+    assert said("ask", "1" * 64) == f"Refused 65 {where}: this user lacks a right: to write {folder}"
+    if folder != "boot":  # its scripts stay as they are
+        (root / "compute/incoming").chmod(0o555)
+        assert said("publish", KEY).startswith(f"Refused 65 {where}: this user lacks a right: ")
+    (root / folder).chmod(0o755)
 
 
 def test_a_tree_that_cannot_be_asked_is_no_answer(tmp_path: Path) -> None:
