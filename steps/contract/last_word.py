@@ -67,6 +67,11 @@ def written(record: Evidence, clean: Callable[[str], str]) -> str:
     return _cut(clean(text), ERROR if record.error else LONGEST)
 
 
+def failed(reason: str) -> str:
+    """Of a pod that is no task, and has no record: why it ended without what it was for."""
+    return _cut(f"fail: {plain.line(reason)}", LONGEST)
+
+
 def _cut(text: str, most: int) -> str:
     data = text.encode()
     return text if len(data) <= most else data[: most - len(_CUT.encode())].decode(errors="ignore") + _CUT

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steps.clients import git_checkout
+from steps.clients import last_word as last_words
+from steps.contract import last_word, paths
 from steps.contract.exit import ExitCode
 from steps.contract.revision import Source
 from steps.errors import StepError, Temporary
@@ -45,7 +47,19 @@ class Target:
 
 
 def build(wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
-    """Read the branch into `folder`, which is empty, and start the build of its spec. Raises NotThere, NotBuilt, StepError."""
+    """Read the branch into `folder`, which is empty, and start the build of its spec. Raises NotThere, NotBuilt, StepError.
+
+    A pod of a schedule says why it could not as its last word too: the Workflow's own message tells of its retries alone.
+    """
+    try:
+        return _build(wanted, bounds, target, folder)
+    except Exception as problem:
+        if target.starter:
+            last_words.leave(Path(paths.ENVIRONMENT[paths.variable("out")]), last_word.failed(str(problem)))
+        raise
+
+
+def _build(wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
     home, owner = target.home, _owner(target)
     commit, entries = from_git_checkout.newest(wanted)
     with _told_of(f"{wanted.said}, commit {commit}", folder):

@@ -63,8 +63,17 @@ def _failed(last: "Workflow | None") -> list[str]:
     """Why the last start started no run, if so."""
     if last is None or not last.finished or last.status.phase == "Succeeded":
         return []
-    name, ended = last.metadata.name, f"{last.status.phase} {last.status.message}".strip()
+    name, ended = last.metadata.name, f"{last.status.phase}: {_why(last)}".rstrip(": ")
     return [f"{name}, which was to start a run, ended as {ended} (bringup logs --run {name})"]
+
+
+def _why(last: "Workflow") -> str:
+    """What the newest of its pods has said; else what Argo says, which is of retries alone."""
+    from steps.contract import last_word
+
+    pods = [node for node in (last.status.nodes or {}).values() if node.type == "Pod" and node.message]
+    said = last_word.of_node(max(pods, key=lambda node: node.started_at or "").message) if pods else None
+    return said.reason if said and said.reason else last.status.message
 
 
 def suspend(

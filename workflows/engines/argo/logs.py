@@ -1,5 +1,6 @@
 """Logs of a run's tasks: from their pods while those are there, from the store once they are gone."""
 
+import re
 from dataclasses import dataclass, field
 
 from steps.clients.kube_http import ApiError
@@ -62,6 +63,10 @@ def _from_store(
     return _stored(Store(folder.home.store), workflow.metadata.name, wanted, shown)
 
 
+ARGOS = re.compile(r"^time=\S+ level=\w+ msg=.* argo=true\n|^Error: exit status \d+\n?\Z", re.MULTILINE)
+"""What Argo's executor says among a container's own lines (workflow/executor/os-specific, cmd/argoexec)."""
+
+
 @dataclass
 class _Reader:
     """Reads logs of pods. A kubelet that does not answer is asked once: each of its pods would wait as long again."""
@@ -76,7 +81,8 @@ class _Reader:
         name, node = pod.metadata.name, pod.spec.node_name or pod.metadata.name
         if node not in self._silent:
             try:
-                return self.home.fetch(f"{self.home.core('pods', name)}/log", {"container": MAIN}).decode(errors="replace")
+                said = self.home.fetch(f"{self.home.core('pods', name)}/log", {"container": MAIN}).decode(errors="replace")
+                return ARGOS.sub("", said)
             except (ApiError, Refused):
                 return None
             except Temporary as error:

@@ -144,15 +144,16 @@ def test_a_start_that_failed_is_a_problem_of_the_schedule_and_its_log_can_be_rea
     node = {"id": name, "name": name, "displayName": name, "type": "Pod", "phase": "Failed", "templateName": from_git.ENTRYPOINT}
     status = {
         "phase": "Failed",
-        "message": "Error (exit code 64): no branch main",
-        "nodes": {name: {**node, "message": "Error (exit code 64)"}},
+        "message": "retryStrategy.expression evaluated to false",
+        "nodes": {name: {**node, "message": "main: Error (exit code 64): fail: there is no branch main"}},
     }
     desk.lab.home.ask(lambda kube: kube.merge(desk.lab.home.workflows(name), {"status": status}))
     told = json.loads(desk.command("schedule", "show", NAME, "-o", "json").stdout)["problems"]
-    assert f"{name}, which was to start a run, ended as Failed Error (exit code 64): no branch main" in told
+    assert f"{name}, which was to start a run, ended as Failed: there is no branch main (" in told
     assert f"bringup logs --run {name}" in told
     logs = desk.command("logs", "--run", name)
-    assert (logs.returncode, "its log is gone; it ended as Failed Error (exit code 64)" in logs.stdout) == (0, True), logs.stderr
+    assert logs.returncode == 0, logs.stderr
+    assert "its log is gone; it ended as Failed main: Error (exit code 64)" in logs.stdout
     status_of = desk.command("status", name)
     assert (status_of.returncode, "is no run: it starts those of lab-nodes" in status_of.stderr) == (64, True)
     assert f"bringup logs --run {name}" in status_of.stderr
