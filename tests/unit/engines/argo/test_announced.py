@@ -26,6 +26,7 @@ from workflows.engines.local import inbox
 from workflows.engines.local.result import read_status
 from workflows.plan.model import Starts
 from workflows.render import starts
+from workflows.render.steps import Settings
 from workflows.spec.schedule import Event, Schedule
 
 Drill = Callable[..., Any]
@@ -49,7 +50,7 @@ def begin(lab: Lab, drill: Drill, name: str, how: str = "") -> None:
     if how:
         event = Event(name="replaced", selector='discriminator == "dc1"')
         started = dataclasses.replace(plan, starts=Starts(schedule=Schedule.model_validate({"cron": "0 2 * * 6"}), events=(event,)))
-        (rule,) = (one for one in starts.starts(started, bundle.template) or () if one["kind"] == how)
+        (rule,) = (one for one in starts.starts(started, bundle.template, Settings()) or () if one["kind"] == how)
         manifest |= {"spec": (starts.workflow(rule) or {})["spec"]}
     submit.submit(home, manifest)
 
