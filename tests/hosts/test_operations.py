@@ -97,7 +97,6 @@ def test_three_servers_share_one_etcd_through_an_upgrade_a_rollback_and_the_loss
         assert f"RKE2 {OLDER} again on 4 hosts; etcd set back to /var/lib/rancher/rke2/server/db/snapshots/bringup-before-" in said
         assert "3 of 3 etcd members are healthy" in said
         assert "written-since" not in kubectl(hosts[1], "get", "configmaps")
-        assert site.passes("rollback", "cluster.yaml", "--yes")[1] == []
 
         hosts[1].run("sh", "-c", "rke2-killall.sh; rke2-uninstall.sh")
         said, changed = site.passes("replace-node", "cluster.yaml", "--hosts", "n001")
