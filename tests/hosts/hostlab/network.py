@@ -27,8 +27,9 @@ def up(names: list[str]) -> None:
     _batch(lines)
     for number, name in enumerate(names):
         lines = [f"addr add {address(number)}/16 dev eth0", "link set eth0 up", "link set lo up"]
-        # the machine forwards nothing: the route leads nowhere, and what tests call far away is refused at once
-        lines += [f"route add default via {GATEWAY}", "route add unreachable 192.0.2.0/24"]
+        # RKE2 wants a default route. This one leads nowhere: two narrower ones refuse at once what it would take. A machine that
+        # forwards nothing lets every look-up of a name wait, and sudo with it.
+        lines += [f"route add default via {GATEWAY}", *(f"route add unreachable {half}/1" for half in ("0.0.0.0", "128.0.0.0"))]
         _batch(lines, "-n", namespace(name))
 
 
