@@ -26,8 +26,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> tuple[
 
 @pytest.fixture
 def empty(tmp_path: Path, archive: Path) -> Path:
-    """A store of its own with packages, and nothing built, in a folder whose name apt and mount must not take apart."""
-    images = tmp_path / "an other" / "place, 50%41 #1: x"
+    """A store of its own with packages, and nothing built, in a folder whose name apt and mount must not take apart. It is short:
+    apt makes a file name of its path."""
+    images = tmp_path / "a, 5%41 #:"
     images.mkdir(parents=True)
     (images / "archive").symlink_to(archive / "archive")
     return images
