@@ -10,11 +10,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(1, str(Path(__file__).parents[1] / "cluster"))
 
+import release_site
 from hostlab import lab, needs
 from hostlab.census import census, left
 from hostlab.waiting import until
 from kubelab import needs as real_needs
 from kubelab import parts
+from rke2_plays import RELEASES, Site
 
 PLAYS_OF_OTHERS_SECONDS = 30.0
 """Tests beside this tier play too, each for a few seconds."""
@@ -42,6 +44,13 @@ def up(able: None) -> Iterator[Up]:
     lab.down()
     yield lab.up
     lab.down()
+
+
+@pytest.fixture
+def site(tmp_path: Path, up: Up) -> Iterator[Site]:
+    """A download site with releases of two minors, for tests of the plays themselves."""
+    with release_site.offered(tmp_path, RELEASES) as url:
+        yield Site(url, tmp_path / "site", tmp_path)
 
 
 @pytest.fixture(scope="session")

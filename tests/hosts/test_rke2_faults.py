@@ -1,13 +1,10 @@
 """Faults of hosts while agents join: each is named with its class, the others join, and what was mended joins in the next run."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import pytest
-import release_site
 from hostlab import faults
 from hostlab.host import Host
 from hostlab.lab import Init
@@ -38,13 +35,6 @@ CASES: tuple[tuple[str, Callable[[Host], object], HostStatus, FailureKind | None
     ("silent from start", Host.silence, UNREACHABLE, FailureKind.NETWORK, FailureClass.DEPENDENCY, {}),
 )
 CUT = 3
-
-
-@pytest.fixture
-def site(tmp_path: Path, up: Any) -> Iterator[Site]:
-    """A download site with one release."""
-    with release_site.offered(tmp_path, (VERSION,)) as url:
-        yield Site(url, tmp_path / "site", tmp_path)
 
 
 def test_a_fault_while_agents_join_is_named_and_keeps_nobody_else_out(up: Any, site: Site) -> None:

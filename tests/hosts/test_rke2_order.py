@@ -1,23 +1,12 @@
 """The order in which hosts come to RKE2: a server, however long it takes, then agents in batches, each once the last is ready."""
 
 import itertools
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-import release_site
 from hostlab.lab import Init
 from rke2_plays import VERSION, Site, lacks, play, said, tell
 
 BATCH, SLOW_SECONDS = 2, 2
-
-
-@pytest.fixture
-def site(tmp_path: Path, up: Any) -> Iterator[Site]:
-    """A download site with one release."""
-    with release_site.offered(tmp_path, [VERSION]) as url:
-        yield Site(url, tmp_path / "site", tmp_path)
 
 
 def test_a_slow_server_is_started_once_and_agents_join_in_batches_after_it(up: Any, site: Site) -> None:

@@ -3,17 +3,14 @@
 import base64
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-import release_site
 import rke2_stand_in
 import yaml
 from hostlab.host import Host
 from hostlab.lab import Init
-from rke2_plays import MINOR, NEWER, RELEASES, VERSION, Site, lacks, nodes, play, said
+from rke2_plays import MINOR, NEWER, VERSION, Site, lacks, nodes, play, said
 
 from steps.contract.play import HostStatus
 
@@ -39,13 +36,6 @@ urllib.request.urlopen(urllib.request.Request("https://127.0.0.1:9345/stand-in/s
 REGISTRY = {
     "registry.example.org": {"endpoints": ["https://192.0.2.5"], "username": "puller", "secrets": {"password": "rke2_secret_1"}}
 }
-
-
-@pytest.fixture
-def site(tmp_path: Path, up: Any) -> Iterator[Site]:
-    """A download site with two releases."""
-    with release_site.offered(tmp_path, RELEASES) as url:
-        yield Site(url, tmp_path / "site", tmp_path)
 
 
 def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(up: Any, site: Site) -> None:

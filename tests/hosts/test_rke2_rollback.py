@@ -1,27 +1,16 @@
 """A cluster goes back over a minor, with a stand-in for RKE2: refused where it cannot, gone on with where it was cut off."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-import release_site
 from hostlab.host import Host
 from hostlab.lab import Init
-from rke2_plays import MINOR, RELEASES, VERSION, Site, lacks, nodes, play, said, tell
+from rke2_plays import MINOR, VERSION, Site, lacks, nodes, play, said, tell
 
 from steps.contract.play import HostStatus, PlayResult
 
 SNAPSHOTS, STORE = "/var/lib/rancher/rke2/server/db/snapshots", "/var/lib/rancher/download"
 LOG, WRITTEN = "/var/log/rke2-stand-in.log", "site/written-by-the-newer-release"
 KUBECTL = ("/var/lib/rancher/rke2/bin/kubectl", "--kubeconfig", "-")
-
-
-@pytest.fixture
-def site(tmp_path: Path, up: Any) -> Iterator[Site]:
-    """A download site with releases of two minors."""
-    with release_site.offered(tmp_path, RELEASES) as url:
-        yield Site(url, tmp_path / "site", tmp_path)
 
 
 def test_three_servers_and_an_agent_go_back_over_a_minor(up: Any, site: Site) -> None:

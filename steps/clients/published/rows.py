@@ -69,10 +69,11 @@ def versions(
 ) -> tuple[Version, ...]:
     """All versions of an image, the newest first. Who has been silent for longer than `silence` seconds is stale."""
     switched = {one.to: one for one in reading.history(tree)}
+    seen = reading.nodes(tree)
     running: dict[str, list[str]] = {}
-    for one in reading.nodes(tree):
+    for one in seen:
         running.setdefault(reading.version_on(tree, one), []).append(one.node)
-    stale = {one.node for one in reading.nodes(tree) if now - _told(tree, one) > silence}
+    stale = {one.node for one in seen if now - _told(tree, one) > silence}
     return tuple(
         _version(tree, name, switched.get(name, Switch(to=name)), signers, running.get(name, []), stale)
         for name in reversed(tree.versions)
