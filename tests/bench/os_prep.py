@@ -52,7 +52,9 @@ class Bench:
     def fresh(self, most: int = 0) -> lab.Lab:
         """The hosts as they came from their installer."""
         lab.down()
-        return lab.up(most or self.hosts, lab.Init.SYSTEMD, prepared=True)
+        made = lab.up(most or self.hosts, lab.Init.SYSTEMD, prepared=True)
+        os.sync()  # the first row finds the disk as idle as the others, whose hosts' files were not just unpacked
+        return made
 
     def measure(self, name: str, command: tuple[str, ...], environment: dict[str, str] | None = None) -> Took:
         """Run a command to its end, whatever it starts. Raises RuntimeError where it fails."""

@@ -34,12 +34,14 @@ MODULES = ("overlay", "br_netfilter", "nf_conntrack")
 BLACKLIST = ("nouveau",)
 STOPPED = ("firewalld.service", "ufw.service", "nm-cloud-setup.service", "nm-cloud-setup.timer")
 MASKED = ("swap.target",)
-PACKAGES = ("ca-certificates", "chrony", "conntrack", "curl", "ethtool", "iproute2", "kmod", "pciutils", "socat")
+PACKAGES = ("ca-certificates", "chrony", "conntrack", "curl", "ethtool", "iproute2", "iptables", "kmod", "pciutils", "socat")
 """There before the first row: every row asks for them, none installs one."""
 
 TIME_SERVICE = "chrony.service"
 DISK = ("/var/lib/rancher", 100)
 """Path and the MiB that must be free."""
+DEFAULT_ROUTE = "default route"
+"""Looked for and never set: RKE2 needs one."""
 
 DIFFERENCES = (
     "ours reads every item again after a change, and gathers facts for the gate; the peers do neither",
@@ -69,5 +71,5 @@ def names() -> frozenset[str]:
         | {f"sysctl {key}" for key in SYSCTLS}
         | {f"module {name}" for name in (*MODULES, *BLACKLIST)}
         | {f"service {name}" for name in (*STOPPED, *MASKED)}
-        | {"hostname", "hosts", "swap now", "swap /etc/fstab", "time service", f"disk {DISK[0]}"}
+        | {"hostname", "hosts", "swap now", "swap /etc/fstab", "time service", f"disk {DISK[0]}", DEFAULT_ROUTE}
     )

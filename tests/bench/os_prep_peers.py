@@ -70,6 +70,7 @@ from pyinfra import host
 from pyinfra.operations import apt, files, server, systemd
 apt.packages(packages={list(items.PACKAGES)!r})
 server.shell(commands=[{posix.SPACE!r}])
+server.shell(commands=[{posix.ROUTE!r}])
 server.hostname(hostname=host.name)
 files.line(path="/etc/hosts", line=f"{{host.data.address}} {{host.name}}", escape_regex_characters=True)
 {put}for path in {items.DIRECTORIES!r}:
@@ -133,6 +134,7 @@ def _tasks() -> list[dict[str, object]]:
             "failed_when": f"free.stdout_lines[-1] | int < {items.DISK[1]}",
             "changed_when": False,
         },
+        {"shell": posix.ROUTE, "changed_when": False},
         {"hostname": {"name": "{{ inventory_hostname }}"}},
         {"lineinfile": {"path": "/etc/hosts", "line": "{{ ansible_host }} {{ inventory_hostname }}"}},
         {"file": {"path": items.REEXEC.rsplit("/", 1)[0], "state": "directory"}},

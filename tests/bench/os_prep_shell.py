@@ -18,11 +18,12 @@ FSTAB = r"""if grep -Eq '^[^#]\S*\s+\S+\s+swap\s' /etc/fstab; then
 fi"""
 PACKAGES = "dpkg-query --show --showformat='${Status}\\n' PACKAGES | grep -vq '^install ok installed' && fail=1"
 SPACE = f"[ $(df -m --output=avail {items.DISK[0].rsplit('/', 1)[0]} | tail -1) -ge {items.DISK[1]} ]"
+ROUTE = "ip route show default | grep -q ."
 
 
 def script(name: str, address: str) -> str:
     """All items for one host."""
-    lines = [HEAD, PACKAGES.replace("PACKAGES", " ".join(items.PACKAGES)), f"{SPACE} || fail=1"]
+    lines = [HEAD, PACKAGES.replace("PACKAGES", " ".join(items.PACKAGES)), f"{SPACE} || fail=1", f"{ROUTE} || fail=1"]
     lines += [f'put /etc/hostname {name}; [ "$(hostname)" = {name} ] || hostname {name}']
     lines += [f"grep -qx '{address} {name}' /etc/hosts || {{ echo '{address} {name}' >> /etc/hosts; changed hosts; }}"]
     for path, content in items.files().items():

@@ -119,7 +119,8 @@ def _stages(site: ImageSite) -> tuple[Stage, ...]:
 def _narrowed(stages: tuple[Stage, ...], until: str) -> tuple[Stage, ...]:
     present = [stage.id for stage in stages]
     if until and until not in present:
-        raise PlanError(f"{until!r} is no stage of an image; stages are {', '.join(present)}")
+        named = dict.fromkeys((image_standing.ID, *present))  # which is left out where another is named
+        raise PlanError(f"{until!r} is no stage of an image; stages are {', '.join(named)}")
     return stages[: present.index(until) + 1] if until else stages
 
 

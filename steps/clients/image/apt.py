@@ -5,10 +5,11 @@ outside, which needs nothing in the root. apt sees one repository: an index that
 each file against the index, so what is installed has the locked digests, or nothing is.
 """
 
+import contextlib
 import hashlib
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,8 @@ _FIRST: Final = ("base-passwd", "base-files")
 _MERGED: Final = ("bin", "lib", "sbin")
 _MERGED_64: Final = ("lib32", "lib64", "libx32")
 _READERS: Final = 4
+_SHORT: Final = (Path("/mnt"), Path("/media"), Path("/srv"))
+"""Folders that every machine has and no program needs that works on a root (FHS 3.0 §3)."""
 _STATUS: Final = "var/lib/dpkg/status"
 _MARKS: Final = "var/lib/apt/extended_states"
 
@@ -66,7 +69,8 @@ def install(root: Path, archive: Path, packages: Sequence[Package], epoch: int) 
         _bootstrap(root, _essential(packages), epoch)
         rest = [one for one in packages if not one.essential]
         if rest:
-            _install_with_apt(root, rest, epoch)
+            with _short(root) as place:
+                _install_with_apt(place, rest, epoch)
     with chroot.entered(root):
         _mark(Path("/", _MARKS), [one for one in packages if not one.asked and not one.essential])
 
@@ -114,6 +118,22 @@ def _unpack(root: Path, file: Path) -> None:
         said = b"".join(one.stderr.read() for one in (sink, source) if one.stderr)
     if source.returncode or sink.returncode:
         raise CannotInstall(f"{file.name}: {said.decode(errors='replace').strip()[-chroot.TAIL :]}")
+
+
+@contextlib.contextmanager
+def _short(root: Path) -> Iterator[Path]:
+    """The root at a short path too, in this namespace alone: apt names a file after the whole path of a repository, and no name may
+    be longer than 255 bytes."""
+    real = root.resolve()
+    place = next((folder for folder in _SHORT if folder.is_dir() and not real.is_relative_to(folder.resolve())), None)
+    if place is None:
+        yield root
+        return
+    kernel.mount(str(root), place, "", kernel.BIND | kernel.REC)
+    try:
+        yield place
+    finally:
+        kernel.unmount(place)
 
 
 def _install_with_apt(root: Path, packages: Sequence[Package], epoch: int) -> None:

@@ -26,9 +26,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> tuple[
 
 @pytest.fixture
 def empty(tmp_path: Path, archive: Path) -> Path:
-    """A store of its own with packages, and nothing built, in a folder whose name apt and mount must not take apart. It is short:
-    apt makes a file name of its path."""
-    images = tmp_path / "a, 5%41 #:"
+    """A store of its own with packages, and nothing built, in a folder whose name apt and mount must not take apart, at a path of
+    which apt can make no file name."""
+    images = tmp_path / "an other" / "place, 50%41 #1: x" / ("deep " * 40)
     images.mkdir(parents=True)
     (images / "archive").symlink_to(archive / "archive")
     return images

@@ -129,7 +129,7 @@ def test_a_part_that_fails_is_told_and_nothing_is_kept(
     assert built.failed == failed
     assert output in built.output
     assert not folder(reference[0], wanted, "bad").exists()
-    assert not list((reference[0] / "layers").glob(".*.part*"))
+    assert not list((reference[0] / "layers").glob(f".{keys.layers(wanted)['bad']}.part*"))
 
 
 def test_commands_have_no_network_and_no_settings_of_the_builder(

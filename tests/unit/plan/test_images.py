@@ -95,7 +95,7 @@ def test_until_narrows_and_names_what_there_is(tmp_path: Path) -> None:
     spec = small_image.spec(tmp_path)
     plan = compile_image(spec, small_image.recipe(), small_image.files(), until="image_sandbox")
     assert [stage.id for stage in plan.stages] == list(IMAGE_ORDER[1:5])
-    with pytest.raises(PlanError, match="'image_test' is no stage of an image; stages are image_lock, image_layers"):
+    with pytest.raises(PlanError, match="'image_test' is no stage of an image; stages are image_standing, image_lock"):
         compile_image(spec, small_image.recipe(), {}, until="image_test")
 
 

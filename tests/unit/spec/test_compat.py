@@ -313,6 +313,8 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ),
     ("P17", {"rke2": {"version": "v1.36.3+rke2r1"}}, ("warning", "rke2.ingress_controller")),
     *(("P18", {"os": {"distribution": name, "version": "9.5"}}, ("warning", "os.selinux")) for name in compat.system.ENFORCING),
+    ("P18", {"os": {"distribution": "debian", "version": "12", "selinux": "enforcing"}}, ("error", "os.selinux")),
+    ("P18", {"os": {"distribution": "sles", "version": "15.6", "selinux": "enforcing"}}, ("error", "os.selinux")),
 ]
 
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
@@ -382,6 +384,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P18", {"os": {"distribution": "rocky", "version": "9.5", "selinux": "enforcing"}}),
     ("P18", {"os": {"distribution": "rhel", "version": "10.0", "selinux": "permissive"}}),
     ("P18", {"os": {"distribution": "debian", "version": "12"}}),
+    ("P18", {"os": {"distribution": "debian", "version": "12", "selinux": "permissive"}}),
 ]
 
 

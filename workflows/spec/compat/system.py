@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from workflows.spec.compat.registry import Finding, Platform, rule
 
 ENFORCING = ("rhel", "rocky", "almalinux")
-"""Distributions that are installed with SELinux enforcing."""
+"""Distributions that are installed with SELinux enforcing, and that RKE2 has a policy for (package rke2-selinux)."""
 
 
 @rule("P18", "warning", later=("os_prep/nodes",), source="docs.rke2.io/security/selinux")
 def selinux_is_said(platform: Platform) -> Iterator[Finding]:
-    """Where a distribution comes with SELinux enforcing, the spec says its mode: RKE2's policy is brought for it."""
+    """SELinux enforces only where RKE2 has a policy for it, which the spec asks for by saying the mode."""
     os = platform.spec.os
     if os.distribution in ENFORCING and os.selinux is None:
         problem = f"{os.distribution} comes with SELinux enforcing, and without os.selinux nothing brings RKE2's policy for it"
         yield Finding("os.selinux", problem, "write os: {selinux: enforcing}, or permissive; where it is disabled, leave it out")
+    elif os.distribution not in ENFORCING and os.selinux == "enforcing":
+        problem = f"RKE2 has no policy for {os.distribution}, and containers get labels that an enforcing kernel denies"
+        yield Finding("os.selinux", problem, f"leave it out, or write permissive; it enforces on {', '.join(ENFORCING)}", "error")
