@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients import certificates, git_access, git_errors, git_trees
+from steps.clients import certificates, git_access, git_errors, git_objects, git_trees
 from steps.clients.git_access import GitAccess
 from steps.clients.git_trees import Entry
 from steps.contract.delivery import is_commit
@@ -47,14 +47,15 @@ class Author(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def opened(access: GitAccess) -> Iterator[Git]:
-    """A repository's client with a place of its own for objects, while the context lasts. Errors come out as our own."""
+def opened(access: GitAccess, most_bytes: int | None = None) -> Iterator[Git]:
+    """A repository's client with a place of its own for objects, while the context lasts. Errors come out as our own; one of them,
+    BadTask, is that a server sends more than `most_bytes`."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="bringup-git-")))
         command = stack.enter_context(git_access.ssh_command(access)) if access.is_ssh and access.local is None else ""
         with _translated(access):
-            client, path = _client(access, command, stack)
-            repo = stack.enter_context(closing(_bare(folder / "objects")))
+            client, path = _client(access, command, stack, bounded=most_bytes is not None)
+            repo = stack.enter_context(closing(git_objects.bare(folder / "objects", most_bytes)))
             yield Git(client, path, repo)
 
 
@@ -191,14 +192,8 @@ def _stored(store: Any, made: Any) -> Any:
     return made.id
 
 
-def _bare(folder: Path) -> Repo:
-    from dulwich.repo import Repo
-
-    folder.mkdir(parents=True)
-    return Repo.init_bare(str(folder))
-
-
-def _client(access: GitAccess, command: str, stack: ExitStack) -> tuple[GitClient, str]:
+def _client(access: GitAccess, command: str, stack: ExitStack, *, bounded: bool) -> tuple[GitClient, str]:
+    """The client of an address, and the path for it. What is bounded comes in packs that are whole: dulwich spools others first."""
     from dulwich import client
 
     if access.local is not None:
@@ -208,10 +203,10 @@ def _client(access: GitAccess, command: str, stack: ExitStack) -> tuple[GitClien
     if access.url.startswith(("http://", "https://")):
         pool = stack.enter_context(_pool(access))
         user, password = access.username or None, access.password or None
-        return client.HttpGitClient(access.url, pool_manager=pool, username=user, password=password), ""
+        return client.HttpGitClient(access.url, thin_packs=not bounded, pool_manager=pool, username=user, password=password), ""
     if access.is_ssh:
-        return client.get_transport_and_path(access.url, ssh_command=command)
-    return client.get_transport_and_path(access.url)
+        return client.get_transport_and_path(access.url, thin_packs=not bounded, ssh_command=command)
+    return client.get_transport_and_path(access.url, thin_packs=not bounded)
 
 
 @contextmanager
@@ -248,7 +243,7 @@ def _made(place: Path) -> None:
     import shutil
 
     with TemporaryDirectory(prefix=".", dir=_existing(place.parent)) as folder:
-        _bare(Path(folder, "new")).close()
+        git_objects.bare(Path(folder, "new")).close()
         try:
             Path(folder, "new").rename(place)
         except OSError:

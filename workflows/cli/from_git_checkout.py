@@ -17,6 +17,10 @@ KEYS = Keys("schedule.source", "repository", "read it")
 """How the spec names the repository, for advice."""
 
 
+MOST_BYTES = 512 << 20
+"""Of one commit as a server packs it: its pod's folder has room for twice that (`render.from_git.ROOM`)."""
+
+
 class NotThere(ValueError):
     """The repository does not hold what the schedule is of."""
 
@@ -44,7 +48,7 @@ class Branch:
 def newest(wanted: Branch) -> tuple[str, list[Entry]]:
     """The id of the branch's newest commit, and what it holds of the spec's folder. Raises NotThere, StepError."""
     below = str(PurePosixPath(wanted.path).parent)
-    with git.opened(_access(wanted)) as repository:
+    with git.opened(_access(wanted), MOST_BYTES) as repository:
         commit = repository.tip(wanted.branch)
         if not commit:
             raise NotThere(f"{git_access.without_credentials(wanted.repository)} has no branch {wanted.branch}")

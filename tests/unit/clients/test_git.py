@@ -2,6 +2,7 @@
 
 import base64
 import errno
+import hashlib
 import shutil
 import subprocess
 import threading
@@ -13,7 +14,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import pytest
 from dulwich.refs import Ref
 from dulwich.repo import Repo
-from dulwich.server import BackendRepo, DictBackend
+from dulwich.server import BackendRepo, DictBackend, UploadPackHandler
 from dulwich.web import make_wsgi_chain
 
 from steps.clients import git, git_access, git_errors
@@ -126,6 +127,14 @@ def test_a_tag_is_never_moved(access: GitAccess) -> None:
 # ---- over HTTP -----------------------------------------------------------------------------------------------------------------
 
 
+class _Giving(UploadPackHandler):
+    """As Git's own server: thin packs are an offer."""
+
+    @classmethod
+    def required_capabilities(cls) -> tuple[bytes, ...]:
+        return tuple(one for one in super().required_capabilities() if one != b"thin-pack")
+
+
 class _Quiet(WSGIRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
@@ -137,7 +146,7 @@ def served(bare: Path) -> Iterator[dict[str, Any]]:
     stored = Repo(str(bare))
     repositories: dict[str, BackendRepo] = {"/apps.git": stored}
     backend = DictBackend(repositories)
-    git_server = make_wsgi_chain(backend)
+    git_server = make_wsgi_chain(backend, handlers={b"git-upload-pack": _Giving})
     wanted = "Basic " + base64.b64encode(f"ada:{PASSWORD}".encode()).decode()
     state: dict[str, Any] = {"answer": ""}
 
@@ -168,6 +177,21 @@ def test_http_with_the_password(served: dict[str, Any]) -> None:
         assert repo.read(made) == {"apps/a.yaml": "1"}
         second = publish(repo, {"apps/a.yaml": "2"})
         assert repo.resolve(made) == made != second
+
+
+def test_more_than_there_is_room_for_is_refused_as_it_comes(served: dict[str, Any]) -> None:
+    access = GitAccess(url=served["url"], username="ada", password=PASSWORD)
+    large = "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(100))  # packs to half of its 6,400 bytes
+    with git.opened(access) as repo:
+        made = publish(repo, {"apps/a.yaml": "1", "films/large": large})
+    with git.opened(access, 10_000) as repo:
+        assert repo.tip("main") == made
+    with (
+        pytest.raises(BadTask, match=r"than 0\.000976562 MiB, all of its folders") as caught,
+        git.opened(access, 1024) as repo,
+    ):
+        repo.tip("main")
+    assert "a repository of their own" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(("user", "password"), [("ada", "wrong-canary-5d8e"), ("", "")])
