@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def bare(folder: Path, most_bytes: int | None = None) -> Repo:
-    """A new repository in a folder that is not there yet. What is fetched into it raises BadTask at more than `most_bytes` of a pack,
-    before it fills the disk or is unpacked."""
+    """A new repository in a folder that is not there yet. A fetch into it raises BadTask as soon as its pack has more than
+    `most_bytes`: before it fills the disk, or is unpacked."""
     from dulwich.object_store import DiskObjectStore
     from dulwich.repo import Repo
 
