@@ -8,7 +8,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from steps.clients.image import archive, assemble, layers, sandbox
+from steps.clients.image.files import assemble
+from steps.clients.image.layer import archive, layers
+from steps.clients.image.sandbox import testing as sandbox
 from steps.clients.netboot import boots
 from steps.contract.image import recipe as contract
 from steps.contract.image.booting import Firmware

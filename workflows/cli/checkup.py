@@ -105,7 +105,7 @@ def _images() -> Iterator[Need]:
 
 def _rights() -> Need:
     """Whether this user may mount, which layers are built with: root, or somebody with uidmap and subordinate ids."""
-    from steps.clients.image import identities
+    from steps.clients.image.contained import identities
 
     what = "mounts as root, or in user namespaces with subordinate ids"
     try:

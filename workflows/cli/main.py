@@ -12,16 +12,16 @@ import typer
 from steps import __version__
 from steps.contract.exit import ExitCode
 from workflows.cli import output
-from workflows.cli.argo_commands import register as register_argo
-from workflows.cli.host_key_commands import register as register_host_keys
-from workflows.cli.image_commands import register as register_images
-from workflows.cli.inventory_commands import register as register_inventory
-from workflows.cli.operation_commands import register as register_operations
-from workflows.cli.quarantine_commands import register as register_quarantine
-from workflows.cli.report_commands import register as register_report
-from workflows.cli.run_commands import register as register_run
-from workflows.cli.schedule_commands import register as register_schedule
-from workflows.cli.spec_commands import register as register_spec
+from workflows.cli.argo.commands import register as register_argo
+from workflows.cli.argo.schedule_commands import register as register_schedule
+from workflows.cli.hosts.inventory_commands import register as register_inventory
+from workflows.cli.hosts.key_commands import register as register_host_keys
+from workflows.cli.hosts.quarantine_commands import register as register_quarantine
+from workflows.cli.images.commands import register as register_images
+from workflows.cli.runs.commands import register as register_run
+from workflows.cli.runs.operation_commands import register as register_operations
+from workflows.cli.runs.report_commands import register as register_report
+from workflows.cli.specs.commands import register as register_spec
 from workflows.cli.tool_commands import register as register_tools
 from workflows.engines.folders import Home, NoHome
 

@@ -30,7 +30,7 @@ def execute(
     actions: Annotated[Path | None, typer.Option("--actions", help="Operator actions to play (conformance corpus).")] = None,
 ) -> int:
     """Run any Workflow manifest of the portable subset on the embedded engine."""
-    from workflows.cli import executing
+    from workflows.cli.runs import executing
     from workflows.engines.local.execute import execute_manifest
 
     said: list[str] = []
@@ -52,7 +52,7 @@ def simulate(
     bare: Annotated[bool, typer.Option("--bare", help="Do not bring RKE2 up: only an empty API server.")] = False,
 ) -> int:
     """Serve the simulated cluster alone, so that kubectl and other tools can look at it. Ctrl-C ends it."""
-    from workflows.cli import sources
+    from workflows.cli.specs import sources
     from workflows.plan.compiler import compile_plan
     from workflows.rehearsal import serve
     from workflows.rehearsal.rehearse import Options

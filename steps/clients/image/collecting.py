@@ -13,7 +13,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from steps.clients.image import entries, removing, tools
+from steps.clients.image import entries, removing
+from steps.clients.image.files import tools
 from steps.contract.image import keys
 from steps.contract.image.manifest import Manifest
 from steps.contract.image.recipe import Recipe

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from steps.clients.image import kernel
+from steps.clients.image.contained import kernel
 
 _REMOVALS = 3
 """Tries to empty a folder: the kernel ends what a killed build had started within milliseconds."""

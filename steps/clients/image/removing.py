@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients.image import kernel, namespace
+from steps.clients.image.contained import kernel, namespace
 
 
 class Doomed(Struct, frozen=True, kw_only=True):

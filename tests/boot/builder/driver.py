@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from steps.clients.image import layers
+from steps.clients.image.layer import layers
 from steps.contract.image import recipe
 from tests.boot.builder import tiny
 

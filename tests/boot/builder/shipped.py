@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from steps.clients.image import archive, layers
+from steps.clients.image.layer import archive, layers
 from steps.contract.image import keys
 from steps.contract.image.recipe import Layer, Package, Recipe
 from workflows.images.nodes import locking, resolve

@@ -14,7 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.clients.image import assemble, comparing, layers, namespace, packing, readback, squashed
+from steps.clients.image.contained import namespace
+from steps.clients.image.files import assemble, comparing, packing, readback, squashed
+from steps.clients.image.layer import layers
 from steps.contract.image import difference, keys, manifest
 from steps.contract.image.manifest import INITRD, MANIFEST, OCI, PARTS, ROOT
 from steps.contract.image.recipe import Recipe
@@ -287,4 +289,4 @@ def test_a_root_that_cannot_be_packed_is_told(paths: tuple[str, ...], sentence: 
         (root / path).write_text("")
     told = packing.Pack(out=str(out), epoch=1, initrds=str(tmp_path / "initrds"))
     with pytest.raises(BadTask, match=sentence):
-        namespace.call((root,), "steps.clients.image.packing:pack", told, packing.Packed, seconds=60)
+        namespace.call((root,), "steps.clients.image.files.packing:pack", told, packing.Packed, seconds=60)

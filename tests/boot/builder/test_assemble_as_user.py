@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.clients.image import assemble
+from steps.clients.image.files import assemble
 from steps.contract.image.manifest import Part
 from tests.boot.builder import shipped
 from tests.boot.builder.test_users import UID, as_user

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image import layers
+from steps.clients.image.layer import layers
 from steps.contract.image.recipe import Layer, PlacedFile
 from steps.errors import StoreBusy
 from tests.unit import small_image

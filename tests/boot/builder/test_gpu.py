@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image import layers, sandbox
+from steps.clients.image.layer import layers
+from steps.clients.image.sandbox import testing as sandbox
 from steps.contract.image import keys
 from steps.contract.image.recipe import Recipe
 from steps.contract.image.testing import Outcome

@@ -5,7 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.clients.image import layers, namespace
+from steps.clients.image.contained import namespace
+from steps.clients.image.layer import layers
 from steps.contract.image import keys
 from steps.contract.image.recipe import Command, Layer, PlacedFile, Recipe, Service, User
 from steps.contract.stages.image_layers import Built

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image import namespace
+from steps.clients.image.contained import namespace
 from steps.errors import BadTask, Refused, StepError, Temporary
 from tests.boot.builder.called import Seen, Word
 from tests.boot.builder.started import ROOT, descendants, mounts

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image import layers
+from steps.clients.image.layer import layers
 from steps.contract.image import keys
 from steps.contract.image.recipe import Command, Layer
 from steps.contract.stages.image_layers import Built

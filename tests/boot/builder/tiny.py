@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from steps.clients.image import archive, layers
+from steps.clients.image.layer import archive, layers
 from steps.contract.image.recipe import Command, Layer, Package, PlacedFile, Recipe, User
 from steps.contract.stages.image_layers import Built
 from workflows.images.nodes import packages

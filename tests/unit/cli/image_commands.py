@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from tests.unit.clients.published.published_trees import image, place, published
-from workflows.cli import image_tree_commands
+from workflows.cli.images import tree_commands as image_tree_commands
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 UNREAD = "--unread-ok"

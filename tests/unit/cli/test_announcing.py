@@ -15,7 +15,7 @@ from steps.contract import approval
 from steps.contract.task import Task, Verb
 from tests.unit.cli.conftest import until
 from workflows import bringup, examples
-from workflows.cli import announcing
+from workflows.cli.runs import announcing
 from workflows.engines import inputs, launch
 from workflows.engines.folders import Home, RunFolder
 from workflows.engines.local.result import News, NodeNews

@@ -18,9 +18,10 @@ from rich.console import Console
 from steps.clients.store import Store
 from steps.contract.last_word import Said
 from steps.errors import Unreachable
-from workflows.cli import argo, live
-from workflows.cli.argo_listening import Listener
-from workflows.cli.argo_live import AwayProgress
+from workflows.cli.argo import acting as argo
+from workflows.cli.argo.listening import Listener
+from workflows.cli.argo.live import AwayProgress
+from workflows.cli.runs import live
 from workflows.engines.argo.home import Home, Where
 from workflows.engines.folders import Home as Runs
 from workflows.engines.local.result import NodeNews, NodeStatus

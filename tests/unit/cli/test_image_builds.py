@@ -16,7 +16,8 @@ from steps.clients.store import Store
 from steps.contract.evidence import key
 from tests.unit import small_image
 from tests.unit.cli.conftest import COMMAND, PATIENCE, until
-from workflows.cli import image_starting, trying_again
+from workflows.cli.images import starting as image_starting
+from workflows.cli.runs import trying_again
 from workflows.stages import IMAGE_ORDER
 
 Write = Callable[..., str]

@@ -12,7 +12,7 @@ import typer
 
 from tests.unit.cli.image_commands import COMMIT, UNREAD, call, made, said
 from tests.unit.clients.published.published_trees import image, key_pair, place, published, state
-from workflows.cli.image_trees import NoTree
+from workflows.cli.images.trees import NoTree
 from workflows.spec import SpecErrors
 
 

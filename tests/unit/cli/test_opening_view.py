@@ -14,8 +14,8 @@ from steps.contract.evidence import Evidence
 from steps.contract.verdict import FailureClass, failed
 from tests.unit.cli.test_logs import drill
 from workflows import bringup
-from workflows.cli.argo_live import AwayProgress
-from workflows.cli.live import Progress, View
+from workflows.cli.argo.live import AwayProgress
+from workflows.cli.runs.live import Progress, View
 from workflows.engines import inputs, launch
 from workflows.engines.folders import Home
 from workflows.engines.local.result import NodeNews, NodeStatus

@@ -8,8 +8,9 @@ import yaml
 from rich.console import Console
 
 from steps.clients.store import Store
-from workflows.cli import live, output
-from workflows.cli.live import Progress
+from workflows.cli import output
+from workflows.cli.runs import live
+from workflows.cli.runs.live import Progress
 from workflows.engines.local.result import NodeNews, NodeStatus
 
 MARKUP = "no [/dev/sda1] of [redacted], [bold]:x:[/bold]"

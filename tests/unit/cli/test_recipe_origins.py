@@ -12,7 +12,7 @@ import yaml
 from steps import __version__
 from steps.contract.image import recipe
 from tests.unit import small_image
-from workflows.cli import pipelines
+from workflows.cli.specs import pipelines
 from workflows.images.nodes import shipped
 
 OURS = {

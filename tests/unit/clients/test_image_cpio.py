@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image import cpio, readback
+from steps.clients.image.files import cpio, readback
 from steps.errors import BadTask
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from steps.contract.play import PYTHON
 from workflows import examples
-from workflows.cli import inventories
+from workflows.cli.hosts import inventories
 from workflows.inventory import text, writing
 from workflows.inventory.model import BadInventory, Inventory
 from workflows.inventory.taking import Choice, taken

@@ -10,7 +10,7 @@ from steps.contract.image import recipe as contract
 from steps.contract.task import Task, Verb
 from tests.unit import small_image
 from workflows import image
-from workflows.cli import compiling
+from workflows.cli.specs import compiling
 from workflows.plan.images import compile_image
 from workflows.plan.model import Plan, PlanError
 from workflows.render.secret_volumes import needed

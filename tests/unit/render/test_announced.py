@@ -3,7 +3,7 @@
 import pytest
 
 from workflows import bringup, examples
-from workflows.cli.compiling import rendered
+from workflows.cli.specs.compiling import rendered
 from workflows.engines.argo import size
 from workflows.plan import diff, files
 from workflows.plan.compiler import compile_plan

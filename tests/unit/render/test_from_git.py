@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit import small_image
 from workflows import image
-from workflows.cli.compiling import rendered
+from workflows.cli.specs.compiling import rendered
 from workflows.plan import diff, show
 from workflows.plan.images import compile_image
 from workflows.plan.model import Plan

@@ -6,7 +6,7 @@ import pytest
 
 from steps.contract.task import Task, Verb
 from workflows import bringup, examples
-from workflows.cli.compiling import rendered
+from workflows.cli.specs.compiling import rendered
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.render import names

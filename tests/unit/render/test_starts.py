@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from workflows import bringup, examples
-from workflows.cli.compiling import PIPELINES, rendered
+from workflows.cli.specs.compiling import PIPELINES, rendered
 from workflows.plan import diff, show
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan

@@ -13,7 +13,8 @@ from steps.contract.evidence import Evidence
 from steps.contract.task import Task, Verb, encode, file_name
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, of_nodes
 from steps.verbs import judge
-from workflows.cli import main, quarantining
+from workflows.cli import main
+from workflows.cli.hosts import quarantining
 from workflows.engines.folders import Home
 
 NODES = "/api/v1/nodes"

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.clients.image import canaries, packed
+from steps.clients.image.layer import canaries, packed
 from tests.unit.clients.image import trees
 
 SECRET = b"hunter2-hunter2\n"

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image import confined, initrds
+from steps.clients.image.contained import confined
+from steps.clients.image.files import initrds
 from steps.contract.image.rooted import Root
 from steps.errors import BadTask
 from tests.unit.clients.image import trees

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image import content
+from steps.clients.image.layer import content
 from tests.unit.clients.image import trees
 
 

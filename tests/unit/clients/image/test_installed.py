@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from steps.clients.image import apt
+from steps.clients.image.layer import apt
 from tests.unit.clients.image import trees
 
 STATUS = """Package: dash

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image import content, normal
+from steps.clients.image.layer import content, normal
 from tests.unit.clients.image import trees
 
 EPOCH = 1_700_000_000

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image import building, layers
-from steps.clients.image.building import Work
+from steps.clients.image.layer import building, layers
+from steps.clients.image.layer.building import Work
 from steps.contract.image import keys
 from steps.contract.image.recipe import Layer, Package
 from steps.errors import StoreBusy

@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from steps.clients.image import content
+from steps.clients.image.layer import content
 
 
 def write(path: Path, text: str = "", mode: int = 0o644) -> Path:

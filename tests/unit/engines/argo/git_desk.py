@@ -18,7 +18,7 @@ from steps.clients.git_access import GitAccess
 from tests.unit import small_image
 from tests.unit.engines.argo.lab import Lab, full_crd, until
 from workflows import image
-from workflows.cli import compiling, pipelines
+from workflows.cli.specs import compiling, pipelines
 from workflows.engines.argo import going_on, install, starts
 from workflows.engines.argo.objects import Workflow
 from workflows.render.steps import Settings

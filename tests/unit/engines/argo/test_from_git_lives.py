@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.engines.argo.git_desk import NAME, Desk, desk_of
 from tests.unit.engines.argo.lab import Lab
-from workflows.cli import from_git as building
-from workflows.cli.from_git_bounds import Bounds
-from workflows.cli.from_git_checkout import Branch
+from workflows.cli.images import from_git as building
+from workflows.cli.images.from_git_bounds import Bounds
+from workflows.cli.images.from_git_checkout import Branch
 from workflows.engines.argo import objects
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.objects import Workflow

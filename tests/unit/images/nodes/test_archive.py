@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.clients.image import archive
+from steps.clients.image.layer import archive
 from steps.contract.image.recipe import Layer, Package, Recipe, Source
 from steps.contract.stages.image_lock import Archive
 from tests.unit.served import served

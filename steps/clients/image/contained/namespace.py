@@ -1,0 +1,187 @@
+"""Calls a function in namespaces of its own (mounts, processes, network), over an overlay of layers; nothing outlives the caller.
+
+    found = namespace.call(layers.stack(images, recipe), "steps.clients.image.files.packing:pack", Pack(...), Packed, seconds=600)
+
+calls `packing.pack(root, arguments)` in a child, where `root` is the folder with the merged layers (read-only without `upper`), and
+gives what it returned. In there the function is root over all files of the layers, also where this process is not (a user namespace
+with subordinate ids); there is no network but loopback; `TMPDIR` is a tmpfs that goes with the namespace; what it and its programs
+write to stderr or stdout comes back by line through `say`. When the call ends, however it ends (`kill -9` of the caller too), all
+its processes are killed and nothing stays mounted.
+"""
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from steps import errors
+from steps.clients.image.contained import identities
+from steps.errors import BadTask, StepError, Temporary
+
+R = TypeVar("R")
+
+TAIL: Final = 40
+"""Lines of output that an error keeps."""
+_ROOT: Final = Path(__file__).parents[4]
+
+
+class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the child is asked to do, by the process `caller`."""
+
+    caller: int
+    stack: tuple[str, ...]
+    function: str
+    arguments: msgspec.Raw
+    upper: str = ""
+    ids: identities.Identities | None = None
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """An error of the child: the class of `steps.errors` by name, its sentence and hint."""
+
+    kind: str
+    message: str
+    hint: str = ""
+
+
+class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the child answers: the function's result as JSON, or its error."""
+
+    value: msgspec.Raw = msgspec.Raw(b"")
+    problem: Problem | None = None
+
+
+def call(
+    stack: tuple[Path, ...],
+    function: str,
+    arguments: Struct,
+    kind: type[R],
+    *,
+    upper: Path | None = None,
+    seconds: float,
+    say: Callable[[str], None] | None = None,
+) -> R:
+    """Call `module:name` as name(root, arguments) over the layers, uppermost first; changes go to `upper`, if given.
+
+    Without layers and without `upper` nothing is mounted, and `root` is `/`. Beside `upper` lies a folder `work` afterwards, which
+    the caller removes. Errors of `steps.errors` come back as themselves. Raises BadTask where this machine has no namespaces for
+    us (the sentence names the setting), Temporary after `seconds`.
+    """
+    request = Request(
+        caller=os.getpid(),
+        stack=tuple(str(folder.absolute()) for folder in stack),
+        function=function,
+        arguments=msgspec.Raw(msgspec.json.encode(arguments)),
+        upper=str(upper.absolute()) if upper else "",
+        ids=identities.choose(),
+    )
+    with _held(stack):
+        answer, said = _converse(msgspec.json.encode(request), function, seconds, say)
+    return msgspec.json.decode(_value(answer, said, function), type=kind)
+
+
+def tell(line: str) -> None:
+    """Say a line from inside of a call: it comes back through `say` at once."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _value(answer: bytes, said: deque[str], function: str) -> msgspec.Raw:
+    try:
+        reply = msgspec.json.decode(answer, type=Reply)
+    except msgspec.MsgspecError as error:
+        raise StepError(f"{function} ended without an answer: {' | '.join(said) or 'it said nothing'}") from error
+    if reply.problem is None:
+        return reply.value
+    found = getattr(errors, reply.problem.kind, StepError)
+    raise found(reply.problem.message, hint=reply.problem.hint)
+
+
+@contextlib.contextmanager
+def _held(stack: Iterable[Path]) -> Iterator[None]:
+    """A shared lock on each layer, so that no collector takes it away meanwhile. Raises BadTask where one is gone."""
+    with contextlib.ExitStack() as handles:
+        for folder in stack:
+            try:
+                handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+                handles.callback(os.close, handle)
+                fcntl.flock(handle, fcntl.LOCK_SH)
+                there = os.path.samestat(os.fstat(handle), folder.stat())
+            except FileNotFoundError:
+                there = False
+            if not there:
+                raise BadTask(f"layer {folder} is gone", hint="build the image's layers again")
+        yield
+
+
+def _converse(request: bytes, function: str, seconds: float, say: Callable[[str], None] | None) -> tuple[bytes, deque[str]]:
+    """Start the child, hand it the request, and take its answer (stdout) and what it said (stderr)."""
+    said: deque[str] = deque(maxlen=TAIL)
+    with _child() as (child, stdin, stdout, stderr):
+        reader = threading.Thread(target=_listen, args=(stderr, said, say), daemon=True)
+        late = threading.Timer(seconds, child.kill)
+        reader.start()
+        late.start()
+        try:
+            with contextlib.suppress(BrokenPipeError):  # a child that ended early is told by its missing answer
+                stdin.write(request)
+                stdin.close()
+            answer = stdout.read()
+            child.wait()
+        finally:
+            over = late.finished.is_set()
+            late.cancel()
+        reader.join()
+    if over and not answer:
+        raise Temporary(f"{function} took longer than {seconds:.0f} s: {' | '.join(list(said)[-3:]) or 'it said nothing'}")
+    return answer, said
+
+
+@contextlib.contextmanager
+def _child() -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes], IO[bytes]]]:
+    """The child process; it ends with this block, and by the kernel's hand where this process is killed in it."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "steps.clients.image.contained.inside"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=_environment(),
+        cwd="/",
+    )
+    try:
+        if child.stdin is None or child.stdout is None or child.stderr is None:
+            raise BadTask("no pipes to a child process")
+        with child.stdin, child.stdout, child.stderr:
+            yield child, child.stdin, child.stdout, child.stderr
+    finally:
+        child.kill()
+        child.wait()
+
+
+def _environment() -> dict[str, str]:
+    """The same for everybody, so that no user's settings get into an image."""
+    before = os.environ.get("PYTHONPATH", "")
+    return {
+        "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin",
+        "PYTHONPATH": os.pathsep.join([str(_ROOT), *([before] if before else [])]),
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "HOME": "/root",
+    }
+
+
+def _listen(stream: IO[bytes], said: deque[str], say: Callable[[str], None] | None) -> None:
+    for raw in stream:
+        line = raw.decode(errors="replace").rstrip()
+        said.append(line)
+        if say is not None:
+            say(line)

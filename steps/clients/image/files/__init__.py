@@ -1,0 +1,1 @@
+"""Makes and reads an image's files: squashfs, kernel, initrd, OCI archive and manifest."""

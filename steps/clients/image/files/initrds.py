@@ -1,0 +1,195 @@
+"""The initrd of a root: made by its own mkinitramfs, without a trace in it, and kept for roots that would make the same."""
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from steps import timeouts
+from steps.clients import process
+from steps.clients.image import entries
+from steps.clients.image.contained import bubblewrap, confined
+from steps.clients.image.files import cpio, initrd_sources
+from steps.clients.image.files.initrd_sources import Words
+from steps.contract.canonical import canonical, digest
+from steps.contract.image.keys import PACKER
+from steps.contract.image.rooted import FOLDER, LINK, REGULAR, Root
+from steps.errors import BadTask
+
+NETWORK_DRIVERS: Final = (
+    "virtio_net",
+    "virtio_pci",
+    "e1000",
+    "e1000e",
+    "igb",
+    "igc",
+    "ixgbe",
+    "i40e",
+    "ice",
+    "bnxt_en",
+    "tg3",
+    "r8169",
+)
+ROOT_DRIVERS: Final = ("overlay", "squashfs", "loop")
+MELLANOX: Final = ("mlx4_en", "mlx5_core")
+DRIVERS: Final = (*NETWORK_DRIVERS, *MELLANOX, *ROOT_DRIVERS)
+"""Put into every initrd where the kernel has them, beside what MODULES=most brings: nodes boot from the network."""
+LEVEL: Final = 3
+"""Of zstd: level 9 takes 2 MB off 16 and three times as long."""
+FILE, RECORD = "initrd.img", "record.json"
+MOST_LOOKED_AT: Final = 6
+"""Kept initrds of one kernel that are compared, the newest first."""
+_MODULES: Final = "usr/lib/modules"
+_SETTINGS: Final = "/etc/initramfs-tools"
+_OURS: Final = "/run/settings"
+
+
+class Record(Struct, frozen=True):
+    """What a kept initrd was made of: the words of its scripts, and every relevant path of the root with what it was."""
+
+    words: Words
+    seen: dict[str, str]
+
+
+class Made(Struct, frozen=True, kw_only=True):
+    """An initrd that lies at its place; `cached`: an earlier one, of a root with the same sources."""
+
+    kernel: str
+    cached: bool
+    sources: int
+
+
+def kernel_of(root: Path) -> str:
+    """Version of the root's one kernel. Raises BadTask where it has none, or several."""
+    found = sorted(path.name.removeprefix("vmlinuz-") for path in confined.place(root, "boot").glob("vmlinuz-*"))
+    if len(found) != 1:
+        there = f"{len(found)} kernels ({', '.join(found)})" if found else "no kernel"
+        raise BadTask(f"the root has {there} in /boot, and an image has one", hint="see `kernel` and the packages of the recipe")
+    if not confined.place(root, f"{_MODULES}/{found[0]}/modules.dep").is_file():
+        raise BadTask(f"the root has no modules of its kernel {found[0]} (/{_MODULES}/{found[0]}/modules.dep is missing)")
+    return found[0]
+
+
+def put(root: Path, listing: Root, kept: Path, out: Path, epoch: int) -> Made:
+    """Write the initrd of a root to `out`: a kept one where all that it was made of is as it was, else a new one, which is kept."""
+    kernel = kernel_of(root)
+    group = kept / digest([PACKER, kernel, epoch, DRIVERS, LEVEL]).removeprefix("sha256:")[:32]
+    looked: dict[str, str] = {}
+    paths = [path for path in listing.entries if not path.startswith("boot/")] + [f"boot/config-{kernel}"]
+    for record_file in _newest(group):
+        record = msgspec.json.decode(record_file.read_bytes(), type=Record)
+        if observe(root, listing, paths, record.words, looked, epoch) == record.seen:
+            shutil.copyfile(record_file.with_name(FILE), out)
+            return Made(kernel=kernel, cached=True, sources=len(record.seen))
+    _make(root, listing, kernel, out, epoch)
+    found = _words(root, listing, paths, out)
+    record = Record(found, observe(root, listing, paths, found, looked, epoch))
+    _keep(group, record, out)
+    return Made(kernel=kernel, cached=False, sources=len(record.seen))
+
+
+def observe(root: Path, listing: Root, paths: Iterable[str], found: Words, looked: dict[str, str], epoch: int) -> dict[str, str]:
+    """Every relevant path with what it is; `looked` remembers contents between two calls."""
+    seen: dict[str, str] = {}
+    kinds = ((path, path in listing.entries and listing.entries[path].kind == FOLDER) for path in paths)
+    for path, content in initrd_sources.relevant(kinds, found):
+        entry = listing.entries.get(path)
+        if content or entry is None:
+            looked.setdefault(path, _whole(root / path, epoch))
+            seen[path] = looked[path]
+        else:
+            seen[path] = f"{entry.kind} {entry.size} {entry.link}"
+    return seen
+
+
+def _whole(path: Path, epoch: int) -> str:
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        return "absent"
+    about = f"{facts.st_mode:o} {facts.st_uid}:{facts.st_gid}"
+    if stat.S_ISLNK(facts.st_mode):
+        return f"{LINK} {os.readlink(path)}"
+    if not stat.S_ISREG(facts.st_mode):
+        return f"{FOLDER} {about}"
+    with path.open("rb") as file:
+        return f"{REGULAR} {about} {min(int(facts.st_mtime), epoch)} {hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def _words(root: Path, listing: Root, paths: Iterable[str], made: Path) -> Words:
+    there = list(paths)
+    places = [listing.resolve(path) or "" for path in there if path.startswith(initrd_sources.PROGRAMS)]
+    scripts = [path for path in places if path in listing.entries and listing.entries[path].kind == REGULAR]
+    texts = [(root / path).read_text(errors="replace") for path in scripts]
+    members = {member.path: member.links if stat.S_ISREG(member.mode) else 1 for member in cpio.read(made)}
+    return initrd_sources.words(texts, members, there)
+
+
+def _make(root: Path, listing: Root, kernel: str, out: Path, epoch: int) -> None:
+    program = "/usr/sbin/mkinitramfs"
+    if listing.resolve(program) is None:
+        raise BadTask(f"the root has no {program}", hint="let a layer of the recipe install initramfs-tools and live-boot")
+    work = out.with_name(".initrd")
+    settings, made = work / "settings", work / "made"
+    made.mkdir(parents=True)
+    shutil.copytree(confined.place(root, _SETTINGS[1:]), settings, symlinks=True)
+    settle(settings, kernel, listing)
+    words = [program, "-d", _OURS, "-c", _compression(listing), "-o", f"/run/made/{FILE}", kernel]
+    line = bubblewrap.command(
+        root,
+        words,
+        readable={_OURS: settings},
+        writable={"/run/made": made},
+        environment={"SOURCE_DATE_EPOCH": str(epoch), "TMPDIR": "/tmp"},
+    )
+    done = process.run(line, seconds=timeouts.IMAGE_INITRD)
+    if done.code != 0 or not (made / FILE).is_file():
+        said = " | ".join(done.err.split("\n")[-6:]).strip(" |")
+        raise BadTask(f"mkinitramfs of the root ended with {done.code}: {said or 'it said nothing'}")
+    shutil.move(made / FILE, out)
+    shutil.rmtree(work)
+
+
+def _compression(listing: Root) -> str:
+    """The root's own zstd, so that no version of this machine's gets into the bytes."""
+    return "zstd" if listing.resolve("/usr/bin/zstd") else "gzip"
+
+
+def settle(settings: Path, kernel: str, listing: Root) -> None:
+    """What a node image wants of mkinitramfs: nothing of the machine that builds, and drivers of all networks. Raises BadTask where
+    a link stands in the place of what is written: it would lead out of this copy."""
+    for name in ("modules", "conf.d", "conf.d/node-image"):
+        if (settings / name).is_symlink():
+            raise BadTask(
+                f"the root's {_SETTINGS}/{name} is a link", hint="have the layer that makes it put a file or folder there"
+            )
+    lists = [text for path, text in listing.texts.items() if path.startswith(f"{_MODULES}/{kernel}/modules.dep")]
+    names = {
+        line.partition(":")[0].rpartition("/")[2].partition(".ko")[0].replace("-", "_")
+        for text in lists
+        for line in text.splitlines()
+    }
+    with (settings / "modules").open("a") as file:
+        file.writelines(f"{name}\n" for name in DRIVERS if name in names)
+    (settings / "conf.d").mkdir(exist_ok=True)
+    level = f"COMPRESSLEVEL={LEVEL}\n" if _compression(listing) == "zstd" else ""
+    (settings / "conf.d" / "node-image").write_text(f"RESUME=none\n{level}")
+
+
+def _newest(group: Path) -> list[Path]:
+    found = sorted(((path.stat().st_mtime_ns, path) for path in group.glob(f"*/{RECORD}")), reverse=True)
+    return [path for _, path in found[:MOST_LOOKED_AT]]
+
+
+def _keep(group: Path, record: Record, made: Path) -> None:
+    data = canonical(record)
+    with entries.making(group, hashlib.sha256(data).hexdigest()[:32]) as work:
+        if work is not None:
+            shutil.copyfile(made, work / FILE)
+            (work / RECORD).write_bytes(data)

@@ -1,0 +1,216 @@
+"""Installs exactly the locked packages with dpkg and apt, from the archive alone: the package manager of Debian and Ubuntu.
+
+The essential packages are unpacked and then installed by the new root's own dpkg, as mmdebstrap does; everything else by apt from
+outside, which needs nothing in the root. apt sees one repository: an index that we write from the lock, over the archive. It checks
+each file against the index, so what is installed has the locked digests, or nothing is.
+"""
+
+import contextlib
+import hashlib
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from steps.clients.image.contained import chroot, kernel
+from steps.contract.image.recipe import Package
+
+ARCHIVE: Final = f"{chroot.OURS}/archive"
+_FIRST: Final = ("base-passwd", "base-files")
+"""Others need users, groups and folders of theirs before they are unpacked."""
+_MERGED: Final = ("bin", "lib", "sbin")
+_MERGED_64: Final = ("lib32", "lib64", "libx32")
+_READERS: Final = 4
+_SHORT: Final = (Path("/mnt"), Path("/media"), Path("/srv"))
+"""Folders that every machine has and no program needs that works on a root (FHS 3.0 §3)."""
+_STATUS: Final = "var/lib/dpkg/status"
+_MARKS: Final = "var/lib/apt/extended_states"
+
+
+class CannotInstall(Exception):
+    """The packages could not be installed; the message is the end of what was said."""
+
+
+def file_of(archive: Path, package: Package) -> Path:
+    """Where the archive has a package: by its digest."""
+    return archive / package.sha256[:2] / f"{package.sha256}.deb"
+
+
+def unpack(root: Path, archive: Path, packages: Iterable[Package]) -> None:
+    """Unpack the essential packages into an empty root, so that there is a dpkg which can install them. Raises CannotInstall."""
+    essential = _essential(packages)
+    if not essential:
+        return
+    _merge_usr(root, essential)
+    for package in essential:
+        file = file_of(archive, package)
+        if hashlib.sha256(file.read_bytes()).hexdigest() != package.sha256:
+            raise CannotInstall(
+                f"{file} is not the locked {package.name}={package.version}: remove it, and run the lock stage again"
+            )
+        _unpack(root, file)
+
+
+def _essential(packages: Iterable[Package]) -> list[Package]:
+    """In the order in which dpkg takes them."""
+    found = [one for one in packages if one.essential]
+    return sorted(found, key=lambda one: (one.name not in _FIRST, one.name != _FIRST[0], one.name))
+
+
+def install(root: Path, archive: Path, packages: Sequence[Package], epoch: int) -> None:
+    """Install the packages into the prepared root, which has the essential ones unpacked. Raises CannotInstall."""
+    place = root / ARCHIVE
+    place.mkdir(parents=True)
+    kernel.mount(str(archive), place, "", kernel.BIND)
+    with chroot.without_services(root):
+        _bootstrap(root, _essential(packages), epoch)
+        rest = [one for one in packages if not one.essential]
+        if rest:
+            with _short(root) as place:
+                _install_with_apt(place, rest, epoch)
+    with chroot.entered(root):
+        _mark(Path("/", _MARKS), [one for one in packages if not one.asked and not one.essential])
+
+
+def installed(root: Path) -> list[str]:
+    """`name=version` of what dpkg's database says is installed completely, sorted."""
+    status = root / _STATUS
+    found = []
+    for block in status.read_text().split("\n\n") if status.is_file() else []:
+        fields = dict(re.findall(r"^(Package|Status|Version): (.*)$", block, re.MULTILINE))
+        if fields.get("Status", "").endswith(" ok installed"):
+            found.append(f"{fields['Package']}={fields['Version']}")
+    return sorted(found)
+
+
+def _bootstrap(root: Path, packages: Sequence[Package], epoch: int) -> None:
+    """Have the root's own dpkg install what was unpacked."""
+    if not packages:
+        return
+    for folder in ("var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    for file in (_STATUS, "var/lib/dpkg/available"):
+        (root / file).touch()
+    files = [f"/{file_of(Path(ARCHIVE), package)}" for package in packages]
+    command = ["dpkg", "--force-depends", "--force-unsafe-io", "--force-confnew", "--install", *files]
+    _succeed(chroot.run(root, command, chroot.environment(epoch)))
+
+
+def _merge_usr(root: Path, packages: Sequence[Package]) -> None:
+    """/bin, /lib and others as links into /usr, as every release that we build has them: packages do not bring them themselves."""
+    wide = any(one.architecture == "amd64" for one in packages)
+    for name in (*_MERGED, *(_MERGED_64 if wide else ())):
+        (root / "usr" / name).mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(f"usr/{name}")
+
+
+def _unpack(root: Path, file: Path) -> None:
+    tar = ["tar", "--directory", str(root), "--extract", "--keep-directory-symlink", "--numeric-owner", "--file", "-"]
+    with (
+        subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as source,
+        subprocess.Popen(tar, stdin=source.stdout, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as sink,
+    ):
+        if source.stdout:
+            source.stdout.close()  # tar alone reads it: where tar ends early, dpkg-deb must not wait for us
+        said = b"".join(one.stderr.read() for one in (sink, source) if one.stderr)
+    if source.returncode or sink.returncode:
+        raise CannotInstall(f"{file.name}: {said.decode(errors='replace').strip()[-chroot.TAIL :]}")
+
+
+@contextlib.contextmanager
+def _short(root: Path) -> Iterator[Path]:
+    """The root at a short path too, in this namespace alone: apt names a file after the whole path of a repository, and no name may
+    be longer than 255 bytes."""
+    real = root.resolve()
+    place = next((folder for folder in _SHORT if folder.is_dir() and not real.is_relative_to(folder.resolve())), None)
+    if place is None:
+        yield root
+        return
+    kernel.mount(str(root), place, "", kernel.BIND | kernel.REC)
+    try:
+        yield place
+    finally:
+        kernel.unmount(place)
+
+
+def _install_with_apt(root: Path, packages: Sequence[Package], epoch: int) -> None:
+    ours = root / chroot.OURS
+    (ours / "Packages").write_text("".join(_index(root / ARCHIVE, packages)))
+    for folder in ("apt/lists/partial", "apt/cache/archives/partial", "apt/log"):
+        (ours / folder).mkdir(parents=True, exist_ok=True)
+    address = quote(quote(str(ours)))  # apt decodes it twice: as a word of the line, and as an address
+    (ours / "apt/sources.list").write_text(f"deb [trusted=yes] file:{address} ./\n")
+    (ours / "apt/apt.conf").write_text(_configuration(root, packages))
+    settings = {**chroot.environment(epoch), "APT_CONFIG": str(ours / "apt/apt.conf")}
+    _succeed(chroot.outside(["apt-get", "-q", "update"], settings))
+    wanted = [f"{one.name}:{one.architecture}={one.version}" for one in packages if one.architecture != "all"]
+    wanted += [f"{one.name}={one.version}" for one in packages if one.architecture == "all"]
+    _succeed(chroot.outside(["apt-get", "-q", "--yes", "--no-remove", "install", *sorted(wanted)], settings))
+
+
+def _configuration(root: Path, packages: Sequence[Package]) -> str:
+    """apt's settings, all of them: none of this machine's. Database writes are not forced to disk: the layer is, once."""
+    ours = root / chroot.OURS / "apt"
+    architecture = next((one.architecture for one in packages if one.architecture != "all"), "")
+    settings = {
+        "Dir::State": f"{ours}",
+        "Dir::State::status": f"{root / _STATUS}",
+        "Dir::Cache": f"{ours}/cache",
+        "Dir::Log": f"{ours}/log",
+        "Dir::Etc": f"{ours}",
+        "Dir::Etc::sourcelist": f"{ours}/sources.list",
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::Etc::parts": "/dev/null",
+        "Dir::Etc::preferencesparts": "/dev/null",
+        "Dir::Etc::trustedparts": "/dev/null",
+        "DPkg::Chroot-Directory": f"{root}",
+        "Dpkg::Use-Pty": "false",
+        "APT::Install-Recommends": "false",
+        "APT::Install-Suggests": "false",
+        "APT::Sandbox::User": "root",
+        "Acquire::Languages": "none",
+        **({"APT::Architecture": architecture} if architecture else {}),
+    }
+    lines = [f'{name} "{value}";\n' for name, value in settings.items()]
+    lines.append('DPkg::Options { "--force-unsafe-io"; "--force-confnew"; };\n')
+    if architecture:
+        lines.append(f'APT::Architectures {{ "{architecture}"; }};\n')
+    return "".join(lines)
+
+
+def _index(archive: Path, packages: Sequence[Package]) -> Iterable[str]:
+    """The repository's index: what each package says of itself, and what the lock says of its file."""
+    with ThreadPoolExecutor(_READERS) as pool:
+        for package, control in zip(packages, pool.map(lambda one: _control(file_of(archive, one)), packages), strict=True):
+            fields = dict(re.findall(r"^(Package|Version|Architecture): (.*)$", control, re.MULTILINE))
+            said = (fields.get("Package"), fields.get("Version"), fields.get("Architecture"))
+            if said != (package.name, package.version, package.architecture):
+                raise CannotInstall(
+                    f"the archive's file of {package.name}={package.version} says that it is {said}: lock the recipe again"
+                )
+            name = f"./archive/{file_of(Path(), package)}"
+            yield f"{control.strip()}\nFilename: {name}\nSize: {package.size}\nSHA256: {package.sha256}\n\n"
+
+
+def _control(file: Path) -> str:
+    done = subprocess.run(["dpkg-deb", "--field", str(file)], capture_output=True, check=False)
+    if done.returncode:
+        raise CannotInstall(f"{file.name}: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout.decode(errors="replace")
+
+
+def _mark(marks: Path, packages: Sequence[Package]) -> None:
+    """Tell the root's own apt what came along for others, as an apt that had chosen it would have."""
+    if packages:
+        marks.parent.mkdir(parents=True, exist_ok=True)
+        before = marks.read_text() if marks.is_file() else ""
+        blocks = [f"Package: {one.name}\nArchitecture: {one.architecture}\nAuto-Installed: 1\n\n" for one in packages]
+        marks.write_text(before + "".join(sorted(blocks)))
+
+
+def _succeed(ended: chroot.Ended) -> None:
+    if ended.code:
+        raise CannotInstall(ended.output)

@@ -1,0 +1,200 @@
+"""The archive of packages, by digest: what a recipe locks is fetched once and kept, so that mirrors may forget it.
+
+`archive/AB/SHA256.deb`. A file appears there by one rename after its bytes were found to be the locked ones and are on the disk;
+until then it lies in `archive/incoming`, held by a lock of who writes it: one that nobody holds is left from a kill, and removed.
+"""
+
+import fcntl
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO, Final
+from urllib.parse import quote
+from uuid import uuid4
+
+from msgspec import Struct
+
+from steps.clients.image.layer.mirror import Mirrors, in_words
+from steps.contract.image.recipe import Package, Recipe
+from steps.contract.stages.image_lock import Archive
+from steps.errors import StepError, StoreBusy, Unreachable
+
+FOLDER: Final = "archive"
+INCOMING: Final = "incoming"
+SIDE_BY_SIDE: Final = 4
+"""Downloads at once: more would be taken for an attack by some mirrors, and four fill a gigabit."""
+MOST_PROBLEMS: Final = 20
+MOST_SAID: Final = 5
+"""Problems in the record, and of them on the way: a mirror that is away keeps hundreds of packages away."""
+SEEDS: Final = (Path("/var/cache/apt/archives"),)
+"""Folders of this machine that may have a package already."""
+
+
+class _Got(Struct, frozen=True, kw_only=True):
+    """What became of one package: `kept`, `seeded`, `fetched`, `missing` or `wrong`."""
+
+    package: Package
+    how: str
+    problem: str = ""
+    is_away: bool = False
+
+
+def path(images: Path, sha256: str) -> Path:
+    """Where a package of a digest lies, or would."""
+    return images / FOLDER / sha256[:2] / f"{sha256}.deb"
+
+
+def fill(images: Path, recipe: Recipe, say: Callable[[str], None], seeds: Sequence[Path] = SEEDS) -> Archive:
+    """Have every package that the recipe locks: keep what is there and right, take from `seeds` or fetch the rest.
+
+    Never raises for a mirror: what cannot be had is `missing`, with the mirror's words. Raises StoreBusy where the disk refuses.
+    """
+    wanted = {one.sha256: one for layer in recipe.layers for one in layer.packages}
+    _clean(images)
+    try:
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            there = dict(zip(wanted, pool.map(lambda sha256: _state(images, sha256), wanted), strict=True))
+            lacking = [package for sha256, package in wanted.items() if there[sha256] != "kept"]
+            got = _brought(images, recipe, lacking, there, say, seeds, pool) if lacking else []
+    except OSError as error:
+        raise StoreBusy(f"the archive of packages: {error.filename or images}: {error.strerror}") from error
+    return _told(recipe, list(wanted.values()), there, got)
+
+
+def _state(images: Path, sha256: str) -> str:
+    """`kept`, `wrong` (other bytes) or `missing`."""
+    try:
+        with path(images, sha256).open("rb") as file:
+            return "kept" if hashlib.file_digest(file, "sha256").hexdigest() == sha256 else "wrong"
+    except FileNotFoundError:
+        return "missing"
+
+
+def _brought(
+    images: Path,
+    recipe: Recipe,
+    lacking: Sequence[Package],
+    there: dict[str, str],
+    say: Callable[[str], None],
+    seeds: Sequence[Path],
+    pool: ThreadPoolExecutor,
+) -> list[_Got]:
+    size = sum(one.size for one in lacking)
+    say(f"{len(lacking)} of {len(there)} packages are not in the archive: {size / 1e6:.0f} MB")
+    found, had, problems = [], 0, 0
+    with closing(Mirrors(SIDE_BY_SIDE)) as mirrors:
+
+        def bring(package: Package) -> _Got:
+            return _bring(images, recipe, package, there[package.sha256], seeds, mirrors)
+
+        for number, one in enumerate(pool.map(bring, lacking), 1):
+            found.append(one)
+            had += one.package.size
+            problems += bool(one.problem)
+            if one.problem and problems <= MOST_SAID:
+                say(one.problem)
+            elif number == len(lacking) or number % max(1, len(lacking) // 5) == 0:
+                say(f"{number} of {len(lacking)} packages, {had / 1e6:.0f} MB")
+    return found
+
+
+def _bring(images: Path, recipe: Recipe, package: Package, before: str, seeds: Sequence[Path], mirrors: Mirrors) -> _Got:
+    source = recipe.sources[package.source].url.rstrip("/") if package.source < len(recipe.sources) else ""
+    with _incoming(images) as (file, unfinished):
+        if any(_copied(seed, package, file) for seed in seeds):
+            how = "seeded"
+        else:
+            try:
+                if not source:
+                    return _Got(
+                        package=package, how=before, problem=f"{_named(package)}: the recipe has no source {package.source}"
+                    )
+                mirrors.fetch(source, package, file)
+                how = "fetched"
+            except StepError as error:
+                is_away, problem = isinstance(error, Unreachable), f"{_named(package)}: {in_words(error)}"
+                return _Got(package=package, how=before, problem=problem, is_away=is_away)
+        _appear(file, unfinished, path(images, package.sha256))
+    return _Got(package=package, how=how)
+
+
+def _copied(seed: Path, package: Package, file: IO[bytes]) -> bool:
+    """Whether a folder had the package, as apt's cache or as another archive; then its bytes are in the file."""
+    named = f"{package.name}_{quote(package.version, safe='+~')}_{package.architecture}.deb"
+    for there in (seed / package.sha256[:2] / f"{package.sha256}.deb", seed / named.replace("%3A", "%3a")):
+        try:
+            data = there.read_bytes() if there.stat().st_size == package.size else b""
+        except OSError:
+            continue
+        if hashlib.sha256(data).hexdigest() == package.sha256:
+            file.write(data)
+            return True
+    return False
+
+
+@contextmanager
+def _incoming(images: Path) -> Iterator[tuple[IO[bytes], Path]]:
+    """A file that nobody else touches while it is open; removed unless it appeared elsewhere."""
+    folder = images / FOLDER / INCOMING
+    folder.mkdir(parents=True, exist_ok=True)
+    while True:
+        unfinished = folder / uuid4().hex
+        with unfinished.open("wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not unfinished.exists():  # taken for a left-over in the moment before it was locked
+                continue
+            try:
+                yield file, unfinished
+            finally:
+                unfinished.unlink(missing_ok=True)
+            return
+
+
+def _appear(file: IO[bytes], unfinished: Path, place: Path) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+    place.parent.mkdir(exist_ok=True)
+    unfinished.replace(place)
+    folder = os.open(place.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _clean(images: Path) -> None:
+    """Remove what a kill left half-written: files that nobody holds."""
+    folder = images / FOLDER / INCOMING
+    for left in folder.iterdir() if folder.is_dir() else ():
+        try:
+            with left.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink(missing_ok=True)
+        except OSError:
+            continue  # somebody writes it just now, or has just ended
+
+
+def _told(recipe: Recipe, wanted: Sequence[Package], there: dict[str, str], got: Sequence[_Got]) -> Archive:
+    counted = Counter(one.how for one in got)
+    problems = list(dict.fromkeys(one.problem for one in got if one.problem))
+    if len(problems) > MOST_PROBLEMS:
+        problems[MOST_PROBLEMS:] = [f"and {len(problems) - MOST_PROBLEMS} more"]
+    return Archive(
+        recipe=recipe.digest,
+        packages=sum(len(layer.packages) for layer in recipe.layers),
+        kept=sum(state == "kept" for state in there.values()),
+        fetched=counted["fetched"] + counted["seeded"],
+        bytes=sum(one.size for one in wanted),
+        missing=tuple(sorted(_named(one.package) for one in got if one.how == "missing")),
+        wrong=tuple(sorted(_named(one.package) for one in got if one.how == "wrong")),
+        problems=tuple(problems),
+        away=sum(one.is_away for one in got if one.how == "missing"),
+    )
+
+
+def _named(package: Package) -> str:
+    return f"{package.name}={package.version}"

@@ -1,0 +1,173 @@
+"""Makes one layer in its namespace, over those below: packages, users, files, commands, services; then makes it normal."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from steps.clients.image import room
+from steps.clients.image.contained import chroot, namespace
+from steps.clients.image.layer import accounts, apt, build_secrets, canaries, content, normal
+from steps.clients.image.layer.build_secrets import Noted
+from steps.contract.image.recipe import Command, Layer, PlacedFile
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """What to build: the layer, where the packages lie, its own files by digest, where its secrets lie, the time of every file."""
+
+    layer: Layer
+    archive: str
+    files: dict[str, bytes]
+    secrets: dict[str, Noted]
+    epoch: int
+    expected: tuple[str, ...]
+    """`name=version` of all packages that the root must have then, sorted."""
+
+
+class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How it went: the part that failed with the end of what it said, and what the root has installed."""
+
+    failed: str = ""
+    output: str = ""
+    installed: tuple[str, ...] = ()
+
+
+class Finish(Struct, frozen=True, kw_only=True):
+    """A layer's own folder to make normal, whether layers lie below, the time of its files, and secrets that must not be in it."""
+
+    name: str
+    tree: str
+    lowest: bool
+    epoch: int
+    secrets: dict[str, bytes]
+
+
+class Finished(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The layer as it now is."""
+
+    content: content.Content
+    secrets_found: tuple[str, ...] = ()
+
+
+class PartFailed(Exception):
+    """A part of the layer could not be made."""
+
+    def __init__(self, part: str, output: str) -> None:
+        super().__init__(part)
+        self.outcome = Outcome(failed=part, output=output)
+
+
+def build(root: Path, work: Work) -> Outcome:
+    """Apply all parts of a layer, in order; the first that fails ends it. Raises StoreBusy where it failed for want of room."""
+    try:
+        _attempt("packages", partial(apt.unpack, root, Path(work.archive), work.layer.packages))
+        chroot.prepare(root)
+        with build_secrets.hidden(work.secrets):
+            for part, apply in _parts(root, work):
+                namespace.tell(f"{work.layer.name}: {part}")
+                _attempt(part, apply)
+        return Outcome(installed=tuple(_installed(root, work)))
+    except PartFailed as error:
+        room.heard(error.outcome.output, f"layer {work.layer.name}: {error.outcome.failed}")
+        return error.outcome
+
+
+def _attempt(part: str, apply: Callable[[], None]) -> None:
+    try:
+        with room.needed():
+            apply()
+    except (apt.CannotInstall, accounts.CannotAdd) as error:
+        raise PartFailed(part, str(error)) from error
+    except OSError as error:
+        raise PartFailed(part, f"{error.filename or ''}: {error.strerror}") from error
+
+
+def _parts(root: Path, work: Work) -> Iterator[tuple[str, Callable[[], None]]]:
+    layer = work.layer
+    if layer.packages:
+        yield "packages", partial(apt.install, root, Path(work.archive), layer.packages, work.epoch)
+    if layer.users:
+        yield "users", partial(_users, root, work)
+    if layer.files:
+        yield "files", partial(_files, root, work)
+    for number, command in enumerate(layer.commands, start=1):
+        yield f"commands {number}", partial(_command, root, work, command, f"commands {number}")
+    if layer.services:
+        yield "services", partial(_services, root, work)
+
+
+def _users(root: Path, work: Work) -> None:
+    with chroot.entered(root):
+        for user in work.layer.users:
+            accounts.add(user, work.epoch)
+
+
+def _files(root: Path, work: Work) -> None:
+    with chroot.entered(root):
+        for file in work.layer.files:
+            try:
+                with room.needed():
+                    _place(file, work.files)
+            except OSError as error:
+                raise PartFailed("files", f"{file.path}: {error.strerror}") from error
+
+
+def _place(file: PlacedFile, files: Mapping[str, bytes]) -> None:
+    path = Path(file.path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink() or path.is_file():
+        path.unlink()  # never through a link, nor into a file that another name shares
+    if file.link:
+        path.symlink_to(file.link)
+    elif file.sha256:
+        path.write_bytes(files[file.sha256])
+    else:
+        path.mkdir(exist_ok=True)
+    os.chown(path, file.uid, file.gid, follow_symlinks=False)
+    if not file.link:
+        path.chmod(file.mode)
+
+
+def _command(root: Path, work: Work, command: Command, part: str) -> None:
+    secrets = {name: work.secrets[name] for name in command.secrets}
+    with chroot.with_secrets(root, secrets):
+        words = ["/bin/sh", "-e", "-c", command.run]
+        ended = chroot.run(root, words, chroot.environment(work.epoch), partial(_redact, work.secrets))
+    if ended.code:
+        raise PartFailed(part, f"ended with {ended.code}: {ended.output}")
+
+
+def _redact(secrets: Mapping[str, Noted], said: bytes) -> bytes:
+    with build_secrets.shown(secrets):
+        return canaries.redact_bytes(said, build_secrets.read(secrets))
+
+
+def _services(root: Path, work: Work) -> None:
+    verbs = {"enabled": "enable", "disabled": "disable", "masked": "mask"}
+    if not shutil.which("systemctl", path=f"{root}/usr/bin"):
+        raise PartFailed("services", "the root has no systemctl: add package systemd-sysv to this layer or one below")
+    for service in work.layer.services:
+        ended = chroot.run(root, ["systemctl", "--root=/", verbs[service.state], service.unit], chroot.environment(work.epoch))
+        if ended.code:
+            raise PartFailed("services", f"{service.unit}: {ended.output}")
+
+
+def _installed(root: Path, work: Work) -> list[str]:
+    """What is installed, which must be the lock, no more and no less."""
+    found, wanted = apt.installed(root), sorted(work.expected)
+    if found != wanted:
+        extra, lacking = sorted(set(found) - set(wanted)), sorted(set(wanted) - set(found))
+        raise PartFailed("packages", f"not as locked: more {', '.join(extra) or 'none'}; lacking {', '.join(lacking) or 'none'}")
+    return found
+
+
+def finish(root: Path, asked: Finish) -> Finished:
+    """Make the layer's folder normal and read it; `root` has the layers below merged."""
+    tree = Path(asked.tree)
+    namespace.tell(f"{asked.name}: normal form")
+    normal.normalise(tree, None if asked.lowest else root, asked.epoch)
+    found = canaries.search(tree, asked.secrets) if asked.secrets else []
+    return Finished(content=content.read(tree), secrets_found=tuple(found))

@@ -1,0 +1,1 @@
+"""Tests an image without booting it."""

@@ -1,0 +1,1 @@
+"""Commands about runs and schedules on Argo, and what they call."""

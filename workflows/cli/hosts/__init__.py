@@ -1,0 +1,1 @@
+"""Commands about hosts: their keys, inventories, and who of them is set aside."""

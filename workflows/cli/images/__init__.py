@@ -1,0 +1,1 @@
+"""Commands about node images and their recipes, and what they call."""

@@ -1,0 +1,94 @@
+"""Command `bringup image build`: a recipe becomes a published image, or nothing happens because nothing has changed."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from steps.contract.exit import ExitCode
+from workflows.cli import output
+from workflows.cli.argo.options import LOCAL, placed
+from workflows.cli.images import specs
+from workflows.cli.images import starting as image_starting
+from workflows.cli.runs import starting
+from workflows.cli.specs import pipelines
+
+if TYPE_CHECKING:
+    from steps.contract.image.recipe import Recipe
+
+PUBLISHED = "image_publish"
+"""The last stage (`spec.image.PUBLISHED`, whose module takes longer to import)."""
+TESTED = "image_boot"
+Spec = Annotated[
+    str, typer.Argument(metavar="SPEC|RECIPE", help="Image spec (image.yaml), or a shipped recipe, to build and test it alone.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place(starting.Place):
+    """Where a build runs; on Argo it has pods of two images."""
+
+    builder: Annotated[
+        str, typer.Option("--builder-image", help="The image of pods that build, with argo; or BRINGUP_BUILDER_IMAGE.")
+    ] = ""
+
+
+def register(image: typer.Typer) -> None:
+    """Add the command."""
+    image.command(name="build")(placed(build, Place))
+
+
+def build(
+    spec: Spec = "image.yaml",
+    until: Annotated[str, typer.Option("--until", help="Up to and with this stage.")] = "",
+    reuse: Annotated[str, typer.Option("--reuse", help="Reuse boots that this earlier run showed of the same image.")] = "none",
+    again: Annotated[bool, typer.Option("--again", help="Also where nothing changed, or a rollback left this version.")] = False,
+    supersede: Annotated[bool, typer.Option("--supersede", help="End builds of the same image that go on.")] = False,
+    *,
+    place: Place,
+) -> int:
+    """Build what changed, test it in a sandbox and by PXE boots, publish it. Where nothing changed, say so and write nothing."""
+    image_starting.require_stage(until)
+    shipped = image_starting.of_recipe(spec)
+    if shipped is not None:
+        spec, until = str(shipped), _without_place(spec, until)
+    path, loaded = pipelines.IMAGE.read(spec)
+    publishes = until in ("", PUBLISHED)
+    found = specs.check(path, loaded, specs.lacking(loaded, place.engine) if publishes else None)
+    if not again and not until and place.engine == LOCAL and (version := _published(loaded, found.recipe)):
+        output.lines([f"nothing changed: {version} of {loaded.name} is published from this recipe, lock and settings"])
+        return _told(place, loaded.name, version)
+    if publishes and place.engine == LOCAL:
+        specs.require_writable(loaded, found.recipe)
+    wish = pipelines.Wish(reuse=reuse, until=until, again=again, supersede=supersede)
+    code = starting.start(spec, place, wish, pipelines.of_image(path, loaded, found))
+    if not publishes and place.engine == LOCAL and code == ExitCode.OK:
+        image_starting.say_where(found.recipe, until, shipped=shipped is not None)
+    return code
+
+
+def _without_place(recipe: str, until: str) -> str:
+    """How far a recipe without a spec is built: to the end of its tests."""
+    if until in (image_starting.ASKED, PUBLISHED):
+        raise typer.BadParameter(
+            f"recipe {recipe} has no place to be published to: bringup init --image {recipe} writes a spec for it"
+        )
+    return until or TESTED
+
+
+def _published(loaded: Any, recipe: "Recipe") -> str:
+    """The version that is published from exactly this spec and recipe on a tree of this machine; empty where there is none."""
+    from steps.clients.published import standing
+    from steps.contract.image import keys
+    from workflows.plan.images import place
+
+    return standing.version(place(loaded), recipe.name, keys.image(recipe), loaded.boot.firmware)
+
+
+def _told(place: starting.Place, name: str, version: str) -> int:
+    """Write the report for CI servers, where one is wanted: one case that passed."""
+    if place.junit is None:
+        return ExitCode.OK
+    from workflows.cli.runs import reporting
+
+    return reporting.keep_nothing_changed(place.junit, name, version)

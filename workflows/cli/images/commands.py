@@ -1,0 +1,77 @@
+"""Commands about images: node images, and the step image."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steps.contract.exit import ExitCode
+from workflows.cli import output
+from workflows.cli.images.build_commands import register as register_build
+from workflows.cli.images.diff_commands import register as register_differences
+from workflows.cli.images.gc_commands import register as register_garbage
+from workflows.cli.images.git_commands import register as register_git
+from workflows.cli.images.recipe_commands import register as register_recipes
+from workflows.cli.images.tree_commands import register as register_trees
+from workflows.cli.output import Format
+
+Builder = Annotated[bool, typer.Option("--builder", help="The builder image: the step image, and programs that build node images.")]
+Tree = Annotated[Path | None, typer.Option("--tree", help="Checkout of bringup; without it, the one that this command comes from.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    image, step = typer.Typer(no_args_is_help=True), typer.Typer(no_args_is_help=True)
+    for add in (register_build, register_recipes, register_trees, register_differences, register_garbage, register_git):
+        add(image)
+    step.command(name="build")(build)
+    step.command(name="lock")(lock)
+    image.add_typer(step, name="step", help="The image that runs `python -m steps` in pods.")
+    app.add_typer(image, name="image", help="Build images.")
+
+
+def build(
+    out: Annotated[Path, typer.Option("--out", help="Where to write the OCI archive; its bill of materials is written beside it.")],
+    name: Annotated[str, typer.Option("--name", help="Image reference, with a tag.")] = "",
+    builder: Builder = False,
+    tree: Tree = None,
+    form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
+) -> int:
+    """Build the step image as an OCI archive: no daemon, no registry, no root; the same inputs give the same digest."""
+    from workflows.images import step
+    from workflows.images.cache import Cache, default
+
+    built = step.Step(_tree(tree), Cache(default()), _say, builder=builder).write(out, name)
+    if form is not Format.TABLE:
+        facts = {"archive": str(built.archive), "sbom": str(built.bill), "name": built.name}
+        output.data({**facts, "digest": built.digest, "image_id": built.image_id, "size": built.size}, form)
+    else:
+        output.lines(
+            [f"{built.name} {built.digest}", f"{built.archive}: {built.size / 1e6:.1f} MB, bill of materials {built.bill}"]
+        )
+    return ExitCode.OK
+
+
+def lock(builder: Builder = False, tree: Tree = None) -> int:
+    """Resolve the recipe again: newest Debian packages of its suites, wheels as in uv.lock.
+
+    With --builder what the builder image has beyond the step image, which stays as it is locked: lock that one first.
+    """
+    from workflows.images import recipe, resolve
+    from workflows.images.cache import Cache, default
+
+    if builder:
+        debs, wheels = resolve.lock_builder(_tree(tree), Cache(default()))
+        output.lines([f"{recipe.BUILDER}: {debs} packages, {wheels} wheels locked"])
+        return ExitCode.OK
+    debs, wheels = resolve.lock(_tree(tree), Cache(default()))
+    output.lines([f"{recipe.STEP}: {debs} packages, {wheels} wheels locked"])
+    return ExitCode.OK
+
+
+def _tree(named: Path | None) -> Path:
+    return named or Path(__file__).parents[2]
+
+
+def _say(what: str) -> None:
+    typer.echo(what, err=True)

@@ -1,0 +1,93 @@
+"""What a collection of image garbage keeps, from recipes, published trees and runs; and how its result is shown."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from steps.clients.image import collecting
+from steps.clients.image.collecting import Collected, Garbage, Roots
+from steps.contract.image import manifest, recipe
+from steps.contract.image.published import VERSIONS
+from workflows.cli import output
+from workflows.cli.images import recipes
+from workflows.engines.folders import Home
+from workflows.images.errors import BuildError
+from workflows.images.nodes import resolve, shipped
+
+IMAGES = "images"
+"""Folder of the store with everything that builds make and find again."""
+_WORDS = {"layers": "layer", "assembled": "image", "oci": "OCI blob", "initrds": "initial RAM disk", "archive": "package"}
+_MIB = 1 << 20
+_PACKAGES_STAY = "packages stay; --packages removes them too, all but those of each RECIPE or SPEC that is named with it"
+
+
+def roots(home: Home, named: Sequence[str], published: Iterable[Path], pins: Iterable[str], recent: float) -> Roots:
+    """Everything that must stay. Raises SpecErrors, BuildError, BadParameter: where one root cannot be read nothing is removed."""
+    found = collecting.of_pins(pins)
+    for name in named or [name for name in shipped.names() if _locked(name)]:
+        found |= collecting.of_recipe(resolve.resolve(recipes.asked(name)).recipe)
+    for image in (image for tree in published for image in _published(tree)):
+        found |= collecting.of_manifest(image)
+    for one in _of_runs(home, recent):
+        found |= collecting.of_recipe(one)
+    return found
+
+
+def _locked(name: str) -> bool:
+    """Whether a shipped recipe can be built as it is; one that needs a site's values has no lock of its own."""
+    asked = recipes.asked(name)
+    return asked.lock_path(asked.chain(by_name=True)).exists()
+
+
+def _published(tree: Path) -> Iterator[manifest.Manifest]:
+    if not tree.is_dir():
+        raise typer.BadParameter(f"{tree} is no folder")
+    for path in sorted(tree.glob(f"*/{VERSIONS}/*/{manifest.MANIFEST}")):
+        try:
+            yield manifest.decode(path.read_bytes())
+        except manifest.ManifestError as error:
+            raise BuildError(f"{path}: {error}", hint="nothing was removed; repair or remove that version") from error
+
+
+def _of_runs(home: Home, recent: float) -> Iterator[recipe.Recipe]:
+    """Recipes of runs that began lately: they may go on, or be resumed."""
+    for name in home.runs():
+        inputs = home.run(name).inputs
+        for path in inputs.glob(f"**/{recipe.FILE}"):
+            if path.stat().st_mtime < time.time() - recent:
+                continue
+            try:
+                yield recipe.decode(path.read_bytes())
+            except recipe.RecipeError as error:
+                raise BuildError(
+                    f"{path}: {error}", hint="nothing was removed; wait until that run is older than --days"
+                ) from error
+
+
+def show(found: Collected, *, dry_run: bool, packages: bool) -> None:
+    """What went, for a person."""
+    gone = "would go" if dry_run else "removed"
+    rows = [(*_row(one), gone) for one in found.removed] + [(*_row(one), "in use, stays") for one in found.in_use]
+    if rows:
+        output.table(("what", "name", "MiB", "result"), rows)
+    size = sum(one.size for one in found.removed) / _MIB
+    said = f"{output.count(len(found.removed), 'thing')} of {size:.1f} MiB {gone}, {found.kept} kept"
+    output.lines([f"{said}, {len(found.in_use)} in use" if found.in_use else said])
+    if not packages:
+        output.lines([_PACKAGES_STAY])
+
+
+def _row(one: Garbage) -> tuple[str, str, str]:
+    return _WORDS.get(one.kind, one.kind), one.name[:24], f"{one.size / _MIB:.1f}"
+
+
+def data(found: Collected) -> dict[str, Any]:
+    """The same for a script."""
+
+    def rows(some: Iterable[Garbage]) -> list[dict[str, Any]]:
+        return [{"kind": one.kind, "name": one.name, "bytes": one.size} for one in some]
+
+    return {"removed": rows(found.removed), "in_use": rows(found.in_use), "kept": found.kept}

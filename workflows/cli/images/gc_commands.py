@@ -1,0 +1,52 @@
+"""Command `bringup image gc`: removes from the store of images what nothing needs any more, and says what and how much."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steps.contract.exit import ExitCode
+from workflows.cli import output
+from workflows.cli.output import Format
+from workflows.engines.folders import Home
+
+DAY = 86400.0
+Keep = Annotated[
+    list[str] | None, typer.Argument(metavar="[RECIPE|SPEC]...", help="What stays buildable; default: the shipped recipes.")
+]
+Published = Annotated[
+    list[Path] | None, typer.Option("--published", help="A published tree, whose images stay buildable; repeat for more.")
+]
+Pin = Annotated[list[str] | None, typer.Option("--pin", metavar="KEY", help="A key or digest that stays; repeat for more.")]
+Packages = Annotated[bool, typer.Option("--packages", help="Packages go too: all that no RECIPE, SPEC or option keeps.")]
+Days = Annotated[float, typer.Option("--days", min=0, help="What was used, or belongs to a run that began, so lately stays.")]
+
+
+def register(image: typer.Typer) -> None:
+    """Add the command."""
+    image.command(name="gc")(collect)
+
+
+def collect(
+    keep: Keep = None,
+    published: Published = None,
+    pin: Pin = None,
+    days: Days = 7,
+    packages: Packages = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
+) -> int:
+    """Remove layers and images that no recipe, published image or recent run needs, packages where asked; never what is in use."""
+    from steps.clients.image import collecting
+    from workflows.cli.images import gc
+
+    if packages and not keep:
+        raise typer.BadParameter("--packages goes with every RECIPE or SPEC whose packages stay: name them")
+    home = Home.of_environment()
+    roots = gc.roots(home, keep or (), published or (), pin or (), days * DAY)
+    found = collecting.collect(home.store / gc.IMAGES, roots, recent=days * DAY, dry_run=dry_run, packages=packages)
+    if form is Format.TABLE:
+        gc.show(found, dry_run=dry_run, packages=packages)
+    else:
+        output.data(gc.data(found), form)
+    return ExitCode.OK

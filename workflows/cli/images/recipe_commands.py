@@ -1,0 +1,86 @@
+"""Commands about recipes of node images and their locks: recipes, lock, update."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steps.contract.exit import ExitCode
+from workflows.cli import output
+from workflows.cli.output import Format
+
+Named = Annotated[
+    str, typer.Argument(metavar="RECIPE|SPEC", help="Name of a shipped recipe, path of a recipe, or of an image spec.")
+]
+Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
+
+
+def register(image: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (recipes, lock, update):
+        image.command()(command)
+
+
+def recipes(
+    folder: Annotated[Path | None, typer.Argument(help="A folder with recipes; without it, those that bringup ships.")] = None,
+    form: Output = Format.TABLE,
+) -> int:
+    """List recipes: their layers, how many packages each brings, and what is fetched for them."""
+    from workflows.cli.images import recipes as image_recipes
+
+    found = image_recipes.listed(folder)
+    if form is Format.TABLE:
+        image_recipes.show_list(found)
+    else:
+        output.data([one.data() for one in found], form)
+    return ExitCode.USAGE if any(one.problem for one in found) else ExitCode.OK
+
+
+def lock(
+    named: Named = "image.yaml",
+    keep: Annotated[
+        bool, typer.Option("--keep/--no-keep", help="Keep the packages in the archive, so that no mirror is needed.")
+    ] = True,
+    seed: Annotated[
+        list[Path] | None, typer.Option("--seed", help="A folder that may have packages already; repeat for more.")
+    ] = None,
+) -> int:
+    """Lock a recipe: every package of every layer by version and digest, the newest that its repositories have."""
+    from workflows.cli.images import recipes as image_recipes
+    from workflows.images.nodes import locking
+
+    asked = image_recipes.asked(named)
+    path = image_recipes.own_lock(asked, asked.chain())
+    made = locking.newest(asked)
+    written = locking.write(made, path)
+    counts = ", ".join(f"{layer.name} {len(layer.packages)}" for layer in made.layers)
+    output.lines([f"{path}: {output.count(len(made.packages), 'package')} ({counts}){'' if written else ', as before'}"])
+    return image_recipes.kept(asked, seed or ()) if keep else ExitCode.OK
+
+
+def update(
+    named: Named = "image.yaml",
+    cves: Annotated[Path | None, typer.Option("--cves", metavar="FEED.json", help="Debian's security tracker as JSON.")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Write the newer lock, and keep its packages.")] = False,
+    form: Output = Format.TABLE,
+) -> int:
+    """Show what a newer lock would change, before anything is built."""
+    from workflows.cli.images import recipes as image_recipes
+    from workflows.images.nodes import difference, locking
+    from workflows.images.nodes.cves import Feed
+
+    asked = image_recipes.asked(named)
+    found = asked.chain()
+    path = image_recipes.own_lock(asked, found) if write else asked.lock_path(found)
+    feed = Feed(cves, found.foundation.release) if cves else None
+    before = image_recipes.before(asked, path)
+    after = locking.newest(asked)
+    differs = difference.between(before, after, feed)
+    if form is Format.TABLE:
+        image_recipes.show_difference(path, differs, first=before is None)
+    else:
+        output.data(image_recipes.difference_data(path, differs, written=write), form)
+    if not write:
+        return ExitCode.OK
+    locking.write(after, path)
+    return image_recipes.kept(asked, (), quiet=form is not Format.TABLE)

@@ -1,0 +1,171 @@
+"""Recipes and locks as commands show them: the list, the difference to a newer lock, and the packages that are kept."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import typer
+
+from steps.contract.exit import ExitCode
+from workflows.cli import output
+from workflows.cli.images import specs
+from workflows.cli.specs import kinds
+from workflows.engines.folders import Home
+from workflows.images.errors import BuildError
+from workflows.images.nodes import chain, lockfile, resolve, shipped
+from workflows.images.nodes.difference import Difference
+from workflows.images.nodes.lockfile import Lock
+from workflows.images.nodes.resolve import Asked
+from workflows.spec import SpecErrors
+from workflows.spec.image import is_path
+
+SUFFIXES = (".yaml", ".yml")
+MOST_NAMED = 4
+"""Vulnerabilities named in one row of a table; all are in the other forms."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One recipe of the list; `problem` says why nothing else is known of it."""
+
+    name: str
+    path: Path
+    description: str = ""
+    extends: str = ""
+    layers: tuple[tuple[str, int], ...] = ()
+    size: int = 0
+    state: str = ""
+    problem: str = ""
+
+    def data(self) -> dict[str, Any]:
+        """For scripts."""
+        layers = [{"name": name, "packages": count} for name, count in self.layers]
+        told = {"name": self.name, "path": str(self.path), "description": self.description, "extends": self.extends}
+        return {**told, "layers": layers, "download_bytes": self.size, "lock": self.state, "problem": self.problem}
+
+
+def asked(named: str) -> Asked:
+    """What a RECIPE|SPEC argument asks for. Raises SpecErrors."""
+    if not is_path(named):
+        return resolve.of_recipe(named, Path())
+    path = Path(named)
+    if kinds.kind_of(path) == kinds.IMAGE_SPEC:
+        return specs.asked(path, specs.load(path))
+    specs.refuse_others(path, specs.CLUSTER)
+    return recipe_at(path, named)
+
+
+def recipe_at(path: Path, named: str) -> Asked:
+    """A recipe by its path."""
+    return resolve.of_recipe(path.name, path.parent, f"bringup image lock {named}")
+
+
+def listed(folder: Path | None) -> list[Row]:
+    """The recipes of a folder, in order of their names."""
+    where = folder or shipped.RECIPES
+    if not where.is_dir():
+        raise typer.BadParameter(f"{where} is no folder")
+    files = sorted(path for path in where.iterdir() if path.suffix in SUFFIXES)
+    return [_row(path) for path in files]
+
+
+def _row(path: Path) -> Row:
+    request = recipe_at(path, str(path))
+    try:
+        found = request.chain(by_name=True)
+    except SpecErrors as errors:
+        first = errors.errors[0]
+        said = ": ".join(filter(None, (first.path, first.problem)))
+        return Row(name=path.stem, path=path, problem=f"{said} ({output.count(len(errors.errors), 'error')})")
+    lock, state = _locked(request, found)
+    layers = tuple((layer.name, len(lock.layer(layer.name)) if lock else 0) for _, layer in found.layers)
+    spec = found.top.spec
+    size = sum(one.size for one in lock.packages.values()) if lock else 0
+    return Row(
+        name=spec.name, path=path, description=spec.description, extends=spec.extends or "", layers=layers, size=size, state=state
+    )
+
+
+def _locked(request: Asked, found: chain.Chain) -> tuple[Lock | None, str]:
+    path = request.lock_path(found)
+    if not path.exists():
+        return None, "none"
+    try:
+        return resolve.locked(request, found), "fits"
+    except BuildError as error:
+        return None, f"unusable: {error}"
+
+
+def show_list(rows: Sequence[Row]) -> None:
+    """The list for a person."""
+    table = []
+    for row in rows:
+        layers = ", ".join(f"{name} {count}" if count else name for name, count in row.layers)
+        size = f"{row.size / 1e6:.0f} MB" if row.size else ""
+        table.append((row.name, layers, size, row.state, row.description or row.problem))
+    output.table(("recipe", "layers and packages", "to fetch", "lock", "what for"), table)
+
+
+def own_lock(request: Asked, found: chain.Chain) -> Path:
+    """Where a lock may be written: a spec's is never that of a shipped recipe, which others build with. Raises BuildError."""
+    if request.secrets is not None and not request.lock and found.top.is_shipped:
+        name = found.top.spec.name
+        raise BuildError(
+            f"the spec takes recipe {name} with the lock that it comes with", hint=f"add lock: {name}.lock.json to the spec"
+        )
+    return request.lock_path(found)
+
+
+def before(request: Asked, path: Path) -> Lock | None:
+    """The lock as it lies there; None where there is none yet. Raises BuildError where it is damaged."""
+    return lockfile.read(path, request.command) if path.exists() else None
+
+
+def kept(request: Asked, seeds: Sequence[Path], *, quiet: bool = False) -> int:
+    """Keep the locked packages in the archive of this machine's store; exit code 75 where some cannot be had now."""
+    from steps.clients.image.layer import archive
+
+    images = Home.of_environment().store / "images"
+    told = archive.fill(images, resolve.resolve(request).recipe, lambda _: None, (*seeds, *archive.SEEDS))
+    if lacking := [*told.missing, *told.wrong]:
+        why = f": {told.problems[0]}" if told.problems else ""
+        output.error(f"{output.count(len(lacking), 'package')} could not be kept{why}", "run it again when the mirror answers")
+        return ExitCode.TEMPORARY
+    if not quiet:
+        output.lines(
+            [f"{images / archive.FOLDER}: all {told.packages} kept, {told.fetched} of them now, {told.bytes / 1e6:.0f} MB"]
+        )
+    return ExitCode.OK
+
+
+def show_difference(path: Path, differs: Difference, *, first: bool) -> None:
+    """The difference for a person."""
+    if not differs.changes:
+        output.lines([f"{path}: nothing newer"])
+    else:
+        rows = [
+            (one.package, one.layer, one.before or "-", one.after or "-", _few(one.fixed), _few(one.new)) for one in differs.changes
+        ]
+        cut = 6 if differs.left is not None else 4
+        columns = ("package", "layer", "now", "then", "fixes", "brings")
+        if not first:
+            output.table(columns[:cut], [row[:cut] for row in rows])
+        counts = [f"{sum(one.kind == kind for one in differs.changes)} {kind}" for kind in ("added", "removed", "changed")]
+        grown = (differs.size_after - differs.size_before) / 1e6
+        output.lines([f"{path}{' (no lock yet)' if first else ''}: {', '.join(counts)}; {grown:+.1f} MB to fetch"])
+    if differs.left is not None:
+        output.lines([f"vulnerabilities: {len(differs.fixed or ())} fixed by it, {len(differs.left)} left ({_few(differs.left)})"])
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more if names else "none"
+
+
+def difference_data(path: Path, differs: Difference, *, written: bool) -> dict[str, Any]:
+    """The difference for scripts."""
+    told: dict[str, Any] = msgspec.to_builtins(differs)
+    told["changes"] = [{"kind": one.kind, **row} for one, row in zip(differs.changes, told["changes"], strict=True)]
+    return {"lock": str(path), "written": written, "changed": bool(differs.changes), **told}

@@ -1,0 +1,221 @@
+"""Commands about published images: list, verify, rollback, nodes, detach-check, serve."""
+
+import getpass
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from steps import timeouts
+from steps.contract.exit import ExitCode
+from workflows.cli import output
+from workflows.cli.output import Format
+
+TreeOf = Annotated[str, typer.Argument(metavar="TREE|SPEC", help="The folder that nodes boot from, or an image spec (image.yaml).")]
+Image = Annotated[str, typer.Option("--image", help="Only this image of the tree.")]
+Form = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
+DAY = 86400.0
+Days = Annotated[float, typer.Option("--days", min=0, help="A node that has told nothing for so long is stale.")]
+_SHORT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
+"""A commit: twelve digits tell two apart; -o json has all."""
+Url = Annotated[str, typer.Option("--url", help="How nodes reach the tree; default: as the spec or the tree's own scripts say.")]
+
+
+def register(image: typer.Typer) -> None:
+    """Add the commands."""
+    image.command(name="list")(show)
+    image.command()(verify)
+    image.command()(rollback)
+    image.command()(nodes)
+    image.command(name="detach-check")(detach_check)
+    image.command()(serve)
+
+
+def show(tree: TreeOf = "image.yaml", image: Image = "", form: Form = Format.TABLE) -> int:
+    """List the versions of a published tree: which is current, since when and by whom, and which nodes run which."""
+    from steps.clients.published import rows
+    from workflows.cli.images import trees
+
+    with trees.opened(tree, image) as found:
+        listed = [row for one in found.looks() for row in rows.versions(one, found.place.signers, now=time.time())]
+    if form is not Format.TABLE:
+        output.data(_plain(listed), form)
+        return ExitCode.OK
+    cells = [
+        (
+            row.image,
+            row.version + (" (current)" if row.current else "") + ("" if row.whole else " (not whole)"),
+            row.digest[7:19],
+            f"{row.size / 1e6:.1f} MB",
+            _when(row.switched),
+            row.by,
+            _SHORT.sub(r"\1", row.origin),
+            row.signature,
+            f"{len(row.nodes)} ({len(row.stale)} stale)" if row.stale else str(len(row.nodes)),
+        )
+        for row in listed
+    ]
+    output.table(("image", "version", "digest", "size", "switched to", "by", "recipe", "signature", "nodes"), cells)
+    return ExitCode.OK
+
+
+def verify(
+    tree: TreeOf = "image.yaml",
+    image: Image = "",
+    signer: Annotated[list[Path] | None, typer.Option("--signer", help="File with a trusted public key; repeat for more.")] = None,
+    url: Url = "",
+    form: Form = Format.TABLE,
+) -> int:
+    """Read every file of a published tree again and compare: digests, signatures, scripts, pointer. Names whatever is wrong."""
+    from steps.clients.published import reading, signing, verifying
+    from workflows.cli.images import trees
+
+    keys = tuple(path.read_text().strip() for path in signer or ())
+    with trees.opened(tree, image) as found:
+        looks, signers = found.looks(digests=True), keys or found.place.signers
+        wrong = [one for look in looks for one in verifying.problems(look, signers, url or found.place.url)]
+        where = found.transport.where
+    states = [signing.state(look, version, signers) for look in looks for version in look.versions]
+    unchecked = ", signatures not checked: name a trusted key with --signer" if signing.UNKNOWN in states else ""
+    rows = [(one.place, one.why) for one in dict.fromkeys(wrong)]
+    if form is not Format.TABLE:
+        origins = [
+            {"image": look.image, "version": version, "origin": reading.tested(look, version).origin}
+            for look in looks
+            for version in look.versions
+        ]
+        output.data({"ok": not rows, "problems": _problems(rows), "versions": origins}, form)
+        return ExitCode.GATE_FAILED if rows else ExitCode.OK
+    counted = f"{output.count(len(states), 'version')} of {output.count(len(looks), 'image')}"
+    if rows:
+        output.table(("place", "what is wrong"), rows)
+    else:
+        output.lines([f"{where}: {counted} {'is' if len(states) == 1 else 'are'} whole{unchecked}"])
+    return ExitCode.GATE_FAILED if rows else ExitCode.OK
+
+
+def rollback(
+    version: Annotated[str, typer.Argument(help="Version or its number; default: the one that was current before.")] = "",
+    tree: Annotated[
+        str, typer.Option("--tree", metavar="TREE|SPEC", help="The folder that nodes boot from, or a spec.")
+    ] = "image.yaml",
+    image: Image = "",
+    who: Annotated[str, typer.Option("--as", metavar="NAME", help="Your name; the history keeps it.")] = "",
+    form: Form = Format.TABLE,
+) -> int:
+    """Go back to a version, in one rename, for nodes that boot from now on. One that is not whole, or lacks a group, is refused."""
+    from steps.clients.published import rolling_back
+    from workflows.cli.images import trees
+
+    by = f"rollback by {who or getpass.getuser()}"
+    with trees.opened(tree, image) as found:
+        name = found.only()
+        done = rolling_back.rollback(found.transport, name, version, by, found.place.signers)
+    if form is not Format.TABLE:
+        output.data({"image": name, "current": done.to, "before": done.before, "by": done.by}, form)
+    elif done.to == done.before:
+        output.lines([f"{name}: {done.to} is current already: nothing is written"])
+    else:
+        output.lines([f"{name}: {done.to} is current, it was {done.before}"])
+    return ExitCode.OK
+
+
+def nodes(
+    tree: TreeOf = "image.yaml", image: Image = "", days: Days = timeouts.NODE_SILENCE / DAY, form: Form = Format.TABLE
+) -> int:
+    """Say what runs where, as the nodes reported: the current version, an older one, or one that is not here.
+
+    Each tells once a day again. Who has been silent for longer than --days is stale: it may run something else now, or be gone.
+    """
+    from steps.clients.published import rows
+    from workflows.cli.images import trees
+
+    with trees.opened(tree, image) as found:
+        listed = rows.nodes(found.looks(), now=time.time(), silence=days * DAY)
+    if form is not Format.TABLE:
+        output.data(_plain(listed), form)
+    elif listed:
+        cells = [(row.node, row.stand.value, row.version, row.image, _when(row.at), _ago(row.age), row.mac) for row in listed]
+        output.table(("node", "stand", "version", "image", "booted", "told", "mac"), cells)
+    else:
+        output.lines(["no node has reported what it runs"])
+    return ExitCode.OK
+
+
+def detach_check(
+    tree: TreeOf = "image.yaml",
+    image: Image = "",
+    url: Url = "",
+    host: Annotated[list[str] | None, typer.Option("--factory-host", help="A host of the factory; repeat for more.")] = None,
+    folder: Annotated[list[str] | None, typer.Option("--factory-folder", help="A folder of the factory; repeat for more.")] = None,
+    unread_ok: Annotated[bool, typer.Option("--unread-ok", help="Accept that packed roots could not be looked into.")] = False,
+    form: Form = Format.TABLE,
+) -> int:
+    """Prove that nodes boot without the factory: no link, script, manifest or setting in a packed root of the tree leads into it.
+
+    Nor out of the tree. The factory's store is this machine's; name its hosts and further folders. What could not be looked into,
+    as packed roots on another machine, is named, and proves nothing.
+    """
+    from workflows.cli.images import detaching, trees
+    from workflows.engines.folders import Home
+
+    factory = detaching.factory(Home.of_environment().store, folder or (), host or ())
+    with trees.opened(tree, image) as found:
+        looks = found.looks()
+        rows, unread = detaching.problems(found, looks, url, factory)
+    good = not rows and (unread_ok or not unread)
+    if form is not Format.TABLE:
+        output.data({"ok": good, "problems": _problems(rows), "unread": unread}, form)
+    else:
+        looked = detaching.good(looks, factory)
+        detaching.show(found.transport.where, looked, rows, unread, accepted=unread_ok)
+    return ExitCode.OK if good else ExitCode.GATE_FAILED
+
+
+def serve(
+    tree: Annotated[Path, typer.Argument(help="The folder that nodes boot from.")],
+    address: Annotated[str, typer.Option("--address", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: a free one.")] = 8080,
+) -> int:
+    """Serve a tree by HTTP, and keep what nodes report: for rehearsals, not for production. Ends with Ctrl-C."""
+    from steps.clients.published import serving
+    from workflows.cli.images import trees
+
+    if not tree.is_dir():
+        raise trees.NoTree(f"{tree} is no folder")
+    try:
+        listening = serving.server(tree, address, port, lambda line: typer.echo(line, err=True))
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        said = f"cannot listen on {address}:{port}: {why}; name another --address or --port (0: a free one)"
+        raise typer.BadParameter(said) from error
+    with listening as server:
+        host, number = server.server_address[:2]
+        output.lines([f"serves {tree} at http://{host!s}:{number}/ for a rehearsal; Ctrl-C ends it"])
+        output.finish()
+        server.serve_forever()
+    return ExitCode.OK
+
+
+def _problems(rows: list[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"place": place, "why": why} for place, why in rows]
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds)) if seconds else "never"
+
+
+def _ago(seconds: int) -> str:
+    for unit, name in ((int(DAY), "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds // unit} {name} ago"
+    return f"{seconds} s ago"
+
+
+def _plain(rows: Iterable[Any]) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(list(rows))

@@ -1,0 +1,179 @@
+"""What the commands about finished runs share: a run's report, in the form that was asked for."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+
+from steps.clients.store import Store
+from steps.contract import approval
+from steps.contract.exit import ExitCode
+from steps.errors import StepError
+from steps.report import html, junit, model, public, source, text, timeline
+from steps.report.build import build
+from workflows.cli import output
+from workflows.cli.runs import reading
+from workflows.engines.folders import Home
+from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
+from workflows.engines.local.result import NodeStatus, read_status
+from workflows.render import names
+
+
+class NoSuchForm(ValueError):
+    """A report has no such form."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__(f"{form!r} is no form of a report; use {', '.join(FORMS)}")
+
+
+def _json(made: model.Report) -> str:
+    return msgspec.json.format(msgspec.json.encode(made)).decode()
+
+
+def _yaml(made: model.Report) -> str:
+    import yaml
+
+    return yaml.safe_dump(msgspec.to_builtins(made), sort_keys=False, allow_unicode=True)
+
+
+FORMS: dict[str, Callable[[model.Report], str]] = {
+    "table": text.text,
+    "json": _json,
+    "yaml": _yaml,
+    "html": html.html,
+    "junit": lambda made: junit.junit(made).decode(),
+}
+"""What a report can be printed as."""
+
+
+def report(found: reading.Found, form: str, *, for_public: bool) -> str:
+    """The report of a run in one of FORMS. Raises BadTask where its first task left nothing."""
+    report = made(found)
+    return FORMS[form](public.public(report) if for_public else report)
+
+
+def keep_junit(home: Home, run: str, file: Path, code: int) -> int:
+    """Write the report for CI servers; the exit code of the run, which no trouble with its report replaces by a better one.
+
+    A run without evidence here (its `open` failed, or the home cluster went away) gets a report of one failed case.
+    """
+    try:
+        text = report(reading.kept(home.find(run)), "junit", for_public=False)
+    except (reading.NotPulled, StepError) as problem:
+        text = _unreported(run, f"no report can be made of it: {problem}")
+        output.error(f"{file} says only that there is no report: {problem}", problem.hint)
+        code = code or ExitCode.GATE_FAILED
+    wrote = _written(file, text)
+    return code or wrote
+
+
+@dataclass
+class Unfinished:
+    """The report for CI servers while nobody knows how a run ends: one case with an error, neither passed nor failed.
+
+    It is there from the beginning of the command on, and replaced at the end of the run; so it holds however the command ends
+    before, and no server shows what an earlier build left in its place. `code` is what `--no-wait` ends with.
+    """
+
+    file: Path | None
+    code: ExitCode = ExitCode.OK
+    run: str = ""
+
+    @contextmanager
+    def explained(self, spec: str) -> Iterator[None]:
+        """While nothing has begun the file says so, and at last why. Raises OSError at once where it cannot be written."""
+        if self.file is not None:
+            self.file.write_text(_one_case(spec, "error", "no run has begun: the command says why", "not begun"))
+        try:
+            yield
+        except (StepError, ValueError, OSError) as problem:
+            if self.file is not None and not self.run:
+                _written(self.file, _one_case(spec, "error", f"no run has begun: {problem}", "not begun"))
+            raise
+
+    def begun(self, run: str, follow: str) -> None:
+        """Write that the run goes on; `follow` is the command that follows it."""
+        self._say(run, f"run {run} goes on; follow it: {follow}")
+
+    def begun_here(self, run: str) -> None:
+        """Write what holds of a run of this command if that is killed."""
+        self._say(run, f"the engine of run {run} has not come to its end; if it is gone: bringup resume {run}")
+
+    def _say(self, run: str, sentence: str) -> None:
+        self.run = run
+        if self.file is not None:
+            self.code = _written(self.file, _one_case(run, "error", f"not finished: {sentence}", "unfinished"))
+
+
+def keep_nothing_changed(file: Path, name: str, version: str) -> ExitCode:
+    """Write the report of a build that had nothing to do: one case that passed."""
+    root = ElementTree.Element("testsuites", name=f"bringup {name}")
+    suite = ElementTree.SubElement(root, "testsuite", name="image", tests="1", failures="0", errors="0", skipped="0")
+    ElementTree.SubElement(suite, "testcase", classname="image", name=f"{name} {version} is published: nothing changed")
+    return _written(file, ElementTree.tostring(root, encoding="unicode"))
+
+
+def _written(file: Path, text: str) -> ExitCode:
+    try:
+        file.write_text(text)
+    except OSError as problem:
+        output.error(f"the report for CI servers was not written: {file}: {problem.strerror}")
+        return ExitCode.USAGE
+    return ExitCode.OK
+
+
+def _unreported(run: str, reason: str) -> str:
+    return _one_case(run, "failure", reason, "inconclusive")
+
+
+def _one_case(run: str, what: str, reason: str, kind: str) -> str:
+    """A report of the run as one case with an `error` or a `failure`."""
+    root = ElementTree.Element("testsuites", name=f"bringup {run}")
+    failures, errors = str(int(what == "failure")), str(int(what == "error"))
+    suite = ElementTree.SubElement(root, "testsuite", name="run", tests="1", failures=failures, errors=errors, skipped="0")
+    printable = "".join(letter if letter.isprintable() else " " for letter in reason)  # XML 1.0 holds no control characters
+    case = ElementTree.SubElement(suite, "testcase", classname="run", name=run)
+    ElementTree.SubElement(case, what, message=printable, type=kind)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def note(found: reading.Found) -> str:
+    """A draft of the post-incident note."""
+    return timeline.note(made(found)).rstrip()
+
+
+def moments(found: reading.Found) -> Any:
+    """The timeline as plain data."""
+    return msgspec.to_builtins(timeline.timeline(made(found)))
+
+
+def made(found: reading.Found) -> model.Report:
+    """The report as store and engine have it; of a run whose engine is not known here the store alone tells. Raises BadTask."""
+    folder = found.folder
+    stored = source.read(Store(folder.home.store), folder.name)
+    if found.is_away:
+        return build(stored, running=found.goes_on, begun=_begun(stored, found.begun))
+    try:
+        engine = read_status(folder.engine)
+    except (JournalForeignError, RunDirectoryError):
+        return build(stored)
+    begun = [node for node in engine.nodes if node.type == "Suspend" or (folder.engine / node.log).exists()]
+    return build(stored, running=engine.alive and not engine.finished, begun=_begun(stored, begun))
+
+
+def _begun(stored: source.Source, nodes: Iterable[NodeStatus]) -> Iterator[model.Begun]:
+    """Tasks whose processes or pods the engine began, and approvals that it waited for."""
+    templates = {
+        f"{approval.NODE_PREFIX}{names.dashed(stage['id'])}": (stage["id"], model.APPROVAL)
+        for stage in stored.plan.get("stages", ())
+    }
+    for stage in stored.plan.get("stages", ()):
+        templates |= {names.template(stage["id"], task["name"]): (stage["id"], task["name"]) for task in stage["tasks"]}
+    for node in nodes:
+        if node.template in templates and node.type in ("Suspend", "Pod"):
+            stage_id, task = templates[node.template]
+            yield model.Begun(stage=stage_id, task=task, started=node.started, finished=node.finished or 0.0)

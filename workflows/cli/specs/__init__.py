@@ -1,0 +1,1 @@
+"""Commands about a spec before anything runs, and what they call."""
