@@ -97,8 +97,8 @@ PUBLISH_LEASE: Final = 300.0
 
 PUBLISH_ANSWER: Final = 300.0
 PUBLISH_SLOWEST: Final = 1e6
-"""One round trip to a published tree by SSH: reading three versions of a gigabyte takes tens of seconds; a copy has besides the
-time that its bytes need at this many a second."""
+"""One round trip to a published tree by SSH; who copies or reads whole files has besides the time that their bytes need at this
+many a second."""
 
 PUBLISH_CLOSE: Final = 10.0
 """The end of an SSH session whose input has ended; one that still hangs is killed."""

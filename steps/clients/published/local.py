@@ -15,9 +15,10 @@ from steps.clients.published.tree import ALL, MOST_BYTES, MOST_NODES, MOST_REPOR
 from steps.contract.image import published
 from steps.errors import StepError
 
-_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.EIO}
+_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_DISK = {errno.ESTALE, errno.EIO}
 _RIGHT = {errno.EACCES, errno.EPERM}
-_CODES = {"device": {errno.EXDEV}, "right": _RIGHT, "room": _ROOM}
+_CODES = {"device": {errno.EXDEV}, "right": _RIGHT, "room": _ROOM, "disk": _DISK}
 _FILE, _FOLDER = 0o644, 0o755
 
 
@@ -28,7 +29,7 @@ class Local:
         self.where = str(root)
         self._root = root
         self._lock: Path | None = None
-        if not root.is_dir():
+        if not os.path.isdir(root):
             raise failure("root", "", self.where)
 
     def look(self, image: str, digests: Sequence[str] = ()) -> Tree:
@@ -38,7 +39,7 @@ class Local:
             for name in sorted(os.listdir(self._root)):
                 self._see(tree, name, digests, deep=name in (image, published.BOOT))
             tree.images = tuple(
-                name for name in tree.entries if "/" not in name and (self._root / name / published.VERSIONS).is_dir()
+                name for name in tree.entries if "/" not in name and os.path.isdir(self._root / name / published.VERSIONS)
             )
             for path in sorted(self._root.glob(f"{published.NODES}/*.json"))[:MOST_NODES]:
                 with suppress(OSError), path.open("rb") as file:
@@ -140,7 +141,7 @@ class Local:
             return
         entry = Entry(found.st_mode, found.st_size, int(found.st_mtime), found.st_nlink, target)
         tree.entries[name] = entry
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, PermissionError):  # what cannot be looked into has no entries, no bytes and no digest
             if entry.is_folder and deep:
                 for below in sorted(os.listdir(path)):
                     self._see(tree, f"{name}/{below}", digests, deep=True)
@@ -148,11 +149,13 @@ class Local:
                 self._read(tree, name, entry, digests)
 
     def _read(self, tree: Tree, name: str, entry: Entry, digests: Sequence[str]) -> None:
-        if name.endswith(READ) and entry.size <= MOST_BYTES:
-            tree.contents[name] = (self._root / name).read_bytes()
         parts = name.split("/")
-        if parts[0] == tree.image and len(parts) > 3 and parts[1] == published.VERSIONS and (parts[2] in digests or ALL in digests):
-            tree.digests[name] = _digest(self._root / name, self._renew)
+        is_asked = len(parts) > 3 and parts[1] == published.VERSIONS and (parts[2] in digests or ALL in digests)
+        with self._saying(name), suppress(PermissionError):
+            if name.endswith(READ) and entry.size <= MOST_BYTES:
+                tree.contents[name] = (self._root / name).read_bytes()
+            if parts[0] == tree.image and is_asked:
+                tree.digests[name] = _digest(self._root / name, self._renew)
 
     @contextmanager
     def _saying(self, what: str) -> Iterator[None]:
@@ -170,7 +173,7 @@ def unwritable(root: Path, image: str) -> tuple[str, ...]:
     """Folders that a publication of an image puts names into, and that this user may not write; where one is missing, that which it
     would be made in."""
     written = (f"{image}/{published.INCOMING}", f"{image}/{published.VERSIONS}", image, published.BOOT)
-    nearest = (next(at for at in (root / path, *(root / path).parents) if at.is_dir()) for path in written)
+    nearest = (next(at for at in (root / path, *(root / path).parents) if os.path.isdir(at)) for path in written)
     found = {str(at.relative_to(root)): os.access(at, os.W_OK | os.X_OK) for at in nearest}
     return tuple(sorted(path for path, may in found.items() if not may))
 

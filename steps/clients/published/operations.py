@@ -158,4 +158,6 @@ def failure(code: str, what: str, where: str) -> StepError:
             return Refused(f"{where}: this user lacks a right: {what}", hint=hint)
         case "room":
             return StoreBusy(f"{where}: {what}", hint="free space or make the tree writable")
+        case "disk":
+            return StoreBusy(f"{where}: {what}", hint="see whether its disk is broken, or its mount went away")
     return StepError(f"{where}: {what}")

@@ -145,11 +145,14 @@ def pointed(tree: Tree, version: str, staged: str) -> Iterator[Operation]:
 
 
 def told(tree: Tree, version: str, staged: str, by: str, *, rollback: bool = False) -> Iterator[Operation]:
-    """The history with the lines that it lacks: of a switch whose publisher was killed before it could say so, and of this one."""
+    """The history with the lines that it lacks: of a switch whose publisher was killed before it could say so, and of this one. A
+    rollback that goes on where another one to the same version was killed is that one's end."""
     switches = reading.history(tree)
-    now, last = round(time.time(), 3), switches[-1].to if switches else ""
+    now, last = round(time.time(), 3), last_told(tree)
     lines = []
-    if tree.current and last != tree.current:
+    if rollback and tree.current == version != last and published.number_of(version) < published.number_of(last):
+        lines.append(Switch(to=version, before=last, at=now, by=by, rollback=True))
+    elif tree.current and last != tree.current:
         lines.append(Switch(to=tree.current, before=last, at=now, by="found: whoever switched to it was stopped before saying so"))
     if tree.current != version:
         lines.append(Switch(to=version, before=tree.current, at=now, by=by, rollback=rollback))
@@ -157,6 +160,12 @@ def told(tree: Tree, version: str, staged: str, by: str, *, rollback: bool = Fal
         place, path = tree.path(published.HISTORY), f"{staged}/{published.HISTORY}"
         data = b"".join(publishing.history_line(one) for one in (*switches, *lines))
         yield from (Put(path, data, len(data)), Replace(path, place), Sync(tree.image))
+
+
+def last_told(tree: Tree) -> str:
+    """The version that the history says is current; empty without any."""
+    switches = reading.history(tree)
+    return switches[-1].to if switches else ""
 
 
 def _removed(tree: Tree, names: tuple[str, ...], staged: str, token: str) -> Iterator[Operation]:

@@ -12,18 +12,44 @@ from steps.errors import BadTask, Refused
 def rollback(transport: Transport, image: str, version: str, by: str, signers: tuple[str, ...] = ()) -> Switch:
     """Point to a version, or without one to what was current before. Raises BadTask for a version that is not there, Refused for
     one that is not whole, be it current already, or that nodes of a group could not boot. Nothing is written where it is current
-    already (`to` and `before` are then the same)."""
+    already (`to` and `before` are then the same); what another rollback to it has left undone is done."""
     found = transport.look(image)
     chosen, token = _chosen(found, version), locking.new_token()
-    if chosen == found.current:
+    if chosen == found.current and not _is_unfinished(found):
         _refuse_broken(transport.look(image, (chosen,)), chosen, signers)
         return Switch(to=chosen, before=chosen, by=by)
     with locking.locked(transport, image, token, by):
+        chosen = _chosen(transport.look(image), version)  # whoever had the lock may have switched
         tree = transport.look(image, (chosen,))
         _refuse_broken(tree, chosen, signers)
         _refuse_stranded(tree, chosen)
         transport.perform(_steps(tree, chosen, f"{tree.path(published.INCOMING)}/{token}", token, by))
-    return Switch(to=chosen, before=tree.current, by=by)
+    return Switch(to=chosen, before=_before(tree) if tree.current == chosen else tree.current, by=by)
+
+
+def _before(tree: Tree) -> str:
+    """What was current before the pointer's version, whether or not the history knows of that already."""
+    switches = reading.history(tree)
+    return next((one.to for one in reversed(switches) if one.to != tree.current), "")
+
+
+def _is_unfinished(tree: Tree) -> bool:
+    """Whether whoever switched to the current version was stopped behind the rename: before the history said so, or before machines
+    were told, or before what was staged went."""
+    scripts = entered.of_version(tree, tree.current)
+    told = all(tree.contents.get(f"{published.BOOT}/{name}") == data for name, data in scripts.items())
+    stale = entered.stale(tree, reading.scripts(tree, tree.current))
+    return bool(publishing.last_told(tree) != tree.current or not told or stale or reading.left(tree))
+
+
+def _is_halfway_back(tree: Tree) -> bool:
+    """Whether a rollback was stopped behind the rename: who asks for one again means that one."""
+    switches = reading.history(tree)
+    if not tree.current or not switches:
+        return False
+    if switches[-1].to == tree.current:
+        return switches[-1].rollback and _is_unfinished(tree)
+    return published.number_of(tree.current) < published.number_of(switches[-1].to)
 
 
 def _refuse_broken(tree: Tree, version: str, signers: tuple[str, ...]) -> None:
@@ -52,7 +78,7 @@ def _steps(tree: Tree, version: str, staged: str, token: str, by: str) -> tuple[
         *(Remove(tree.path(published.INCOMING, name)) for name in left),
         Folder(staged),
         Held(tree.path(published.INCOMING), token),
-        *publishing.pointed(tree, version, staged),
+        *(publishing.pointed(tree, version, staged) if tree.current != version else ()),
         *publishing.told(tree, version, staged, by, rollback=True),
         *entered.steps(tree, entered.of_version(tree, version), entered.stale(tree, reading.scripts(tree, version)), staged),
         Remove(staged),
@@ -63,6 +89,8 @@ def _chosen(tree: Tree, version: str) -> str:
     if not tree.versions:
         raise BadTask(f"there is no version of {tree.image} here", hint=f"images here: {', '.join(tree.images) or 'none'}")
     known = ", ".join(tree.versions)
+    if not version and _is_halfway_back(tree):
+        return tree.current
     if not version:
         switches = [one for one in reading.history(tree) if one.to in tree.versions]
         if before := rules.previous(switches, tree.current):

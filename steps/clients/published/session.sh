@@ -16,7 +16,7 @@ fail() {
   code=$1
   case "$1 $2" in
     "os "*"No space left"* | "os "*"Read-only file system"* | "os "*"quota exceeded"*) code=room ;;
-    "os "*"Stale file handle"* | "os "*"Input/output error"*) code=room ;;
+    "os "*"Stale file handle"* | "os "*"Input/output error"*) code=disk ;;
     "os "*"Permission denied"* | "os "*"Operation not permitted"*) code=right ;;
   esac
   printf "error %s %s\n" "$code" "$(printf "%s" "$2" | tr "\n\t" "  ")"

@@ -16,7 +16,7 @@ from typing import IO
 from steps import timeouts
 from steps.clients.published import operations as do
 from steps.clients.published.operations import CHUNK, Claimed, Operation, failure
-from steps.clients.published.tree import MOST_NODES, MOST_REPORT, Entry, Tree
+from steps.clients.published.tree import ALL, MOST_NODES, MOST_REPORT, Entry, Tree
 from steps.contract import plain
 from steps.contract.image import published
 from steps.errors import BadTask, Garbled, Unreachable
@@ -62,8 +62,13 @@ class Session:
 
     def look(self, image: str, digests: Sequence[str] = ()) -> Tree:
         """What is there."""
+        size = _size(self._look(image, (), 0), digests) if digests else 0
+        return self._look(image, digests, size)
+
+    def _look(self, image: str, digests: Sequence[str], size: int) -> Tree:
+        """The same; so many bytes are read for it at the other end."""
         tree = Tree(root="", image=image)
-        with self._within(timeouts.PUBLISH_ANSWER):
+        with self._within(timeouts.PUBLISH_ANSWER + size / timeouts.PUBLISH_SLOWEST):
             self._send(_line("look", image, f",{','.join(digests)},"))
             while (token := self._token()) != "z":
                 self._see(tree, token)
@@ -226,6 +231,12 @@ class Session:
     def _stop(self) -> None:
         self._overdue = True
         self._process.kill()
+
+
+def _size(tree: Tree, digests: Sequence[str]) -> int:
+    """Bytes of the versions whose files are to be read whole."""
+    wanted = tree.versions if ALL in digests else digests
+    return sum(entry.size for name in wanted for entry in tree.below(tree.path(published.VERSIONS, name)).values())
 
 
 def _line(*words: str) -> bytes:

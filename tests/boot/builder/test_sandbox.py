@@ -83,8 +83,9 @@ def test_what_a_test_leaves_running_ends_with_it(compute: tuple[Path, Recipe]) -
         script("slow", f"sleep 100{mark} & sleep 200{mark}", 0.3),
         script("loud", "seq 1000 >&2; exit 3"),
         script("silent", "exit 4"),
+        script("long", "head -c 200000000 /dev/zero | tr '\\0' 'x'; echo the end; exit 5"),
     )
-    slow, loud, silent = sandbox.on(stack, tests, "key").results
+    slow, loud, silent, long = sandbox.on(stack, tests, "key").results
     assert slow.outcome is Outcome.TIMEOUT
     assert slow.seconds < SECONDS
     assert loud.outcome is Outcome.FAIL
@@ -92,6 +93,8 @@ def test_what_a_test_leaves_running_ends_with_it(compute: tuple[Path, Recipe]) -
     assert loud.output.startswith("…")
     assert loud.output.endswith("999 1000")
     assert "ended with 4" in silent.output
+    assert (long.outcome, len(long.output)) == (Outcome.FAIL, 400)
+    assert long.output.endswith("xxxthe end")
     running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not [line for line in running if mark.encode() in line]
 

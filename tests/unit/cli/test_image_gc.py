@@ -87,7 +87,8 @@ def test_packages_go_where_asked_with_what_stays(machine: Any, package: Path) ->
     assert not package.exists()
 
 
-def test_keeps_what_is_published(machine: Any, images: Path) -> None:
+@pytest.mark.parametrize("below", ["", "/compute"])
+def test_keeps_what_is_published(machine: Any, images: Path, below: str) -> None:
     version = machine.folder / "tree/compute/versions/0001-aaaaaaaaaaaa"
     version.mkdir(parents=True)
     layer = LayerOf(name="base", key=KEPT, digest="sha256:x", size=1, files=1)
@@ -106,8 +107,21 @@ def test_keeps_what_is_published(machine: Any, images: Path) -> None:
         packages=(),
     )
     (version / manifest.MANIFEST).write_bytes(manifest.encode(made))
-    assert machine.call("image", "gc", "--published", machine.folder / "tree").code == 0
+    assert machine.call("image", "gc", "--published", machine.folder / f"tree{below}").code == 0
     assert layers(images) == {KEPT}
+
+
+def test_removes_nothing_where_a_tree_tells_less_than_it_should(machine: Any, images: Path) -> None:
+    version = machine.folder / "tree/compute/versions/0001-aaaaaaaaaaaa"
+    version.mkdir(parents=True)
+    done = machine.call("image", "gc", "--published", machine.folder / "tree")
+    assert done.code != 0
+    assert "manifest.json: is missing" in done.err
+    assert "nothing was removed" in done.err
+    done = machine.call("image", "gc", "--published", machine.folder / "tree/compute/versions")
+    assert done.code == 64
+    assert "it holds no version of an image; name the folder that nodes boot from" in done.err
+    assert layers(images) == {GONE, KEPT}
 
 
 def test_keeps_what_a_run_of_late_is_made_of(machine: Any, images: Path) -> None:

@@ -69,6 +69,13 @@ def test_verify_with_a_key_asks_for_signatures(root: Path, tmp_path: Path, capsy
     assert capsys.readouterr().out.count("is not signed") == 3
 
 
+@pytest.mark.parametrize("data", [b"\xb7\x00\xff", b"", b"-----BEGIN OPENSSH PRIVATE KEY-----\ncanary\n", b"ssh-ed25519\n"])
+def test_a_file_without_a_public_key_is_told_by_its_name(root: Path, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "key.pub").write_bytes(data)
+    with pytest.raises(typer.BadParameter, match=r"--signer /\S+/key\.pub: there is no SSH public key in it; name a \.pub file"):
+        call("verify", root, "--signer", tmp_path / "key.pub")
+
+
 def test_verify_says_which_signatures_nobody_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "tree"
     root.mkdir()
@@ -79,6 +86,7 @@ def test_verify_says_which_signatures_nobody_checked(tmp_path: Path, capsys: pyt
     published(signed, image(tmp_path / "b", "b"), secrets=tmp_path)
     assert call("verify", root) == 0
     assert "are whole, signatures not checked: name a trusted key with --signer" in capsys.readouterr().out
+    assert {one["signature"] for one in said(capsys, "verify", root)["versions"]} == {"unknown", "none"}
     (root / "compute/versions" / min(path.name for path in (root / "compute/versions").iterdir())).rename(tmp_path / "unsigned")
     assert call("verify", root, "--signer", tmp_path / "key.pub") == 0
     assert "not checked" not in capsys.readouterr().out

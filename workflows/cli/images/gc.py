@@ -10,7 +10,7 @@ import typer
 from steps.clients.image import collecting
 from steps.clients.image.collecting import Collected, Garbage, Roots
 from steps.contract.image import manifest, recipe
-from steps.contract.image.published import VERSIONS
+from steps.contract.image.published import VERSIONS, number_of
 from workflows.cli import output
 from workflows.cli.images import recipes
 from workflows.engines.folders import Home
@@ -43,13 +43,20 @@ def _locked(name: str) -> bool:
 
 
 def _published(tree: Path) -> Iterator[manifest.Manifest]:
+    """Of a tree, or of one image's folder in it, as other commands take them: every version must say what it is made of."""
     if not tree.is_dir():
         raise typer.BadParameter(f"{tree} is no folder")
-    for path in sorted(tree.glob(f"*/{VERSIONS}/*/{manifest.MANIFEST}")):
+    folders = [tree / VERSIONS] if (tree / VERSIONS).is_dir() else sorted(tree.glob(f"*/{VERSIONS}"))
+    versions = [path for folder in folders for path in sorted(folder.iterdir()) if number_of(path.name) >= 0]
+    if not versions:
+        raise typer.BadParameter(f"--published {tree}: it holds no version of an image; name the folder that nodes boot from")
+    for path in versions:
         try:
-            yield manifest.decode(path.read_bytes())
-        except manifest.ManifestError as error:
-            raise BuildError(f"{path}: {error}", hint="nothing was removed; repair or remove that version") from error
+            yield manifest.decode((path / manifest.MANIFEST).read_bytes())
+        except (FileNotFoundError, manifest.ManifestError) as error:
+            why = "is missing" if isinstance(error, FileNotFoundError) else str(error)
+            hint = "nothing was removed; repair or remove that version"
+            raise BuildError(f"{path / manifest.MANIFEST}: {why}", hint=hint) from error
 
 
 def _of_runs(home: Home, recent: float) -> Iterator[recipe.Recipe]:

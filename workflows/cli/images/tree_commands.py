@@ -11,7 +11,7 @@ import typer
 
 from steps import timeouts
 from steps.contract.exit import ExitCode
-from workflows.cli import output
+from workflows.cli import output, public_keys
 from workflows.cli.output import Format
 
 TreeOf = Annotated[str, typer.Argument(metavar="TREE|SPEC", help="The folder that nodes boot from, or an image spec (image.yaml).")]
@@ -73,19 +73,19 @@ def verify(
     from steps.clients.published import reading, signing, verifying
     from workflows.cli.images import trees
 
-    keys = tuple(path.read_text().strip() for path in signer or ())
+    keys = tuple(map(public_keys.read, signer or ()))
     with trees.opened(tree, image) as found:
         looks, signers = found.looks(digests=True), keys or found.place.signers
         wrong = [one for look in looks for one in verifying.problems(look, signers, url or found.place.url)]
         where = found.transport.where
-    states = [signing.state(look, version, signers) for look in looks for version in look.versions]
+        every = [(look, version) for look in looks for version in look.versions]
+        states = [signing.state(look, version, signers) for look, version in every]
     unchecked = ", signatures not checked: name a trusted key with --signer" if signing.UNKNOWN in states else ""
     rows = [(one.place, one.why) for one in dict.fromkeys(wrong)]
     if form is not Format.TABLE:
         origins = [
-            {"image": look.image, "version": version, "origin": reading.tested(look, version).origin}
-            for look in looks
-            for version in look.versions
+            {"image": look.image, "version": version, "origin": reading.tested(look, version).origin, "signature": state}
+            for (look, version), state in zip(every, states, strict=True)
         ]
         output.data({"ok": not rows, "problems": _problems(rows), "versions": origins}, form)
         return ExitCode.GATE_FAILED if rows else ExitCode.OK
@@ -168,7 +168,8 @@ def detach_check(
         rows, unread = detaching.problems(found, looks, url, factory)
     good = not rows and (unread_ok or not unread)
     if form is not Format.TABLE:
-        output.data({"ok": good, "problems": _problems(rows), "unread": unread}, form)
+        looked_for = {"folders": list(factory.folders), "hosts": list(factory.hosts)}
+        output.data({"ok": good, "problems": _problems(rows), "unread": unread, "looked_for": looked_for}, form)
     else:
         looked = detaching.good(looks, factory)
         detaching.show(found.transport.where, looked, rows, unread, accepted=unread_ok)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.cli import output
+from workflows.cli import output, public_keys
 from workflows.cli.argo.options import Place, placed
 from workflows.cli.output import Format
 from workflows.engines.folders import RunFolder
@@ -114,4 +114,4 @@ def _signer(text_: str) -> tuple[str, str] | None:
     name, _, file = text_.partition("=")
     if not file or not Path(file).exists():
         raise typer.BadParameter(f"--signer {text_!r}: write NAME=FILE with an SSH public key")
-    return name, Path(file).read_text()
+    return name, public_keys.read(Path(file))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from msgspec import Struct
 
@@ -74,14 +74,26 @@ def _check(listing: Root, test: ImageTest) -> tuple[Outcome, str]:
 def _script(root: Path, test: ImageTest) -> tuple[Outcome, str]:
     """A script in its own sandbox, which the kernel ends with bubblewrap's first process, whatever the script has started."""
     line = bubblewrap.command(root, ["/bin/sh", "-e", "-c", test.run, test.name, *test.arguments])
-    child = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        said, _ = child.communicate(timeout=test.seconds)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        said, _ = child.communicate()
-        return Outcome.TIMEOUT, _end(f"{_text(said)} (ended after {test.seconds:g} s)")
-    return (Outcome.PASS if child.returncode == 0 else Outcome.FAIL), _ended(_text(said), child.returncode)
+    with (
+        subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child,
+        ThreadPoolExecutor(max_workers=1) as beside,
+    ):
+        assert child.stdout
+        said = beside.submit(_last, child.stdout)
+        try:
+            code = child.wait(test.seconds)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return Outcome.TIMEOUT, _end(f"{_text(said.result())} (ended after {test.seconds:g} s)")
+        return (Outcome.PASS if code == 0 else Outcome.FAIL), _ended(_text(said.result()), code)
+
+
+def _last(stream: IO[bytes]) -> bytes:
+    """The end of what a program says, however much that is."""
+    kept = b""
+    while part := stream.read(_READ):
+        kept = (kept + part)[-_READ:]
+    return kept
 
 
 def _ended(said: str, code: int) -> str:
@@ -89,7 +101,7 @@ def _ended(said: str, code: int) -> str:
 
 
 def _text(said: bytes) -> str:
-    return said[-_READ:].decode(errors="replace")
+    return said.decode(errors="replace")
 
 
 def _end(text: str) -> str:

@@ -123,7 +123,9 @@ def test_killed_at_every_step_of_the_first_publication(tmp_path: Path) -> None:
     assert count > 40
 
 
-def test_killed_at_every_step_of_a_rollback(tmp_path: Path) -> None:
+@pytest.mark.parametrize("again", ["2", ""], ids=["by_number", "to_the_one_before"])
+def test_killed_at_every_step_of_a_rollback(tmp_path: Path, again: str) -> None:
+    """Who is stopped says the same line again: it brings to its end what it had begun, and goes no step further."""
     root = settled(tmp_path)
     shutil.copytree(root, tmp_path / "before", symlinks=True)
     count, code = 0, -signal.SIGKILL
@@ -133,13 +135,22 @@ def test_killed_at_every_step_of_a_rollback(tmp_path: Path) -> None:
         code = ended(forked(partial(rolling_back.rollback, Stopping(root, count), "compute", "2", "me")))
         assert_readable(root)
         with transport("local", root) as way:
-            rolling_back.rollback(way, "compute", "2", "me")
-        with transport("local", root) as way:
-            assert way.look("compute").current.startswith("0002-")
+            tree = way.look("compute")
+            if reading.history(tree)[-1].rollback and reading.left(tree) == ():
+                break  # it had come to its end, all but for the lock
+            done = rolling_back.rollback(way, "compute", again, "me")
+            tree = way.look("compute")
+        assert (tree.current, done.to, done.before[:5]) == (done.to, tree.current, "0003-"), count
+        assert tree.current.startswith("0002-")
+        last = reading.history(tree)[-1]
+        assert (last.to, last.before[:5], last.rollback, last.by) == (tree.current, "0003-", True, "me"), count
+        assert reading.left(tree) == (), count
+        assert wrong(root) == [], count
         published(place(root), tmp_path / "d")
         assert wrong(root) == [], count
         count += 1
     assert count > 8
+    assert wrong(root) == []
 
 
 def test_a_session_that_is_cut_off_at_any_byte(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """What counts as published already: only what a publication of today would leave as it is."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,17 @@ from steps.clients.published.local import Local
 from steps.contract.image.published import Group, Place
 from steps.contract.stages.image_standing import CHANGED, CURRENT, LEFT, NOTHING, Standing
 from steps.errors import StepError
-from tests.unit.clients.published.published_trees import KINDS, RESULTS, image, key_pair, place, published, state, transport
+from tests.unit.clients.published.published_trees import (
+    KINDS,
+    RESULTS,
+    WITHOUT_RIGHTS,
+    image,
+    key_pair,
+    place,
+    published,
+    state,
+    transport,
+)
 
 KEY = "0" * 64
 BOOTED = {**RESULTS, "image_boot.boot_uefi": RESULTS["sandbox"]}
@@ -135,8 +144,6 @@ def test_what_a_rollback_left_is_told_before_anything_is_built(tmp_path: Path, k
     assert moved.answer == CHANGED, "with other kernel arguments it is another version"
 
 
-WITHOUT_RIGHTS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner") if os.geteuid() == 0 else ()
-"""Root may write everywhere but so."""
 ASKS = """
 import sys
 from pathlib import Path

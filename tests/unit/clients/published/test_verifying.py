@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from steps.clients.published import reading
 from steps.clients.published.local import Local
 from steps.contract.image.detached import Factory
-from tests.unit.clients.published.published_trees import KINDS, image, place, published, wrong
+from tests.unit.clients.published.published_trees import KINDS, WITHOUT_RIGHTS, image, place, published, wrong
 
 Damage = Callable[[Path], object]
 
@@ -140,3 +142,27 @@ def test_relative_addresses_depend_on_who_serves_them(root: Path) -> None:
 def test_a_file_that_a_script_names_must_be_there(root: Path) -> None:
     (current(root) / "initrd.img").unlink()
     assert any(one.endswith("the tree has no such file") for one in leads_out(root, Factory()))
+
+
+LOOKS = """
+import sys
+from pathlib import Path
+from steps.clients.published import verifying
+from steps.clients.published.tree import ALL
+from tests.unit.clients.published.published_trees import transport
+with transport(sys.argv[1], Path(sys.argv[2])) as way:
+    found = way.look("compute", (ALL,))
+print(found.images, [f"{one.place} {one.why}" for one in verifying.problems(found)])
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_this_user_may_not_read_is_named_and_hinders_nothing_else(root: Path, kind: str) -> None:
+    """A tree may be a file system of its own, with a `lost+found` that only root enters."""
+    (root / "lost+found").mkdir(mode=0o000)
+    (kernel,) = (root / "compute/versions").glob("0001-*/vmlinuz")
+    kernel.chmod(0o000)
+    done = subprocess.run(
+        [*WITHOUT_RIGHTS, sys.executable, "-c", LOOKS, kind, str(root)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == f"('compute',) ['{kernel.relative_to(root)} could not be read']"

@@ -1,0 +1,1 @@
+"""Commands about runs on either engine, and what they call."""
