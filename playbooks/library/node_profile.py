@@ -24,7 +24,7 @@ options:
     type: dict
     required: true
     suboptions: &part
-      packages: {description: Packages that must be there., type: list, elements: str}
+      packages: {description: 'Packages that must be there; `a or b`: either will do.', type: list, elements: str}
       files: {description: 'Whole files: path, content, mode, needs, reload, aside.', type: list, elements: dict}
       directories: {description: Directories by path with their mode., type: dict}
       modules: {description: Kernel modules by name with the path that shows one that is built in., type: dict}
@@ -116,7 +116,8 @@ def main() -> None:
     changed = any(entry["status"] == "changed" or (module.check_mode and entry["status"] == "differs") for entry in items)
     if changed and not module.check_mode:
         items = settling.confirmed(items, settling.settle_all(node.reader(), want))
-    asking = settling.packages_ask(node, want)
+    asking, untold = settling.packages_ask(node, want)
+    items += untold
     waiting = settling.reboot_reasons(node, want, asking)
     seen = facts.gather(node, sorted(want["disks"]), began, module.params["clock_seconds"] if want["time_service"] else 0)
     runs = bool(waiting) and settling.runs_rke2(node)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Iterator
 
 FRESH = ".bringup-"
 """How the name of a file begins that is not at its place yet; nothing else that is kept may be called so."""
+
+LABEL = "security.selinux"
+"""What SELinux knows a file by: a fresh one gets its folder's, which is not always the one that programs may read."""
 
 
 @contextmanager
@@ -27,6 +30,8 @@ def replacing(path: str, mode: int) -> Iterator[Any]:
             out.flush()
             os.fsync(out.fileno())
         os.chmod(fresh, mode)
+        with suppress(OSError):  # there was no file, or it has no label
+            os.setxattr(fresh, LABEL, os.getxattr(path, LABEL))
         os.replace(fresh, path)
     finally:
         if os.path.exists(fresh):

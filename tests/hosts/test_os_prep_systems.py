@@ -31,6 +31,21 @@ ip link set flannel.1 up
 """
 NETWORK_SECONDS = 10
 
+LOCK = Path("/var/cache/dnf/metadata_lock.pid")
+"""dnf takes whoever it names for the holder of its lock, as long as that process runs."""
+PLUGINS = "/usr/lib/python3/dist-packages/dnf-plugins"
+NEEDS_RESTARTING = """import dnf
+@dnf.plugin.register_command
+class NeedsRestarting(dnf.cli.Command):
+    aliases = ("needs-restarting",)
+    @staticmethod
+    def set_argparser(parser):
+        parser.add_argument("-r", action="store_true")
+    def run(self):
+        print("Reboot should not be necessary.")
+"""
+"""What the real dnf-plugins-core brings, in a few words."""
+
 
 def items(result: PlayResult, host: Host) -> dict[str, Item]:
     """What the module says of a host, item by item."""
@@ -39,19 +54,27 @@ def items(result: PlayResult, host: Host) -> dict[str, Item]:
 
 
 def test_dnf_installs_what_lacks_and_a_second_run_changes_nothing(up: Any, tmp_path: Path) -> None:
-    packages = catalog.of_system(FAMILY)["packages"]
+    profile = catalog.of_system(FAMILY)
+    packages = [name.split(" or ")[0] for name in profile["packages"]]
     rpm_site.repository(tmp_path / "site", [*packages, "libnetfilter"], {"conntrack-tools": "libnetfilter"})
-    lab = up(2, Init.SYSTEMD, lower=debian.with_dnf())
-    good, closed = lab.hosts
+    lab = up(3, Init.SYSTEMD, lower=debian.with_dnf())
+    good, closed, locked = lab.hosts
+    for host in lab.hosts:
+        host.run("sh", "-c", f"mkdir -p {PLUGINS}; cat > {PLUGINS}/needs_restarting.py", text=NEEDS_RESTARTING)
+    locked.run("sh", "-c", f"mkdir -p {LOCK.parent}; echo 1 > {LOCK}")
     with release_site.serving(tmp_path / "site") as url:
         repository(good, url)
         repository(closed, f"{url}/gone")
-        first = ansible.play(request(lab, variables=variables(FAMILY, packages=[*packages, "no-such-package"])))
+        repository(locked, url)
+        wanted = {"packages": [*profile["packages"], "no-such-package"], "system": profile["system"] | {"lock_seconds": 1}}
+        first = ansible.play(request(lab, variables=variables(FAMILY, **wanted)))
         repository(closed, url)
+        locked.run("rm", str(LOCK))
         second = ansible.play(request(lab, variables=variables(FAMILY)))
 
     seen = items(first, good)
-    assert {name: seen[f"package {name}"].status for name in packages} == dict.fromkeys(packages, ItemStatus.CHANGED)
+    assert {seen[f"package {name}"].status for name in profile["packages"]} == {ItemStatus.CHANGED}
+    assert "reboot for packages" not in seen
     assert seen["package chrony"].after == f"{rpm_site.VERSION}-1"
     assert "no-such-package" in seen["package no-such-package"].why
     assert seen["time service"].after == "chronyd.service", "a unit that a package has just brought is started"
@@ -63,9 +86,11 @@ def test_dnf_installs_what_lacks_and_a_second_run_changes_nothing(up: Any, tmp_p
     assert len(why) == 1
     assert "its repositories cannot be reached" in why[0]
     assert judged(first).failure_class is FailureClass.DEPENDENCY
+    (held,) = [item.why for item in items(first, locked).values() if item.name.startswith("package ")]
+    assert held.startswith("another package manager holds the lock"), held
 
-    assert [outcome.status for outcome in second.hosts] == [HostStatus.OK] * 2, [outcome.message for outcome in second.hosts]
-    assert [outcome.changed for outcome in second.hosts] == [0, 1]
+    assert [outcome.status for outcome in second.hosts] == [HostStatus.OK] * 3, [outcome.message for outcome in second.hosts]
+    assert [outcome.changed for outcome in second.hosts] == [0, 1, 1]
     assert judged(second).is_pass, judged(second).reason
     assert probe.from_play(second.hosts).nodes[0].facts.os_id == FAMILY
 

@@ -5,8 +5,11 @@ templates as they are written. Of its inventory plugins only `yaml` and `ini` ar
 user named: other plugins, and executables found in a folder, would run what nobody asked for.
 """
 
+import contextlib
 import json
 import os
+import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,12 +17,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from workflows.inventory import capped
 from workflows.inventory.model import BadInventory, Inventory
+from workflows.spec import secrecy
 
 SECONDS = 120
 """For a script that asks a cloud or a CMDB; a file of 10,000 hosts takes a few."""
 LARGEST_FILE = 8 << 20
 LARGEST_ANSWER = 64 << 20
+MARK = ".says-too-much"
+OF_SCRIPT = "Standard error from inventory script:"
+"""What stands in Ansible's words before a script's own."""
 MOST_MEMORY = 1 << 30
 """Of the process that reads a file: a range like `gpu[1:999999999]` ends there, and not this machine."""
 
@@ -42,7 +50,7 @@ def read(path: Path, vault_password_file: Path | None = None) -> Inventory:
     if path.is_file() and path.stat().st_size > LARGEST_FILE and not runs:
         raise BadInventory(f"{path} is larger than {LARGEST_FILE >> 20} MiB", "name the inventory itself")
     with tempfile.TemporaryDirectory(prefix="bringup-inventory-") as folder:
-        source = path if runs else _as_file(path, Path(folder))
+        source = _as_capped(path, Path(folder)) if runs else _as_file(path, Path(folder))
         return _model(_listed(source, path, Path(folder), "script" if runs else "yaml,ini", vault_password_file))
 
 
@@ -56,12 +64,26 @@ def _as_file(path: Path, folder: Path) -> Path:
     answer = _answer(path)
     if answer is None:
         return path
-    for name in ("group_vars", "host_vars"):
-        if (path.parent / name).is_dir():
-            (folder / name).symlink_to(path.parent / name)
+    _link_variables(path, folder)
     file = folder / "answer.json"
     file.write_text(json.dumps(_as_inventory(answer)))
     return file
+
+
+def _as_capped(path: Path, folder: Path) -> Path:
+    """A script that runs the user's, and ends it where it says too much; beside links to its variables."""
+    _link_variables(path, folder)
+    script = folder / path.name
+    words = [sys.executable, "-IS", capped.__file__, str(LARGEST_ANSWER), str(folder / MARK), str(path)]
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    script.chmod(0o700)
+    return script
+
+
+def _link_variables(path: Path, folder: Path) -> None:
+    for name in ("group_vars", "host_vars"):
+        if (path.parent / name).is_dir():
+            (folder / name).symlink_to(path.parent / name)
 
 
 def _answer(path: Path) -> dict[str, Any] | None:
@@ -112,24 +134,32 @@ def _listed(source: Path, named: Path, folder: Path, plugins: str, vault: Path |
     program = ["-m", "ansible"] if plugins == "script" else ["-c", _BOUNDED.format(MOST_MEMORY)]
     command = [sys.executable, *program, "inventory", "--list", "--inventory", str(source)]
     command += ["--vault-password-file", str(vault.absolute())] if vault else []
-    try:
-        done = subprocess.run(
-            command,
-            cwd=named if named.is_dir() else named.parent,
-            env=_environment(folder, plugins),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as late:
-        raise BadInventory(f"{named} gave no answer within {SECONDS} s", "does the script wait for something?") from late
+    done = _run(command, named, _environment(folder, plugins))
+    if (folder / MARK).exists():
+        raise BadInventory(f"{named} says more than {LARGEST_ANSWER >> 20} MiB", "does the script end? have it list fewer hosts")
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace")
         raise BadInventory(f"Ansible cannot read {named}: {_reason(said)}", _hint(said, named))
     if len(done.stdout) > LARGEST_ANSWER:
         raise BadInventory(f"{named} gives more than {LARGEST_ANSWER >> 20} MiB", "read a part of it")
     return json.loads(done.stdout)
+
+
+def _run(command: list[str], named: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
+    """Run it in a process group of its own, of which nothing is left afterwards."""
+    cwd = named if named.is_dir() else named.parent
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True
+    ) as child:
+        try:
+            said, errors = child.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired as late:
+            raise BadInventory(f"{named} gave no answer within {SECONDS} s", "does the script wait for something?") from late
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, child.returncode, said, errors)
 
 
 def _environment(folder: Path, plugins: str) -> dict[str, str]:
@@ -151,7 +181,16 @@ def _reason(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("[ERROR]", "ERROR", "MemoryError"))] or lines[-1:] or ["it says nothing"]
     parse = [line.partition(": ")[2] for line in lines if line.startswith("[WARNING]: Failed to parse inventory with")]
-    return " ".join([*errors[:1], *parse[:2]])[:600].removeprefix("[ERROR]: ")
+    return " ".join([*errors[:1], *parse[:2]])[:600].removeprefix("[ERROR]: ") + _last_of_script(said)
+
+
+def _last_of_script(said: str) -> str:
+    """The last line that a script wrote of its error; a credential in it is not told."""
+    _, _, told = said.partition(f"\n{OF_SCRIPT}\n")
+    rows = [line.strip() for line in told.partition("\n[ERROR]")[0].splitlines() if line.strip()]
+    if not rows:
+        return ""
+    return f" Its last words: {secrecy.REDACTED if secrecy.form_of(rows[-1]) else rows[-1][:300]}"
 
 
 def _hint(said: str, named: Path) -> str:

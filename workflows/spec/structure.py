@@ -63,7 +63,8 @@ def _addresses_are_unique(spec: ClusterSpec) -> Findings:
         if counted[machine.address] > 1 and machine.group not in reported:
             reported.add(machine.group)
             path = f"hosts.{machine.group}.addresses"
-            yield SpecError(path, "two hosts have this address", "give every host its own address", machine.address)
+            first, second = [one.name for one in spec.machines if one.address == machine.address][:2]
+            yield SpecError(path, f"{first} and {second} have this address", "give every host its own address", machine.address)
 
 
 @_rule("hosts")

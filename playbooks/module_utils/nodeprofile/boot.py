@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 
 from ansible.module_utils.nodeprofile.item import (
     CHANGED,
@@ -20,6 +21,9 @@ from ansible.module_utils.nodeprofile.item import (
 )
 
 ON = "on the command line"
+UNWRITTEN = "written, but the boot loader's menu does not have it, or has another value after it"
+SEVERAL = ("console", "earlycon", "pci", "memmap", "crashkernel", "hugepagesz", "hugepages", "modprobe.blacklist")
+"""Keys of which each value counts: more consoles, quirks and ranges, page counts for the size before them, more modules."""
 GRUB = {
     "update_grub": (["update-grub"], "/boot/grub/grub.cfg"),
     "grub2_mkconfig": (["grub2-mkconfig", "-o", "/boot/grub2/grub.cfg"], "/boot/grub2/grub.cfg"),
@@ -28,6 +32,11 @@ GRUB = {
 DROP_IN = "/etc/default/grub.d/90-bringup.cfg"
 DEFAULTS = "/etc/default/grub"
 HUGE = "/sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages"
+ASSIGNED = re.compile(
+    r"""^[ \t]*(?:export[ \t]+)?GRUB_CMDLINE_LINUX=((?:"(?:[^"\\]|\\.)*"|'[^']*'|\\.|[^\s"'#;\\])*)""", re.MULTILINE | re.DOTALL
+)
+"""An assignment, and its value as the shell reads one word."""
+WHOLE = re.compile(r"""("(?:[^"\\]|\\.)*")|('[^']*')""", re.DOTALL)
 KIB = {"2M": 2048, "1G": 1048576}
 
 
@@ -38,28 +47,31 @@ def parameters(node: Node, wanted: list, adapter: str, rebooted: bool) -> list:
     error = ""
     try:
         kept = _kept(node, adapter)
-        lacking = [one for one in wanted if kept and not all(_has(line, one) for line in kept)]
+        lacking = [one for one in wanted if kept and not all(_has(line, one, wanted) for line in kept)]
         if lacking and not node.check_mode:
             _keep(node, adapter, wanted)
             kept = _kept(node, adapter)
     except (OSError, CannotChange) as reason:
         error, kept, lacking = str(reason), [], []
-    return [_item(node, one, running, kept, one in lacking, rebooted, error) for one in wanted]
+    in_menu = {one: all(_has(line, one, wanted) for line in kept) for one in wanted} if kept else {}
+    runs = {one: _has(running, one, wanted) for one in wanted}
+    return [_item(node, one, runs[one], in_menu.get(one), one in lacking, rebooted, error) for one in wanted]
 
 
-def _item(node: Node, one: str, running: str, kept: list, lacked: bool, rebooted: bool, error: str) -> Item:
-    name, runs = "kernel parameter " + one, _has(running, one)
+def _item(node: Node, one: str, runs: bool, kept: "bool | None", lacked: bool, rebooted: bool, error: str) -> Item:
+    """`kept`: whether every entry of the boot loader has it; None where no boot loader is known."""
+    name = "kernel parameter " + one
     before = "lacks" if lacked else ""
     if error:
         return item(name, FAILED, want=ON, before=before, why=error)
-    if not kept:
+    if kept is None:
         if runs:
             return item(name, OK, want=ON, after=ON)
         return item(name, UNAVAILABLE, want=ON, why="no boot loader that we know: give the parameter where this machine boots from")
-    if not all(_has(line, one) for line in kept):
+    if not kept:
         if node.check_mode:
             return item(name, DIFFERS, want=ON, before="absent", after="absent")
-        return item(name, FAILED, want=ON, before="absent", why="written, but the boot loader's menu does not have it")
+        return item(name, FAILED, want=ON, before="absent", why=UNWRITTEN)
     if runs:
         return item(name, CHANGED if lacked else OK, want=ON, before="only until the next boot" if lacked else "", after=ON)
     if rebooted:
@@ -70,9 +82,19 @@ def _item(node: Node, one: str, running: str, kept: list, lacked: bool, rebooted
     return item(name, CHANGED if lacked else DIFFERS, want=ON, before="absent", after="kept for the next boot", why=why)
 
 
-def _has(line: str, parameter: str) -> bool:
-    """Whether the words of a parameter stand in a command line, one after the other."""
-    return " %s " % " ".join(parameter.split()) in " %s " % " ".join(line.split())
+def _has(line: str, parameter: str, wanted: list) -> bool:
+    """Whether a command line gives the kernel a parameter: several words stand one after the other, and of a key that repeats the
+    last value counts, where the kernel does not take each."""
+    words = line.split()
+    key = _key(parameter)
+    if len(parameter.split()) > 1 or key in SEVERAL or [_key(one) for one in wanted].count(key) > 1:
+        return " %s " % " ".join(parameter.split()) in " %s " % " ".join(words)
+    return [word for word in words if _key(word) == key][-1:] == [parameter]
+
+
+def _key(word: str) -> str:
+    """The kernel takes - and _ in names for the same."""
+    return word.partition("=")[0].replace("-", "_")
 
 
 def _kept(node: Node, adapter: str) -> list:
@@ -99,11 +121,25 @@ def _keep(node: Node, adapter: str, wanted: list) -> None:
 
 
 def merged(text: str, wanted: list) -> str:
-    """/etc/default/grub with the parameters that its GRUB_CMDLINE_LINUX lacks."""
-    found = re.search(r'^GRUB_CMDLINE_LINUX=(["\']?)(.*)\1$', text, re.MULTILINE)
-    have = found.group(2) if found else ""
-    line = 'GRUB_CMDLINE_LINUX="%s"' % " ".join([have, *(one for one in wanted if not _has(have, one))]).strip()
-    return text[: found.start()] + line + text[found.end() :] if found else text.rstrip("\n") + "\n" + line + "\n"
+    """/etc/default/grub with the parameters that its GRUB_CMDLINE_LINUX lacks; the shell keeps the last assignment."""
+    found = list(ASSIGNED.finditer(text))
+    if not found:
+        return text.rstrip("\n") + '\nGRUB_CMDLINE_LINUX="%s"\n' % " ".join(wanted)
+    start, word, end = found[-1].start(1), found[-1].group(1), found[-1].end(1)
+    if text[end : end + 1] not in ("", " ", "\t", "\n", ";", "#"):
+        raise CannotChange("%s: GRUB_CMDLINE_LINUX has a quote that nothing ends: correct it" % DEFAULTS)
+    have = " ".join(shlex.split(word))
+    lacking = " ".join(one for one in wanted if not _has(have, one, wanted))
+    if not lacking:
+        return text
+    whole = WHOLE.fullmatch(word)
+    if not have:
+        word = '"%s"' % lacking
+    elif whole:
+        word = "%s %s%s" % (word[:-1], lacking, word[-1])
+    else:
+        word += '" %s"' % lacking
+    return text[:start] + word + text[end:]
 
 
 def hugepages(wanted: dict, waiting: list) -> list:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Dict
+from typing import Dict, Optional
 
-from ansible.module_utils import proxies
-from ansible.module_utils.nodeprofile.item import CHANGED, DIFFERS, FAILED, OK, CannotChange, Item, Node, item
+from ansible.module_utils import proxies, waiting
+from ansible.module_utils.nodeprofile.item import CHANGED, DIFFERS, FAILED, OK, CannotChange, Item, Node, Unavailable, item
 
 QUERY_RPM = ["rpm", "--query", "--queryformat", "%{NAME}\\tinstalled\\t%{VERSION}-%{RELEASE}\\n"]
 LOCK_SECONDS = 120
 """How long a lock of another package manager is waited for, where the profile says nothing else."""
+AT_ONCE = "--setopt=exit_on_lock=True"
+"""Without it dnf waits for a lock for ever; we try again instead, as we do where apt and zypper have no patience of their own."""
+EITHER = " or "
+"""Stands between packages of which any will do; where all lack, the first is installed."""
 
 Adapter = Dict[str, list]
 
@@ -26,9 +30,9 @@ ADAPTERS = {
     "dnf": {
         "query": QUERY_RPM,
         "refresh": [],
-        "install": ["dnf", "--assumeyes", "--setopt=install_weak_deps=False", "install"],
+        "install": ["dnf", "--assumeyes", AT_ONCE, "--setopt=install_weak_deps=False", "install"],
         "repair": [],
-        "rebooting": ["dnf", "needs-restarting", "-r"],
+        "rebooting": ["dnf", AT_ONCE, "needs-restarting", "-r"],
     },
     "zypper": {
         "query": QUERY_RPM,
@@ -44,7 +48,7 @@ rebooting says whether what was installed waits for a reboot. @ stands for the s
 FLAGS = ("/run/reboot-required", "/run/reboot-needed")
 """What packages of Debian and Ubuntu leave where they wait for a reboot, and those of SUSE."""
 OWED = "Reboot is required"
-"""What dnf says then, beside ending with 1: it also does that where it has no such command."""
+"""What dnf says then, beside ending with 1: it also does that where it has no such command, and cannot tell."""
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
 
@@ -52,6 +56,7 @@ INTERRUPTED = re.compile(r"dpkg was interrupted|not fully installed or removed")
 BROKEN = {
     "another package manager holds the lock": (
         r"[Cc]ould not get lock|[Uu]nable to (acquire|lock)|management is locked|transaction lock|[Ww]aiting for process"
+        r"|already locked by"
     ),
     "packages are half installed": r"dpkg was interrupted|[Uu]nmet dependencies|held broken packages|error processing package",
     "the package database is damaged": (
@@ -73,21 +78,25 @@ ANSWER = re.compile(r"\b(40[17]) +(?:Proxy|Unauthorized)|(?:[Ss]tatus code:?|HTT
 """The code of an answer that may be a proxy's."""
 
 
+LOCKED = re.compile(BROKEN["another package manager holds the lock"])
+
+
 class Broken(Exception):
     """The package manager works for no package."""
 
 
-def packages(node: Node, wanted: list, manager: str, lock_seconds: int) -> list:
-    """Packages that must be there; all that lack are installed at once, and one by one where the fault is a package's own."""
+def packages(node: Node, wanted: list, manager: str, lock_seconds: float, pause: float = waiting.FIRST) -> list:
+    """Packages that must be there; all that lack are installed at once, and one by one where the fault is a package's own. `pause`
+    is the first one between two looks at a lock."""
     if not wanted:
         return []
     if manager not in ADAPTERS:
         return [item("package manager", FAILED, want="one that we know", why="none is known for this distribution")]
     seconds = str(lock_seconds or LOCK_SECONDS)
     adapter = {name: [word.replace("@", seconds) for word in words] for name, words in ADAPTERS[manager].items()}
-    adapter["seconds"] = [seconds]
+    adapter.update(seconds=[seconds], pause=[pause])
     before = _versions(node, wanted, adapter)
-    lacking = [name for name in wanted if name not in before]
+    lacking = [_first(name) for name in wanted if name not in before]
     if not lacking or node.check_mode:
         return [_item(node, name, before.get(name, ""), "", "") for name in wanted]
     try:
@@ -96,15 +105,28 @@ def packages(node: Node, wanted: list, manager: str, lock_seconds: int) -> list:
         there = [_item(node, name, before[name], "", "") for name in wanted if name in before]
         return [*there, item("package manager", FAILED, want="installs " + ", ".join(lacking), why=str(reason))]
     after = _versions(node, wanted, adapter)
-    return [_item(node, name, before.get(name, ""), after.get(name, ""), errors.get(name, "")) for name in wanted]
+    return [_item(node, name, before.get(name, ""), after.get(name, ""), errors.get(_first(name), "")) for name in wanted]
 
 
-def asks_for_reboot(node: Node, manager: str, root: str = "") -> bool:
-    """Whether something that was installed works only after a reboot."""
+def asks_for_reboot(node: Node, manager: str, root: str = "", pause: float = waiting.FIRST) -> bool:
+    """Whether something that was installed works only after a reboot. Raises Unavailable where the package manager cannot tell."""
     if any(os.path.exists(root + flag) for flag in FLAGS):
         return True
     command = ADAPTERS[manager]["rebooting"] if manager in ADAPTERS else []
-    return bool(command) and OWED in node.run(*command)[1]
+    if not command:
+        return False
+    code, said, error = 0, "", ""
+    for _ in waiting.rounds(LOCK_SECONDS, pause):
+        code, said, error = node.run(*command)
+        if not LOCKED.search(error):
+            break
+    if code != 0 and OWED not in said:
+        raise Unavailable("`%s` does not say it: install dnf-plugins-core, and try it by hand" % " ".join(command))
+    return OWED in said
+
+
+def _first(name: str) -> str:
+    return name.split(EITHER)[0]
 
 
 def _item(node: Node, name: str, before: str, after: str, error: str) -> Item:
@@ -119,10 +141,12 @@ def _item(node: Node, name: str, before: str, after: str, error: str) -> Item:
 
 
 def _versions(node: Node, names: list, adapter: Adapter) -> dict:
-    """Version of each installed package."""
-    _, output, _ = node.run(*(adapter["query"] + names))
+    """Version of each package that is installed, or of the one that is there in its place."""
+    each = {name: name.split(EITHER) for name in names}
+    _, output, _ = node.run(*adapter["query"], *(one for ones in each.values() for one in ones))
     rows = [line.split("\t") for line in output.splitlines()]
-    return {row[0]: row[2] for row in rows if len(row) == 3 and row[1].endswith("installed") and "not-installed" not in row[1]}
+    found = {row[0]: row[2] for row in rows if len(row) == 3 and row[1].endswith("installed") and "not-installed" not in row[1]}
+    return {name: found[one] for name, ones in each.items() for one in reversed(ones) if one in found}
 
 
 def _install(node: Node, names: list, adapter: Adapter, *, refresh: bool) -> dict:
@@ -141,11 +165,30 @@ def _install(node: Node, names: list, adapter: Adapter, *, refresh: bool) -> dic
 def _tool(node: Node, adapter: Adapter, command: list) -> None:
     """Run it; what an earlier run left half done is ended first where the tool asks for that."""
     try:
-        node.must(*command, **_environment(adapter))
+        _unlocked(node, adapter, command)
     except CannotChange as error:
         if not adapter["repair"] or not INTERRUPTED.search(str(error)):
             raise _judged(error) from error
         _again(node, adapter, command)
+
+
+def _unlocked(node: Node, adapter: Adapter, command: list) -> None:
+    """Run it, and again while another package manager holds the lock, until time is up."""
+    problem = None
+    for _ in waiting.rounds(float(adapter["seconds"][0]), adapter["pause"][0]):
+        problem = _problem(node, adapter, command)
+        if problem is None or not LOCKED.search(str(problem)):
+            break
+    if problem is not None:
+        raise problem
+
+
+def _problem(node: Node, adapter: Adapter, command: list) -> Optional[CannotChange]:
+    try:
+        node.must(*command, **_environment(adapter))
+    except CannotChange as error:
+        return error
+    return None
 
 
 def _again(node: Node, adapter: Adapter, command: list) -> None:

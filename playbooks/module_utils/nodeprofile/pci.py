@@ -13,6 +13,8 @@ DEVICES = "/sys/bus/pci/devices"
 BRIDGE = "0x0604"
 EXTENDED = 0x100
 """Where the extended capabilities of a device's configuration space begin (PCIe base specification §7.6)."""
+STATUS, HAS_LIST, LIST, EXPRESS = 0x06, 0x10, 0x34, 0x10
+"""Where the status is and its bit for a list of capabilities, where the list begins, and the id of PCI Express (PCI 3.0 §6.7)."""
 ACS, CONTROL = 0x000D, 6
 """Id of the capability Access Control Services, and the offset of its control register."""
 SCRIPT = "/usr/local/sbin/bringup-acs-off"
@@ -82,8 +84,34 @@ def bridges() -> dict:
     folders = [path for path in glob.glob(DEVICES + "/*") if read_text(path + "/class").startswith(BRIDGE)]
     if not folders:
         raise Unavailable("this machine shows no PCI bridges: it is virtual, and ACS is its host's")
-    words = {os.path.basename(path): control(_configuration(path)) for path in folders}
-    return {address: word for address, word in words.items() if word is not None}
+    return words({os.path.basename(path): _configuration(path) for path in folders})
+
+
+def words(spaces: dict) -> dict:
+    """The control word of every device that has ACS. Raises Unavailable where a part was not shown in which it might lie."""
+    hidden = sorted(address for address, space in spaces.items() if is_cut(space))
+    if hidden:
+        raise Unavailable("the extended configuration space of %s cannot be read: see `lspci -vvv -s %s`" % (hidden[0], hidden[0]))
+    found = {address: control(space) for address, space in spaces.items()}
+    return {address: word for address, word in found.items() if word is not None}
+
+
+def is_cut(space: bytes) -> bool:
+    """Whether a device has extended capabilities that these bytes do not show: one of PCI Express has room for them, and one whose
+    first capabilities are not shown (64 bytes are what others than root see) may be such a device."""
+    if len(space) > EXTENDED:
+        return False
+    return len(space) < EXTENDED or EXPRESS in _capabilities(space)
+
+
+def _capabilities(space: bytes) -> set:
+    """Ids of the capabilities before the extended ones; a list that turns in circles ends."""
+    kinds, seen, at = set(), set(), space[LIST] if space[STATUS] & HAS_LIST else 0
+    while 0x40 <= at < EXTENDED - 1 and at not in seen:
+        seen.add(at)
+        kinds.add(space[at])
+        at = space[at + 1] & 0xFC
+    return kinds
 
 
 def _configuration(folder: str) -> bytes:

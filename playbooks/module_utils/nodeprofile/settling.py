@@ -19,8 +19,9 @@ from ansible.module_utils.nodeprofile import (
     services,
     storage,
 )
-from ansible.module_utils.nodeprofile.item import CHANGED, DIFFERS, FAILED, OK, UNAVAILABLE, Item, Node, measured
+from ansible.module_utils.nodeprofile.item import CHANGED, DIFFERS, FAILED, OK, UNAVAILABLE, Item, Node, Unavailable, item, measured
 
+NO_ROOT = "the SSH user needs sudo without a password, or its password in ssh.sudo_password"
 CHRONY = "server %s iburst\n"
 CHRONY_END = "driftfile /var/lib/chrony/drift\nmakestep 1.0 3\nrtcsync\n"
 
@@ -55,7 +56,7 @@ def settle_all(node: Node, want: dict) -> list:
     parameters = boot.parameters(node, want["kernel_parameters"], boot_loader, rebooted)
     waiting = [entry["name"] for entry in parameters if entry["status"] in (CHANGED, DIFFERS)]
     return [
-        measured("root", os.geteuid() == 0, "uid 0", "uid %d" % os.geteuid(), "the SSH user needs sudo without a password"),
+        measured("root", os.geteuid() == 0, "uid 0", "uid %d" % os.geteuid(), NO_ROOT),
         *storage.disks(want["disks"]),
         *storage.mounts(want["mounts"]),
         *listening.ports(want["ports"]),
@@ -134,9 +135,12 @@ def runs_rke2(node: Node) -> bool:
     return any(unit.get("ActiveState") in ("active", "activating", "reloading") for unit in found.values())
 
 
-def packages_ask(node: Node, want: dict) -> bool:
-    """Whether an installed package waits for a reboot."""
-    return packages.asks_for_reboot(node, _adapter(want["system"], "package_manager"))
+def packages_ask(node: Node, want: dict) -> tuple:
+    """Whether an installed package waits for a reboot; and an item that says so, where nobody can tell."""
+    try:
+        return packages.asks_for_reboot(node, _adapter(want["system"], "package_manager")), []
+    except Unavailable as reason:
+        return False, [item("reboot for packages", UNAVAILABLE, want="known", why=str(reason))]
 
 
 def reboot_reasons(node: Node, want: dict, asking: bool) -> list:

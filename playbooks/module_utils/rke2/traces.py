@@ -14,9 +14,9 @@ import signal
 import subprocess
 import time
 
-from ansible.module_utils.rke2 import pending
+from ansible.module_utils.rke2 import mounts, pending
+from ansible.module_utils.rke2.mounts import DATA
 
-DATA = "/var/lib/rancher/rke2"
 RESETTING = "/var/lib/rancher/.reset-begun"
 """There from before the first removal until nothing is left: a reset that was killed goes on where it was."""
 
@@ -85,17 +85,18 @@ def find(force: bool) -> tuple:
     rules, ways = packet_rules()
     units, unit_count = find_units()
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    targets = mount_targets()
+    targets = mounts.targets()
     links = sorted(os.listdir("/sys/class/net")) if os.path.isdir("/sys/class/net") else []
-    ours = [path for path in OWN if os.path.lexists(path)] + glob.glob("/usr/local/share/rke2-*")
+    kept = [target for target in targets if target in mounts.PLACES]
+    ours = [path for path in OWN if mounts.holds(path, kept)] + glob.glob("/usr/local/share/rke2-*")
     started = processes(pids)
     known = force or ours or units or os.path.exists(RESETTING) or any(name.startswith(PROGRAMS) for name in started.values())
     left = {
         "processes": ["%d %s" % (pid, name) for pid, name in sorted(started.items())],
-        "mounts": sorted(target for target in targets if target.startswith(MOUNTS)),
+        "mounts": sorted(target for target in targets if target.startswith(MOUNTS) and target not in kept),
         "links": [link for link in links if LINKS.fullmatch(link)],
         "rules": rules,
-        "paths": sorted(ours + [path for path in SHARED if os.path.lexists(path)]),
+        "paths": sorted(ours + [path for path in SHARED if mounts.holds(path, kept)]),
         "units": units,
     }
     looked = {
@@ -125,12 +126,6 @@ def processes(pids: list) -> dict:
         if program.startswith(PROGRAMS) or script == "/usr/local/bin/rke2" or "/kubepods" in group or "/rke2-" in group:
             found[pid] = program if script == "" else "%s %s" % (program, script)
     return found
-
-
-def mount_targets() -> list:
-    """Where something is mounted, in the order of mounting."""
-    with open("/proc/self/mounts") as source:
-        return [line.split()[1].encode().decode("unicode_escape") for line in source]
 
 
 def packet_rules() -> tuple:
@@ -220,14 +215,10 @@ def remove_rules(rules: list) -> None:
 
 
 def delete(path: str) -> None:
-    """Remove a path, but nothing through a mount that is still there."""
-    if any(target == path or target.startswith(path + "/") for target in mount_targets()):
-        return
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+    """Remove a path, but nothing through a mount that is still there; a disk of the site stays mounted, and empty."""
+    mounted = mounts.targets()
+    if not mounts.foreign(path, mounted):
+        mounts.clear(path, mounted)
 
 
 def joins() -> str:

@@ -121,3 +121,33 @@ def test_encrypted_variables_need_the_password_by_file(place: Path) -> None:
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(BadInventory, match="there is no inventory"):
         read(tmp_path / "hosts")
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        ("no route to the CMDB", "Its last words: no route to the CMDB"),
+        ("login https://ops:canary-9@cmdb.example.org failed", "Its last words: (redacted)"),
+    ],
+)
+def test_a_script_that_fails_is_quoted_but_for_credentials(tmp_path: Path, last: str, told: str) -> None:
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh\necho first >&2\necho '{last}' >&2\nexit 3\n")
+    script.chmod(0o755)
+
+    with pytest.raises(BadInventory, match="exit code 3") as refused:
+        read(script)
+
+    assert str(refused.value).endswith(told)
+
+
+def test_a_script_without_end_is_ended_with_its_children(tmp_path: Path) -> None:
+    script = tmp_path / "endless"
+    script.write_text("#!/bin/sh\nsleep 1000 &\necho $! > child\nyes '{'\n")
+    script.chmod(0o755)
+
+    with pytest.raises(BadInventory, match="endless says more than 64 MiB"):
+        read(script)
+
+    state = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/stat")
+    assert not state.exists() or ") Z " in state.read_text()

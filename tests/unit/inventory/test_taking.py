@@ -368,4 +368,4 @@ def problems(written: str) -> set[str]:
 def test_whatever_variables_hold_the_spec_loads(server: dict[str, Any], worker: dict[str, Any]) -> None:
     made = taken(inventory({"masters": ["s1"], "nodes": ["w1"]}, s1=server, w1=worker), Choice(name="x", folder="/srv"))
 
-    assert problems(text.written(made, "hosts")) <= {"two hosts have this address"}
+    assert problems(text.written(made, "hosts")) <= {"s1 and w1 have this address"}

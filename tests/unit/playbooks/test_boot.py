@@ -1,9 +1,11 @@
 """The kernel's command line through grubby's boot entries and through /etc/default/grub, without a boot loader."""
 
 import re
+import subprocess
 
 import pytest
 from ansible.module_utils.nodeprofile import boot
+from ansible.module_utils.nodeprofile.item import CannotChange
 
 from tests.unit.playbooks.machine import Machine
 
@@ -63,6 +65,18 @@ def test_what_the_running_kernel_has_is_good_without_a_loader_too() -> None:
         ('GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX="quiet"\n', 'GRUB_CMDLINE_LINUX="quiet iommu=pt hugepagesz=1G hugepages=2"'),
         ("GRUB_CMDLINE_LINUX=''\n", 'GRUB_CMDLINE_LINUX="iommu=pt hugepagesz=1G hugepages=2"'),
         ("GRUB_TIMEOUT=5\n", 'GRUB_CMDLINE_LINUX="iommu=pt hugepagesz=1G hugepages=2"'),
+        ('GRUB_CMDLINE_LINUX="quiet" \n', 'GRUB_CMDLINE_LINUX="quiet iommu=pt hugepagesz=1G hugepages=2" '),
+        ("GRUB_CMDLINE_LINUX='quiet' # ours\n", "GRUB_CMDLINE_LINUX='quiet iommu=pt hugepagesz=1G hugepages=2' # ours"),
+        ("GRUB_CMDLINE_LINUX=quiet\n", 'GRUB_CMDLINE_LINUX=quiet" iommu=pt hugepagesz=1G hugepages=2"'),
+        (
+            'GRUB_CMDLINE_LINUX="a=\\"b c\\" $MORE"; x=1\n',
+            'GRUB_CMDLINE_LINUX="a=\\"b c\\" $MORE iommu=pt hugepagesz=1G hugepages=2"; x=1',
+        ),
+        ("GRUB_CMDLINE_LINUX=\n", 'GRUB_CMDLINE_LINUX="iommu=pt hugepagesz=1G hugepages=2"'),
+        (
+            'GRUB_CMDLINE_LINUX="iommu=pt iommu=off"\n',
+            'GRUB_CMDLINE_LINUX="iommu=pt iommu=off iommu=pt hugepagesz=1G hugepages=2"',
+        ),
         ('GRUB_CMDLINE_LINUX="iommu=pt"\n', 'GRUB_CMDLINE_LINUX="iommu=pt hugepagesz=1G hugepages=2"'),
     ],
 )
@@ -72,3 +86,33 @@ def test_grub_defaults_keep_what_they_have(text: str, line: str) -> None:
     assert [row for row in once.splitlines() if "CMDLINE" in row] == [line]
     assert boot.merged(once, wanted) == once
     assert once.count("GRUB_TIMEOUT") == text.count("GRUB_TIMEOUT")
+    done = subprocess.run(["sh", "-euc", f'MORE=""\n{once}printf %s "$GRUB_CMDLINE_LINUX"'], capture_output=True, text=True)
+    assert done.stdout.endswith("iommu=pt hugepagesz=1G hugepages=2"), done.stderr
+
+
+def test_of_two_assignments_the_last_is_changed_and_a_quote_without_an_end_is_refused() -> None:
+    text = 'GRUB_CMDLINE_LINUX="a"\nGRUB_CMDLINE_LINUX="b"\n'
+    assert boot.merged(text, ["c"]) == 'GRUB_CMDLINE_LINUX="a"\nGRUB_CMDLINE_LINUX="b c"\n'
+    with pytest.raises(CannotChange, match="GRUB_CMDLINE_LINUX has a quote that nothing ends"):
+        boot.merged('GRUB_CMDLINE_LINUX="a\n', ["c"])
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted", "found"),
+    [
+        ("iommu=pt quiet iommu=off", ["iommu=pt"], "differs"),
+        ("iommu=off quiet iommu=pt", ["iommu=pt"], "ok"),
+        ("quiet foo-bar=1 foo_bar=2", ["foo-bar=1"], "differs"),
+        ("console=tty0 console=ttyS0", ["console=tty0"], "ok"),
+        ("intel_iommu=on intel_iommu=sm_on", ["intel_iommu=on", "intel_iommu=sm_on"], "ok"),
+        ("hugepagesz=1G hugepages=2 hugepagesz=2M hugepages=9", ["hugepagesz=1G hugepages=2"], "ok"),
+        ("nosmt", ["nosmt"], "ok"),
+        ("nosmt nosmt=force", ["nosmt"], "differs"),
+    ],
+)
+def test_of_a_key_that_repeats_the_last_value_counts_unless_the_kernel_takes_each(line: str, wanted: list[str], found: str) -> None:
+    grubby = Grubby()
+    grubby.entries = [line]
+    grubby.machine.check_mode = True
+    rows = boot.parameters(grubby.machine, wanted, "grubby", rebooted=False)
+    assert {row.get("after") for row in rows} == {"absent" if found == "differs" else "kept for the next boot"}

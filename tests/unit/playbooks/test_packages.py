@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from ansible.module_utils import proxies
 from ansible.module_utils.nodeprofile import packages
+from ansible.module_utils.nodeprofile.item import Unavailable
 
 from steps.clients.ansible_failures import of_failed
 from steps.contract.play import FailureKind
@@ -38,8 +39,20 @@ class Manager:
         return 0, "", ""
 
 
+class Locked(Manager):
+    """Another one holds the lock for its first tries."""
+
+    def __init__(self, manager: str, code: int, said: str, tries: float) -> None:
+        super().__init__(manager, known={"socat"})
+        self.code, self.said, self.tries = code, said, tries
+
+    def install(self, command: tuple[str, ...]) -> tuple[int, str, str]:
+        self.tries -= 1
+        return (self.code, "", self.said) if self.tries >= 0 else super().install(command)
+
+
 def settled(manager: Manager, name: str, *wanted: str) -> dict[str, dict[str, str]]:
-    rows: list[dict[str, Any]] = packages.packages(manager.machine, list(wanted), name, 0)
+    rows: list[dict[str, Any]] = packages.packages(manager.machine, list(wanted), name, 0.001, pause=0.0)
     return {row["name"]: row for row in rows}
 
 
@@ -60,8 +73,6 @@ def test_what_lacks_is_installed_and_one_unknown_package_fails_alone(name: str) 
 @pytest.mark.parametrize(
     ("name", "said", "reason"),
     [
-        ("apt", "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 812", "holds the lock"),
-        ("zypper", "System management is locked by the application with pid 812 (zypper).", "holds the lock"),
         ("dnf", "error: rpmdb: damaged header #18 retrieved", "database is damaged"),
         ("apt", "E: Failed to fetch http://192.0.2.1/x.deb  Connection failed", "cannot be reached"),
         ("dnf", "Error: Failed to download metadata for repo 'baseos'", "cannot be reached"),
@@ -108,6 +119,52 @@ def test_a_wrong_login_is_the_proxys_also_where_it_answers_as_a_site_does(
     assert of_failed(rows["package manager"]["why"]) is FailureKind.PROXY
 
 
+LOCKS = [
+    ("apt", 100, "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 812 (apt-get)"),
+    ("zypper", 7, "System management is locked by the application with pid 812 (zypper)."),
+    ("dnf", 200, "Error: RPMDB already locked by 812"),
+    ("dnf", 1, "Failed to obtain rpm transaction lock. Another transaction is in progress."),
+]
+
+
+@pytest.mark.parametrize(("name", "code", "said"), LOCKS)
+def test_a_lock_that_goes_is_waited_for(name: str, code: int, said: str) -> None:
+    manager = Locked(name, code, said, tries=2)
+    (row,) = packages.packages(manager.machine, ["socat"], name, 60, pause=0.0)
+    assert (row["name"], row["status"]) == ("package socat", "changed")
+
+
+@pytest.mark.parametrize(("name", "code", "said"), LOCKS)
+def test_a_lock_that_stays_ends_the_item_alone_once_time_is_up(name: str, code: int, said: str) -> None:
+    manager = Locked(name, code, said, tries=float("inf"))
+    manager.installed.add("curl")
+    rows = settled(manager, name, "curl", "socat", "chrony")
+    assert {label: row["status"] for label, row in rows.items()} == {"package curl": "ok", "package manager": "failed"}
+    assert "another package manager holds the lock" in rows["package manager"]["why"]
+    assert said in rows["package manager"]["why"]
+
+
+def test_dnf_is_told_not_to_wait_for_ever() -> None:
+    manager = Manager("dnf", known={"socat"})
+    settled(manager, "dnf", "socat")
+    (command,) = [command for command in manager.machine.said if command[0] == "dnf"]
+    assert command.index("--setopt=exit_on_lock=True") < command.index("install")
+
+
+@pytest.mark.parametrize(
+    ("there", "status", "after"),
+    [({"curl-minimal"}, "ok", {"curl-minimal"}), ({"curl"}, "ok", {"curl"}), (set(), "changed", {"curl"})],
+)
+def test_of_packages_that_serve_alike_the_one_that_is_there_will_do(there: set[str], status: str, after: set[str]) -> None:
+    manager = Manager("dnf", installed=there, known={"curl"})
+    assert settled(manager, "dnf", "curl or curl-minimal")["package curl or curl-minimal"]["status"] == status
+    assert manager.installed == after
+    lacking = Manager("dnf", known={"socat"})
+    rows = settled(lacking, "dnf", "curl or curl-minimal", "socat")
+    assert "No match for argument: curl" in rows["package curl or curl-minimal"]["why"]
+    assert rows["package socat"]["status"] == "changed"
+
+
 def test_check_mode_installs_nothing() -> None:
     manager = Manager("dnf", known={"socat"})
     manager.machine.check_mode = True
@@ -140,12 +197,25 @@ NO_PLUGIN = "No such command: needs-restarting. Please use /usr/bin/dnf --help\n
 
 @pytest.mark.parametrize(
     ("answer", "asks"),
-    [((1, OWED, ""), True), ((0, NOT_OWED, ""), False), ((1, "", NO_PLUGIN), False)],
+    [((1, OWED, ""), True), ((0, NOT_OWED, ""), False)],
 )
 def test_dnf_says_whether_what_was_installed_waits_for_a_reboot(tmp_path: Path, answer: tuple[int, str, str], asks: bool) -> None:
     machine = Machine({"dnf": lambda _: answer})
     assert packages.asks_for_reboot(machine, "dnf", str(tmp_path)) is asks
-    assert machine.said == [("dnf", "needs-restarting", "-r")]
+    assert machine.said == [("dnf", "--setopt=exit_on_lock=True", "needs-restarting", "-r")]
+
+
+def test_a_dnf_that_has_no_such_command_does_not_say_no(tmp_path: Path) -> None:
+    for machine in (Machine({"dnf": lambda _: (1, "", NO_PLUGIN)}), Machine({})):
+        with pytest.raises(Unavailable, match="install dnf-plugins-core"):
+            packages.asks_for_reboot(machine, "dnf", str(tmp_path))
+
+
+def test_whether_a_reboot_is_owed_is_asked_again_while_another_dnf_runs(tmp_path: Path) -> None:
+    answers = [(200, "", "Error: metadata already locked by 812"), (0, NOT_OWED, "")]
+    machine = Machine({"dnf": lambda _: answers.pop(0)})
+    assert not packages.asks_for_reboot(machine, "dnf", str(tmp_path), pause=0.0)
+    assert answers == []
 
 
 @pytest.mark.parametrize(("manager", "flag"), [("apt", "reboot-required"), ("zypper", "reboot-needed")])

@@ -3,7 +3,9 @@
 import random
 import struct
 
+import pytest
 from ansible.module_utils.nodeprofile import pci
+from ansible.module_utils.nodeprofile.item import Unavailable
 
 SEED = 20261122
 
@@ -30,9 +32,33 @@ def test_no_capability_a_short_space_and_a_circle_end() -> None:
     assert pci.control(b"\xff" * 4096) is None
 
 
+def conventional(*kinds: int) -> bytes:
+    """The first 256 bytes of a device with these capabilities."""
+    made = bytearray(256)
+    made[0x06], made[0x34] = 0x10, 0x40
+    for number, kind in enumerate(kinds):
+        made[0x40 + 8 * number], made[0x41 + 8 * number] = kind, 0x48 + 8 * number if number + 1 < len(kinds) else 0
+    return bytes(made)
+
+
+@pytest.mark.parametrize("shown", [b"", b"\0" * 64, conventional(0x01, 0x10), conventional(0x10), conventional(0x10, 0x05)])
+def test_a_bridge_that_does_not_show_whether_it_has_acs_is_not_taken_for_one_without(shown: bytes) -> None:
+    with pytest.raises(Unavailable, match=r"extended configuration space of 0000:00:01\.0 cannot be read"):
+        pci.words({"0000:00:00.0": space([(0x100, 0x0001, 0)]), "0000:00:01.0": shown})
+
+
+def test_a_bridge_of_plain_pci_has_no_acs() -> None:
+    circle = bytearray(conventional(0x01, 0x05))
+    circle[0x49] = 0x40
+    for shown in (bytes(256), conventional(0x01, 0x0D), bytes(circle)):
+        assert pci.words({"0000:00:01.0": shown}) == {}
+
+
 def test_any_bytes_give_a_word_or_nothing() -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     for _ in range(200):
-        word = pci.control(chance.randbytes(chance.choice((0, 64, 256, 260, 4096))))
+        shown = chance.randbytes(chance.choice((0, 64, 256, 260, 4096)))
+        assert pci.is_cut(shown) in (True, False)
+        word = pci.control(shown)
         assert word is None or 0 <= word <= 0xFFFF

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import alone, direct, waiting
-from ansible.module_utils.replacing import replacing
+from ansible.module_utils.replacing import LABEL, replacing
 from ansible.module_utils.rke2 import pending
 
 from steps.clients.ansible_failures import of_failed
@@ -153,3 +153,16 @@ def test_a_start_after_the_change_is_the_restart_that_was_owed(tmp_path: Path) -
     words = Path(owed).read_text().split()
     Path(owed).write_text(f"{words[0]} another-boot {time.monotonic() + 9}")
     assert pending.restarted(Systemd(before), owed), "every start since a reboot knows what was there before it"
+
+
+def test_a_file_that_is_replaced_keeps_its_label(tmp_path: Path) -> None:
+    path = tmp_path / "hostname"
+    path.write_text("old")
+    label = b"system_u:object_r:hostname_etc_t:s0\0"
+    try:
+        os.setxattr(path, LABEL, label)
+    except OSError:
+        pytest.skip("labels cannot be given here")
+    with replacing(str(path), 0o644) as out:
+        out.write(b"new")
+    assert (path.read_text(), os.getxattr(path, LABEL)) == ("new", label)

@@ -1,0 +1,65 @@
+"""File systems at RKE2's paths: those that Kubernetes mounted are unmounted, those of the site stay, and are emptied in place."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+
+DATA = "/var/lib/rancher/rke2"
+PLACES = (
+    DATA,
+    DATA + "/server",
+    DATA + "/server/db",
+    DATA + "/server/db/etcd",
+    DATA + "/agent",
+    DATA + "/agent/containerd",
+    "/var/lib/kubelet",
+    "/var/log/pods",
+)
+"""Where a site mounts a disk for what RKE2 alone writes, and Kubernetes mounts nothing. Unmounting would keep old data for the next
+boot. Whatever is mounted elsewhere below may be a volume of a pod or a share of others (etcd's snapshots): never look into it."""
+OF_DISK = "lost+found"
+"""What belongs to a file system and not to who writes on it."""
+
+
+def targets() -> list:
+    """Where something is mounted, in the order of mounting."""
+    with open("/proc/self/mounts") as source:
+        return [line.split()[1].encode().decode("unicode_escape") for line in source]
+
+
+def within(path: str, mounted: list) -> list:
+    """Those of the mounts that are at a path or below it."""
+    return [target for target in mounted if target == path or target.startswith(path + "/")]
+
+
+def foreign(path: str, mounted: list) -> list:
+    """Those at a path or below it that are no places of the site's disks: nothing may be removed through them."""
+    return [target for target in within(path, mounted) if target not in PLACES]
+
+
+def holds(path: str, kept: list) -> bool:
+    """Whether something is at a path beside mount points that stay and the folders that lead to them."""
+    if not within(path, kept):
+        return os.path.lexists(path)
+    try:
+        return any(holds(inner, kept) for inner in _inside(path, kept))
+    except OSError:
+        return True  # a disk that cannot be read is not known to be empty
+
+
+def clear(path: str, kept: list) -> None:
+    """Remove a path and all in it but mount points that stay and the folders that lead to them."""
+    with contextlib.suppress(OSError):
+        if within(path, kept):
+            for inner in _inside(path, kept):
+                clear(inner, kept)
+        elif os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+
+
+def _inside(path: str, kept: list) -> list:
+    return [os.path.join(path, name) for name in sorted(os.listdir(path)) if name != OF_DISK or path not in kept]
