@@ -40,6 +40,7 @@ class Root:
             (folder / needed).mkdir(parents=True)
         (folder / "sources.list").write_text("".join(f"{line}\n" for line in repositories))
         self.status = ""
+        self.source_versions: dict[str, str] = {}
         options = {
             "Dir::State": folder,
             "Dir::State::status": folder / "status",
@@ -95,6 +96,7 @@ class Root:
         if lacking:
             raise BuildError(f"apt's indexes say nothing of {', '.join(lacking)}")
         self.status += "".join(_as_installed(stanzas[one.sha256]) for one in found)
+        self.source_versions |= {one.sha256: _source_version(stanzas[one.sha256]) for one in found}
 
     def _run(self, program: str, *arguments: str) -> str:
         done = self._done(program, *arguments)
@@ -123,6 +125,12 @@ def _found(address: str, file: str, size: str, sha256: str) -> Found:
 
 def _field(name: str, stanza: str) -> str:
     found = re.search(rf"^{name}: (.*)$", stanza, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _source_version(stanza: str) -> str:
+    """Version of the source package, where it has another one: `Source: lvm2 (2.03.16-2)`."""
+    found = re.search(r"\((\S+)\)$", _field("Source", stanza))
     return found[1] if found else ""
 
 

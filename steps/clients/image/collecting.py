@@ -88,6 +88,9 @@ def collect(images: Path, roots: Roots, *, recent: float, dry_run: bool, package
             continue
         found = Garbage(kind=kind, name=path.name.removesuffix(".deb"), size=_size(path))
         with _alone(images, kind, path, create=not dry_run) as free:
+            if _used(path) >= before:  # between the first look and the lock
+                kept += 1
+                continue
             (removed if free else in_use).append(found)
             if free and not dry_run:
                 _take(path)
@@ -114,9 +117,12 @@ def _reached(kind: str, path: Path, roots: Roots) -> bool:
 
 
 def _used(path: Path) -> float:
-    """When an entry was made or noted as used: by its newest file, or its own time."""
+    """When an entry was made or noted as used: by its newest file, or its own time. Now, where somebody else takes it away now."""
     names = [path, *(path.glob("*.json") if path.is_dir() else ())]
-    return float(max(name.stat().st_mtime for name in names))
+    try:
+        return float(max(name.stat().st_mtime for name in names))
+    except FileNotFoundError:
+        return time.time()
 
 
 def _size(path: Path) -> int:

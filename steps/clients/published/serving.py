@@ -63,19 +63,18 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def translate_path(self, path: str) -> str:
         """The file of an address; one that is not there stands for everything that is not to be had."""
-        found = (self._root / unquote(urlsplit(path).path).lstrip("/")).resolve()
+        found = (self._root / unquote(urlsplit(path).path).replace("\0", "").lstrip("/")).resolve()
         inside = found.is_relative_to(self._root) and published.INCOMING not in found.relative_to(self._root).parts
         return str(found if inside and found.is_file() else self._root / ".nothing")
 
     def do_POST(self) -> None:
         """A node's report."""
-        length = self.headers.get("Content-Length", "")
-        if not self.path.endswith(REPORT_PATH) or not length.isdigit() or int(length) > on_node.MAX_REPORT:
-            self.close_connection = True
-            self.send_error(HTTPStatus.BAD_REQUEST)
+        data = self._body(self.headers.get("Content-Length", ""), on_node.MAX_REPORT)
+        if data is None or not self.path.endswith(REPORT_PATH):
+            self._refuse()
             return
         try:
-            seen = keep(self._root, on_node.read(self.rfile.read(int(length))), time.time())
+            seen = keep(self._root, on_node.read(data), time.time())
         except on_node.ReportError as error:
             self._answer(HTTPStatus.BAD_REQUEST, str(error))
             return
@@ -84,14 +83,24 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         """A node's file, as a web server keeps it that knows nothing of nodes."""
-        found, length = _FILE.fullmatch(self.path), self.headers.get("Content-Length", "")
-        if not found or not length.isdigit() or int(length) > MOST_REPORT:
-            self.close_connection = True
-            self.send_error(HTTPStatus.BAD_REQUEST)
+        found, data = _FILE.fullmatch(self.path), self._body(self.headers.get("Content-Length", ""), MOST_REPORT)
+        if data is None or not found:
+            self._refuse()
             return
-        _write(self._root, found[1], self.rfile.read(int(length)))
+        _write(self._root, found[1], data)
         self._say(f"{found[1]} was put")
         self._answer(HTTPStatus.CREATED, "kept")
+
+    def _body(self, length: str, most: int) -> bytes | None:
+        """What was sent, as long as it was said to be; None where it is longer than `most`, or was cut off."""
+        if not re.fullmatch(r"[0-9]{1,9}", length) or int(length) > most:
+            return None
+        data = self.rfile.read(int(length))
+        return data if len(data) == int(length) else None
+
+    def _refuse(self) -> None:
+        self.close_connection = True
+        self.send_error(HTTPStatus.BAD_REQUEST)
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are told in one line, by whoever wants to hear them."""

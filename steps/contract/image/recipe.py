@@ -32,7 +32,8 @@ class Source(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Package(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One locked package. `path` is its place below the repository's URL, `source` the index of that repository in the recipe;
-    `asked`: the recipe names it (else it came along); `essential`: part of the first, smallest root."""
+    `asked`: the recipe names it (else it came along); `essential`: part of the first, smallest root; `source_version`: that of the
+    source package where it is another one, by which feeds of vulnerabilities count and on which no byte of an image depends."""
 
     name: str
     version: str
@@ -43,6 +44,7 @@ class Package(Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: int = 0
     asked: bool = False
     essential: bool = False
+    source_version: str = ""
 
 
 class PlacedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):

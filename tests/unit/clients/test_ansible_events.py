@@ -51,6 +51,7 @@ def outcome(*events: dict[str, Any], ended: PlayStatus = PlayStatus.FAILED) -> H
         (SSH + "Host key verification failed.", FailureKind.HOST_KEY),
         (SSH + "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @ Host key verification failed.", FailureKind.HOST_KEY),
         ("Failed to create temporary directory. mkdir: cannot create directory: Read-only file system", FailureKind.READ_ONLY),
+        ("Timeout (12s) waiting for privilege escalation prompt: ", FailureKind.SUDO),
     ],
 )
 def test_an_unreachable_host_is_classified_by_what_ssh_says(said: str, kind: FailureKind) -> None:

@@ -53,8 +53,8 @@ def _published(tree: Path) -> Iterator[manifest.Manifest]:
     for path in versions:
         try:
             yield manifest.decode((path / manifest.MANIFEST).read_bytes())
-        except (FileNotFoundError, manifest.ManifestError) as error:
-            why = "is missing" if isinstance(error, FileNotFoundError) else str(error)
+        except (OSError, manifest.ManifestError) as error:
+            why = "is missing" if isinstance(error, FileNotFoundError) else getattr(error, "strerror", "") or str(error)
             hint = "nothing was removed; repair or remove that version"
             raise BuildError(f"{path / manifest.MANIFEST}: {why}", hint=hint) from error
 

@@ -11,8 +11,6 @@ from steps.contract import approval
 from steps.contract.exit import ExitCode
 from steps.contract.operation import Kind
 from workflows.cli import output
-from workflows.cli.runs import starting
-from workflows.cli.specs import pipelines
 from workflows.cli.argo.options import (
     ArgoVersion,
     Place,
@@ -20,6 +18,8 @@ from workflows.cli.argo.options import (
     refuse_for_local,
 )
 from workflows.cli.output import Format
+from workflows.cli.runs import starting
+from workflows.cli.specs import pipelines
 from workflows.engines.folders import Home, new_run_name
 
 Spec = Annotated[str, typer.Argument(help="Spec file, or the name of an example.")]
@@ -144,7 +144,8 @@ def resume(run: Run = "", version: ArgoVersion = "", *, place: Place) -> int:
 
     Both are told what the run was told. After a change of spec or secrets: bringup run SPEC --reuse RUN.
     """
-    from workflows.cli.argo import acting as argo, running as argo_running
+    from workflows.cli.argo import acting as argo
+    from workflows.cli.argo import running as argo_running
     from workflows.cli.runs import resuming
 
     if away := argo.find(run, place):

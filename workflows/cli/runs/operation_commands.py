@@ -7,9 +7,9 @@ import typer
 
 from steps.contract.operation import Kind, Operation
 from workflows.cli import output
+from workflows.cli.argo.options import placed
 from workflows.cli.runs import operations, starting
 from workflows.cli.specs import pipelines
-from workflows.cli.argo.options import placed
 
 Spec = Annotated[str, typer.Argument(help="Spec file, or the name of an example.")]
 Chosen = Annotated[list[str], typer.Option("--hosts", metavar="RANGE", help="Which hosts, as in gpu[017-018]; repeat for more.")]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -19,9 +19,9 @@ FORM: Final = "give the JSON form of the security tracker: package, CVE, release
 
 
 class _Release(Struct, frozen=True):
-    """What is known of one release. `fixed_version` "0": it never had the fault."""
+    """What is known of one release. `fixed_version` "0": it never had the fault; `undetermined`: nobody has looked yet."""
 
-    status: str
+    status: Literal["open", "resolved", "undetermined"]
     fixed_version: str = ""
 
 
@@ -47,8 +47,9 @@ class Feed:
             raise BuildError(f"{path} says nothing about {release}", hint="give the feed of the recipe's distribution")
 
     def open_in(self, package: Package) -> frozenset[str]:
-        """Vulnerabilities that this version of a package has: without a fix, or with one that is newer."""
-        version = Version(_BUILD.sub("", package.version))
+        """Vulnerabilities that this version of a package has or may have: without a fix, or with one that is newer. Feeds count by
+        versions of source packages; in a lock without them the package's own stands for it."""
+        version = Version(package.source_version or _BUILD.sub("", package.version))
         return frozenset(name for name, one in self._of.get(source_of(package), {}).items() if _is_open(one, version))
 
     def open_in_all(self, packages: Iterable[Package]) -> frozenset[str]:
@@ -59,7 +60,7 @@ class Feed:
 def _is_open(one: _Release, version: Version) -> bool:
     if one.status == "resolved":
         return one.fixed_version not in ("", "0") and version < Version(one.fixed_version)
-    return one.status == "open"
+    return True  # also where nobody has looked: what may have a fault is told
 
 
 def source_of(package: Package) -> str:

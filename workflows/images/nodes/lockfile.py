@@ -52,13 +52,13 @@ def read(path: Path, command: str) -> Lock:
         problem = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
         raise BuildError(f"the lock {path} {problem}", hint=hint) from error
     if len(data) > LARGEST_BYTES:
-        raise BuildError(f"{path.name} has more than {LARGEST_BYTES >> 20} MiB", hint=hint)
+        raise BuildError(f"{path} has more than {LARGEST_BYTES >> 20} MiB", hint=hint)
     try:
         lock = msgspec.json.decode(data, type=Lock)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BuildError(f"{path.name} is no lock: {error}", hint=hint) from error
+        raise BuildError(f"{path} is no lock: {error}", hint=hint) from error
     if lock.schema != SCHEMA:
-        raise BuildError(f"{path.name} has schema {lock.schema}, this version reads {SCHEMA}", hint=hint)
+        raise BuildError(f"{path} has schema {lock.schema}, this version reads {SCHEMA}", hint=hint)
     return lock
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from steps.contract.image.recipe import Package, Source
 from workflows.images import apt
 from workflows.images.apt import Found
@@ -131,7 +133,8 @@ def _layer(root: apt.Root, packages: Sequence[str], named: Sequence[Named], *, f
     root.installed(brought)
     found = [_package(one, named, packages, essential=True) for one in essential]
     found += [_package(one, named, packages, essential=False) for one in brought]
-    return sorted(found, key=lambda one: one.name)
+    versions = root.source_versions
+    return sorted((replace(one, source_version=versions.get(one.sha256, "")) for one in found), key=lambda one: one.name)
 
 
 def _line(source: Source) -> str:

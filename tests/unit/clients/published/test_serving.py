@@ -2,6 +2,7 @@
 
 import http.client
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -81,6 +82,19 @@ def test_nothing_else_can_be_put(server: tuple[str, int], root: Path, path: str)
     assert asked(server, path, b"{}", "PUT")[0] == 400
     assert asked(server, "/nodes/big.json", b"x" * 5000, "PUT")[0] == 400
     assert state(root) == before
+
+
+@pytest.mark.parametrize("path", ["/nodes/n1.json", "/report"])
+@pytest.mark.parametrize("length", ["50", "\u00b2", "-1", ""])
+def test_what_was_cut_off_is_not_kept(server: tuple[str, int], root: Path, path: str, length: str) -> None:
+    before = state(root)
+    method = "POST" if path == "/report" else "PUT"
+    with socket.create_connection(server) as way:
+        way.sendall(f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode("latin-1") + b'{"no')
+        way.shutdown(socket.SHUT_WR)
+        assert b" 400 " in way.makefile("rb").readline()
+    assert state(root) == before
+    assert asked(server, "/%00")[0] == 404
 
 
 def test_what_a_node_loads(server: tuple[str, int], root: Path) -> None:

@@ -24,18 +24,20 @@ TOOLS = {"apt-get": "apt", "gpg": "gnupg", "gpgv": "gpgv"}
 
 @dataclass(frozen=True)
 class Deb:
-    """A package of an index; `of` is its source package."""
+    """A package of an index; `of` is its source package, `of_version` its version where it has another one."""
 
     name: str
     version: str = "1.0-1"
     depends: str = ""
     essential: bool = False
     of: str = ""
+    of_version: str = ""
 
     def stanza(self, folder: str) -> str:
         lines = [f"Package: {self.name}", f"Version: {self.version}", "Architecture: amd64", "Maintainer: nobody <n@example.org>"]
         lines += ["Essential: yes"] if self.essential else []
         lines += [f"Depends: {self.depends}"] if self.depends else []
+        lines += [f"Source: {self.of or self.name}" + (f" ({self.of_version})" if self.of_version else "")]
         lines += [f"Filename: {self.place(folder)}"]
         return "\n".join([*lines, f"Size: {len(self.content)}", f"SHA256: {self.sha256}", "Description: stand-in", ""])
 

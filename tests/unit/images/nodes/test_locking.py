@@ -50,6 +50,15 @@ def test_security_updates_win_and_are_counted_as_their_own_source(site: Site) ->
     assert (libc.version, lock.sources[libc.source]) == ("1.0-1+deb12u1", "debian bookworm-security main")
 
 
+def test_the_version_of_a_source_is_kept_where_it_is_another_one(site: Site) -> None:
+    newer = [Deb("libc", "2:1.0-1+deb12u1", of="glibc", of_version="1.0-1+deb12u1"), Deb("tool", "1.1-1", of="tool")]
+    site.mirror.publish("bookworm-security", newer, archive="debian-security")
+    lock = locking.newest(asked(site))
+    assert {one.name: one.source_version for one in lock.packages.values() if one.source_version} == {"libc": "1.0-1+deb12u1"}
+    assert locking.write(lock, site.lock)
+    assert lockfile.read(site.lock, "x") == lock
+
+
 def test_the_locked_recipe_resolves_with_its_sources(site: Site) -> None:
     locking.write(locking.newest(asked(site)), site.lock)
     recipe = resolve.resolve(asked(site)).recipe
