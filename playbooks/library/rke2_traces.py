@@ -14,9 +14,11 @@ module: rke2_traces
 short_description: Counts and removes what an RKE2 left on its host
 description:
   - C(looked) only counts. C(begun) remembers that a reset has begun, where there is something to reset.
+  - C(apart) ends RKE2's processes and unmounts volumes of pods and shares of the site below its folders; it fails where one stays
+    mounted, for whoever removes the folders then would empty it.
   - C(gone) removes what is left and counts again; what does not go is in the observation.
 options:
-  state: {description: 'What is to be done.', type: str, choices: [looked, begun, gone], required: true}
+  state: {description: 'What is to be done.', type: str, choices: [looked, begun, apart, gone], required: true}
   force: {description: 'Whether paths that another Kubernetes may have made count too, where no RKE2 is recognised.', type: bool}
 author: [bringup]
 """
@@ -31,7 +33,7 @@ joins: {description: The server that the configuration joins; empty where it joi
 def main() -> None:
     """Count, remove, count again."""
     spec: dict = {
-        "state": {"type": "str", "choices": ["looked", "begun", "gone"], "required": True},
+        "state": {"type": "str", "choices": ["looked", "begun", "apart", "gone"], "required": True},
         "force": {"type": "bool", "default": False},
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
@@ -43,14 +45,19 @@ def main() -> None:
     acts = not module.check_mode
     if state == "begun" and there and acts:
         begin()
+    if state == "apart" and there and acts:
+        traces.part(left)
+        left, looked = traces.find(force)
+        if left["mounts"]:
+            first = left["mounts"][0]
+            module.fail_json(msg="%s cannot be unmounted, and what is in it would be removed: unmount it by hand" % first)
     if state == "gone" and there and acts:
         traces.remove(left)
         left, looked = traces.find(force)
     if state == "gone" and not any(left.values()) and os.path.exists(traces.RESETTING) and acts:
         os.unlink(traces.RESETTING)
-    module.exit_json(
-        changed=there and state == "gone", any=there, joins=traces.joins(), observation={"traces": dict(left, looked=looked)}
-    )
+    removes = state in ("apart", "gone")
+    module.exit_json(changed=there and removes, any=there, joins=traces.joins(), observation={"traces": dict(left, looked=looked)})
 
 
 def begin() -> None:

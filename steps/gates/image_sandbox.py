@@ -47,12 +47,16 @@ def _findings(seen: Sandboxed, want: Wanted) -> Iterator[tuple[str, Finding]]:
         results.setdefault(result.name, []).append(result)
     for case in want.tests:
         found = results.get(case.name, [])
-        if not found:
-            finding = unknown(FailureClass.RUNTIME, f"{case.name} has no result", "a result of every test", "build again")
-            yield case.name, finding
+        if len(found) != 1:
+            said = f"{case.name} has {len(found) or 'no'} result{'s' if found else ''}"
+            yield case.name, unknown(FailureClass.RUNTIME, said, "one result of every test", "build again")
         for result in found:
             if result.outcome is not Outcome.PASS:
                 yield case.name, _of(case, result)
+    asked = {case.name for case in want.tests}
+    for result in seen.results:
+        if result.name not in asked and result.outcome is not Outcome.PASS:
+            yield result.name, _of(Case(name=result.name), result)
 
 
 def _of(case: Case, result: Result) -> Finding:

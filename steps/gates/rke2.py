@@ -95,7 +95,7 @@ def _service(name: str, facts: HostFacts, want: PlayExpectation, members: int) -
         step = "see docs.rke2.io/security/secrets_encryption: `rke2 secrets-encrypt` turns it on, server by server"
         yield _bad(name, FailureClass.COMPARISON, "Secrets lie in etcd as they are", "RKE2's encryption of Secrets", step)
     if want.etcd is not None:
-        yield from (found.of_node(name) for found in rke2_etcd.findings(name, facts.member, want.etcd, members))
+        yield from (found.of_node(name) for found in rke2_etcd.findings(name, facts.member, want.etcd, members, len(want.nodes)))
         if not facts.secrets_encryption:
             step = f"ask it by hand: `rke2 secrets-encrypt status` on {name}"
             yield _open(name, "nothing tells whether Secrets are encrypted in etcd", "RKE2's encryption of Secrets", step)

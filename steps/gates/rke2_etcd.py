@@ -13,8 +13,8 @@ QUARTER_HOUR = 900.0
 _DATA = "/var/lib/rancher/rke2/server/db"
 
 
-def findings(name: str, etcd: Etcd | None, want: EtcdLimits, servers: int) -> Iterator[Finding]:
-    """What is wrong with the etcd of server `name`, one of `servers` that are ready; the worst first."""
+def findings(name: str, etcd: Etcd | None, want: EtcdLimits, servers: int, planned: int) -> Iterator[Finding]:
+    """What is wrong with the etcd of server `name`, one of `servers` that are ready, of so many `planned`; the worst first."""
     ask = f"ask it by hand: curl http://127.0.0.1:2381/health on {name}, and read /var/log/pods/kube-system_etcd-{name}*"
     if etcd is None:
         yield unknown(FailureClass.HEALTH, "etcd did not tell its metrics on 127.0.0.1:2381", "an etcd member that answers", ask)
@@ -29,8 +29,20 @@ def findings(name: str, etcd: Etcd | None, want: EtcdLimits, servers: int) -> It
         step = f"see whether the other servers reach port 2380 of {name}, and it theirs"
         seen = f"etcd is connected to {etcd.members} of {servers} members, itself included"
         yield unknown(FailureClass.DEPENDENCY, seen, "all", step)
+    yield from _membership(name, etcd, planned)
     yield from _disk(name, etcd, want)
     yield from _leader(name, etcd, want)
+
+
+def _membership(name: str, etcd: Etcd, planned: int) -> Iterator[Finding]:
+    """A member whose server is gone counts for the quorum as long as nobody removes it: one more failure, and etcd stands still."""
+    if etcd.known is None:
+        seen = "etcd does not tell how many members it has (etcd_network_known_peers)"
+        yield unknown(FailureClass.HEALTH, seen, f"{planned}", f"ask it by hand: curl http://127.0.0.1:2381/metrics on {name}")
+    elif etcd.known > planned:
+        step = f"`kubectl -n kube-system exec etcd-{name} -- etcdctl member list` names them; remove the one that has no server"
+        seen = f"etcd counts {etcd.known} members, for {planned} servers in the plan: one that is gone still counts for its quorum"
+        yield fail(FailureClass.HEALTH, seen, f"{planned} members", step)
 
 
 def _disk(name: str, etcd: Etcd, want: EtcdLimits) -> Iterator[Finding]:

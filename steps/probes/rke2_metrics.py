@@ -52,6 +52,7 @@ def etcd(seen: Seen) -> Etcd | None:
     health = _health(seen.health)
     learner = _value(samples, "etcd_server_is_learner")
     peers = {one.labels.get("Remote") for one in samples if one.name == "etcd_network_active_peers" and one.value > 0}
+    known = {one.labels.get("Remote") for one in samples if one.name == "etcd_network_known_peers" and one.value > 0}
     found = buckets(samples, FSYNC)
     return Etcd(
         leader_changes=int(changes),
@@ -60,6 +61,7 @@ def etcd(seen: Seen) -> Etcd | None:
         has_leader=_value(samples, "etcd_server_has_leader") == 1,
         learner=None if learner is None else learner != 0,
         members=1 + len(peers - {None}),
+        known=len(known - {None}) or None,
         fsyncs=int(found[-1][1]) if found else 0,
         fsync_p99=quantile(0.99, found),
         started=_value(samples, "process_start_time_seconds") or 0.0,

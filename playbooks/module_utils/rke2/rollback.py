@@ -56,21 +56,34 @@ def write(mark: dict, path: str = MARK) -> None:
     files.write(path, json.dumps(mark).encode(), 0o600)
 
 
-def forget(path: str = MARK) -> bool:
-    """The way back has ended."""
-    there = os.path.exists(path)
-    if there:
-        os.unlink(path)
-    return there
+def forget(path: str = MARK, store: str = kept.STORE) -> bool:
+    """The way back has ended. What etcd was set back to is older than what is written from now on: the next upgrade to the release
+    that was left saves etcd anew, be it on the same day."""
+    try:
+        with open(path) as source:
+            left = str(json.load(source).get("left", ""))
+    except FileNotFoundError:
+        return False
+    except (ValueError, AttributeError):
+        left = ""
+    if left:
+        snapshots.forget(_stem(left), store)
+    os.unlink(path)
+    return True
 
 
 def offered(left: str, folder: str = snapshots.FOLDER, store: str = kept.STORE) -> list:
     """The whole snapshots from before the release `left` came, each `{path, at}` (seconds since the epoch), the newest first."""
-    stem = "bringup-before-%s-" % re.sub("[^A-Za-z0-9.-]", "-", left)  # as the role names it (roles/rke2/vars)
+    stem = _stem(left)
     marks = glob.glob(os.path.join(glob.escape(store), "saved-" + glob.escape(stem) + "*"))
     names = [os.path.basename(mark)[len("saved-") :] for mark in marks]
     found = [os.path.join(folder, one) for name in names for one in snapshots.saved(name, folder, store)]
     return sorted(({"path": path, "at": os.stat(path).st_mtime} for path in found), key=lambda one: -one["at"]) if left else []
+
+
+def _stem(left: str) -> str:
+    """How names of snapshots from before a release begin, as the role gives them (roles/rke2/vars)."""
+    return "bringup-before-%s-" % re.sub("[^A-Za-z0-9.-]", "-", left)
 
 
 def is_reset(database: str = DATABASE) -> bool:

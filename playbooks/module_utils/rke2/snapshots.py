@@ -37,6 +37,12 @@ def save(name: str, run: Callable[[], tuple], folder: str = FOLDER, store: str =
     return fresh
 
 
+def forget(stem: str, store: str = kept.STORE) -> None:
+    """Snapshots whose names begin so are no longer what `saved` speaks of: the next one is made anew. Their files stay."""
+    for mark in glob.glob(os.path.join(glob.escape(store), glob.escape("saved-" + stem) + "*")):
+        os.unlink(mark)
+
+
 def _mark(name: str, store: str) -> str:
     return os.path.join(store, "saved-" + name)
 

@@ -170,9 +170,7 @@ def remove(left: dict) -> None:
     """Take away what `find` found, in the order in which the one holds the other. What does not go is found again."""
     for unit in left["units"]:
         run(["systemctl", "disable", "--now", os.path.basename(unit)])
-    kill(left["processes"])
-    for target in reversed(left["mounts"]):
-        run(["umount", "--lazy", target])
+    part(left)
     for name in netns():
         run(["ip", "netns", "delete", name])
     for link in left["links"]:
@@ -183,6 +181,14 @@ def remove(left: dict) -> None:
     if left["units"]:
         run(["systemctl", "daemon-reload"])
         run(["systemctl", "reset-failed", *UNITS])
+
+
+def part(left: dict) -> None:
+    """End what still runs, and unmount what Kubernetes or the site has mounted, but for the site's disks."""
+    run(["systemctl", "stop", *UNITS])
+    kill(left["processes"])
+    for target in reversed(left["mounts"]):
+        run(["umount", "--lazy", target])
 
 
 def netns() -> list:

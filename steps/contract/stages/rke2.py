@@ -35,7 +35,8 @@ def parse_version(text: str) -> Version | None:
 class Etcd(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The etcd member of a server, as it tells of itself on 127.0.0.1:2381 (RKE2 serves metrics and health there always).
 
-    `members` are itself and the peers that it is connected to. `fsync_p99` is the 99th percentile of the `fsyncs` of its
+    `members` are itself and the peers that it is connected to, `known` those that are members of the cluster, connected or not
+    (etcd_network_known_peers counts itself; None where it does not tell). `fsync_p99` is the 99th percentile of the `fsyncs` of its
     write-ahead log since the process started, in seconds (None: none yet); `leader_changes` are those that it saw since then.
     `started` and `read` are seconds since the epoch by the host's clock. What has no default would read as good where it is not
     told.
@@ -47,6 +48,7 @@ class Etcd(Struct, frozen=True, kw_only=True, omit_defaults=True):
     has_leader: bool = False
     learner: bool | None = None
     members: int = 0
+    known: int | None = None
     fsyncs: int = 0
     fsync_p99: float | None = None
     started: float = 0.0

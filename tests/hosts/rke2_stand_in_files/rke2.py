@@ -159,6 +159,7 @@ def metrics(nodes: dict) -> str:
     lines = [f'{fsync}_bucket{{le="0.001"}} 990', f'{fsync}_bucket{{le="+Inf"}} 1000', f"{fsync}_count 1000"]
     lines += ["etcd_server_leader_changes_seen_total 1", "etcd_server_has_leader 1", "etcd_server_is_learner 0"]
     lines += [f'etcd_network_active_peers{{Local="{setting("node-name")}",Remote="{peer}"}} 1' for peer in peers]
+    lines += [f'etcd_network_known_peers{{Local="x",Remote="{peer}"}} 1' for peer in [setting("node-name"), *peers]]
     return "\n".join([*lines, f"process_start_time_seconds {time.time() - 3600}", ""])
 
 

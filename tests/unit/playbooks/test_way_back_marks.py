@@ -30,6 +30,15 @@ def test_a_server_knows_how_far_it_is(mark: str) -> None:
     assert not rollback.forget(mark)
 
 
+def test_the_next_upgrade_saves_etcd_anew(tmp_path: Path, mark: str) -> None:
+    """Be it to the same release and on the same day: a second rollback must not lose what was written since the first."""
+    begun(mark)
+    for name in ("saved-bringup-before-v1.36.1-rke2r1-20261101", "saved-bringup-before-v1.34.1-rke2r1-20261101"):
+        (tmp_path / name).write_text("[]")
+    assert rollback.forget(mark, str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["saved-bringup-before-v1.34.1-rke2r1-20261101"]
+
+
 def test_a_mark_of_another_way_back_counts_for_nothing(mark: str) -> None:
     begun(mark, to="v1.34.1+rke2r1")
     assert rollback.seen(OLD, NEW, mark)["step"] == ""

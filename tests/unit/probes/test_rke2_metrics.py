@@ -29,6 +29,10 @@ etcd_server_has_leader 1
 etcd_server_is_learner 0
 etcd_server_leader_changes_seen_total 2
 process_start_time_seconds 1.7632e+09
+etcd_network_known_peers{Local="8e9e05c52164694d",Remote="8e9e05c52164694d"} 1
+etcd_network_known_peers{Local="8e9e05c52164694d",Remote="91bc3c398fb3c146"} 1
+etcd_network_known_peers{Local="8e9e05c52164694d",Remote="fd422379fda50e48"} 1
+etcd_network_known_peers{Local="8e9e05c52164694d",Remote="0000000000000bad"} 0
 """
 HEALTH = '{"health":"true","reason":""}'
 
@@ -47,6 +51,7 @@ def test_a_member_as_it_tells_of_itself() -> None:
     found = rke2_metrics.etcd(seen())
     assert found is not None
     assert (found.healthy, found.has_leader, found.learner, found.members, found.leader_changes) == (True, True, False, 3, 2)
+    assert found.known == 3, "itself and two others; not the one that was removed"
     assert found.fsyncs == 1000
     assert found.fsync_p99 == pytest.approx(0.003), "halfway between the 985th and the 995th, in the bucket of 2 to 4 ms"
     assert (found.started, found.read) == (1.7632e9, 1.7633e9)
@@ -94,7 +99,7 @@ LINES = TEXT.splitlines()
 def test_no_text_is_read_as_more_than_it_says(lines: list[str], health: str) -> None:
     """Readers never raise; and whatever is missing, a member that did not say all of it is not found well."""
     found = rke2_metrics.etcd(seen("\n".join(lines), health))
-    findings = list(gate.findings("sv1", found, EtcdLimits(), 3))
+    findings = list(gate.findings("sv1", found, EtcdLimits(), 3, 3))
     assert findings or (set(LINES[2:7]) | {LINES[9], LINES[10], LINES[12], LINES[13], LINES[14], LINES[15]}) <= {*lines, LINES[11]}
     if health != HEALTH:
         assert findings, "an answer of /health that does not say true"
@@ -102,9 +107,9 @@ def test_no_text_is_read_as_more_than_it_says(lines: list[str], health: str) -> 
 
 def test_each_line_is_needed() -> None:
     limits = EtcdLimits()
-    assert not list(gate.findings("sv1", rke2_metrics.etcd(seen()), limits, 3))
-    needed = ("has_leader", "is_learner", "leader_changes", "process_start", "91bc", "+Inf")
+    assert not list(gate.findings("sv1", rke2_metrics.etcd(seen()), limits, 3, 3))
+    needed = ("has_leader", "is_learner", "leader_changes", "process_start", "91bc", "known_peers", "+Inf")
     for word in needed:
         less = "\n".join(line for line in LINES if word not in line)
-        assert list(gate.findings("sv1", rke2_metrics.etcd(seen(less)), limits, 3)), word
-    assert list(gate.findings("sv1", rke2_metrics.etcd(seen(health="")), limits, 3))
+        assert list(gate.findings("sv1", rke2_metrics.etcd(seen(less)), limits, 3, 3)), word
+    assert list(gate.findings("sv1", rke2_metrics.etcd(seen(health="")), limits, 3, 3))

@@ -26,6 +26,7 @@ def told(world: World, name: str, since: float) -> Obj:
         "etcd_server_has_leader 1",
         "etcd_server_is_learner 0",
         *(f'etcd_network_active_peers{{Local="{name}",Remote="{other}"}} 1' for other in servers if other != name),
+        *(f'etcd_network_known_peers{{Local="{name}",Remote="{other}"}} 1' for other in servers),
         f"process_start_time_seconds {since:.3f}",
     ]
     return {"metrics": "\n".join(lines), "health": json.dumps({"health": "true", "reason": ""}), "read": world.now}
