@@ -66,7 +66,7 @@ CASES = (
     Case("sudo allowed", nothing, reach={"user": "admin"}),
     Case("slow host", waiting(3), reach={"python": SLOW}),
     Case("half-applied previous run", faults.half_applied),
-    Case("package lock that goes", faults.packages_locked_once, tries=2),
+    Case("package lock that goes", faults.packages_locked_once),
     Case("cable that comes back", waiting(8), tries=2, reach={"python": CUT}),
     Case("cable cut mid-play", waiting(8), UNREACHABLE, FailureKind.NETWORK, FailureClass.DEPENDENCY, 2, {"python": CUT}),
     Case("silent from start", Host.silence, UNREACHABLE, FailureKind.NETWORK, FailureClass.DEPENDENCY, 2),
