@@ -70,7 +70,7 @@ def lock(builder: Builder = False, tree: Tree = None) -> int:
 
 
 def _tree(named: Path | None) -> Path:
-    return named or Path(__file__).parents[2]
+    return named or Path(__file__).parents[3]
 
 
 def _say(what: str) -> None:
