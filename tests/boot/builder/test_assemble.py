@@ -158,7 +158,7 @@ def test_a_killed_assembly_leaves_nothing_that_is_used(base: Base, tmp_path: Pat
     images, recipe, first = base
     other = shipped.beside(images, tmp_path, "layers", "initrds", "oci")
     (tmp_path / "recipe.json").write_bytes(msgspec.json.encode(recipe))
-    code = "import sys, msgspec; from pathlib import Path; from steps.clients.image import assemble; "
+    code = "import sys, msgspec; from pathlib import Path; from steps.clients.image.files import assemble; "
     code += "from steps.contract.image.recipe import Recipe; "
     code += "assemble.assemble(Path(sys.argv[1]), msgspec.json.decode(Path(sys.argv[2]).read_bytes(), type=Recipe), print)"
     child = subprocess.Popen([sys.executable, "-c", code, str(other), str(tmp_path / "recipe.json")])

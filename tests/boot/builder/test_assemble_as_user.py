@@ -20,7 +20,9 @@ SECONDS = 900.0
 SCRIPT = """
 import sys, json, msgspec
 from pathlib import Path
-from steps.clients.image import assemble, layers, sandbox
+from steps.clients.image.files import assemble
+from steps.clients.image.layer import layers
+from steps.clients.image.sandbox import testing as sandbox
 from steps.contract.image.recipe import Recipe
 images = Path(sys.argv[1])
 recipe = msgspec.json.decode((images / "recipe.json").read_bytes(), type=Recipe)
