@@ -9,13 +9,16 @@ from steps.contract.play import FailureKind
 
 MESSAGE_LIMIT = 800
 
+_SUDO_HANGS = r"waiting for (become success|privilege escalation)"
+"""SSH is fine, and sudo or PAM gives no answer: Ansible tells it as a failed task, or as an unreachable host."""
+
 _UNREACHABLE = (
     (FailureKind.SSH_PROXY_LOGIN, r"^HTTP proxy \S+ (wants a login|refuses the login)"),
     (FailureKind.NETWORK, r"^HTTP proxy \S+ (cannot reach|gave no answer)"),
     (FailureKind.SSH_PROXY, r"^HTTP proxy \S+ "),
     (FailureKind.HOST_KEY, r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED|No \S+ host key is known"),
     (FailureKind.SSH_AUTH, r"Permission denied|Too many authentication failures|UNPROTECTED PRIVATE KEY|invalid format"),
-    (FailureKind.SUDO, r"waiting for (become success|privilege escalation)"),  # ssh is fine, and sudo or PAM hangs
+    (FailureKind.SUDO, _SUDO_HANGS),
     (FailureKind.READ_ONLY, r"Read-only file system"),
     (FailureKind.DISK_FULL, r"No space left on device"),
 )
@@ -35,7 +38,8 @@ _FAILED = (
     (FailureKind.PYTHON_MISSING, r"interpreter \S+ was not found|python\S*: (not found|No such file)|No python interpreters found"),
     (FailureKind.PYTHON_MISSING, r"requires a minimum of Python"),
     (FailureKind.SUDO, r"sudo: .*(password is required|not found|no tty)|(Missing|Incorrect) sudo password|not in the sudoers"),
-    (FailureKind.SUDO, r"is not allowed to (execute|run sudo)|needs sudo without a password|waiting for (become|privilege)"),
+    (FailureKind.SUDO, r"is not allowed to (execute|run sudo)|needs sudo without a password"),
+    (FailureKind.SUDO, _SUDO_HANGS),
     (FailureKind.READ_ONLY, r"Read-only file system"),
     (FailureKind.DISK_FULL, r"No space left|not enough free space|don't have enough free space|Disk quota exceeded"),
     (

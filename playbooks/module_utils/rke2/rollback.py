@@ -5,7 +5,6 @@ docs.rke2.io, "Roll-Back": the release before on every server, etcd reset to a s
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
@@ -25,14 +24,18 @@ BEGUN, DONE = "begun", "done"
 def seen(to: str, installed: str, path: str = MARK) -> dict:
     """What this server has done on its way back to `to`: `step` is empty, begun or done. A mark of another way back counts for
     nothing, nor does a done one where another release was installed since."""
-    try:
-        with open(path) as source:
-            found = dict(json.load(source))
-    except (OSError, ValueError, TypeError):
-        found = {}
+    found = _read(path)
     if found.get("to") != to or (found.get("step") == DONE and installed != to):
         found = {}
     return {name: str(found.get(name, "")) for name in ("to", "left", "snapshot", "step")}
+
+
+def _read(path: str) -> dict:
+    try:
+        with open(path) as source:
+            return dict(json.load(source))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def is_under_way(installed: str, path: str = MARK) -> bool:
@@ -59,13 +62,9 @@ def write(mark: dict, path: str = MARK) -> None:
 def forget(path: str = MARK, store: str = kept.STORE) -> bool:
     """The way back has ended. What etcd was set back to is older than what is written from now on: the next upgrade to the release
     that was left saves etcd anew, be it on the same day."""
-    try:
-        with open(path) as source:
-            left = str(json.load(source).get("left", ""))
-    except FileNotFoundError:
+    if not os.path.exists(path):
         return False
-    except (ValueError, AttributeError):
-        left = ""
+    left = str(_read(path).get("left", ""))
     if left:
         snapshots.forget(_stem(left), store)
     os.unlink(path)
@@ -74,9 +73,7 @@ def forget(path: str = MARK, store: str = kept.STORE) -> bool:
 
 def offered(left: str, folder: str = snapshots.FOLDER, store: str = kept.STORE) -> list:
     """The whole snapshots from before the release `left` came, each `{path, at}` (seconds since the epoch), the newest first."""
-    stem = _stem(left)
-    marks = glob.glob(os.path.join(glob.escape(store), "saved-" + glob.escape(stem) + "*"))
-    names = [os.path.basename(mark)[len("saved-") :] for mark in marks]
+    names = snapshots.marked(_stem(left), store)
     found = [os.path.join(folder, one) for name in names for one in snapshots.saved(name, folder, store)]
     return sorted(({"path": path, "at": os.stat(path).st_mtime} for path in found), key=lambda one: -one["at"]) if left else []
 

@@ -14,6 +14,9 @@ HALF = ".part"
 """Ending of a snapshot that etcd is still writing, or was when it was killed."""
 
 
+_SAVED = "saved-"
+
+
 class NotSaved(Exception):
     """There is no snapshot; the text is what the command said."""
 
@@ -39,12 +42,18 @@ def save(name: str, run: Callable[[], tuple], folder: str = FOLDER, store: str =
 
 def forget(stem: str, store: str = kept.STORE) -> None:
     """Snapshots whose names begin so are no longer what `saved` speaks of: the next one is made anew. Their files stay."""
-    for mark in glob.glob(os.path.join(glob.escape(store), glob.escape("saved-" + stem) + "*")):
-        os.unlink(mark)
+    for name in marked(stem, store):
+        os.unlink(_mark(name, store))
+
+
+def marked(stem: str, store: str = kept.STORE) -> list:
+    """Names that begin so of snapshots that were made, be their files still there or not."""
+    marks = glob.glob(glob.escape(_mark(stem, store)) + "*")
+    return [os.path.basename(mark)[len(_SAVED) :] for mark in marks]
 
 
 def _mark(name: str, store: str) -> str:
-    return os.path.join(store, "saved-" + name)
+    return os.path.join(store, _SAVED + name)
 
 
 def _found(name: str, folder: str, half: bool = False) -> list:

@@ -148,7 +148,7 @@ def told(tree: Tree, version: str, staged: str, by: str, *, rollback: bool = Fal
     """The history with the lines that it lacks: of a switch whose publisher was killed before it could say so, and of this one. A
     rollback that goes on where another one to the same version was killed is that one's end."""
     switches = reading.history(tree)
-    now, last = round(time.time(), 3), last_told(tree)
+    now, last = round(time.time(), 3), reading.last_told(tree)
     lines = []
     if rollback and tree.current == version != last and published.number_of(version) < published.number_of(last):
         lines.append(Switch(to=version, before=last, at=now, by=by, rollback=True))
@@ -160,12 +160,6 @@ def told(tree: Tree, version: str, staged: str, by: str, *, rollback: bool = Fal
         place, path = tree.path(published.HISTORY), f"{staged}/{published.HISTORY}"
         data = b"".join(publishing.history_line(one) for one in (*switches, *lines))
         yield from (Put(path, data, len(data)), Replace(path, place), Sync(tree.image))
-
-
-def last_told(tree: Tree) -> str:
-    """The version that the history says is current; empty without any."""
-    switches = reading.history(tree)
-    return switches[-1].to if switches else ""
 
 
 def _removed(tree: Tree, names: tuple[str, ...], staged: str, token: str) -> Iterator[Operation]:
@@ -237,9 +231,8 @@ def _is_done(tree: Tree, order: Order) -> bool:
     entries = entered.wanted(tree, order.source, order.place)
     led = all(tree.contents.get(f"{published.BOOT}/{name}") == data for name, data in entries.items())
     led = led and not entered.stale(tree, sources.names(order.place))
-    switches = reading.history(tree)
     few = not spare(tree, order.place.keep, tree.current)
-    return led and few and bool(switches) and switches[-1].to == tree.current and _is_whole(tree, tree.current, order)
+    return led and few and reading.last_told(tree) == tree.current and _is_whole(tree, tree.current, order)
 
 
 def _observed(tree: Tree, order: Order, before: str, *, unchanged: bool, removed: tuple[str, ...] = ()) -> Published:

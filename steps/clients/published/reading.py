@@ -79,9 +79,18 @@ def history(tree: Tree) -> tuple[Switch, ...]:
 
 
 def before(tree: Tree) -> str:
-    """What the pointer named before it named what it names; empty where nothing tells."""
-    last = [one for one in history(tree) if one.to == tree.current]
-    return last[-1].before if last else ""
+    """What the pointer named before it named what it names, whether or not the history knows of that switch; empty where nothing
+    tells."""
+    switches = history(tree)
+    if not switches or not tree.current:
+        return ""
+    return switches[-1].before if switches[-1].to == tree.current else switches[-1].to
+
+
+def last_told(tree: Tree) -> str:
+    """The version that the history says is current; empty without any."""
+    switches = history(tree)
+    return switches[-1].to if switches else ""
 
 
 def scripts(tree: Tree, version: str) -> dict[str, str]:

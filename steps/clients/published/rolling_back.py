@@ -24,13 +24,7 @@ def rollback(transport: Transport, image: str, version: str, by: str, signers: t
         _refuse_broken(tree, chosen, signers)
         _refuse_stranded(tree, chosen)
         transport.perform(_steps(tree, chosen, f"{tree.path(published.INCOMING)}/{token}", token, by))
-    return Switch(to=chosen, before=_before(tree) if tree.current == chosen else tree.current, by=by)
-
-
-def _before(tree: Tree) -> str:
-    """What was current before the pointer's version, whether or not the history knows of that already."""
-    switches = reading.history(tree)
-    return next((one.to for one in reversed(switches) if one.to != tree.current), "")
+    return Switch(to=chosen, before=reading.before(tree) if tree.current == chosen else tree.current, by=by)
 
 
 def _is_unfinished(tree: Tree) -> bool:
@@ -39,7 +33,7 @@ def _is_unfinished(tree: Tree) -> bool:
     scripts = entered.of_version(tree, tree.current)
     told = all(tree.contents.get(f"{published.BOOT}/{name}") == data for name, data in scripts.items())
     stale = entered.stale(tree, reading.scripts(tree, tree.current))
-    return bool(publishing.last_told(tree) != tree.current or not told or stale or reading.left(tree))
+    return bool(reading.last_told(tree) != tree.current or not told or stale or reading.left(tree))
 
 
 def _is_halfway_back(tree: Tree) -> bool:

@@ -69,8 +69,8 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """A node's report."""
-        data = self._body(self.headers.get("Content-Length", ""), on_node.MAX_REPORT)
-        if data is None or not self.path.endswith(REPORT_PATH):
+        data = self._body(on_node.MAX_REPORT) if self.path.endswith(REPORT_PATH) else None
+        if data is None:
             self._refuse()
             return
         try:
@@ -83,16 +83,18 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         """A node's file, as a web server keeps it that knows nothing of nodes."""
-        found, data = _FILE.fullmatch(self.path), self._body(self.headers.get("Content-Length", ""), MOST_REPORT)
-        if data is None or not found:
+        found = _FILE.fullmatch(self.path)
+        data = self._body(MOST_REPORT) if found else None
+        if not found or data is None:
             self._refuse()
             return
         _write(self._root, found[1], data)
         self._say(f"{found[1]} was put")
         self._answer(HTTPStatus.CREATED, "kept")
 
-    def _body(self, length: str, most: int) -> bytes | None:
+    def _body(self, most: int) -> bytes | None:
         """What was sent, as long as it was said to be; None where it is longer than `most`, or was cut off."""
+        length = self.headers.get("Content-Length", "")
         if not re.fullmatch(r"[0-9]{1,9}", length) or int(length) > most:
             return None
         data = self.rfile.read(int(length))

@@ -103,8 +103,7 @@ def _differing(tree: Tree, place: Place, key: str, firmware: tuple[str, ...]) ->
 
 def _unfinished(tree: Tree) -> Iterator[str]:
     """What a publication that was stopped has left, which the next one brings to its end."""
-    switches = reading.history(tree)
-    if not switches or switches[-1].to != tree.current or reading.left(tree):
+    if reading.last_told(tree) != tree.current or reading.left(tree):
         yield f"the publication of {tree.current} was stopped before its end"
 
 
