@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.clients.kube_http import FIELD_MANAGER, ApiError
+from steps.clients.kube.api import FIELD_MANAGER, ApiError
 from steps.contract.delivery import ConfigMapKeys, KnownHosts, ServerCertificates
 from steps.errors import Conflict, Temporary
 from steps.probes.managed import Managed

@@ -10,13 +10,13 @@ import msgspec
 
 from steps import __version__
 from steps.clients import last_word
+from steps.clients.ansible.play_events import PlayEvents
+from steps.clients.ansible.play_journal import PlayJournal
 from steps.clients.clock import Clock
 from steps.clients.clock import of as clock_of
 from steps.clients.environment import Environment
 from steps.clients.fleet import Fleet
 from steps.clients.log import Log
-from steps.clients.play_events import PlayEvents
-from steps.clients.play_journal import PlayJournal
 from steps.clients.redact import Redactor
 from steps.clients.store import AlreadyWritten, Store
 from steps.contract import last_word as last_word_contract
@@ -31,7 +31,7 @@ from steps.errors import BadTask, StepError, Temporary
 from steps.report import checklists
 
 if TYPE_CHECKING:
-    from steps.clients.kube import Kube
+    from steps.clients.kube.client import Kube
 
 T = TypeVar("T")
 KUBECONFIG = "kubeconfig"
@@ -121,7 +121,7 @@ class Context:
     @functools.cached_property
     def kube(self) -> "Kube":
         """The target cluster, through the kubeconfig that this run wrote or that the spec names."""
-        from steps.clients.kube import Kube
+        from steps.clients.kube.client import Kube
 
         return Kube.from_file(self.kubeconfig(), f"{self.task.stage}.{self.task.name}")
 

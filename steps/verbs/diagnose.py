@@ -17,7 +17,7 @@ from steps.probes.reader import KubeReader
 from steps.verbs.target import LEASE
 
 if TYPE_CHECKING:
-    from steps.clients.kube import Kube
+    from steps.clients.kube.client import Kube
     from steps.verbs.context import Context
 
 MOST_NODES = 8

@@ -29,9 +29,9 @@ def identify(context: Context, ssh: reach.Ssh) -> Found:
     hosts = context.fleet.hosts("server")
     if not hosts:
         return Found()
-    from steps.clients import ansible  # a run without plays does not pay for it
+    from steps.clients.ansible import playing  # a run without plays does not pay for it
 
-    played = ansible.play(reach.request(context, PLAYBOOK, ssh, hosts), on_event=context.hear)
+    played = playing.play(reach.request(context, PLAYBOOK, ssh, hosts), on_event=context.hear)
     shown = {one.host: _identity(one) for one in played.hosts}
     uids = {one.uid: name for name, one in shown.items() if one.state is State.RUNNING}
     if len(uids) > 1:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
 from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, passed

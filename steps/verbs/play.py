@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.clients.fleet import selected
 from steps.contract import run as run_contract
 from steps.contract import site_roles
@@ -63,7 +63,7 @@ def run(context: Context) -> ExitCode:
     with suppress(Unreachable) if wanted.may_be_down else nullcontext():
         if context.kubeconfig().exists():
             target.claim(context)  # a play changes machines of a cluster that may be another run's
-    result = ansible.play(
+    result = playing.play(
         reach.request(
             context,
             wanted.playbook,

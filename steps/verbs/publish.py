@@ -10,9 +10,10 @@ from collections.abc import Mapping
 import msgspec
 
 from steps import timeouts
-from steps.clients import git, git_access
-from steps.clients.git import Author, Git
-from steps.clients.git_errors import Raced
+from steps.clients.git import access as git_access
+from steps.clients.git import repositories
+from steps.clients.git.errors import Raced
+from steps.clients.git.repositories import Author, Git
 from steps.clients.store import AlreadyWritten
 from steps.contract import delivery
 from steps.contract import run as runs
@@ -55,7 +56,7 @@ def run(context: Context) -> ExitCode:
     tree = _tree(context, wanted)
     access = git_access.of(context.environment, wanted.repo, wanted.credentials, wanted.known_hosts, wanted.ca)
     earlier = reuse.earlier(context)
-    with git.opened(access) as repo:
+    with repositories.opened(access) as repo:
         done = _found(context, repo, wanted, tree) if wanted.is_commit else _published(context, repo, wanted, tree)
     made = Delivered(
         repo=git_access.without_credentials(wanted.repo), revision=wanted.revision, commit=done.commit, tree=wanted.tree.digest

@@ -4,7 +4,8 @@ import time
 
 from msgspec import Struct
 
-from steps.clients import play_journal, signature
+from steps.clients import signature
+from steps.clients.ansible import play_journal
 from steps.contract import log, seal
 from steps.contract import run as contract
 from steps.contract.canonical import canonical, digest_bytes

@@ -3,7 +3,8 @@
 import base64
 from typing import Any
 
-from steps.clients import git_access, secret_file
+from steps.clients import secret_file
+from steps.clients.git import access
 from steps.contract.delivery import SECRET_TYPE, ConfigMapKeys, RepositorySecret
 from steps.contract.plural import count
 from steps.verbs import config_maps, rendered
@@ -30,12 +31,12 @@ def merge(context: Context, wanted: ConfigMapKeys) -> None:
 
 def secret(context: Context, wanted: RepositorySecret) -> Object:
     """The Secret of the repository as Argo CD reads it. Nothing of it is ever told. Raises BadTask for an unusable secret file."""
-    text = git_access.read_credentials(context.environment, wanted.credentials)
+    text = access.read_credentials(context.environment, wanted.credentials)
     data = {"type": "git", "url": wanted.url, **({"project": wanted.project} if wanted.project else {})}
     if secret_file.has_private_key(text):
         data["sshPrivateKey"] = f"{text}\n"
     else:
-        data["username"], data["password"] = git_access.login(text)
+        data["username"], data["password"] = access.login(text)
     meta = {"name": wanted.name, "namespace": wanted.namespace, "labels": {SECRET_TYPE: "repository"}}
     packed = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "data": packed}

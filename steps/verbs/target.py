@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients.kube import Kube
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
+from steps.clients.kube.client import Kube
 from steps.clients.store import AlreadyWritten
 from steps.contract import run as contract
 from steps.contract.canonical import canonical

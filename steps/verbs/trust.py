@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from steps.clients import git_access
+from steps.clients.git import access
 from steps.contract import delivery
 from steps.contract.delivery import HOST_KEYS, HostKey, KnownHosts, ServerCertificates
 from steps.contract.plural import count
@@ -25,7 +25,7 @@ def given(context: Context) -> dict[str, tuple[str, ...]]:
     if (hosts := asked.known_hosts) is not None:
         found[hosts.name] = tuple(delivery.text_digest(one.text) for one in _given_keys(context, hosts))
     if (servers := asked.certificates) is not None:
-        found[servers.name] = tuple(map(delivery.text_digest, git_access.read_certificates(context.environment, servers.file)))
+        found[servers.name] = tuple(map(delivery.text_digest, access.read_certificates(context.environment, servers.file)))
     return found
 
 
@@ -50,7 +50,7 @@ def servers(context: Context, wanted: ServerCertificates) -> None:
 
     It is applied, so that the key is known to be ours when the certificates are others one day.
     """
-    found, ours = config_maps.read(context, wanted), git_access.read_certificates(context.environment, wanted.file)
+    found, ours = config_maps.read(context, wanted), access.read_certificates(context.environment, wanted.file)
     before = found.data.get(wanted.host, "")
     present = delivery.certificates(before)
     lacking, stale = set(ours) - set(present), set(present) - set(ours)
@@ -70,7 +70,7 @@ def _tell(context: Context, wanted: KnownHosts | ServerCertificates, what: str, 
 
 def _given_keys(context: Context, wanted: KnownHosts) -> tuple[HostKey, ...]:
     """The keys of the site's file. Raises BadTask where none is for the server: its keys would be taken away and none be given."""
-    text = git_access.read_credentials(context.environment, wanted.file, "known_hosts")
+    text = access.read_credentials(context.environment, wanted.file, "known_hosts")
     found = delivery.host_keys(text, wanted.host)
     if not any(one.may_let_in(wanted.host) for one in found):
         raise BadTask(

@@ -16,7 +16,7 @@ from actors.argo_home import NODE, SPACE, account, kubeconfig, prepare
 from kubelab.control_plane import ControlPlane
 from real_server import serving
 
-from steps.clients.kube_http import Http
+from steps.clients.kube.api import Http
 from workflows.engines.argo.home import Home, Where
 from workflows.rehearsal.argo_stand_in.errands import Errands
 from workflows.rehearsal.argo_stand_in.kubelet import Place

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 from real_hosts import profile
 
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.contract.play import HostStatus, PlayRequest
 
 
 def main() -> int:
     """Play, judge the hosts that were reached, and keep the result."""
     request = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=PlayRequest)
-    result = ansible.play(request)
+    result = playing.play(request)
     reached = tuple(outcome for outcome in result.hosts if outcome.status is not HostStatus.UNREACHABLE)
     verdict = profile.judged(msgspec.structs.replace(result, hosts=reached))
     Path(sys.argv[2]).write_bytes(msgspec.json.encode(result))

@@ -8,7 +8,7 @@ from actors.argo_cd import ArgoCd
 from actors.delivered import NOBODY, Case, Site
 from actors.sources import PASSWORD, USER, Sources
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from steps.contract.charts import ReleaseState
 from steps.contract.verdict import FailureClass, Status, Verdict
 

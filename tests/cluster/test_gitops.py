@@ -21,7 +21,7 @@ from actors.sources import PASSWORD, USER, Repository, Sources
 from actors.steps_by_hand import RUN, Steps
 from kubelab import box, lab, product
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from steps.clients.store import Store
 from steps.contract import delivery
 from steps.contract.charts import Release, RootApplication, RootState

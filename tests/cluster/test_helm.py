@@ -8,7 +8,7 @@ import pytest
 from kubelab import box
 from kubelab.lab import Cluster
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from steps.contract.charts import Release, ReleaseState
 from steps.contract.stages.base_services import ControlObservation
 from steps.contract.verdict import FailureClass, Status, Verdict

@@ -11,8 +11,8 @@ import yaml
 from kubelab import product
 from kubelab.control_plane import ControlPlane
 
-from steps.clients import kubeconfig
-from steps.clients.kube_http import Http
+from steps.clients.kube import kubeconfig
+from steps.clients.kube.api import Http
 from steps.contract.task import Verb
 from workflows import examples
 

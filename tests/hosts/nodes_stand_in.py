@@ -15,7 +15,7 @@ from typing import Any
 from hostlab.host import Host
 from hostlab.lab import Lab
 
-from steps.clients import ansible
+from steps.clients.ansible import playing as ansible
 from steps.contract.play import PlayHost, PlayRequest, PlayStatus
 from steps.errors import Unreachable
 from workflows.plan.model import Plan

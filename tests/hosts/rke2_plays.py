@@ -9,7 +9,7 @@ from typing import Any
 from hostlab.host import Host
 from hostlab.lab import Lab
 
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.contract.play import HostStatus, PlayHost, PlayRequest, PlayResult
 from steps.contract.stages.rke2 import PlayExpectation
 from steps.gates import rke2 as gate
@@ -58,7 +58,7 @@ def play(
         "rke2_ready_seconds": 25,
         "rke2_drain_seconds": 5,
     }
-    return ansible.play(
+    return playing.play(
         PlayRequest(
             playbook=playbook,
             hosts=tuple(reached(lab, host, groups, **(reach or {}).get(host.name, {})) for host in hosts),

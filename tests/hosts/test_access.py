@@ -11,7 +11,7 @@ from hostlab import host as hosts
 from hostlab.host import Host
 from hostlab.lab import Lab
 
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.contract.play import FailureKind, HostStatus, Jump, PlayHost, PlayRequest, PlayResult
 
 SPEC = """apiVersion: bringup/v1
@@ -90,7 +90,7 @@ def new_key(host: Host, *, certified_by: Path | None = None) -> str:
 
 def identify(*reached: PlayHost, **words: Any) -> PlayResult:
     """A play that asks each host something, as root."""
-    return ansible.play(PlayRequest(playbook="identify", hosts=reached, **words))
+    return playing.play(PlayRequest(playbook="identify", hosts=reached, **words))
 
 
 def reached(lab: Lab, host: Host, **words: Any) -> PlayHost:

@@ -11,7 +11,7 @@ from hostlab.host import Host
 from hostlab.lab import Init, Lab
 from hostlab.waiting import until
 
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.contract.play import FailureKind, HostStatus, PlayEvent, PlayHost, PlayResult
 from steps.contract.stages.os_prep import ItemStatus
 from steps.contract.verdict import FailureClass, Status
@@ -131,7 +131,7 @@ def played(lab: Lab, **words: Any) -> tuple[PlayResult, Cables]:
     }
     cables = Cables(lab)
     cables.thread.start()
-    result = ansible.play(profile.request(lab, *hosts, variables=variables), on_event=cables.hear)
+    result = playing.play(profile.request(lab, *hosts, variables=variables), on_event=cables.hear)
     cables.thread.join()
     return result, cables
 

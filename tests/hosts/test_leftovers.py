@@ -14,7 +14,7 @@ from hostlab.census import census
 from hostlab.lab import Init
 from hostlab.waiting import until
 
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.contract.play import PlayStatus
 
 
@@ -24,7 +24,7 @@ def test_nothing_is_left_of_hosts_and_their_plays(up: Any) -> None:
     there = census()
     assert there["hosts"] == ["n000", "n001", "n002"]
     assert all(there[name] for name in ("links", "mounts", "cgroups", "processes", "folders")), there
-    assert ansible.play(profile.request(made)).status is PlayStatus.OK
+    assert playing.play(profile.request(made)).status is PlayStatus.OK
 
     lab.down()
 
@@ -56,7 +56,7 @@ ansible.play(request, on_event=lambda event: print(event.event, flush=True))
 
 def test_the_next_play_removes_what_a_killed_one_left(up: Any) -> None:
     made = up(2, prepared=True)
-    environment = os.environ | {"PYTHONPATH": str(Path(ansible.__file__).parents[2])}
+    environment = os.environ | {"PYTHONPATH": str(Path(playing.__file__).parents[3])}
     with subprocess.Popen([sys.executable, "-c", PLAY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as child:
         assert child.stdin is not None
         assert child.stdout is not None
@@ -66,7 +66,7 @@ def test_the_next_play_removes_what_a_killed_one_left(up: Any) -> None:
         child.send_signal(signal.SIGKILL)
     assert len(census()["folders"]) > 1, "it had no time to remove its private folder"
 
-    ansible.play(profile.request(made))
+    playing.play(profile.request(made))
 
     assert census()["folders"] == [str(lab.folder())]
     assert until(lambda: not [title for title in census()["processes"] if "ansible" in title], 30), "it went on alone, and ended"

@@ -14,7 +14,7 @@ import pytest
 from hostlab.lab import Init
 from hostlab.profile import CHANGE, judged, reached, request, variables
 
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.contract.play import FailureKind, HostStatus, Jump, PlayEvent, PlayResult, PlayStatus
 from steps.contract.stages.os_prep import ItemStatus
 from steps.contract.verdict import FailureClass, Status
@@ -30,18 +30,18 @@ def test_bare_hosts_are_changed_once(up: Any, tmp_path: Path) -> None:
     lab = up(3)
     events = tmp_path / "events.jsonl"
 
-    looked = ansible.play(request(lab, check=True))
+    looked = playing.play(request(lab, check=True))
     assert judged(looked).failure_class is FailureClass.COMPARISON
     assert all("package socat" in names for names in items(looked, ItemStatus.DIFFERS).values())
     assert lab.hosts[0].run("cat", "/etc/hostname") == "unnamed\n"
 
-    first = ansible.play(request(lab), events_file=events)
+    first = playing.play(request(lab), events_file=events)
     assert first.status is PlayStatus.OK, first
     assert [outcome.changed > 0 for outcome in first.hosts] == [True] * 3
     verdict = judged(first)
     assert verdict.is_pass, verdict.reason
 
-    again = ansible.play(request(lab))
+    again = playing.play(request(lab))
     assert [(outcome.status, outcome.changed) for outcome in again.hosts] == [(HostStatus.OK, 0)] * 3
     assert items(again, ItemStatus.DIFFERS) == {host.name: [] for host in lab.hosts}
     assert judged(again).is_pass
@@ -61,12 +61,12 @@ def test_bare_hosts_are_changed_once(up: Any, tmp_path: Path) -> None:
 
 def test_drift_is_seen_and_repaired(up: Any) -> None:
     lab = up(3)
-    ansible.play(request(lab))
+    playing.play(request(lab))
     lab.hosts[2].run("sysctl", "-w", "vm.overcommit_memory=0")
     lab.hosts[2].run("sh", "-c", "echo tampered > /etc/security/limits.d/90-bringup.conf")
     lab.hosts[2].run("touch", "/etc/security/limits.d/.bringup-cut-off")
 
-    looked = ansible.play(request(lab, check=True))
+    looked = playing.play(request(lab, check=True))
     verdict = judged(looked)
     assert (verdict.status, verdict.failure_class) == (Status.FAIL, FailureClass.COMPARISON)
     assert [row.node for row in verdict.nodes if row.status is not Status.PASS] == ["n002"]
@@ -75,7 +75,7 @@ def test_drift_is_seen_and_repaired(up: Any) -> None:
         "sysctl vm.overcommit_memory",
     ]
 
-    repaired = ansible.play(request(lab))
+    repaired = playing.play(request(lab))
     assert [outcome.changed for outcome in repaired.hosts] == [0, 0, 1]
     assert judged(repaired).is_pass
     assert "cut-off" not in lab.hosts[2].run("ls", "--all", "/etc/security/limits.d"), "what a killed run left is gone"
@@ -87,7 +87,7 @@ def test_a_host_behind_a_jump_host(up: Any) -> None:
     hidden.run("ip", "route", "add", "blackhole", "10.77.255.254/32")
 
     through = reached(lab, hidden, jump=Jump(address=jump.address, key_path=str(lab.key)))
-    result = ansible.play(request(lab, through))
+    result = playing.play(request(lab, through))
 
     assert result.hosts[0].status is HostStatus.OK, result.hosts[0]
     assert not left_behind()
@@ -100,7 +100,7 @@ def test_a_cable_pulled_during_the_play_does_not_hang_it(up: Any) -> None:
         if event.event == "runner_on_start" and event.host == "n001" and event.task == CHANGE:
             lab.hosts[1].unplug()
 
-    result = ansible.play(request(lab), on_event=pull)
+    result = playing.play(request(lab), on_event=pull)
 
     assert [outcome.status for outcome in result.hosts] == [HostStatus.OK, HostStatus.UNREACHABLE, HostStatus.OK]
     assert result.hosts[1].kind is FailureKind.NETWORK
@@ -110,7 +110,7 @@ def test_a_cable_pulled_during_the_play_does_not_hang_it(up: Any) -> None:
 def test_a_play_that_takes_too_long_is_cut_off(up: Any) -> None:
     lab = up(3)
 
-    result = ansible.play(request(lab, timeout_seconds=2))
+    result = playing.play(request(lab, timeout_seconds=2))
 
     assert result.status is PlayStatus.TIMEOUT
     assert {(outcome.status, outcome.kind) for outcome in result.hosts} == {(HostStatus.CANCELLED, FailureKind.TIMEOUT)}
@@ -131,7 +131,7 @@ print(msgspec.json.encode(result).decode(), flush=True)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_play_and_its_children(up: Any, number: signal.Signals) -> None:
     lab = up(3)
-    environment = os.environ | {"PYTHONPATH": str(Path(ansible.__file__).parents[2])}
+    environment = os.environ | {"PYTHONPATH": str(Path(playing.__file__).parents[3])}
     with subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as child:
         assert child.stdin is not None
         assert child.stdout is not None
@@ -152,8 +152,8 @@ def test_a_signal_ends_the_play_and_its_children(up: Any, number: signal.Signals
 def test_systemd_hosts_have_their_services_set(up: Any) -> None:
     lab = up(3, Init.SYSTEMD)
 
-    first = ansible.play(request(lab))
-    again = ansible.play(request(lab))
+    first = playing.play(request(lab))
+    again = playing.play(request(lab))
 
     assert judged(first).is_pass, judged(first).reason
     assert [(outcome.status, outcome.changed) for outcome in again.hosts] == [(HostStatus.OK, 0)] * 3
@@ -167,9 +167,9 @@ def test_a_node_that_asks_for_a_reboot_gets_one_if_allowed(up: Any) -> None:
     booted = [host.run("cat", "/proc/sys/kernel/random/boot_id") for host in lab.hosts]
     served = variables(time_servers=["192.0.2.123"])
 
-    left = ansible.play(request(lab, variables=served))
+    left = playing.play(request(lab, variables=served))
     assert any("ask for a reboot" in note for note in judged(left).notes)
-    done = ansible.play(request(lab, variables=served | {"os_prep_reboot": True, "os_prep_reboot_seconds": 60}))
+    done = playing.play(request(lab, variables=served | {"os_prep_reboot": True, "os_prep_reboot_seconds": 60}))
 
     assert [(outcome.status, outcome.changed) for outcome in done.hosts] == [
         (HostStatus.OK, 0),

@@ -10,7 +10,7 @@ from typing import Any
 from hostlab.host import Host
 from hostlab.lab import Init, Lab
 
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.contract.play import FailureKind, HostStatus, PlayHost, PlayRequest, PlayResult
 from steps.contract.stages.os_prep import Expectation, Facts, Item, ItemStatus
 from steps.contract.verdict import FailureClass, Status, Verdict
@@ -88,7 +88,7 @@ def play(lab: Lab, *, reboot: bool = True, check: bool = False, **more: Any) -> 
         PlayHost(name=host.name, address=host.address, key_path=str(lab.key), groups=("gpu", "agent")) for host in lab.hosts
     )
     variables = {"os_prep_profile": wanted, "os_prep_reboot": reboot, "os_prep_reboot_seconds": 60}
-    return ansible.play(
+    return playing.play(
         PlayRequest(playbook="os_prep", hosts=hosts, variables=variables, known_hosts=str(lab.known_hosts), check=check)
     )
 

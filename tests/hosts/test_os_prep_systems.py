@@ -14,7 +14,7 @@ from hostlab.lab import Init
 from hostlab.profile import judged, request, variables
 from hostlab.waiting import until
 
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.contract.play import HostStatus, PlayResult
 from steps.contract.stages.os_prep import Item, ItemStatus
 from steps.contract.verdict import FailureClass
@@ -67,10 +67,10 @@ def test_dnf_installs_what_lacks_and_a_second_run_changes_nothing(up: Any, tmp_p
         repository(closed, f"{url}/gone")
         repository(locked, url)
         wanted = {"packages": [*profile["packages"], "no-such-package"], "system": profile["system"] | {"lock_seconds": 1}}
-        first = ansible.play(request(lab, variables=variables(FAMILY, **wanted)))
+        first = playing.play(request(lab, variables=variables(FAMILY, **wanted)))
         repository(closed, url)
         locked.run("rm", str(LOCK))
-        second = ansible.play(request(lab, variables=variables(FAMILY)))
+        second = playing.play(request(lab, variables=variables(FAMILY)))
 
     seen = items(first, good)
     assert {seen[f"package {name}"].status for name in profile["packages"]} == {ItemStatus.CHANGED}
@@ -110,8 +110,8 @@ def test_a_firewall_that_runs_is_stopped_and_networkmanager_leaves_canal_alone(u
     assert "-P INPUT DROP" in host.run("iptables", "-S", "INPUT")
     assert until(lambda: managed(host, "flannel.1").startswith("connected"), NETWORK_SECONDS), "it takes what it does not know"
 
-    first = ansible.play(request(lab))
-    again = ansible.play(request(lab))
+    first = playing.play(request(lab))
+    again = playing.play(request(lab))
 
     assert judged(first).is_pass, judged(first).reason
     assert items(first, host)["service ufw.service"].status is ItemStatus.CHANGED

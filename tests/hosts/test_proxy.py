@@ -10,7 +10,7 @@ from hostlab.profile import judged, request, variables
 from http_proxy import behind_a_proxy
 from rke2_plays import VERSION, Site, lacks, play
 
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.contract.play import FailureKind
 from steps.contract.stages.os_prep import ItemStatus
 from steps.contract.verdict import FailureClass
@@ -31,10 +31,10 @@ def test_packages_and_the_release_come_through_a_proxy_with_a_password(up: Any, 
     (tmp_path / "another").write_text("canary-94")
     with behind_a_proxy(tmp_path / "site", PASSWORD) as proxy:
         told = proxy.variables(lab)
-        wrong = ansible.play(request(lab, variables=variables() | told, secret_variables={SECRET: str(tmp_path / "another")}))
+        wrong = playing.play(request(lab, variables=variables() | told, secret_variables={SECRET: str(tmp_path / "another")}))
         assert proxy.asked == []
         secrets = {SECRET: str(tmp_path / "proxy")}
-        prepared = ansible.play(request(lab, variables=variables() | told, secret_variables=secrets))
+        prepared = playing.play(request(lab, variables=variables() | told, secret_variables=secrets))
         site = Site("http://releases.example.org/releases", tmp_path / "site/releases", tmp_path)
         installed = play(lab, site, "rke2_server", [host], secrets=secrets, **told)
         asked, logged = proxy.asked, proxy.logged()

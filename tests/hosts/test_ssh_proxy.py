@@ -8,7 +8,7 @@ from hostlab.lab import Lab
 from hostlab.profile import reached
 from http_proxy import USER, before_ssh
 
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.contract.play import FailureKind, HostStatus, HttpProxy, Jump, PlayHost, PlayRequest
 
 PASSWORD = "canary-95"
@@ -79,7 +79,7 @@ def test_who_is_not_reached_through_the_proxy_is_told_what_it_said(up: Any, tmp_
         hosts: list[PlayHost] = [reached(lab, lab.hosts[1], name=name, **words) for name, words in ways.items()]
         hosts.append(reached(lab, lab.hosts[2], name="unplugged", proxy=good))
         hosts.append(reached(lab, lab.hosts[0], name="jumped_to", jump=near.behind(good)))
-        played = ansible.play(PlayRequest(playbook="identify", hosts=tuple(hosts), known_hosts=str(lab.known_hosts)))
+        played = playing.play(PlayRequest(playbook="identify", hosts=tuple(hosts), known_hosts=str(lab.known_hosts)))
 
     outcomes = {outcome.host: outcome for outcome in played.hosts}
     fine = {name for name, outcome in outcomes.items() if outcome.status is HostStatus.OK}

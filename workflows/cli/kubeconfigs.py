@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from steps.clients import kubeconfig
+from steps.clients.kube import kubeconfig
 from steps.errors import BadTask
 from workflows.cli import naming
 from workflows.engines.argo.home import Home, NoHomeCluster, Where, chosen

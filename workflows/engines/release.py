@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from steps.clients.store import Store
 from steps.contract import approval, quarantine
 from steps.contract import run as contract

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.clients import ssh_configuration, ssh_proxies
+from steps.clients.ssh import configuration, proxies
 from steps.contract.play import HttpProxy, Jump, PlayHost, through
 from workflows.engines import inputs
 from workflows.host_keys import known, scan
@@ -71,7 +71,7 @@ def _host(spec: ClusterSpec, machine: Machine, key: str) -> PlayHost:
 
 def look(asked: Fleet) -> tuple[Seen, ...]:
     """Ask every host, jump hosts first, and compare."""
-    jumps = ssh_configuration.jumps(asked.hosts)
+    jumps = configuration.jumps(asked.hosts)
     with tempfile.TemporaryDirectory(prefix="bringup-host-keys-") as folder:
         return _Look(asked, jumps, Path(folder)).all()
 
@@ -84,15 +84,15 @@ class _Look:
         self._believed = folder / "known_hosts"
         self._believed.write_bytes(asked.file.read_bytes() if asked.file.is_file() else b"")
         self._folder = folder
-        commands = ssh_proxies.commands(folder, asked.hosts, asked.passwords)
+        commands = proxies.commands(folder, asked.hosts, asked.passwords)
         self._through = scan.Through(folder=folder, hosts=asked.hosts, keys=asked.keys, known=self._believed, proxies=commands)
         self._known = known.look_up(asked.file, [*map(place, jumps), *map(place, asked.hosts)])
 
     def all(self) -> tuple[Seen, ...]:
         found: list[Seen] = []
         names = {jump: f"bringup-jump-{number}" for number, jump in enumerate(self._jumps)}
-        for depth in sorted({len(ssh_configuration.chain(jump)) for jump in self._jumps}):
-            level = {place(jump): (jump, names[jump]) for jump in self._jumps if len(ssh_configuration.chain(jump)) == depth}
+        for depth in sorted({len(configuration.chain(jump)) for jump in self._jumps}):
+            level = {place(jump): (jump, names[jump]) for jump in self._jumps if len(configuration.chain(jump)) == depth}
             rows = self._rows(level, dict.fromkeys(level, "jump host"))
             with self._believed.open("a") as file:
                 file.writelines(
@@ -127,7 +127,7 @@ class _Look:
         """What there is to say of a host without an answer."""
         before = access.jump.address if access.jump else access.proxy.url if access.proxy else ""
         said = f"no host key came from port {access.port}" + (f" through {before}" if before else "")
-        return ssh_proxies.told(self._folder, access) or said
+        return proxies.told(self._folder, access) or said
 
 
 def _of_host(
@@ -144,7 +144,7 @@ def _of_host(
 def replaced(asked: Fleet, named: Iterable[str]) -> set[str]:
     """Places of the hosts whose keys may be replaced. Raises NoSuchHost."""
     wanted = list(named)
-    every = {access: place(access) for access in (*ssh_configuration.jumps(asked.hosts),)}
+    every = {access: place(access) for access in (*configuration.jumps(asked.hosts),)}
     names = {host.name: place(host) for host in asked.hosts} | {host.address: place(host) for host in asked.hosts}
     names |= {jump.address: where for jump, where in every.items()}
     for name in wanted:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from steps.clients import ssh_configuration
+from steps.clients.ssh import configuration
 from steps.contract.play import HttpProxy, Jump, PlayHost
 from workflows.host_keys.model import Key, place
 
@@ -96,9 +96,7 @@ class Through:
     def _configuration(self) -> Path:
         file = self.folder / "ssh_config"
         if not file.exists():
-            text = ssh_configuration.configuration(
-                self.hosts, self.keys, known=f'"{self.known}"', check="yes", proxies=self.proxies
-            )
+            text = configuration.configuration(self.hosts, self.keys, known=f'"{self.known}"', check="yes", proxies=self.proxies)
             file.write_text(text)
         return file
 

@@ -13,8 +13,8 @@ from typing import IO
 
 import msgspec
 
-from steps.clients import kubeconfig as kubeconfigs
 from steps.clients.environment import GIT_ROOT, SIMULATOR, SIMULATOR_TOKEN
+from steps.clients.kube import kubeconfig as kubeconfigs
 from workflows.plan.model import Plan
 from workflows.rehearsal import loopback
 from workflows.rehearsal.simulator.kubelet_port import own_address

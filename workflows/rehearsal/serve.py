@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import urllib3
 
-from steps.clients import kubeconfig as kubeconfigs
+from steps.clients.kube import kubeconfig as kubeconfigs
 from steps.contract.play import PlayHost, PlayRequest
 from workflows.plan.model import Plan
 from workflows.rehearsal.processes import SimulatedCluster, simulated_cluster, write_fleet

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from steps.clients import kubeconfig
+from steps.clients.kube import kubeconfig
 from steps.clients.store import Store
 from steps.contract.verdict import Verdict
 from workflows import bringup

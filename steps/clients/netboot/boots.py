@@ -8,12 +8,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steps import timeouts
-from steps.clients.ansible_private import private_folder
 from steps.clients.image import entries
 from steps.clients.netboot import disturbances
 from steps.clients.netboot.disturbances import Disturbance
 from steps.clients.netboot.machine import GATEWAY, Running, start
 from steps.clients.netboot.server import Orders, Part, Server
+from steps.clients.private_folder import private_folder
 from steps.contract.image import console, ipxe, keys, manifest, on_node
 from steps.contract.image.booting import Boot, BootFault, Firmware, Machine
 from steps.contract.image.manifest import INITRD, KERNEL, ROOT, Manifest

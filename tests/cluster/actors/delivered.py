@@ -10,7 +10,7 @@ from actors.argo_cd import CONTROLLER, NAMESPACE, ArgoCd
 from actors.sources import Repository
 from kubelab import box
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from steps.contract.charts import Owner, Release, ReleaseState, RootApplication, RootState
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.gates import charts as gates

@@ -13,7 +13,7 @@ from kubelab import box, product
 from kubelab.control_plane import ControlPlane
 from kubelab.node import Node
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 
 Object = dict[str, Any]
 

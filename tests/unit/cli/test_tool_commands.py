@@ -13,7 +13,7 @@ import pytest
 import urllib3
 import yaml
 
-from steps.clients import kubeconfig
+from steps.clients.kube import kubeconfig
 from tests.unit.cli.conftest import COMMAND, until
 
 CASES = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared") / "argo_conformance/cases"

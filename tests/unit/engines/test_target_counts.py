@@ -17,7 +17,7 @@ import msgspec
 import pytest
 import urllib3
 
-from steps.clients import kubeconfig
+from steps.clients.kube import kubeconfig
 from steps.clients.store import Store
 from steps.contract.task import Task, Verb
 from workflows import bringup, examples

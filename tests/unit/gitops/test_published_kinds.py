@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from tests.unit.gitops.test_tree import VARIANTS, cluster, documents, made
 from workflows.rehearsal.apiserver import serve_in_thread
 

@@ -8,7 +8,7 @@ from ansible.module_utils import proxies
 from ansible.module_utils.nodeprofile import packages
 from ansible.module_utils.nodeprofile.item import Unavailable
 
-from steps.clients.ansible_failures import of_failed
+from steps.clients.ansible.failures import of_failed
 from steps.contract.play import FailureKind
 from tests.unit.playbooks.machine import Machine
 

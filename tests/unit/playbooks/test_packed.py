@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from steps.clients import ansible_packed
-from steps.clients.ansible_workspace import playbook_path
+from steps.clients.ansible import packed as ansible_packed
+from steps.clients.ansible.workspace import playbook_path
 
 PLAYBOOKS = playbook_path("os_prep").parent
 LIBRARY = PLAYBOOKS / "library"

@@ -11,7 +11,7 @@ import pytest
 from ansible.module_utils.rke2 import release
 from ansible.module_utils.urls import open_url
 
-from steps.clients.ansible_failures import of_failed
+from steps.clients.ansible.failures import of_failed
 from steps.contract.play import FailureKind
 from tests.unit.served import served
 

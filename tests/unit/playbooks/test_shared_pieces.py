@@ -13,7 +13,7 @@ from ansible.module_utils import alone, direct, waiting
 from ansible.module_utils.replacing import LABEL, replacing
 from ansible.module_utils.rke2 import pending
 
-from steps.clients.ansible_failures import of_failed
+from steps.clients.ansible.failures import of_failed
 from steps.contract.play import FailureKind
 
 LIBRARY = Path(__file__).parents[3] / "playbooks" / "library"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from steps.contract.delivery import text_digest
 from steps.contract.stages.base_services import ArgoCdObservation, DeliveryObservation
 from steps.probes import applications, base_services

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from steps.clients import kubeconfig
+from steps.clients.kube import kubeconfig
 from workflows.rehearsal import control
 from workflows.rehearsal.apiserver.asked import Asked
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from steps.clients import kubeconfig
+from steps.clients.kube import kubeconfig
 from tests.unit.rehearsal import asking
 from tests.unit.rehearsal.small import SMALL
 from workflows import bringup

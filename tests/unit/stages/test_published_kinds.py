@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from steps.verbs import job
 from tests.unit.stages.test_operators import STAGES, VARIANTS, built
 from workflows.rehearsal.apiserver import serve_in_thread

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from steps.contract.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status

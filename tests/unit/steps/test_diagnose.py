@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from steps.clients.environment import Environment
-from steps.clients.kube import Kube
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
+from steps.clients.kube.client import Kube
 from steps.contract.play import FailureKind, HostOutcome, HostStatus
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import NodeVerdict, Status, Verdict, passed

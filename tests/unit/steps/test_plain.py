@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.clients import ansible_failures
+from steps.clients.ansible import failures
 from steps.clients.redact import MARK, Redactor
 from steps.contract import last_word, plain
 from steps.contract.evidence import decode
@@ -104,8 +104,8 @@ def test_a_cut_leaves_no_part_of_a_secret(tmp_path: Path) -> None:
         said = f"{words[:at]} {CANARY} {words[at:1700]}"
         printed = f"{words[: 1700 - at]} {CANARY} {words[-at:]}"
         for result in ({"msg": said}, {"msg": printed}, {"msg": "MODULE FAILURE", "module_stderr": printed}, {"stderr": [said]}):
-            message = ansible_failures.message(result)
-            assert len(message) <= ansible_failures.MESSAGE_LIMIT + 3, at
+            message = failures.message(result)
+            assert len(message) <= failures.MESSAGE_LIMIT + 3, at
             _has_no_part(_redacted(tmp_path, message))
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from steps.clients.ansible.play_events import FOR_FAILURES, MOST_BYTES, PlayEvents
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
-from steps.clients.play_events import FOR_FAILURES, MOST_BYTES, PlayEvents
 from steps.contract.play import PlayEvent
 from steps.contract.task import Task, Verb
 from steps.report import verify

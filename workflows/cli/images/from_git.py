@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.clients import git_checkout
 from steps.clients import last_word as last_words
+from steps.clients.git import checkout
 from steps.contract import last_word, paths
 from steps.contract.exit import ExitCode
 from steps.contract.revision import Source
@@ -66,7 +66,7 @@ def _build(wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
     home, owner = target.home, _owner(target)
     commit, entries = from_git_checkout.newest(wanted)
     with _told_of(f"{wanted.said}, commit {commit}", folder):
-        git_checkout.write(entries, folder)
+        checkout.write(entries, folder)
         asked = _asked(wanted, commit, bounds, folder)
         settings = compiling.installation(home.namespace, target.image, os.environ, target.builder)
         # whoever installed the schedule saw the controller's version, which a pod of the schedule may not

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from steps.clients import git, git_access, git_checkout
-from steps.clients.git_errors import Keys
-from steps.clients.git_trees import Entry
+from steps.clients.git import access, checkout, repositories
+from steps.clients.git.errors import Keys
+from steps.clients.git.trees import Entry
 from steps.contract.exit import ExitCode
 from steps.errors import BadTask
 
 if TYPE_CHECKING:
-    from steps.clients.git_access import GitAccess
+    from steps.clients.git.access import GitAccess
 
 KEYS = Keys("schedule.source", "repository", "read it")
 """How the spec names the repository, for advice."""
@@ -42,22 +42,22 @@ class Branch:
     @property
     def said(self) -> str:
         """As it may be shown."""
-        return f"{git_access.without_credentials(self.repository)}, branch {self.branch}"
+        return f"{access.without_credentials(self.repository)}, branch {self.branch}"
 
 
 def newest(wanted: Branch) -> tuple[str, list[Entry]]:
     """The id of the branch's newest commit, and what it holds of the spec's folder. Raises NotThere, StepError."""
     below = str(PurePosixPath(wanted.path).parent)
-    with git.opened(_access(wanted), MOST_BYTES) as repository:
+    with repositories.opened(_access(wanted), MOST_BYTES) as repository:
         commit = repository.tip(wanted.branch)
         if not commit:
-            raise NotThere(f"{git_access.without_credentials(wanted.repository)} has no branch {wanted.branch}")
-        return commit, git_checkout.bounded(repository.entries(commit, "" if below == "." else below))
+            raise NotThere(f"{access.without_credentials(wanted.repository)} has no branch {wanted.branch}")
+        return commit, checkout.bounded(repository.entries(commit, "" if below == "." else below))
 
 
 def tip(wanted: Branch) -> str:
     """The id of the branch's newest commit now; empty where it is gone."""
-    with git.opened(_access(wanted)) as repository:
+    with repositories.opened(_access(wanted)) as repository:
         return repository.refs().get(f"refs/heads/{wanted.branch}", "")
 
 
@@ -71,7 +71,7 @@ def _access(wanted: Branch) -> "GitAccess":
         )
     if "credentials" in names and wanted.repository.startswith("http://"):
         raise BadTask(
-            f"credentials for {git_access.without_credentials(wanted.repository)} would travel in the clear",
+            f"credentials for {access.without_credentials(wanted.repository)} would travel in the clear",
             hint="reach it by https or SSH, or leave them out",
         )
-    return git_access.of_files(folder or Path(), wanted.repository, **names, keys=KEYS)
+    return access.of_files(folder or Path(), wanted.repository, **names, keys=KEYS)

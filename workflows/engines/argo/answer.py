@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
 from steps.clients.store import Store
 from steps.contract import approval
 from steps.errors import Temporary

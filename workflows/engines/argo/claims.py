@@ -2,7 +2,7 @@
 
 import time
 
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
 from steps.errors import Temporary
 from workflows.engines.announce import Claim
 from workflows.engines.argo.home import Home, NoWorkflow, Where

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from steps.clients import kube, kubeconfig
-from steps.clients.kube import Kube
-from steps.clients.kube_http import ApiError, Http
+from steps.clients.kube import client, kubeconfig
+from steps.clients.kube.api import ApiError, Http
+from steps.clients.kube.client import Kube
 from steps.errors import Refused
 from workflows.engines.argo.objects import API, CLUSTER, PIPELINE, STARTS, Meta, Workflow
 
@@ -212,4 +212,4 @@ class Home:
 
 def decoded(data: bytes) -> Workflow:
     """A Workflow from its JSON. Raises Garbled for what is no JSON, NotUnderstood for JSON of another form."""
-    return kube.decoded("reading a Workflow", data, Workflow)
+    return client.decoded("reading a Workflow", data, Workflow)

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from steps.clients.kube import Kube
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
+from steps.clients.kube.client import Kube
 from workflows.engines.argo import starts
 from workflows.engines.argo.home import Home, Named, Object
 from workflows.engines.argo.objects import Owner

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from steps.clients.kube import Resource, ResourceList
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
+from steps.clients.kube.client import Resource, ResourceList
 from steps.errors import Refused
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.objects import API

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
 from steps.clients.store import Store
 from steps.contract import log
 from steps.errors import Refused, StepError, Temporary

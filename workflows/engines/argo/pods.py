@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from steps import timeouts
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
 from steps.errors import Temporary
 from workflows.engines.argo import watchdog
 from workflows.engines.argo.home import Home, NotOurs, Object

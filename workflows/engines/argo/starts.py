@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from steps.clients.kube import Kube
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
+from steps.clients.kube.client import Kube
 from steps.errors import Refused
 from workflows import image
 from workflows.engines.argo.home import Home

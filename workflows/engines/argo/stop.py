@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
 from steps.contract import cancelled, seal
 from steps.contract.cancelled import Cancelled
 from steps.contract.canonical import canonical

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients import kube, kube_tls
-from steps.clients.kube_http import FIELD_MANAGER
+from steps.clients.kube import client, tls
+from steps.clients.kube.api import FIELD_MANAGER
 from steps.errors import Refused, Unreachable
 from workflows.engines.argo.home import Home
 
@@ -112,7 +112,7 @@ class Stream:
             self._wait(cut or trouble != "")
 
     def _list(self) -> Iterator[State | Gone]:
-        found = kube.decoded(f"GET {self.path}", self.home.fetch(self.path, self._selection() or None), _List)
+        found = client.decoded(f"GET {self.path}", self.home.fetch(self.path, self._selection() or None), _List)
         self.version = found.metadata.resource_version
         self._refused_since = None
         yield from (State(bytes(item)) for item in found.items)
@@ -131,7 +131,7 @@ class Stream:
             "timeoutSeconds": str(max(1, round(self.pace.round))),
         }
         for line in _lines(self.home, self.path, query, self.pace.round + timeouts.API_READ, self._accepted):
-            event = kube.decoded(f"watch of {self.path}", line, _Event)
+            event = client.decoded(f"watch of {self.path}", line, _Event)
             if event.type == "ERROR":
                 error = msgspec.json.decode(event.object, type=_Error)
                 if error.code == 410:
@@ -173,7 +173,7 @@ def _lines(home: Home, path: str, query: dict[str, str], patience: float, accept
     headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
     headers |= {"Authorization": f"Bearer {access.token}"} if access.token else {}
     timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=patience)
-    with urllib3.PoolManager(1, headers=headers, timeout=timeout, retries=False, ssl_context=kube_tls.context(access)) as pool:
+    with urllib3.PoolManager(1, headers=headers, timeout=timeout, retries=False, ssl_context=tls.context(access)) as pool:
         try:
             answer = pool.request("GET", access.server + path, fields=query, preload_content=False)
             try:

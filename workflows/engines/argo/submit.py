@@ -4,7 +4,7 @@ import secrets
 
 import msgspec
 
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
 from steps.contract import revision
 from steps.contract.exit import ExitCode
 from steps.contract.revision import Source

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
 from steps.errors import Refused, Temporary
 from workflows.engines.argo.home import Home, NoWorkflow, Where
 from workflows.engines.argo.objects import UNFINISHED, WORKFLOW_LABEL

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
 from steps.errors import Refused, Temporary
 from workflows.engines.argo.home import Home, Where
 from workflows.engines.argo.pods import ERRAND

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.clients.kube_http import ApiError, Http
+from steps.clients.kube.api import ApiError, Http
 from steps.errors import Refused
 from workflows.engines.argo.home import Home
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steps.clients.kube_http import ApiError
+from steps.clients.kube.api import ApiError
 from steps.contract.last_word import FILE
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.objects import NODE_NAME, WORKFLOW_LABEL, stamp

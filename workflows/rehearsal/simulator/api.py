@@ -12,7 +12,7 @@ import msgspec
 import urllib3
 from msgspec import Struct
 
-from steps.clients import kube_tls, kubeconfig
+from steps.clients.kube import kubeconfig, tls
 from workflows.rehearsal.simulator.connection import TIMEOUT, Connections
 from workflows.rehearsal.simulator.kinds import CRDS, Kind, Obj, Ref
 
@@ -77,7 +77,7 @@ class Api:
         headers = {"Accept": "application/json", "User-Agent": AGENT}
         if access.token:
             headers["Authorization"] = f"Bearer {access.token}"
-        context = kube_tls.context(access)
+        context = tls.context(access)
         pool = urllib3.PoolManager(
             1, headers=headers, maxsize=connections, block=True, retries=_AGAIN, ssl_context=context, timeout=TIMEOUT
         )

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from steps.clients import git
-from steps.clients.git_access import GitAccess, local_repository
+from steps.clients.git import repositories
+from steps.clients.git.access import GitAccess, local_repository
 from workflows.rehearsal.simulator.kinds import Obj
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -35,7 +35,7 @@ class Repositories:
     def commit(self, url: str, revision: str) -> str:
         """The commit of a revision. Raises SourceError where the repository has none."""
         if (url, revision) not in self._commits:
-            with git.opened(self._access(url)) as repo:
+            with repositories.opened(self._access(url)) as repo:
                 found = repo.resolve(revision)
             if not found:
                 raise SourceError(f"unable to resolve '{revision}' to a commit SHA")
@@ -45,7 +45,7 @@ class Repositories:
     def files(self, url: str, commit: str) -> Mapping[str, str]:
         """All files of a commit."""
         if (url, commit) not in self._files:
-            with git.opened(self._access(url)) as repo:
+            with repositories.opened(self._access(url)) as repo:
                 self._files[url, commit] = repo.read(commit)
         return self._files[url, commit]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from steps.clients import kubeconfig as kubeconfigs
+from steps.clients.kube import kubeconfig as kubeconfigs
 from workflows.rehearsal.simulator.api import Api
 from workflows.rehearsal.simulator.clock import Clock
 from workflows.rehearsal.simulator.engine import Simulator

@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 from dulwich.repo import Repo
 
-from steps.clients import git
-from steps.clients.git import Author
-from steps.clients.git_access import GitAccess
+from steps.clients.git import repositories
+from steps.clients.git.access import GitAccess
+from steps.clients.git.repositories import Author
 from tests.unit import small_image
 from tests.unit.engines.argo.lab import Lab, full_crd, until
 from workflows import image
@@ -50,7 +50,7 @@ class Desk:
         """Put a spec into the repository, `more` replacing keys of it; the commit."""
         text = yaml.safe_dump({**(SPEC if spec is None else spec), **more})
         files = {"nodes/image.yaml": text, "nodes/known_hosts": "boot.example.org ssh-ed25519 AAAA\n"}
-        with git.opened(GitAccess(url="https://git.example.org/site.git", local=self.bare)) as repo:
+        with repositories.opened(GitAccess(url="https://git.example.org/site.git", local=self.bare)) as repo:
             before = repo.tip("main")
             made = repo.commit(before, files, "a change", AUTHOR)
             repo.push({"refs/heads/main": (before, made)})

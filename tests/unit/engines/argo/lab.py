@@ -17,8 +17,8 @@ import msgspec
 import urllib3
 import yaml
 
-from steps.clients import kubeconfig
-from steps.clients.kube_http import ApiError, Http
+from steps.clients.kube import kubeconfig
+from steps.clients.kube.api import ApiError, Http
 from steps.verbs.target import LEASE
 from workflows.engines.argo.home import Home, Where
 from workflows.engines.argo.objects import API

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from steps.clients.store import Store
 from steps.contract import approval
 from steps.contract.verdict import Status

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from steps.clients.kube_http import Http
+from steps.clients.kube.api import Http
 from steps.contract import revision
 from steps.errors import Conflict
 from tests.unit import small_image

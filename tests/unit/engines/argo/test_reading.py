@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from steps.clients.store import Store
 from steps.contract import quarantine
 from tests.unit.engines.argo.lab import Lab

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from tests.unit.engines.argo.lab import Lab, full_crd, until
 from workflows import bringup, examples
 from workflows.cli.specs.compiling import rendered

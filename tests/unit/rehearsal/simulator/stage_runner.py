@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import Verdict
 from steps.probes.reader import Scope

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.clients import git
-from steps.clients.git import Author
-from steps.clients.git_access import GitAccess, local_repository
+from steps.clients.git import repositories
+from steps.clients.git.access import GitAccess, local_repository
+from steps.clients.git.repositories import Author
 from tests.unit.rehearsal.simulator.harness import Make, User
 from workflows.rehearsal.simulator.argo_cd_target import HEALTH_KEY
 from workflows.rehearsal.simulator.fleet import SiteArgoCd
@@ -48,7 +48,7 @@ SECOND = release("local-path-provisioner", "local-path-provisioner", "local-path
 
 def published(root: Path, files: dict[str, str], names: list[str], tag: str = "v1") -> str:
     tree = files | {f"{STAGE}/kustomization.yaml": yaml.safe_dump({"resources": [f"{name}.yaml" for name in names]})}
-    with git.opened(GitAccess(url=URL, local=local_repository(root, URL))) as repo:
+    with repositories.opened(GitAccess(url=URL, local=local_repository(root, URL))) as repo:
         tip = repo.tip("main")
         made = repo.commit(tip, dict(tree), "stage", WHO)
         repo.push({"refs/heads/main": (tip, made), f"refs/tags/{tag}": ("", made)})

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import Status, Verdict
 from steps.probes import base_services, charts, gpu_operator, network_operator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steps.clients.ansible_events import Ledger
+from steps.clients.ansible.events import Ledger
 from steps.contract.play import PlayHost, PlayRequest, PlayStatus
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.gates import os_prep as gates

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from steps.clients.kube import Kube
+from steps.clients.kube.client import Kube
 from steps.contract.play import HostOutcome, HostStatus
 from steps.contract.stages.rke2 import (
     ControlExpectation,

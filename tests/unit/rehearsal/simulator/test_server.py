@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import urllib3
 
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.clients.clock import SimulatedClock
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.contract.play import HostStatus, PlayHost, PlayRequest, PlayStatus
@@ -190,7 +190,7 @@ def test_an_api_server_that_is_gone_is_told(make: Make, server: RunningServer) -
 
 def test_the_steps_ansible_client_reads_the_play(client: Client) -> None:
     request = PlayRequest(playbook="rke2_server", hosts=(PlayHost(name="cp00", address="10.1.0.1"),))
-    result = ansible.play(request, environ={SIMULATOR: client.url, SIMULATOR_TOKEN: client.token})
+    result = playing.play(request, environ={SIMULATOR: client.url, SIMULATOR_TOKEN: client.token})
     assert result.status is PlayStatus.OK
     (outcome,) = result.hosts
     assert (outcome.status, outcome.changed) == (HostStatus.OK, 3)

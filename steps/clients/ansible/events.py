@@ -1,0 +1,188 @@
+"""Events of ansible-runner → the state of every host; pure, and the same for real and simulated hosts.
+
+We keep our own state because ansible-runner has no statistics after a time-out or a cancel (ssh_ansible.md).
+"""
+
+import datetime
+from collections.abc import Iterable, Set
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from steps.clients.ansible import failures as ansible_failures
+from steps.contract.play import FailureKind, HostOutcome, HostStatus, PlayEvent, PlayStatus
+from steps.errors import StepError
+
+FACTS = "observation"
+"""Key of a module's result that holds what it observed, as an object or as its JSON; a task that sets it as a fact counts too.
+
+Ansible marks and copies every leaf of a result several times: text is one leaf, and costs the controller a fifth.
+"""
+
+
+QUOTED = 60
+"""Characters of a failure by which a later one is known to quote it: the middle of long ones is cut out."""
+
+
+class Data(Struct, frozen=True, kw_only=True):
+    """`event_data` of an event: the fields that we read. The last four are those of `playbook_on_stats`, by host."""
+
+    host: str = ""
+    task: str = ""
+    res: dict[str, Any] = {}
+    ignore_errors: bool | None = None
+    start: str = ""
+    end: str = ""
+    duration: float = 0.0
+    ok: dict[str, int] = {}
+    failures: dict[str, int] = {}
+    dark: dict[str, int] = {}
+    processed: dict[str, int] = {}
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One event, as ansible-runner writes it."""
+
+    event: str
+    created: str | float = ""
+    event_data: Data = msgspec.field(default_factory=Data)
+
+
+class HostState:
+    """What one host has shown so far."""
+
+    def __init__(self) -> None:
+        self.status: HostStatus | None = None
+        self.kind: FailureKind | None = None
+        self.task = ""
+        self.message = ""
+        self.done = 0
+        self.changed = 0
+        self.facts: dict[str, Any] = {}
+        self.window = (0.0, 0.0)
+
+    def fail(self, status: HostStatus, kind: FailureKind, task: str, message: str) -> None:
+        """Keep the first failure; what follows it is its consequence. A rescue that begins with its words says the end."""
+        if self.status is None:
+            self.status, self.kind, self.task, self.message = status, kind, task, message
+        elif self.message and message.startswith(self.message[:QUOTED]):
+            self.message = message
+
+
+class Ledger:
+    """The state of all requested hosts; feed it every event, then ask for the outcomes. `helpers`: who else tasks may be for."""
+
+    def __init__(self, hosts: Iterable[str], helpers: Iterable[str] = ()) -> None:
+        self._hosts = {host: HostState() for host in hosts}
+        self._named = {*self._hosts, *helpers}
+        self._stats: Data | None = None
+        self.seen = 0
+
+    def feed(self, raw: object) -> PlayEvent:
+        """Take one event. Raises StepError for one that no ansible-runner writes."""
+        try:
+            event = msgspec.convert(raw, Event, strict=False)
+        except msgspec.ValidationError as error:
+            raise StepError(f"not an event of ansible-runner: {error}") from error
+        data = event.event_data
+        state = self._hosts.get(data.host)
+        if event.event == "playbook_on_stats":
+            self._stats = data
+        if state is not None:
+            self.seen += 1
+            _take(state, event.event, data, self._named)
+        failing = event.event in ("runner_on_failed", "runner_on_unreachable", "runner_item_on_failed")
+        return PlayEvent(
+            event=event.event,
+            time=_seconds(event.created),
+            host=data.host,
+            task=data.task,
+            changed=event.event == "runner_on_ok" and data.res.get("changed") is True,
+            seconds=data.duration,
+            message=ansible_failures.message(data.res) if failing else "",
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether Ansible itself said that the play is over."""
+        return self._stats is not None
+
+    def outcomes(self, ended: PlayStatus) -> tuple[HostOutcome, ...]:
+        """One outcome for each requested host, in their order."""
+        return tuple(self._outcome(host, state, ended) for host, state in self._hosts.items())
+
+    def _outcome(self, host: str, state: HostState, ended: PlayStatus) -> HostOutcome:
+        status, kind, message = state.status, state.kind, state.message
+        if self._stats is not None and status is HostStatus.FAILED and not self._stats.failures.get(host):
+            status, kind, message = None, None, ""  # rescued: the playbook dealt with it
+        if status is None:
+            status, kind, message = self._end(host, ended)
+        return HostOutcome(
+            host=host,
+            status=status,
+            kind=kind,
+            task=state.task if status is not HostStatus.OK else "",
+            message=message,
+            done=state.done,
+            changed=state.changed,
+            facts=state.facts,
+            facts_from=state.window[0],
+            facts_to=state.window[1],
+        )
+
+    def _end(self, host: str, ended: PlayStatus) -> tuple[HostStatus, FailureKind | None, str]:
+        """A host without a failure is ok only if Ansible says that it was there until the end."""
+        if self._stats is None:
+            kind = FailureKind.TIMEOUT if ended is PlayStatus.TIMEOUT else None
+            return HostStatus.CANCELLED, kind, "the play was cut off before this host's end"
+        if self._stats.failures.get(host):
+            return HostStatus.FAILED, FailureKind.TASK_FAILED, "Ansible counts a failure without having shown it"
+        if self._stats.dark.get(host):
+            return HostStatus.UNREACHABLE, FailureKind.NETWORK, "Ansible counts it as unreachable without having shown it"
+        if not (self._stats.ok.get(host) or self._stats.processed.get(host)):
+            return HostStatus.CANCELLED, None, "the play ended without a task on this host"
+        return HostStatus.OK, None, ""
+
+
+def _take(state: HostState, event: str, data: Data, named: Set[str]) -> None:
+    if event == "runner_on_unreachable":
+        said = ansible_failures.message(data.res)
+        state.fail(HostStatus.UNREACHABLE, ansible_failures.of_unreachable(said, named - {data.host}), data.task, said)
+    elif event == "runner_on_failed" and not data.ignore_errors:
+        said = ansible_failures.message(data.res)
+        state.fail(HostStatus.FAILED, ansible_failures.of_failed(said), data.task, said)
+    elif event == "runner_on_ok":
+        state.done += 1
+        state.changed += data.res.get("changed") is True
+    if event in ("runner_on_ok", "runner_on_failed"):
+        _take_facts(state, data)
+
+
+def _take_facts(state: HostState, data: Data) -> None:
+    facts = data.res.get(FACTS)
+    if facts is None and isinstance(data.res.get("ansible_facts"), dict):
+        facts = data.res["ansible_facts"].get(FACTS)
+    if isinstance(facts, str):
+        facts = _decoded(facts)
+    if isinstance(facts, dict):
+        state.facts, state.window = facts, (_seconds(data.start), _seconds(data.end))
+
+
+def _decoded(text: str) -> object:
+    """An observation that came as JSON. Raises StepError for other text: no module of ours writes it."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise StepError(f"an observation is not JSON: {error}") from error
+
+
+def _seconds(moment: str | float) -> float:
+    """UTC seconds since the epoch of an ISO time, which is UTC where it names no zone; 0 where there is none."""
+    if isinstance(moment, float | int):
+        return float(moment)
+    try:
+        parsed = datetime.datetime.fromisoformat(moment)
+    except ValueError:
+        return 0.0
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=datetime.UTC)).timestamp()

@@ -1,0 +1,119 @@
+"""A play's events as they come, in a file beside their place in the store: what a killed step leaves there, the next one keeps.
+
+The step that writes it holds it locked: one that nobody holds is of a step that was killed. It is bounded, and has none of the
+secrets that are known when an event comes; a store that does not take it holds no play up.
+"""
+
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from steps.clients.ansible.play_events import MOST_BYTES, NOTED, PlayEvents
+from steps.clients.log import Log
+from steps.clients.store import AlreadyWritten, Store
+from steps.contract.log import cut_off_key
+from steps.contract.play import PlayEvent
+from steps.errors import StepError
+
+PREFIX = ".playing-"
+"""Hidden: no key of the store, hence no part of evidence, seal or report."""
+
+CUT_OFF = "cut_off"
+"""Event of the last line of what was collected."""
+
+
+class PlayJournal:
+    """The journal of one attempt; it comes to be with the first event, when those of killed attempts are collected too."""
+
+    def __init__(self, store: Store, folder: str, log: Log) -> None:
+        self._store = store
+        self._folder = folder
+        self._log = log
+        self._file: int | None = None
+        self._path: Path | None = None
+        self._is_over = False
+        self._room = 2 * MOST_BYTES
+
+    def note(self, event: PlayEvent) -> None:
+        """Write an event that tells of a host."""
+        if self._is_over or event.event not in NOTED:
+            return
+        try:
+            if self._file is None:
+                self._begin()
+            self._append(event)
+        except (OSError, StepError) as error:
+            self._is_over = True
+            self._log.say(f"what hosts do is not written down as it comes: {error}")
+
+    def _begin(self) -> None:
+        collect(self._store, self._folder, self._log)
+        folder = self._store.path(self._folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        # locked before it has its name: nobody takes it for that of a dead step
+        self._file, name = tempfile.mkstemp(prefix=".new-", dir=folder)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._path = Path(name).with_name(PREFIX + name.rpartition("-")[2])
+        Path(name).rename(self._path)
+
+    def _append(self, event: PlayEvent) -> None:
+        assert self._file is not None
+        line = self._log.redactor.data(msgspec.json.encode(event) + b"\n")
+        self._room -= len(line)
+        self._is_over = self._room < 0
+        if not self._is_over:
+            os.write(self._file, line)
+
+    def remove(self) -> None:
+        """The events are kept elsewhere by now."""
+        self._is_over = True
+        if self._path is not None and self._file is not None:
+            self._path.unlink(missing_ok=True)
+            os.close(self._file)
+            self._path = self._file = None
+
+
+def collect(store: Store, folder: str, log: Log) -> None:
+    """Keep what killed steps had written below a folder, each as a key of its own, and say so. Raises StoreBusy and OSError."""
+    for path in sorted(store.path(folder).rglob(f"{PREFIX}*")):
+        with path.open("rb") as opened:
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue  # its step lives
+            data = opened.read(2 * MOST_BYTES)
+            ended = os.fstat(opened.fileno()).st_mtime
+        if data:
+            key = _keep(store, path.parent.relative_to(store.root).as_posix(), log.redactor.data(_text(data, ended)))
+            log.say(f"a step was cut off in its play; what its hosts had done by then: {key}")
+        path.unlink(missing_ok=True)
+
+
+def _keep(store: Store, folder: str, data: bytes) -> str:
+    """Write it under the next free number; the same data twice is kept once."""
+    number = 1
+    while True:
+        key = cut_off_key(folder, number)
+        try:
+            store.write(key, data)
+        except AlreadyWritten:
+            if store.read(key) == data:
+                return key
+            number += 1
+        else:
+            return key
+
+
+def _text(data: bytes, ended: float) -> bytes:
+    """The events as those of a finished play are kept, and that they were cut off. Half a line at the end is none."""
+    events = PlayEvents()
+    for line in data.splitlines(keepends=True):
+        try:
+            events.take(msgspec.json.decode(line if line.endswith(b"\n") else b"", type=PlayEvent))
+        except msgspec.DecodeError:
+            break
+    last = PlayEvent(event=CUT_OFF, time=ended, message="the step that played was killed: what hosts did after this is not known")
+    return events.text().encode() + msgspec.json.encode(last) + b"\n"

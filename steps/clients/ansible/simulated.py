@@ -1,0 +1,71 @@
+"""Plays on simulated hosts: a rehearsal's simulator answers with ansible-runner's events; no Ansible runs."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from steps import timeouts
+from steps.clients.ansible.stop import Stop
+from steps.contract.canonical import canonical
+from steps.contract.play import PlayRequest, PlayStatus
+from steps.errors import BadTask, StepError, Unreachable
+
+LONGEST_LINE = 4 * 1024 * 1024
+CHUNK = 65536
+
+
+class SimulatedTransport:
+    """Posts the request to `URL/hosts/play` and reads one JSON event a line."""
+
+    name = "simulated"
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url = url.rstrip("/") + "/hosts/play"
+        self._token = token
+
+    def stream(self, request: PlayRequest, feed: Callable[[object], None], stop: Stop) -> tuple[PlayStatus, str]:
+        """Hand on the events until the simulator says `playbook_on_stats`, closes, or time is up."""
+        import urllib3
+
+        pool = urllib3.PoolManager(1, headers={"Authorization": f"Bearer {self._token}"}, retries=False)
+        timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=request.idle_timeout_seconds)
+        until = time.monotonic() + request.timeout_seconds
+        try:
+            answer = pool.request("POST", self._url, body=canonical(request), timeout=timeout, preload_content=False)
+            _refuse(answer)
+            stop.on_request(answer.shutdown)
+            # read1 gives what has come; stream would wait for a whole chunk, and the events would come late
+            for line in _lines(iter(lambda: answer.read1(CHUNK), b"")):
+                feed(msgspec.json.decode(line))
+                if time.monotonic() > until:
+                    return PlayStatus.TIMEOUT, ""
+        except urllib3.exceptions.ReadTimeoutError:
+            return PlayStatus.TIMEOUT, "the simulator was silent for too long"
+        except urllib3.exceptions.HTTPError as error:
+            if not stop.requested:
+                raise Unreachable(f"simulated hosts: {error}", hint="is the rehearsal's simulator still running?") from error
+        except msgspec.DecodeError as error:
+            raise StepError(f"simulated hosts: not a line of JSON: {error}") from error
+        finally:
+            pool.clear()
+        return (PlayStatus.CANCELLED if stop.requested else PlayStatus.OK), ""
+
+
+def _refuse(answer: object) -> None:
+    status = getattr(answer, "status", 0)
+    if status == 200:
+        return
+    said = f"simulated hosts answered {status}"
+    raise Unreachable(said) if status >= 500 or status == 429 else BadTask(said)
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line for line in whole if line.strip())
+        if len(rest) > LONGEST_LINE:
+            raise StepError(f"simulated hosts: a line of more than {LONGEST_LINE} bytes")
+    if rest.strip():
+        yield rest

@@ -1,0 +1,247 @@
+"""The private folder of one play: inventory, SSH configuration, keys and variables, for nobody else to read."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+import steps
+from steps.clients.ansible import packed, role_archives
+from steps.clients.private_folder import private_folder
+from steps.clients.ssh import configuration as ssh_configuration
+from steps.clients.ssh import proxies
+from steps.contract.play import HostKeys, HttpProxy, Jump, PlayHost, PlayRequest
+from steps.errors import BadTask
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:_-]{0,252}")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+_PATH = re.compile(r"/[A-Za-z0-9._/+@-]{0,1000}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
+_IMPORTED = re.compile(r"^ +ansible\.builtin\.import_playbook: (\w+\.yml)$", re.MULTILINE)
+_PLAYBOOK = re.compile(r"[a-z][a-z0-9_]{0,60}")
+_CONTROL = re.compile(r"ansible_")
+_TEMPLATE = re.compile(r"\{[{%#]")
+
+PLAYED, HELPERS = "played", "helpers"
+"""Groups of every inventory."""
+
+
+class Workspace(Struct, frozen=True):
+    """The folder and what is in it."""
+
+    folder: Path
+    playbooks: Path
+    """Where roles and modules lie."""
+    playbook: Path
+    """A copy of the playbook: those beside the playbook itself would come before the packed modules."""
+    configuration: Path
+    inventory: Path
+    variables: Path
+    sockets: Path
+    roles: Path
+    """Where the role of the site lies, if the play has one; else nothing is there."""
+    library: Path
+    """Modules that are packed for this play."""
+
+
+def playbook_path(name: str) -> Path:
+    """The playbook of a name: `playbooks/` lies beside the package `steps`, in a checkout as in site-packages."""
+    if not _PLAYBOOK.fullmatch(name):
+        raise BadTask(f"{name!r} is no name of a playbook")
+    path = Path(steps.__file__).resolve().parent.parent / "playbooks" / f"{name}.yml"
+    if not path.is_file():
+        raise BadTask(f"there is no playbook {name}", hint=f"playbooks lie in {path.parent}")
+    return path
+
+
+@contextmanager
+def workspace(request: PlayRequest) -> Iterator[Workspace]:
+    """Make the folder (0700) and remove it. Raises BadTask for values that Ansible or SSH would read as more than a value."""
+    playbook = playbook_path(request.playbook)
+    check(request)
+    with private_folder() as folder:
+        yield _fill(folder, playbook, request)
+
+
+def check(request: PlayRequest) -> None:
+    """Refuse what is no plain value: it would become an SSH option, a template, or a second inventory line."""
+    names = [host.name for host in request.reached]
+    if not request.hosts or len(set(names)) != len(names):
+        raise BadTask("a play needs hosts, each with a name of its own")
+    for host in request.reached:
+        _match(_NAME, host.name, "host name")
+        _match(_PATH, host.python, f"python of {host.name}")
+        _check_access(host.name, host)
+        for jump in ssh_configuration.chain(host):
+            _check_access(f"{host.name}'s jump host", jump)
+        _check_variables(host.variables)
+    for name in request.secret_variables:
+        _match(_VARIABLE, name, "variable")
+    for path in (request.known_hosts, *request.secret_variables.values()):
+        if path:
+            _match(_PATH, path, "path")
+    _check_variables(request.variables)
+    if request.host_keys is HostKeys.STRICT and not Path(request.known_hosts or "/nowhere").is_file():
+        raise BadTask(
+            f"host keys are to be verified, but there is no file {request.known_hosts or '(none named)'}",
+            hint="give a known_hosts file made with ssh-keyscan over a trusted way, or allow host_keys: accept-new",
+        )
+
+
+def _check_access(what: str, access: PlayHost | Jump) -> None:
+    _check_place(what, access)
+    _match(_USER, access.user, f"user of {what}")
+    if access.key_path:
+        _match(_PATH, access.key_path, f"key of {what}")
+    if access.proxy is not None:
+        _check_place(f"the HTTP proxy before {what}", access.proxy)
+        if access.proxy.password_path:
+            _match(_PATH, access.proxy.password_path, f"password of the HTTP proxy before {what}")
+
+
+def _check_place(what: str, access: PlayHost | Jump | HttpProxy) -> None:
+    _match(_ADDRESS, access.address, f"address of {what}")
+    if not 0 < access.port < 65536:
+        raise BadTask(f"port of {what}: {access.port}")
+
+
+def _check_variables(variables: dict[str, Any]) -> None:
+    for name in variables:
+        _match(_VARIABLE, name, "variable")
+        if _CONTROL.match(name):
+            raise BadTask(f"variable {name} would steer Ansible itself", hint="say how hosts are reached in the host's own fields")
+    if _TEMPLATE.search(json.dumps(variables)):
+        raise BadTask("a variable holds a template: Ansible would run it on the controller", hint="give the value itself")
+
+
+def _match(pattern: re.Pattern[str], value: str, what: str) -> None:
+    if not pattern.fullmatch(value):
+        raise BadTask(f"{what}: {value!r} is not usable")
+
+
+def _fill(folder: Path, playbook: Path, request: PlayRequest) -> Workspace:
+    keys = {path: _copy_key(folder, number, path) for number, path in enumerate(sorted(_key_paths(request)))}
+    space = Workspace(
+        folder,
+        playbook.parent,
+        folder / playbook.name,
+        folder / "ssh_config",
+        folder / "inventory" / "hosts.json",
+        folder / "variables.json",
+        folder / "ssh",
+        folder / "roles",
+        folder / "library",
+    )
+    for made in (space.sockets, space.inventory.parent, space.library):
+        made.mkdir()
+    for path in _with_imported(playbook):
+        (folder / path.name).write_text(path.read_text())
+    for name, script in packed.modules(playbook.parent, request.playbook).items():
+        (space.library / name).write_text(script)
+    space.configuration.write_text(_configuration(request, keys, folder))
+    space.inventory.write_text(json.dumps(_inventory(request, space.configuration)))
+    if request.role is not None:
+        _match(_PLAYBOOK, request.role.name, "role")
+        role_archives.unpack(request.role, space.roles / request.role.name)
+    secrets = {name: _read(path).decode().strip() for name, path in request.secret_variables.items()}
+    if any(_TEMPLATE.search(secret) for secret in secrets.values()):
+        raise BadTask("a secret holds {{, {% or {#, which Ansible would read as a template", hint="choose another value")
+    _write(space.variables, json.dumps({**request.variables, **secrets}).encode())
+    return space
+
+
+def _with_imported(playbook: Path) -> list[Path]:
+    """A playbook and those whose plays it takes over, which lie beside it."""
+    found = [playbook]
+    for path in found:
+        found += (path.with_name(name) for name in _IMPORTED.findall(path.read_text()))
+    return found
+
+
+def _key_paths(request: PlayRequest) -> set[str]:
+    jumps = ssh_configuration.jumps(request.reached)
+    return {*(host.key_path for host in request.reached), *(jump.key_path for jump in jumps)} - {""}
+
+
+def _copy_key(folder: Path, number: int, path: str) -> Path:
+    """SSH refuses a key that its group may read, as a mounted Secret is; the copy is ours alone. It also ends with a newline."""
+    copy = folder / f"key{number}"
+    _write(copy, _read(path).rstrip() + b"\n")
+    return copy
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BadTask(f"secret {path}: {error.strerror}", hint="name the secret in the spec, and mount it") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(data)
+
+
+def _configuration(request: PlayRequest, keys: dict[str, Path], folder: Path) -> str:
+    """Whose keys are believed: those of the file that the spec names, or, on a first contact that it allows, those that come."""
+    known = request.known_hosts if request.host_keys is HostKeys.STRICT else str(folder / "known_hosts")
+    check = {HostKeys.STRICT: "yes", HostKeys.ACCEPT_NEW: "accept-new", HostKeys.OFF: "no"}[request.host_keys]
+    if request.host_keys is HostKeys.ACCEPT_NEW and request.known_hosts and Path(request.known_hosts).is_file():
+        known = f"{folder / 'known_hosts'} {request.known_hosts}"
+    exchanges = () if request.post_quantum else ssh_configuration.key_exchanges(_ssh_settings())
+    passwords = {proxy.password_path: _read(proxy.password_path) for proxy in proxies.named(request.reached) if proxy.user}
+    return ssh_configuration.configuration(
+        request.reached,
+        keys,
+        known=known,
+        check=check,
+        exchanges=exchanges,
+        proxies=proxies.commands(folder, request.reached, passwords),
+    )
+
+
+def _ssh_settings() -> str:
+    """What SSH does where no configuration says otherwise; empty without SSH, which the play then tells for every host."""
+    try:
+        return subprocess.run(["ssh", "-F", "none", "-G", "any"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return ""
+
+
+def _inventory(request: PlayRequest, configuration: Path) -> dict[str, Any]:
+    """Plays name the group `played`: the helpers are there to be asked, and nothing is done to them."""
+    groups = sorted({group for host in request.hosts for group in host.groups if group})
+    return {
+        "all": {
+            "hosts": {host.name: _variables(host) for host in request.reached},
+            "vars": {"ansible_ssh_common_args": f"-F {configuration}", "ansible_connection": "ssh"},
+            "children": {
+                PLAYED: {"hosts": {host.name: None for host in request.hosts}},
+                HELPERS: {"hosts": {host.name: None for host in request.helpers}},
+            }
+            | {
+                f"group_{re.sub(r'[^A-Za-z0-9_]', '_', group)}": {
+                    "hosts": {host.name: None for host in request.hosts if group in host.groups}
+                }
+                for group in groups
+            },
+        }
+    }
+
+
+def _variables(host: PlayHost) -> dict[str, Any]:
+    return {
+        **host.variables,
+        "bringup_address": host.address,
+        "bringup_groups": list(host.groups),
+        "ansible_user": host.user,
+        "ansible_port": host.port,
+        "ansible_python_interpreter": host.python,
+        "ansible_become": host.user != "root",
+    }

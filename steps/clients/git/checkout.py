@@ -1,0 +1,79 @@
+"""Writes the files of a commit into an empty folder, as a build reads them; nothing of it leads out of that folder."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from steps.clients.git import errors
+from steps.clients.git.trees import Entry
+from steps.errors import BadTask
+
+MOST_ENTRIES, MOST_BYTES, LONGEST_PATH = 20_000, 64 << 20, 4096
+"""Of what is laid out: a spec with recipes, locks and the recipes' own files, of which there are 800 kB at the most."""
+_EXECUTABLE = 0o100
+
+
+def bounded(entries: Iterable[Entry]) -> list[Entry]:
+    """Files and links of a commit. Raises BadTask for more than a build has use for: trees can name themselves many times over."""
+    found, size = list[Entry](), 0
+    for count, entry in enumerate(entries, start=1):
+        size += len(entry.content)
+        if count > MOST_ENTRIES or size > MOST_BYTES or len(entry.path) > LONGEST_PATH:
+            raise BadTask(
+                f"the folder of the spec has more than {MOST_ENTRIES} entries, {MOST_BYTES >> 20} MiB, or a path of more than "
+                f"{LONGEST_PATH} characters",
+                hint="keep the spec, its recipes and their files in a folder of their own",
+            )
+        if not entry.is_folder:
+            found.append(entry)
+    return found
+
+
+def write(entries: Iterable[Entry], folder: Path) -> None:
+    """Files with their right to be executed, links as links. Raises BadTask where one lies outside of the folder, leads there, or
+    cannot be written, and StoreBusy for a disk without room.
+
+    What leads out would show what only the reader of the repository has, such as its credentials.
+    """
+    links = []
+    for entry in entries:
+        if entry.is_file:
+            with _told(entry):
+                place = _place(folder, entry.path)
+                place.write_bytes(entry.content)
+                place.chmod(0o755 if entry.mode & _EXECUTABLE else 0o644)
+        elif not entry.is_folder:
+            links.append(entry)
+    for entry in links:  # last: no file is ever written through one
+        with _told(entry):
+            _place(folder, entry.path).symlink_to(entry.content.decode(errors="surrogateescape"))
+    for entry in links:  # where one leads is known once all are there
+        with _told(entry):
+            _check_link(folder, entry)
+
+
+def _check_link(folder: Path, entry: Entry) -> None:
+    if not (folder / entry.path).resolve().is_relative_to(folder.resolve()):
+        leads = entry.content.decode(errors="replace")
+        raise BadTask(f"the link {entry.path!r} of the repository leads out of it, to {leads}", hint="let it lead to a file of it")
+
+
+def _place(folder: Path, path: str) -> Path:
+    place = folder / path
+    if not place.resolve().is_relative_to(folder.resolve()):
+        raise BadTask(f"{path!r} of the repository lies outside of it", hint="take it out of the repository")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+@contextmanager
+def _told(entry: Entry) -> Iterator[None]:
+    """What no folder can have, told of the entry: a name that is too long, a link to nothing or in a circle, a NUL in it."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, OSError) and errors.is_full(error):
+            raise errors.full(error) from error
+        circle = "its links are a circle" if isinstance(error, RuntimeError) else str(error)
+        why = error.strerror if isinstance(error, OSError) else circle
+        raise BadTask(f"{entry.path!r} of the repository cannot be laid out: {why}", hint="mend it in the repository") from error

@@ -1,0 +1,292 @@
+"""The Git client of a step: fetch one branch, read a tree, commit chosen files, push without force, make a tag.
+
+The only user of dulwich, which is imported when it is first needed: the step image has no git program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from steps import timeouts
+from steps.clients import certificates
+from steps.clients.git import access as git_access
+from steps.clients.git import errors as git_errors
+from steps.clients.git import objects, trees
+from steps.clients.git.access import GitAccess
+from steps.clients.git.trees import Entry
+from steps.contract.delivery import is_commit
+from steps.errors import BadTask, StepError, Unreachable
+
+if TYPE_CHECKING:
+    import urllib3
+    from dulwich.client import AuthCallbackPoolManager, GitClient
+    from dulwich.objects import Commit
+    from dulwich.repo import Repo
+
+NOBODY = "0" * 40
+"""The id that stands for no object."""
+_FILE_MODE = 0o100644
+
+
+class Author(Struct, frozen=True, kw_only=True):
+    """Who commits, and when (seconds since the epoch)."""
+
+    name: str
+    mail: str
+    when: float
+
+    @property
+    def line(self) -> bytes:
+        """As a commit has it; characters that would break the line are left out."""
+        name, mail = re.sub(r"[<>\n]", "", self.name), re.sub(r"[<>\s]", "", self.mail)
+        return f"{name} <{mail}>".encode()
+
+
+@contextmanager
+def opened(access: GitAccess, most_bytes: int | None = None) -> Iterator[Git]:
+    """A repository's client with a place of its own for objects, while the context lasts. Errors come out as our own; one of them,
+    BadTask, is that a server sends more than `most_bytes`."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="bringup-git-")))
+        command = stack.enter_context(git_access.ssh_command(access)) if access.is_ssh and access.local is None else ""
+        with _translated(access):
+            client, path = _client(access, command, stack, bounded=most_bytes is not None)
+            repo = stack.enter_context(closing(objects.bare(folder / "objects", most_bytes)))
+            yield Git(client, path, repo)
+
+
+class Git:
+    """One repository on a server, and the objects of it that were fetched or made here."""
+
+    def __init__(self, client: GitClient, path: str, repo: Repo) -> None:
+        self._client = client
+        self._path = path
+        self._repo = repo
+
+    def refs(self) -> dict[str, str]:
+        """Every branch and tag of the server with what it points to: `refs/heads/main` → id."""
+        found = self._client.get_refs(self._path.encode()).refs
+        return {name.decode(): sha.decode() for name, sha in found.items() if sha and not name.endswith(b"^{}")}
+
+    def tip(self, branch: str) -> str:
+        """The newest commit of a branch, fetched without its history; empty where the server has no such branch."""
+        sha = self.refs().get(f"refs/heads/{branch}", "")
+        return self._fetched(sha) if sha else ""
+
+    def resolve(self, revision: str) -> str:
+        """The commit that a tag or a full commit id means, fetched without its history; empty where the server has none."""
+        if is_commit(revision):
+            return self._found(revision)
+        sha = self.refs().get(f"refs/tags/{revision}", "")
+        return self._fetched(sha) if sha else ""
+
+    def read(self, commit: str, path: str = "") -> dict[str, str]:
+        """The files of a commit at or below a path: path from the repository's root → text. Links and submodules are left out."""
+        prefix = path.strip("/")
+        wanted = (one for one in self.entries(commit) if one.is_file)
+        below = (one for one in wanted if not prefix or one.path == prefix or one.path.startswith(f"{prefix}/"))
+        return {one.path: one.content.decode(errors="replace") for one in below}
+
+    def entries(self, commit: str, folder: str = "") -> Iterator[Entry]:
+        """All that a commit holds below a folder of it, submodules left out, fetched without history; folders come before what they
+        hold. Nothing where there is no such folder. Raises BadTask where the server gave out less than the commit names."""
+        self._fetch({commit}, 1)
+        try:
+            yield from trees.below(self._repo.object_store, self._commit(commit).tree, folder)
+        except KeyError as error:
+            raise BadTask(
+                f"the server lacks an object that commit {commit} names", hint="run git fsck in the repository on the server"
+            ) from error
+
+    def commit(self, parent: str, files: Mapping[str, str | None], message: str, author: Author) -> str:
+        """A commit on top of `parent` (empty: the first one) with these files replaced, or removed where None; not yet pushed."""
+        from dulwich.object_store import commit_tree_changes
+        from dulwich.objects import Blob, Commit, ObjectID, Tree
+
+        store, changes = self._repo.object_store, []
+        for path, text in sorted(files.items()):
+            blob = None if text is None else _stored(store, Blob.from_string(text.encode()))
+            changes.append((path.encode(), None if blob is None else _FILE_MODE, blob))
+        before = self._commit(parent).tree if parent else _stored(store, Tree())
+        made = Commit()
+        made.tree = commit_tree_changes(store, before, changes)
+        made.parents = [ObjectID(parent.encode())] if parent else []
+        made.author = made.committer = author.line
+        made.author_time = made.commit_time = int(author.when)
+        made.author_timezone = made.commit_timezone = 0
+        made.encoding, made.message = b"UTF-8", message.encode()
+        return str(_stored(store, made).decode())
+
+    def push(self, updates: Mapping[str, tuple[str, str]]) -> None:
+        """Move refs: full name → (what it must be now, empty for none; the new id). Never by force.
+
+        Raises git_errors.Raced when one of them is not what it must be, Refused when the server does not let us.
+        """
+        wanted = {name.encode(): (before.encode() or NOBODY.encode(), after.encode()) for name, (before, after) in updates.items()}
+
+        def update(seen: dict[Any, Any]) -> dict[Any, Any]:
+            for name, (before, _) in wanted.items():
+                if (seen.get(name) or NOBODY.encode()) != before:
+                    raise git_errors.Raced(f"{name.decode()} has moved meanwhile")
+            return {name: after for name, (_, after) in wanted.items()}
+
+        def packed(have: Any, want: Any, *, ofs_delta: bool = False, **_: Any) -> Any:
+            return self._repo.generate_pack_data(set(have), set(want), ofs_delta=ofs_delta)
+
+        result = self._client.send_pack(self._path.encode(), update, packed)
+        for name, problem in (result.ref_status or {}).items():
+            if problem:
+                raise git_errors.refused_ref(name.decode(), problem)
+
+    def _found(self, commit: str) -> str:
+        """A commit by its id. Servers that give out only what a ref points to are asked for all branches and tags."""
+        from dulwich.errors import GitProtocolError, HangupException
+
+        try:
+            return self._fetched(commit)
+        except (GitProtocolError, HangupException, KeyError):
+            if not (refs := self.refs()):
+                return ""
+            self._fetch(set(refs.values()), None)
+            return commit if self._has(commit) else ""
+
+    def _fetched(self, sha: str) -> str:
+        self._fetch({sha}, 1)
+        return str(self._commit(sha).id.decode())
+
+    def _fetch(self, shas: Iterable[str], depth: int | None) -> None:
+        from dulwich.objects import ObjectID
+
+        wanted = [ObjectID(sha.encode()) for sha in shas if not self._has(sha)]
+
+        def all_wanted(refs: Mapping[Any, Any], depth: int | None = None) -> list[ObjectID]:  # noqa: ARG001  # dulwich's form
+            return wanted
+
+        if wanted:
+            self._client.fetch(self._path.encode(), self._repo, all_wanted, depth=depth)
+
+    def _has(self, sha: str) -> bool:
+        from dulwich.objects import ObjectID
+
+        return ObjectID(sha.encode()) in self._repo.object_store
+
+    def _commit(self, sha: str) -> Commit:
+        """The commit of an id, through annotated tags. Raises BadTask for what is none."""
+        from dulwich.objects import Commit, Tag
+
+        found = self._repo[sha.encode()]
+        while isinstance(found, Tag):
+            found = self._repo[found.object[1]]
+        if not isinstance(found, Commit):
+            raise BadTask(f"{sha} is a {found.type_name.decode()}, not a commit")
+        return found
+
+
+def _stored(store: Any, made: Any) -> Any:
+    """The id of an object that is now in the store."""
+    store.add_object(made)
+    return made.id
+
+
+def _client(access: GitAccess, command: str, stack: ExitStack, *, bounded: bool) -> tuple[GitClient, str]:
+    """The client of an address, and the path for it. What is bounded comes in packs that are whole: dulwich spools others first."""
+    from dulwich import client
+
+    if access.local is not None:
+        if not access.local.exists():
+            _made(access.local)
+        return client.LocalGitClient(), str(access.local)
+    if access.url.startswith(("http://", "https://")):
+        pool = stack.enter_context(_pool(access))
+        user, password = access.username or None, access.password or None
+        return client.HttpGitClient(access.url, thin_packs=not bounded, pool_manager=pool, username=user, password=password), ""
+    if access.is_ssh:
+        return client.get_transport_and_path(access.url, thin_packs=not bounded, ssh_command=command)
+    return client.get_transport_and_path(access.url, thin_packs=not bounded)
+
+
+@contextmanager
+def _pool(access: GitAccess) -> Iterator[urllib3.PoolManager | AuthCallbackPoolManager]:
+    """Connections to a Git server, all closed at the end: dulwich leaves the answers that it refuses open."""
+    import urllib3
+    from dulwich.client import default_urllib3_manager
+
+    answers: list[urllib3.BaseHTTPResponse] = []
+
+    class Direct(urllib3.PoolManager):
+        def urlopen(self, method: str, url: str, redirect: bool = True, **more: Any) -> urllib3.BaseHTTPResponse:  # type: ignore[override]  # the wider form of its base
+            answers.append(super().urlopen(method, url, redirect, **more))
+            return answers[-1]
+
+    class Proxied(Direct, urllib3.ProxyManager):
+        """The same through the proxy that the environment names."""
+
+    pool = default_urllib3_manager(None, Direct, Proxied, base_url=access.url)
+    if access.ca:
+        pool.connection_pool_kw["ssl_context"] = certificates.trusting(access.ca)
+    pool.connection_pool_kw["timeout"] = urllib3.Timeout(connect=timeouts.GIT_CONNECT, read=timeouts.GIT_READ)
+    pool.connection_pool_kw["retries"] = urllib3.Retry(connect=2, read=0, redirect=3, other=0, backoff_factor=0.5)
+    try:
+        yield pool
+    finally:
+        for answer in answers:
+            answer.close()
+        pool.clear()
+
+
+def _made(place: Path) -> None:
+    """Make a rehearsal's repository; another step may be quicker."""
+    import shutil
+
+    with TemporaryDirectory(prefix=".", dir=_existing(place.parent)) as folder:
+        objects.bare(Path(folder, "new")).close()
+        try:
+            Path(folder, "new").rename(place)
+        except OSError:
+            if not place.exists():
+                raise
+            shutil.rmtree(Path(folder, "new"))
+
+
+def _existing(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+# ---- errors --------------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _translated(access: GitAccess) -> Iterator[None]:
+    """What goes wrong inside, as our own errors about the repository."""
+    import urllib3
+    from dulwich import client, errors
+
+    where = git_access.without_credentials(access.url)
+    try:
+        yield
+    except StepError:
+        raise
+    except (client.HTTPUnauthorized, client.HTTPProxyUnauthorized) as error:
+        why = "the credentials are refused" if access.username else "it asks for credentials"
+        raise git_errors.denied(where, why, access.keys) from error
+    except errors.NotGitRepository as error:
+        raise BadTask(
+            f"{where}: there is no Git repository, or these credentials do not see it", hint=access.keys.check_address
+        ) from error
+    except errors.HangupException as error:
+        lines = b"\n".join(error.stderr_lines or []).decode(errors="replace")
+        raise git_errors.said(where, lines.strip() or "the server hung up", access.keys) from error
+    except errors.GitProtocolError as error:
+        raise git_errors.said(where, str(error), access.keys) from error
+    except urllib3.exceptions.HTTPError as error:
+        raise Unreachable(f"{where}: {error}", hint=git_errors.CHECK_WAY) from error
+    except OSError as error:
+        raise git_errors.lost(where, error) from error

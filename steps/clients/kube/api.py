@@ -1,0 +1,174 @@
+"""Requests to a Kubernetes API server: authentication, retries, and errors as our own types.
+
+Nothing heavy is imported before the first request, tenacity not before the first failure: each step is a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from steps import timeouts
+from steps.clients.kube import kubeconfig, tls
+from steps.errors import Refused, StepError, Unreachable
+
+if TYPE_CHECKING:
+    import tenacity
+    import urllib3
+
+FIELD_MANAGER = "bringup"
+_RETRIED = {429, 500, 502, 503, 504}
+
+
+class ApiStatus(Struct, frozen=True, kw_only=True):
+    """The fields of a Kubernetes `Status` answer that say what went wrong."""
+
+    message: str = ""
+    reason: str = ""
+
+
+class ApiError(StepError):
+    """The API server refused a request for good; `status` is the HTTP status, `reason` Kubernetes' word for it."""
+
+    def __init__(self, message: str, status: int, reason: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class Busy(Unreachable):
+    """The API server asked to come back later."""
+
+    def __init__(self, message: str, wait: float) -> None:
+        super().__init__(message, hint="the API server is starting or overloaded; the engine tries again")
+        self.wait = wait
+
+
+class Http:
+    """One API server; keeps its connections alive. Not for use by several threads at once on one request.
+
+    `who` asks (`STAGE.TASK`) stands behind our name in the API server's audit log.
+    """
+
+    def __init__(self, access: kubeconfig.Access, who: str = "") -> None:
+        import urllib3
+
+        self._server = access.server
+        headers = {"Accept": "application/json", "User-Agent": f"{FIELD_MANAGER} {who}".rstrip()}
+        if access.token:
+            headers["Authorization"] = f"Bearer {access.token}"
+        timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=timeouts.API_READ)
+        self._pool = urllib3.PoolManager(4, headers=headers, timeout=timeout, retries=False, ssl_context=tls.context(access))
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        """The body of a successful answer. Raises ApiError (4xx), Refused (401, 403) or Unreachable after the last try."""
+        data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+
+        def once() -> bytes:
+            return self._once(method, path, query, data, content_type)
+
+        try:
+            return once()
+        except Unreachable as error:
+            return _again(once, error)
+
+    def text(self, path: str) -> str | None:
+        """One GET without retries whose body is text whatever the status; None on 404. Raises Unreachable or Refused."""
+        import urllib3
+
+        try:
+            answer = self._pool.request("GET", self._server + path)
+        except urllib3.exceptions.HTTPError as error:
+            raise Unreachable(f"GET {path}: {_cause(error)}", hint=f"is {self._server} up and reachable from here?") from error
+        if answer.status in (401, 403):
+            raise _error(f"GET {path}", answer)
+        return None if answer.status == 404 else answer.data.decode(errors="replace")
+
+    def glance(self, path: str, query: dict[str, str], seconds: float) -> bytes | None:
+        """The body of one GET that may take `seconds`; None on any failure but Refused: for what is only good to have."""
+        import urllib3
+
+        try:
+            answer = self._pool.request("GET", self._server + path, fields=query, timeout=seconds)
+        except urllib3.exceptions.HTTPError:
+            return None
+        if answer.status in (401, 403):
+            raise _error(f"GET {path}", answer)
+        return answer.data if answer.status < 300 else None
+
+    def _once(self, method: str, path: str, query: dict[str, str] | None, data: bytes | None, content_type: str) -> bytes:
+        import urllib3
+
+        url = self._server + path
+        headers = {**self._pool.headers, "Content-Type": content_type} if data is not None else None
+        try:
+            if query and method in ("POST", "PATCH", "PUT"):
+                from urllib.parse import urlencode
+
+                url = f"{url}?{urlencode(query)}"
+                query = None
+            answer = self._pool.request(method, url, fields=query, body=data, headers=headers)
+        except urllib3.exceptions.HTTPError as error:
+            raise Unreachable(f"{method} {path}: {_cause(error)}", hint=f"is {self._server} up and reachable from here?") from error
+        if answer.status < 300:
+            return answer.data
+        raise _error(f"{method} {path}", answer)
+
+
+def _again(call: Callable[[], bytes], first: Unreachable) -> bytes:
+    """Go on after a first failure, which counts as the first try."""
+    import tenacity
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(Unreachable),
+        stop=tenacity.stop_after_attempt(timeouts.API_TRIES),
+        wait=_wait,
+        reraise=True,
+    )
+    for attempt in retrying:
+        with attempt:
+            if attempt.retry_state.attempt_number == 1:
+                raise first
+            return call()
+    raise AssertionError("tenacity re-raises the last error")
+
+
+def _wait(state: tenacity.RetryCallState) -> float:
+    import tenacity
+
+    grown = tenacity.wait_exponential(timeouts.API_BACKOFF_FIRST, max=timeouts.API_BACKOFF_MAX)(state)
+    error = state.outcome.exception() if state.outcome else None
+    return max(grown, error.wait) if isinstance(error, Busy) else grown
+
+
+def _cause(error: BaseException) -> str:
+    reason = getattr(error, "reason", None)
+    return str(reason if reason is not None else error)
+
+
+def _error(what: str, answer: urllib3.BaseHTTPResponse) -> StepError:
+    try:
+        status = msgspec.json.decode(answer.data, type=ApiStatus)
+    except msgspec.MsgspecError:
+        status = ApiStatus(message=answer.data[:200].decode(errors="replace"))
+    message = f"{what}: {answer.status} {status.reason}: {status.message}"
+    if answer.status in _RETRIED:
+        return Busy(message, _seconds(answer.headers.get("Retry-After", "0")))
+    if answer.status in (401, 403):
+        return Refused(message, hint="check the service account's role and that the kubeconfig belongs to this cluster")
+    return ApiError(message, answer.status, status.reason)
+
+
+def _seconds(text: str) -> float:
+    return min(float(text), timeouts.API_READ) if text.isdigit() else 0.0

@@ -1,0 +1,1 @@
+"""How SSH reaches hosts: its configuration, jump hosts, HTTP proxies, and whose keys it believes."""

@@ -1,0 +1,154 @@
+"""SSH's way through an HTTP proxy: asks it to connect to a host (CONNECT), and hands the connection to SSH.
+
+`python -I -S http_connect.py SETTINGS HOST PORT` is a ProxyCommand with ProxyUseFdpass: once the proxy has agreed, SSH holds the
+connection itself and this process is over. It runs once a login, so it imports little and nothing of ours. SETTINGS is a file for
+us alone, as `proxies` writes it: a login is on no command line. Why it failed is also left in a file, since SSH throws away
+what its ProxyCommand says where it keeps connections for later.
+"""
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+MOST_BYTES = 16384
+"""A proxy's answer has a few hundred bytes."""
+SHOWN = 80
+
+
+class Failed(Exception):
+    """Why there is no connection; a sentence that goes on where the proxy's name ends."""
+
+
+class _Answer:
+    """Reads a proxy's answer byte by byte: what follows it is the host's, and stays in the socket for SSH."""
+
+    def __init__(self, connection: socket.socket, until: float, late: str) -> None:
+        self._connection, self._until, self._late = connection, until, late
+        self.text = b""
+
+    def head(self) -> tuple[str, list[str]]:
+        """Status line and headers. Raises Failed."""
+        while not self.text.endswith((b"\r\n\r\n", b"\n\n")):
+            self._more()
+        first, *lines = self.text.decode("latin-1").splitlines()
+        return first, lines
+
+    def _more(self) -> None:
+        try:
+            self._connection.settimeout(max(self._until - time.monotonic(), 0.001))
+            byte = self._connection.recv(1)
+        except TimeoutError:
+            raise Failed(self._late) from None
+        except OSError as error:
+            raise _broken(error) from None
+        if not byte:
+            raise Failed("closed the connection without an answer")
+        self.text += byte
+        if not b"HTTP/1.".startswith(self.text[:7]) or len(self.text) > MOST_BYTES:
+            raise Failed(f"does not speak HTTP: it answered {_shown(self.text + self._rest())!r}")
+
+    def _rest(self) -> bytes:
+        """What is there already of a line that is no HTTP: an SSH or TLS server has told who it is."""
+        self._connection.settimeout(0)
+        with suppress(OSError):
+            return self._connection.recv(SHOWN).partition(b"\n")[0]
+        return b""
+
+
+def connected(settings: Mapping[str, Any], host: str, port: str) -> socket.socket:
+    """The connection to a host, through the proxy. Raises Failed."""
+    until = time.monotonic() + settings["seconds"]
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    connection = _dialled(settings, until)
+    lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}"]
+    lines += [f"Proxy-Authorization: Basic {settings['login']}"] if settings["login"] else []
+    late = f"gave no answer within {settings['seconds']:g} s: is {place} there, and may the proxy connect to it?"
+    try:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
+    except OSError as error:
+        raise _broken(error) from None
+    _check(*_Answer(connection, until, late).head(), settings, place)
+    connection.settimeout(None)
+    return connection
+
+
+def _broken(error: OSError) -> Failed:
+    return Failed(f"broke the connection off: {error.strerror}")
+
+
+def _dialled(settings: Mapping[str, Any], until: float) -> socket.socket:
+    """A connection to the proxy itself, at the first of its addresses that answers; each gets its part of the time."""
+    why = f"no answer within {settings['seconds']:g} s"
+    try:
+        found = socket.getaddrinfo(settings["address"], settings["port"], type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise Failed(f"is not reached: {settings['address']}: {error.strerror}") from None
+    for number, (*_, address) in enumerate(found):
+        try:
+            return socket.create_connection(
+                (str(address[0]), settings["port"]), max(until - time.monotonic(), 0.001) / (len(found) - number)
+            )
+        except TimeoutError:
+            continue
+        except OSError as error:
+            why = error.strerror or str(error)
+    raise Failed(f"is not reached: {why}")
+
+
+def _check(status: str, headers: Sequence[str], settings: Mapping[str, Any], place: str) -> None:
+    """Raise Failed unless a proxy's answer says that the connection is there."""
+    code, _, reason = status.partition(" ")[2].partition(" ")
+    said = _shown(f"{code} {reason}".encode("latin-1")).strip()
+    if not (code.isdecimal() and len(code) == 3):
+        raise Failed(f"does not speak HTTP: it answered {_shown(status.encode('latin-1'))!r}")
+    if code == "407" or (code == "401" and settings["login"]):  # tinyproxy's word for a wrong login
+        fields = (line.partition(":") for line in headers)
+        ways = [value.split()[0] for name, _, value in fields if name.strip().lower() == "proxy-authenticate" and value.strip()]
+        if ways and not any(way.lower() == "basic" for way in ways):
+            raise Failed(f"wants a login by {_shown(' or '.join(ways).encode('latin-1'))}, and only Basic is known here ({said})")
+        raise Failed(f"refuses the login of {settings['user']} ({said})" if settings["login"] else f"wants a login ({said})")
+    if code.startswith("5"):
+        raise Failed(f"cannot reach {place} ({said})")
+    if not code.startswith("2"):
+        raise Failed(f"refuses CONNECT to {place} ({said})")
+
+
+def _shown(text: bytes) -> str:
+    """The beginning of what a stranger said, in plain characters on one line."""
+    return "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in text.rstrip()[:SHOWN])
+
+
+def main(file: str, host: str, port: str) -> int:
+    """Connect, hand over, and say what went wrong."""
+    with open(file, encoding="utf-8") as opened:
+        settings = json.load(opened)
+    told = os.path.join(settings["told"], f"{host}_{port}")
+    try:
+        connection = connected(settings, host, port)
+    except Failed as error:
+        sentence = f"HTTP proxy {settings['url']} {error}"
+        sys.stderr.write(f"{sentence}\n")
+        _leave(told, sentence)
+        return 1
+    with suppress(FileNotFoundError):
+        os.unlink(told)
+    with socket.socket(fileno=os.dup(sys.stdout.fileno())) as ssh:
+        socket.send_fds(ssh, [b"\0"], [connection.fileno()])
+    return 0
+
+
+def _leave(file: str, sentence: str) -> None:
+    """Leave the sentence for whoever asked SSH; whole, also where several logins fail at once."""
+    fresh = f"{file}.{os.getpid()}"
+    with open(fresh, "w", encoding="utf-8") as opened:
+        opened.write(sentence)
+    os.replace(fresh, file)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
