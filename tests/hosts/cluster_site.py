@@ -17,9 +17,10 @@ class Site:
 
     def __init__(self, lab: Lab, folder: Path, source: str) -> None:
         self.lab, self.folder, self.source = lab, folder, source
+        self.registration_address = ""
         self.bringup = Command(folder, folder / "home")
 
-    def write(self, agents: str, version: str = OLDER, *, servers: int = 1) -> specs.ClusterSpec:
+    def write(self, agents: str, version: str = OLDER, *, servers: int = 1, fsync_ms: float = 1000) -> specs.ClusterSpec:
         """The spec with these agents after so many servers, and this release."""
         control = "n000" if servers == 1 else f"n[000-{servers - 1:03d}]"
         document: dict[str, Any] = {
@@ -42,8 +43,8 @@ class Site:
                 "tolerate": ["time service"],  # one clock is shared
             },
             # this machine's disk is shared with much else
-            "rke2": {"version": version, "source": self.source, "images": ["core"], "etcd_fsync_ms": 1000, "drain_seconds": 30}
-            | ({"registration_address": "10.77.0.1"} if servers > 1 else {}),
+            "rke2": {"version": version, "source": self.source, "images": ["core"], "etcd_fsync_ms": fsync_ms, "drain_seconds": 30}
+            | ({"registration_address": self.registration_address} if self.registration_address else {}),
             "quorum": {"default": "1/2"},
         }
         (self.folder / "cluster.yaml").write_text(yaml.safe_dump(document))

@@ -30,12 +30,13 @@ SHARED = ("ca.key", "ca.crt", "sa.key", "sa.pub", "tokens.csv")
 
 
 class ControlPlane:
-    """etcd and the API server of this host. `data` and `etcd` are folders that outlive restarts (only the second is a database),
-    `programs` where the binaries lie."""
+    """etcd and the API server of this host. `certified` is the `subjectAltName` of its certificate; `data` and `etcd` are folders
+    that outlive restarts (only the second is a database), `programs` where the binaries lie."""
 
-    def __init__(self, name: str, address: str, data: str, etcd: str, programs: str) -> None:
+    def __init__(self, name: str, address: str, certified: str, data: str, etcd: str, programs: str) -> None:
         self.name = name
         self.address = address
+        self.certified = certified
         self.data = Path(data)
         self.etcd = Path(etcd)
         self.programs = Path(programs)
@@ -119,7 +120,7 @@ class ControlPlane:
 
     def _certify(self) -> None:
         """A certificate of this server, by the CA that all share."""
-        self._keep({"names": f"subjectAltName=IP:127.0.0.1,IP:{self.address},DNS:{self.name},DNS:localhost"})
+        self._keep({"names": f"{self.certified},DNS:{self.name},DNS:localhost"})
         request = ("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=kube-apiserver")
         self._openssl(*request, keyout="serving.key", out="serving.csr")
         files = {"in": "serving.csr", "CA": "ca.crt", "CAkey": "ca.key", "out": "serving.crt", "extfile": "names"}

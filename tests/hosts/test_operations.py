@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import load_balancer
 import nodes_stand_in
 import pytest
 import release_site
@@ -48,7 +49,13 @@ def test_bare_hosts_become_a_cluster_that_is_added_to_repaired_upgraded_and_take
         hosts[2].plug()
         said, changed = site.passes("run", "cluster.yaml", "--until", "rke2")
         assert changed == ["n002"], "what stands is left alone"
-        assert site.passes("run", "cluster.yaml", "--until", "rke2")[1] == []
+        said, changed = site.passes("run", "cluster.yaml", "--until", "rke2")
+        assert changed == []
+        assert "3 of 3 hosts: nothing changed" in said
+
+        site.write("n[001-002]", fsync_ms=0.001)
+        slow = site.bringup.call("run", "cluster.yaml", "--until", "rke2")
+        assert (slow.returncode, "XX" in slow.stdout) == (65, True), slow.stdout
 
         site.write("n[001-003]")
         said, changed = site.passes("add-node", "cluster.yaml", "--hosts", "n003")
@@ -77,8 +84,18 @@ def test_bare_hosts_become_a_cluster_that_is_added_to_repaired_upgraded_and_take
     assert site.passes("reset", "cluster.yaml", "--yes")[1] == []
 
 
-def test_three_servers_share_one_etcd_through_an_upgrade_a_rollback_and_the_loss_of_one(site: Site, tmp_path: Path) -> None:
+@pytest.fixture
+def balanced(site: Site, tmp_path: Path) -> Iterator[str]:
+    """The address of a load balancer before three servers."""
+    with load_balancer.balanced(site.lab.hosts[:3], tmp_path) as address:
+        yield address
+
+
+def test_three_servers_share_one_etcd_through_an_upgrade_a_rollback_and_the_loss_of_one(
+    site: Site, balanced: str, tmp_path: Path
+) -> None:
     hosts = site.lab.hosts
+    site.registration_address = balanced
     plan = compile_plan(site.write("n003", servers=3))
     with nodes_stand_in.played(site.lab, plan, tmp_path / "played"):
         said, changed = site.passes("run", "cluster.yaml", "--until", "rke2")

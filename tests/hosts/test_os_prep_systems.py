@@ -6,9 +6,10 @@ All programs are the real ones; the packages that dnf installs are made here, an
 from pathlib import Path
 from typing import Any
 
+import pytest
 import release_site
 import rpm_site
-from hostlab import debian
+from hostlab import debian, network
 from hostlab.host import Host
 from hostlab.lab import Init
 from hostlab.profile import judged, request, variables
@@ -128,3 +129,20 @@ def managed(host: Host, link: str) -> str:
     """What NetworkManager makes of a link."""
     rows = dict(line.split(":", 1) for line in host.run("nmcli", "--terse", "--fields", "DEVICE,STATE", "device").splitlines())
     return rows.get(link, "")
+
+
+@pytest.mark.long
+def test_a_real_ubuntu_is_brought_to_its_profile_and_resolved_asks_whom_it_is_told_to(up: Any) -> None:
+    lab = up(2, Init.SYSTEMD, lower=debian.ubuntu())
+    told = variables("ubuntu", dns={"servers": [network.GATEWAY], "search": ["lab.example.org"]})
+    first = playing.play(request(lab, variables=told))
+    assert judged(first).is_pass, judged(first).reason
+    host = lab.hosts[0]
+    assert items(first, host)["package socat"].status is ItemStatus.CHANGED
+    assert items(first, host)["DNS"].status is ItemStatus.CHANGED
+    asked = host.run("resolvectl", "status")
+    assert network.GATEWAY in asked
+    assert "lab.example.org" in asked
+    again = playing.play(request(lab, variables=told))
+    assert [(outcome.status, outcome.changed) for outcome in again.hosts] == [(HostStatus.OK, 0), (HostStatus.OK, 0)]
+    assert judged(again).is_pass, judged(again).reason

@@ -3,13 +3,16 @@
 import base64
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import load_balancer
+import pytest
 import rke2_stand_in
 import yaml
 from hostlab.host import Host
-from hostlab.lab import Init
+from hostlab.lab import Init, Lab
 from rke2_plays import MINOR, NEWER, VERSION, Site, lacks, nodes, play, said
 
 from steps.contract.play import HostStatus
@@ -34,16 +37,35 @@ urllib.request.urlopen(urllib.request.Request("https://127.0.0.1:9345/stand-in/s
 """
 """What a real cluster finds out by itself: this node's kubelet is silent."""
 REGISTRY = {
-    "registry.example.org": {"endpoints": ["https://192.0.2.5"], "username": "puller", "secrets": {"password": "rke2_secret_1"}}
+    "registry.example.org": {"endpoints": ["https://192.0.2.5"], "username": "puller", "secrets": {"password": "rke2_secret_1"}},
+    "private.example.org": {"secrets": {"ca": "rke2_secret_2"}},
 }
 
 
-def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(up: Any, site: Site) -> None:
-    lab = up(4, Init.SYSTEMD)
+@pytest.fixture
+def lab(up: Any) -> Lab:
+    """Four hosts."""
+    made: Lab = up(4, Init.SYSTEMD)
+    return made
+
+
+@pytest.fixture
+def registered_at(lab: Lab, tmp_path: Path) -> Iterator[str]:
+    """The address of a load balancer before three of them."""
+    with load_balancer.balanced(lab.hosts[:3], tmp_path) as address:
+        yield address
+
+
+def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(lab: Lab, site: Site, registered_at: str) -> None:
     servers, agents = list(lab.hosts[:3]), list(lab.hosts[3:])
+    authority = site.secrets / "authority"
+    authority.write_text("-----BEGIN CERTIFICATE-----\n")
     options: dict[str, Any] = {
+        "rke2_registration_address": registered_at,
         "rke2_audit": "metadata",
+        "rke2_registry_mirror": "mirror.example.org",
         "rke2_registries": REGISTRY,
+        "secrets": {"rke2_secret_2": str(authority)},
         "rke2_kubelet_args": {"max-pods": "250"},
         "rke2_kubelet_config": {"topologyManagerPolicy": "single-numa-node"},
         "rke2_node_labels": {"gpu": ["bringup/group=gpu", "site/rack=0"], "cpu": ["bringup/group=cpu"]},
@@ -60,10 +82,11 @@ def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(up: Any, site:
     first = play(lab, site, "rke2_server", servers, **options)
     assert said(first) == []
     assert lacks(first, "server") == ""
-    assert f"https://{lab.hosts[0].address}:6443" in first.hosts[0].facts["kubeconfig"]
+    assert f"https://{registered_at}:6443" in first.hosts[0].facts["kubeconfig"]
     assert first.hosts[2].facts["token"].endswith("::server:canary-55"), "the secure form, from any server"
     config = yaml.safe_load(servers[1].run("cat", "/etc/rancher/rke2/config.yaml"))
-    assert config["server"] == f"https://{servers[0].address}:9345"
+    assert config["server"] == f"https://{registered_at}:9345"
+    assert registered_at in config["tls-san"]
     assert config["audit-policy-file"] == "/etc/rancher/rke2/audit-policy.yaml"
     assert (config["profile"], config["etcd-snapshot-schedule-cron"], config["etcd-snapshot-retention"]) == ("cis", "0 3 * * *", 5)
     assert {"audit-log-maxage=30", "service-account-extend-token-expiration=false"} <= set(config["kube-apiserver-arg"])
@@ -73,14 +96,19 @@ def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(up: Any, site:
     servers[1].run("rm", "/etc/rke2-stand-in.json")
     assert yaml.safe_load(servers[1].run("cat", "/etc/rancher/rke2/audit-policy.yaml"))["rules"][-1] == {"level": "Metadata"}
     registries = yaml.safe_load(servers[1].run("cat", "/etc/rancher/rke2/registries.yaml"))
+    assert registries["mirrors"]["*"] == {"endpoint": ["https://mirror.example.org"]}
+    told = registries["configs"]["private.example.org"]["tls"]["ca_file"]
+    assert servers[1].run("cat", told) == authority.read_text()
     assert registries["configs"]["registry.example.org"]["auth"] == {"username": "puller", "password": "canary-60"}
     assert "canary-60" not in str(first), "only facts that are kept as secrets hold one"
     pod = yaml.safe_load(servers[2].run("cat", "/var/lib/rancher/rke2/agent/pod-manifests/kube-vip.yaml"))
-    assert {"name": "address", "value": servers[0].address} in pod["spec"]["containers"][0]["env"]
+    assert {"name": "address", "value": registered_at} in pod["spec"]["containers"][0]["env"]
     assert servers[1].run("ls", "-A", "/var/lib/rancher/rke2/agent/images").split() == [".cache.json", rke2_stand_in.IMAGES]
 
+    servers[0].run("systemctl", "stop", "rke2-server")
     joined = play(lab, site, "rke2_agent", agents, servers, **options)
-    assert said(joined) == []
+    assert said(joined) == [], "the load balancer leads to a server that is there"
+    servers[0].run("systemctl", "start", "rke2-server")
     assert lacks(joined, "agent") == ""
     config = yaml.safe_load(agents[0].run("cat", "/etc/rancher/rke2/config.yaml"))
     assert config["kubelet-arg"] == ["max-pods=250"]
@@ -212,6 +240,12 @@ def test_what_cannot_work_is_refused_before_anything_is_stopped(up: Any, site: S
     stranger = play(lab, site, "rke2_agent", [agent])
     assert "refuses the token (401)" in stranger.hosts[0].message
     (site.secrets / "token").unlink()
+
+    newer = site.folder / NEWER / rke2_stand_in.IMAGES
+    newer.write_bytes(newer.read_bytes() + b"cut")
+    refused = play(lab, site, "rke2_server", [server], rke2_version=NEWER)
+    assert f"{rke2_stand_in.IMAGES}: its sha256 is" in refused.hosts[0].message
+    assert server.run("/usr/local/bin/rke2", "--version").startswith(f"rke2 version {VERSION}")
 
     for wanted, why in (
         ("v1.35.6+rke2r1", "RKE2 is not downgraded in place"),

@@ -1,4 +1,7 @@
-"""The Debian root that all hosts share read-only: built once from the mirror that apt is configured with, kept by content key."""
+"""The Debian root that all hosts share read-only: built once from the mirror that apt is configured with, kept by content key.
+
+Beside it a real Ubuntu, and a Debian with dnf.
+"""
 
 import fcntl
 import hashlib
@@ -7,7 +10,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import urlopen
 
 PACKAGES = (
     "openssh-server",
@@ -83,16 +88,24 @@ FILES = {
     "etc/dpkg/dpkg.cfg.d/hosts": "force-unsafe-io\npath-exclude=/usr/share/doc/*\npath-exclude=/usr/share/man/*\n",
 }
 
+UBUNTU = "noble"
+UBUNTU_MIRROR = "http://archive.ubuntu.com/ubuntu"
+UBUNTU_KEYS = f"{UBUNTU_MIRROR}/pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb"
+UBUNTU_KEYS_SHA256 = "36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8"
+"""The package of the release itself, which no update replaces there. Debian 12 has none with Ubuntu's keys."""
+RESOLVED = "systemd-resolved.service"
+DOWNLOAD_SECONDS = 60
+
 CUSTOMIZE = """set -e
 root=$1
 chroot "$root" useradd --create-home --shell /bin/bash admin
 chroot "$root" useradd --create-home --shell /bin/bash guest
-chroot "$root" apt-get install --yes --download-only --no-install-recommends OFFERED
+chroot "$root" apt-get install --yes --download-only --no-install-recommends @OFFERED@
 mkdir -p "$root/srv/packages"
 mv "$root"/var/cache/apt/archives/*.deb "$root/srv/packages/"
 rm -f "$root"/etc/ssh/ssh_host_* "$root"/etc/apt/sources.list.d/*
 sed -i 's/^session *required *pam_limits/session optional pam_limits/' "$root/etc/pam.d/sshd"
-""".replace("OFFERED", " ".join(OFFERED))
+"""
 """Run by mmdebstrap in the new root. pam_limits is optional since a machine may lack the capability to raise limits."""
 
 OTHER_FAMILY = {
@@ -109,6 +122,19 @@ VERSION_ID="9.5"
 BUILD_SECONDS = 900
 
 
+@dataclass(frozen=True)
+class System:
+    """A distribution: its suite and apt's sources, what a machine has after its installer, what it can install, which units are
+    masked. `keys`: URL and sha256 of a package with the keys of its archive, where this machine has none."""
+
+    suite: str
+    sources: tuple[str, ...]
+    packages: tuple[str, ...] = PACKAGES
+    offered: tuple[str, ...] = OFFERED
+    masked: tuple[str, ...] = MASKED
+    keys: tuple[str, ...] = ()
+
+
 def cache_folder() -> Path:
     """`$BRINGUP_CACHE`, else `~/.cache/bringup`."""
     return Path(os.environ.get("BRINGUP_CACHE") or Path.home() / ".cache" / "bringup")
@@ -117,13 +143,26 @@ def cache_folder() -> Path:
 def root() -> Path:
     """The root folder, built now if this machine has none with the same content key (about half a minute)."""
     sources = _sources()
-    key = hashlib.sha256(json.dumps([sources, PACKAGES, OFFERED, MASKED, FILES, CUSTOMIZE]).encode()).hexdigest()[:16]
-    kept = cache_folder() / "hosts" / key
+    return _kept(System(min((line.split()[2] for line in sources), key=len), tuple(sources)))
+
+
+def ubuntu() -> Path:
+    """The root folder of a real Ubuntu, with systemd-resolved as Ubuntu has it."""
+    lines = tuple(f"deb {UBUNTU_MIRROR} {suite} main universe" for suite in (UBUNTU, f"{UBUNTU}-updates", f"{UBUNTU}-security"))
+    masked = tuple(unit for unit in MASKED if unit != RESOLVED)
+    return _kept(
+        System(UBUNTU, lines, (*PACKAGES, "apt", "systemd-resolved"), PROFILE, masked, keys=(UBUNTU_KEYS, UBUNTU_KEYS_SHA256))
+    )
+
+
+def _kept(system: System) -> Path:
+    described = [system.sources, system.packages, system.offered, system.masked, FILES, CUSTOMIZE]
+    kept = cache_folder() / "hosts" / hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]
     kept.parent.mkdir(parents=True, exist_ok=True)
     with (kept.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
-            _build(kept, sources)
+            _build(kept, system)
     return kept
 
 
@@ -166,29 +205,42 @@ def _sources() -> list[str]:
     return found
 
 
-def _build(kept: Path, sources: list[str]) -> None:
+def _build(kept: Path, system: System) -> None:
     fresh = kept.with_suffix(".new")
     shutil.rmtree(fresh, ignore_errors=True)
-    suite = min((line.split()[2] for line in sources), key=len)
     customize = kept.with_suffix(".sh")
-    customize.write_text(CUSTOMIZE)
-    command = ["mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
-    command += [f'--customize-hook=sh {customize} "$1"', suite, str(fresh), "-"]
+    customize.write_text(CUSTOMIZE.replace("@OFFERED@", " ".join(system.offered)))
+    command = ["mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(system.packages)}"]
+    command += [f"--keyring={_keyring(kept, *system.keys)}"] if system.keys else []
+    command += [f'--customize-hook=sh {customize} "$1"', system.suite, str(fresh), "-"]
     log = kept.with_suffix(".log")
     with log.open("w") as output:
-        done = subprocess.run(command, input="\n".join(sources), text=True, stdout=output, stderr=output, timeout=BUILD_SECONDS)
+        said = "\n".join(system.sources)
+        done = subprocess.run(command, input=said, text=True, stdout=output, stderr=output, timeout=BUILD_SECONDS)
     if done.returncode != 0:
         raise RuntimeError(f"mmdebstrap ended with {done.returncode}: see {log}")
-    _finish(fresh)
+    _finish(fresh, system.masked)
     fresh.rename(kept)
 
 
-def _finish(fresh: Path) -> None:
+def _keyring(kept: Path, url: str, sha256: str) -> Path:
+    """The keys of a distribution, from a package of theirs whose digest is known."""
+    with urlopen(url, timeout=DOWNLOAD_SECONDS) as answer:
+        data = answer.read()
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise RuntimeError(f"{url}: another digest than the known one")
+    package, folder = kept.with_suffix(".keys.deb"), kept.with_suffix(".keys")
+    package.write_bytes(data)
+    subprocess.run(["dpkg-deb", "--extract", str(package), str(folder)], check=True)
+    return next(folder.glob("usr/share/keyrings/*-archive-keyring.gpg"))
+
+
+def _finish(fresh: Path, masked: tuple[str, ...]) -> None:
     _write(fresh, FILES)
     (fresh / "usr/sbin/policy-rc.d").chmod(0o755)
     (fresh / "etc/sudoers.d/admin").chmod(0o440)
     units = fresh / "etc/systemd/system"
-    for unit in MASKED:
+    for unit in masked:
         link = units / unit
         link.unlink(missing_ok=True)
         link.symlink_to("/dev/null")

@@ -19,6 +19,9 @@ PACKAGES = {
     "rpmbuild": "rpm",
     "createrepo_c": "createrepo-c",
     "tinyproxy": "tinyproxy-bin",
+    "haproxy": "haproxy",
+    "busybox": "busybox-static",
+    "dnsmasq": "dnsmasq-base",
 }
 """Tools and the Debian package that brings each."""
 

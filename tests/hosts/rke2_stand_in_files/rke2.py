@@ -38,6 +38,14 @@ def setting(key: str) -> str:
     return found[1].strip("'\"") if found else ""
 
 
+def names() -> str:
+    """For which names this server's certificates are: its own, and those of `tls-san`, as RKE2's."""
+    listed = re.search(r"^tls-san:\n((?: *- .*\n)*)", Path("/etc/rancher/rke2/config.yaml").read_text(), re.M)
+    others = [one.strip("'\"") for one in re.findall(r"- (\S+)", listed[1])] if listed else []
+    addresses = ["127.0.0.1", setting("node-ip"), *others]
+    return "subjectAltName=" + ",".join(f"{'IP' if one[0].isdigit() else 'DNS'}:{one}" for one in dict.fromkeys(addresses))
+
+
 def password() -> str:
     """The secret part of the token."""
     return Path(setting("token-file")).read_text().strip().rpartition(":")[2]
@@ -175,8 +183,7 @@ def certificate() -> ssl.SSLContext:
     """A certificate for this server, signed by the cluster's CA."""
     folder = DATA / "server/tls"
     folder.mkdir(parents=True, exist_ok=True)
-    names = f"subjectAltName=IP:127.0.0.1,IP:{setting('node-ip')}"
-    (folder / "names").write_text(names)
+    (folder / "names").write_text(names())
     new = "openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=stand-in -keyout own.key -out own.csr"
     sign = f"openssl x509 -req -in own.csr -CA {SHARE}/ca.pem -CAkey {SHARE}/ca.key -CAcreateserial -CAserial ca.srl -days 9"
     for command in (new, f"{sign} -extfile names -out own.pem"):
@@ -230,14 +237,17 @@ def control_plane(images: Path) -> "ControlPlane":  # noqa: F821 - its module li
         place.mkdir(parents=True, exist_ok=True)
         for program in fresh.iterdir():
             program.rename(place / program.name)
-    return ControlPlane(setting("node-name"), setting("node-ip"), str(DATA / "server/real"), str(ETCD / "real"), str(place))
+    return ControlPlane(
+        setting("node-name"), setting("node-ip"), names(), str(DATA / "server/real"), str(ETCD / "real"), str(place)
+    )
 
 
 def real_control_plane(images: Path, joined: str) -> None:
-    """Start them; `joined` is whose etcd a new server becomes a member of."""
+    """Start them; `joined` answers for the cluster that a new server comes to: one of its servers, or a load balancer."""
     plane = control_plane(images)
-    plane.start(joined or setting("node-ip"), json.loads(ask(joined, "/stand-in/shared")) if joined else None)
-    Say.shared = json.dumps(plane.shared())
+    told = json.loads(ask(joined, "/stand-in/shared")) if joined else {"address": setting("node-ip"), "files": None}
+    plane.start(told["address"], told["files"])
+    Say.shared = json.dumps({"address": setting("node-ip"), "files": plane.shared()})
     Path("/etc/rancher/rke2/rke2.yaml").write_text(plane.kubeconfig())
     (DATA / "bin/kubectl").unlink(missing_ok=True)
     (DATA / "bin/kubectl").symlink_to(plane.programs / "kubectl")
