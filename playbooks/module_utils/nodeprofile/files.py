@@ -67,6 +67,7 @@ def whole(node: Node, name: str, path: str, content: str, octal: str = "0644", r
         return _signature(read_text(path), os.stat(path).st_mode & 0o7777) if os.path.exists(path) else "absent"
 
     def change() -> None:
+        node.reload(reload)
         if aside and before and not before.startswith(OURS):
             node.write(path + BEFORE, before, os.stat(path).st_mode & 0o7777)
         node.write(path, content, mode)
@@ -75,7 +76,6 @@ def whole(node: Node, name: str, path: str, content: str, octal: str = "0644", r
     result = settle(node, name, _signature(content, mode), read, change)
     if result["status"] in ("changed", "differs"):
         node.diffs.append({"before_header": path, "after_header": path, "before": before, "after": content})
-        node.reload(reload)
     return result
 
 

@@ -6,6 +6,7 @@ import shutil
 from typing import Any, Callable
 
 from ansible.module_utils import proxies
+from ansible.module_utils.nodeprofile import owed
 from ansible.module_utils.replacing import replacing
 
 OK = "ok"
@@ -37,7 +38,8 @@ class CannotChange(Exception):
 class Node:
     """The machine, as the parts see it: commands, files, and whether they may change anything."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, root: str = "") -> None:
+        self.root = root
         self.check_mode: bool = module.check_mode
         self.diffs: list = []
         self.reloads: list = []
@@ -47,7 +49,7 @@ class Node:
 
     def reader(self) -> Node:
         """The same machine, where nothing may be changed."""
-        other = Node(self._module)
+        other = Node(self._module, self.root)
         other.check_mode = True
         return other
 
@@ -56,8 +58,9 @@ class Node:
         return shutil.which(tool, path=_PATH) is not None
 
     def reload(self, name: str) -> None:
-        """Something has to learn of a change: see `services.RELOADS`."""
+        """Something has to learn of a change that is about to be made: see `services.reloads`."""
         if name and name not in self.reloads:
+            owed.mark(name, root=self.root)
             self.reloads.append(name)
 
     def run(self, *command: str, **environment: str) -> tuple:

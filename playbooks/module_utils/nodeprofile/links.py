@@ -94,8 +94,8 @@ class Manager:
     def keep(self, node: Node, mtu: int) -> None:
         """Write the section in place of an older one of this interface."""
         old = re.sub(r"\[connection-bringup-%s\]\n(?:[^\[].*\n)*" % re.escape(self._name), "", read_text(MANAGER))
-        node.write(MANAGER, (old or "# Made by bringup.\n") + self._section(mtu), 0o644)
         node.reload("networkmanager")
+        node.write(MANAGER, (old or "# Made by bringup.\n") + self._section(mtu), 0o644)
 
     def _section(self, mtu: int) -> str:
         lines = (self._name, self._name, mtu, mtu)

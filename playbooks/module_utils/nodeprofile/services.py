@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Optional
 
+from ansible.module_utils.nodeprofile import owed
 from ansible.module_utils.nodeprofile.item import CHANGED, FAILED, CannotChange, Item, Node, Unavailable, item, read_text, settle
 
 STARTED = "active, enabled"
@@ -131,26 +133,44 @@ def memlock(node: Node, wanted: str, root: str = "") -> list:
 
 
 def reloads(node: Node, system: dict, root: str = "") -> list:
-    """Let what reads changed files learn of them: an item for each, failed where that cannot be done."""
-    if node.check_mode:
+    """Let what reads changed files learn of them, also of those that an earlier run changed: an item for each, failed where that
+    cannot be done, or is still to be done and nothing may be changed."""
+    names = dict.fromkeys([*node.reloads, *owed.names(root)])
+    if "systemd" in names:
+        names.pop("units", None)  # it reads these again with all else
+    return [row for name in names for row in _reloaded(node, name, system, root)]
+
+
+def _reload_command(node: Node, name: str, system: dict, root: str) -> list:
+    """What does a reload; none where nothing has to learn. A machine that boots over the network has no tool for an initramfs, and
+    none of its own."""
+    if name == "initramfs":
+        command = system.get("initramfs") or []
+        return command if command and node.has(command[0]) else []
+    if not has_systemd(root):
         return []
-    whole = "systemd" in node.reloads
-    with_systemd = has_systemd(root)
-    commands = {
-        "initramfs": system.get("initramfs") or [],
-        "systemd": ["systemctl", "daemon-reexec"] if with_systemd else [],
-        "units": ["systemctl", "daemon-reload"] if with_systemd and not whole else [],
-        "networkmanager": ["systemctl", "reload", "NetworkManager"] if with_systemd else [],
-        "time": ["systemctl", "try-restart", *(system.get("time_services") or [])[:1]] if with_systemd else [],
-    }
-    # a machine that boots over the network has no tool for an initramfs, and none of its own
-    return [_reloaded(node, name, commands[name]) for name in node.reloads if commands[name] and node.has(commands[name][0])]
+    if name in ("systemd", "units"):
+        return ["systemctl", "daemon-reexec" if name == "systemd" else "daemon-reload"]
+    follower, verb = {
+        "networkmanager": ("NetworkManager.service", "try-reload-or-restart"),
+        "time": (next(iter(system.get("time_services") or []), ""), "try-restart"),
+    }.get(name, ("", ""))
+    # one that does not run reads its files when it starts
+    return ["systemctl", verb, follower] if follower and units(node, [follower])[follower]["ActiveState"] != "inactive" else []
 
 
-def _reloaded(node: Node, name: str, command: list) -> Item:
+def _reloaded(node: Node, name: str, system: dict, root: str) -> list:
     label = "reload " + name
     try:
-        node.must(*command)
+        command = _reload_command(node, name, system, root)
+        if command and node.check_mode:
+            return [item(label, FAILED, want="done", before="owed", why=owed.why(name, root))]
+        if command:
+            node.must(*command)
     except CannotChange as error:
-        return item(label, FAILED, want="done", why=str(error))
-    return item(label, CHANGED, want="done", after="done")
+        with suppress(OSError):  # a file system that has gone read-only keeps the mark as it was
+            owed.mark(name, str(error), root)
+        return [item(label, FAILED, want="done", why=str(error))]
+    if not node.check_mode:
+        owed.paid(name, root)
+    return [item(label, CHANGED, want="done", after="done")] if command else []

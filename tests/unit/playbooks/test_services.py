@@ -100,6 +100,16 @@ def test_a_command_that_fails_leads_to_the_reload_too(tmp_path: Path) -> None:
     assert "Failed to enable a.service" in rows["service a.service"]["why"]
 
 
+@pytest.mark.parametrize("active", [True, False])
+def test_only_a_service_that_runs_has_to_learn_of_its_file(tmp_path: Path, active: bool) -> None:
+    systemd = Systemd(tmp_path, *["NetworkManager.service", "chrony.service"] * active)
+    for name in ("networkmanager", "time"):
+        systemd.machine.reload(name)
+    rows = services.reloads(systemd.machine, {"time_services": TIME}, str(tmp_path))
+    assert [row["name"] for row in rows] == ["reload networkmanager", "reload time"] * active
+    assert [verb for verb in systemd.verbs() if verb != "show"] == ["try-reload-or-restart", "try-restart"] * active
+
+
 def test_a_systemd_that_does_not_answer_fails_alone(tmp_path: Path) -> None:
     machine = Machine({"systemctl": lambda _: (1, "", "Failed to connect to bus")})
     (tmp_path / "run/systemd/system").mkdir(parents=True)

@@ -1,0 +1,94 @@
+"""What reads a changed file learns of it, also where the run that changed it ended before, or its reload failed."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.nodeprofile import files, services
+from ansible.module_utils.nodeprofile.item import Node
+
+TIME = ["chrony.service"]
+
+
+class Module:
+    """Of an Ansible module what a node needs; commands run."""
+
+    def __init__(self) -> None:
+        self.check_mode = False
+        self.params: dict[str, str] = {}
+
+    def run_command(self, command: list[str], **_: Any) -> tuple[int, str, str]:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+
+class Host:
+    """A machine with one file that the initramfs is made of, and a tool that makes it, broken or not."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.tool, self.made = root / "update-initramfs", root / "made"
+        self.works()
+        self.system = {"initramfs": [str(self.tool)]}
+
+    def works(self) -> None:
+        self.tool.write_text(f"#!/bin/sh\necho made >> {self.made}\n")
+        self.tool.chmod(0o755)
+
+    def breaks(self) -> None:
+        self.tool.write_text("#!/bin/sh\necho No space left on device >&2\nexit 1\n")
+
+    def write(self, node: Node) -> list[dict[str, Any]]:
+        path = str(self.root / "etc/modprobe.d/90-bringup.conf")
+        found: list[dict[str, Any]] = files.files(node, [{"path": path, "content": "blacklist nouveau\n", "reload": "initramfs"}])
+        return found
+
+    def run(self, *, check: bool = False) -> dict[str, tuple[str, str]]:
+        """One run of the module, as far as files and reloads go."""
+        node = Node(Module(), str(self.root))
+        node.check_mode = check
+        rows = self.write(node) + services.reloads(node, self.system, str(self.root))
+        return {row["name"].split("/")[0].strip(): (row["status"], row.get("why", "")) for row in rows}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_a_reload_that_failed_is_owed_until_it_works(host: Host) -> None:
+    host.breaks()
+    assert host.run()["reload initramfs"][0] == "failed"
+    assert host.run()["reload initramfs"][0] == "failed", "the file is as wanted by now, and the initramfs is not"
+    status, why = host.run(check=True)["reload initramfs"]
+    assert (status, "No space left on device" in why) == ("failed", True), "a reading after a reboot says so too"
+
+    host.works()
+    assert host.run()["reload initramfs"] == ("changed", "")
+    assert host.run() == {"file": ("ok", "")}
+    assert host.run(check=True) == {"file": ("ok", "")}
+    assert host.made.read_text() == "made\n"
+    assert not (host.root / "var/lib/bringup-owed").exists()
+
+
+def test_a_run_that_is_cut_off_before_the_reload_leaves_it_to_the_next(host: Host) -> None:
+    host.write(Node(Module(), str(host.root)))
+    assert host.run(check=True)["reload initramfs"] == ("failed", "a run was cut off before it")
+    assert host.run() == {"file": ("ok", ""), "reload initramfs": ("changed", "")}
+    assert host.made.read_text() == "made\n"
+
+
+def test_a_machine_that_has_no_initramfs_owes_none(host: Host) -> None:
+    host.tool.unlink()
+    assert host.run() == {"file": ("changed", "")}
+    assert host.run() == {"file": ("ok", "")}
+    assert not (host.root / "var/lib/bringup-owed").exists()
+
+
+def test_a_boot_makes_up_for_what_services_read(host: Host) -> None:
+    node = Node(Module(), str(host.root))
+    node.reload("time")
+    node.reload("initramfs")
+    marks = sorted(str(path.relative_to(host.root)) for path in host.root.rglob("bringup-owed/*"))
+    assert marks == ["run/bringup-owed/time", "var/lib/bringup-owed/initramfs"]
