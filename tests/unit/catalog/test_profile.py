@@ -43,6 +43,12 @@ def test_every_distribution_of_a_spec_has_a_family(
     assert general == profile.of_system(distribution)
 
 
+@pytest.mark.parametrize(("distribution", "word"), [("ubuntu", "all"), ("rocky", "--regenerate-all"), ("sles", "--regenerate-all")])
+def test_the_initramfs_of_every_kernel_is_made_anew(distribution: str, word: str) -> None:
+    """dracut alone makes that of the kernel that runs, update-initramfs that of the newest; the next boot may bring another."""
+    assert word in profile.of_system(distribution)["system"]["initramfs"]
+
+
 def test_hardening_and_peer_to_peer_add_their_layers() -> None:
     assert "system_users" not in resolved()[0]
     assert resolved(rke2={"profile": "cis"})[0]["system_users"] == {"etcd": "etcd user"}
