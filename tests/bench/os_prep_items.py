@@ -6,7 +6,7 @@ Equal in intent, not byte by byte. Where the lists differ is said in `DIFFERENCE
 FILES = {
     "/etc/modules-load.d/90-bringup.conf": "# Made by bringup.\noverlay\nbr_netfilter\nnf_conntrack\n",
     "/etc/modprobe.d/90-bringup.conf": "# Made by bringup.\nblacklist nouveau\noptions nouveau modeset=0\n",
-    "/etc/sysctl.d/90-bringup.conf": "# Made by bringup.\n@SYSCTLS@",
+    "/etc/sysctl.d/zz-bringup.conf": "# Made by bringup.\n@SYSCTLS@",
     "/etc/security/limits.d/90-bringup.conf": "# Made by bringup.\n"
     + "".join(f"{who} {kind} memlock unlimited\n" for who in ("*", "root") for kind in ("soft", "hard")),
     "/etc/systemd/system.conf.d/90-bringup.conf": "# Made by bringup.\n[Manager]\nDefaultLimitMEMLOCK=infinity\n",

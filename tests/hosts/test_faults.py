@@ -167,4 +167,4 @@ def test_every_fault_is_named_with_its_class_while_the_others_go_on(up: Any) -> 
     assert "did not come back" in verdict.nodes[of("reboot that does not")].next_step
     full = probe.from_play(result.hosts).nodes[of("full disk")]
     bad = [item.name for item in full.items if item.status is ItemStatus.FAILED]
-    assert bad == ["file /etc/sysctl.d/90-bringup.conf"], "its other items were changed"
+    assert bad == ["file /etc/sysctl.d/zz-bringup.conf"], "its other items were changed"

@@ -50,7 +50,7 @@ def test_bare_hosts_are_changed_once(up: Any, tmp_path: Path) -> None:
     assert host.run("hostname") == "n001\n"
     assert host.run("dpkg-query", "--show", "--showformat=${Status}", "socat") == "install ok installed"
     assert host.run("sysctl", "-n", "vm.max_map_count") == "262144\n"
-    assert "vm.max_map_count = 262144" in host.run("cat", "/etc/sysctl.d/90-bringup.conf")
+    assert "vm.max_map_count = 262144" in host.run("cat", "/etc/sysctl.d/zz-bringup.conf")
     assert "# bringup: /dev/vda2" in host.run("cat", "/etc/fstab")
     assert Path("/proc/sys/kernel/hostname").read_text() != "n001\n"
 

@@ -35,7 +35,8 @@ def undone(profile: Object) -> str:
 
 
 def _steps(said: Object) -> Iterator[str]:
-    yield "remove the files named 90-bringup* and bringup-* below /etc and /usr/local/sbin, and bringup's lines of /etc/hosts"
+    ours = "90-bringup*, zz-bringup* and bringup-*"
+    yield f"remove the files named {ours} below /etc and /usr/local/sbin, and bringup's lines of /etc/hosts"
     if said.get("swap_off"):
         yield "take `# bringup: ` away from the lines of /etc/fstab"
     if masked := _services(said, "masked"):

@@ -25,7 +25,8 @@ def kept(want: dict) -> list:
     return [
         _ours("/etc/modules-load.d/90-bringup.conf", sorted(want["modules"])),
         _ours("/etc/modprobe.d/90-bringup.conf", _blacklisted(want["blacklist"]), reload="initramfs"),
-        _ours("/etc/sysctl.d/90-bringup.conf", ["%s = %s" % pair for pair in sorted(want["sysctls"].items())]),
+        # last of all: of two assignments a boot takes the later, and hardened images have theirs in 99-sysctl.conf and net_*.conf
+        _ours("/etc/sysctl.d/zz-bringup.conf", ["%s = %s" % pair for pair in sorted(want["sysctls"].items())]),
         # root is not among the users that * stands for
         _ours("/etc/security/limits.d/90-bringup.conf", rows if memlock else []),
         # services do not pass pam_limits

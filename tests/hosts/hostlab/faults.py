@@ -51,7 +51,7 @@ def half_applied(host: Host) -> None:
     """What a run that was killed in the middle leaves: a package unpacked only, a file cut short, another beside its place."""
     host.run("dpkg", "--purge", "socat")
     host.run("sh", "-c", "dpkg --unpack /srv/packages/socat*.deb")
-    host.run("sh", "-c", "echo '# Made by br' > /etc/sysctl.d/90-bringup.conf; echo x > /etc/sysctl.d/.bringup-cut")
+    host.run("sh", "-c", "echo '# Made by br' > /etc/sysctl.d/zz-bringup.conf; echo x > /etc/sysctl.d/.bringup-cut")
     host.run("sh", "-c", "mkdir -m 700 /etc/rancher; hostname half")
 
 

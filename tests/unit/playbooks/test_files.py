@@ -41,3 +41,11 @@ def test_whole_files_of_a_site_are_replaced_as_they_are(tmp_path: Path) -> None:
     path.chmod(0o644)
     files.files(Machine({}, root=tmp_path), [{"path": str(path), "content": "ours\n"}])
     assert [one.name for one in tmp_path.iterdir()] == ["90-bringup.conf"]
+
+
+def test_our_sysctls_are_the_last_that_a_boot_reads() -> None:
+    """systemd-sysctl takes all files by name in the order of their bytes; hardening writes such ones, with ip_forward off."""
+    kept = files.kept({"memlock": "", "modules": {}, "blacklist": [], "sysctls": {"net.ipv4.ip_forward": "1"}, "files": []})
+    (ours,) = [Path(entry["path"]).name for entry in kept if entry["path"].startswith("/etc/sysctl.d/")]
+    theirs = ["60-netipv4_sysctl.conf", "99-sysctl.conf", "99-zz-hardening.conf", "net_ipv4_ip_forward.conf"]
+    assert max([ours, *theirs]) == ours
