@@ -1,8 +1,10 @@
 """Check `dns`: from every node a pod resolved the API's name, reached a Service, a pod of another node, and came in by ingress.
 
 The pods form a ring: each asks the next one. Where asking fails, the two ends are told apart: a node that its own neighbour did
-reach, and whose target reaches nobody itself, is not the one to blame. Causes are told apart as well: pods that are reached while
-a Service's address is dead lack kube-proxy's rules, and not the pod network; a Service that answers by its address alone lacks DNS.
+reach, and whose target reaches nobody itself, is not the one to blame; nor is one that packets of full size leave, and whose target
+gets none either (a smaller MTU on the way loses these without a word, and short answers come through). Causes are told apart as
+well: pods that are reached while a Service's address is dead lack kube-proxy's rules, and not the pod network; a Service that
+answers by its address alone lacks DNS.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,6 +41,15 @@ class Ring(Struct, frozen=True):
         """Whether a node's pod reached its own target."""
         pod = self.pods.get(node)
         return pod is not None and pod.report.get("reached") is True
+
+    def sends_large(self, node: str) -> bool:
+        """Whether a pod got packets of full size from this node."""
+        return any(pod.report.get("large") is True and self.target(pod) == node for pod in self.pods.values())
+
+    def gets_large(self, node: str) -> bool:
+        """Whether a node's pod got packets of full size from its own target."""
+        pod = self.pods.get(node)
+        return pod is not None and pod.report.get("large") is True
 
     def answered(self, report: Mapping[str, Any], by: str) -> bool:
         """Whether what answered was a pod of this check: they say their node; a page of somebody else's does not."""
@@ -147,6 +158,21 @@ def _neighbour(name: str, pod: CheckPod, ring: Ring) -> Iterator[Finding]:
         yield _failed(seen, "an answer from it", step)
     elif not ring.answered(pod.report, "vip"):
         yield _failed("a Service does not answer by its address here", "an answer from it", f"see kube-proxy on {name}")
+    if reached:
+        yield from _large(name, target, pod.report.get("large"), ring)
+
+
+def _large(name: str, target: str, came: object, ring: Ring) -> Iterator[Finding]:
+    expected = "packets of full size in both directions"
+    if came is False and not (ring.sends_large(name) and not ring.gets_large(target)):
+        seen = f"short answers of the pod on {target} come here, and packets of full size are lost on the way"
+        step = (
+            f"see `ip -d link` of {name} and {target}, and the MTU of the switches between them: Canal's pods need 50 bytes of it"
+        )
+        yield _failed(seen, expected, step)
+    elif not isinstance(came, bool):
+        step = "run the check again"
+        yield unknown(FailureClass.RUNTIME, "nothing tells whether packets of full size come through", expected, step)
 
 
 def _ingress(name: str, report: Mapping[str, Any], ring: Ring, controllers: frozenset[str]) -> Iterator[Finding]:

@@ -245,8 +245,9 @@ class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     Report: node; resolved and service (addresses of the API service by DNS and by Kubernetes itself); vip and named (the nodes of
     the pods that answered behind the check's own Service, asked by its address and by its name); next (index of the pod that it
-    asked), peer (that pod's node, as it answered), reached; before (the node of the pod before it, as that answered); ingress and
-    own (the node of the pod that answered by way of an ingress controller, and whether that was this node's controller); error.
+    asked), peer (that pod's node, as it answered), reached, large (whether a file came whole from there, in packets of full size);
+    before (the node of the pod before it, as that answered); ingress and own (the node of the pod that answered by way of an
+    ingress controller, and whether that was this node's controller); error.
     """
 
     pods: tuple[CheckPod, ...] = ()

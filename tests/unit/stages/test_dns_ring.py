@@ -29,7 +29,9 @@ API = "kubernetes.default.svc.cluster.local"
 GOOD = {
     "http___10.43.7.7_cgi-bin_name": "gpu002",
     "http___vip_cgi-bin_name": "gpu003",
-    "http___dns-1.dns_8080_cgi-bin_node": "gpu002",
+    "http___dns-1.dns_8080_cgi-bin_name": "gpu002",
+    "http___dns-1.dns_8080_large": "x" * 65536,
+    "http___dns-1.dns_8080_cgi-bin_got": "gpu002",
     "http___dns-2.dns_8080_cgi-bin_name": "gpu003",
 }
 INGRESS = {"INGRESS_HOST": "ring.internal", "HOST_IP": "10.0.0.1", "INGRESS_AT": "10.0.0.8 10.0.0.9"}
@@ -100,6 +102,7 @@ def test_everything_answers(pod: Pod) -> None:
         "peer": "gpu002",
         "before": "gpu003",
         "reached": True,
+        "large": True,
         "ingress": "",
         "own": False,
         "error": "",
@@ -115,6 +118,23 @@ def test_a_service_without_rules(pod: Pod) -> None:
     report = pod.run()
     assert (report["vip"], report["named"], report["peer"]) == ("", "gpu003", "gpu002")
     assert report["error"] == "wget: download timed out"
+
+
+@pytest.mark.parametrize("came", [0, 1400])
+def test_packets_of_full_size_that_are_lost_on_the_way(pod: Pod, came: int) -> None:
+    pod.asked()
+    pod.silence("http___dns-1.dns_8080_large")
+    pod.answers({"http___dns-1.dns_8080_large": "x" * came} if came else {})
+    report = pod.run()
+    assert (report["peer"], report["reached"], report["large"]) == ("gpu002", True, False)
+    assert report["error"] == ("" if came else "wget: download timed out")
+    assert "thanked" not in {path.name for path in (pod.folder / "tmp").iterdir()}, "its neighbour must not end yet"
+
+
+def test_a_neighbour_that_ends_with_the_last_packet_was_reached_all_the_same(pod: Pod) -> None:
+    pod.asked()
+    pod.silence("http___dns-1.dns_8080_cgi-bin_got")
+    assert [pod.run(60)[key] for key in ("large", "error")] == [True, ""]
 
 
 def test_names_that_are_not_resolved(pod: Pod) -> None:

@@ -106,7 +106,13 @@ def _asked(world: World, pod: Obj, node: str) -> Obj:
     cut = {name for name in (node, peer, before) if name and world.fault("overlay_broken", name)}
     service, reached = world.hosts[node]["rke2"]["service"], bool(peer) and not cut & {node, peer}
     report: Obj = {"node": node, "resolved": service, "service": service, "vip": peer if reached else node, "peer": peer}
-    report |= {"named": report["vip"], "before": "" if cut & {node, before} else before, "reached": reached, "error": ""}
+    report |= {
+        "named": report["vip"],
+        "before": "" if cut & {node, before} else before,
+        "reached": reached,
+        "large": reached,
+        "error": "",
+    }
     if peer and not reached:
         report["error"] = f"dial tcp: connect to pod on {peer}: i/o timeout"
     if world.fault("kube_proxy_rules_missing", node):
@@ -115,7 +121,7 @@ def _asked(world: World, pod: Obj, node: str) -> Obj:
         report["error"] = "nslookup: read: Connection refused; connection timed out; no servers could be reached"
     else:
         return report
-    return report | {"resolved": "", "named": "", "peer": "", "before": "", "reached": False}
+    return report | {"resolved": "", "named": "", "peer": "", "before": "", "reached": False, "large": False}
 
 
 def _beside(world: World, pod: Obj, names: Iterable[str]) -> str:

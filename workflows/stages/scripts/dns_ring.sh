@@ -1,17 +1,19 @@
 # Check `dns` (busybox): resolve the API's name, reach a Service by address and by name, ask the next pod of the ring which node it is
-# on, answer the one before, come in by ingress. Rounds go on until all is there. The one before is asked back as well: two neighbours
-# that cannot look up names are then both seen from outside.
+# on and for a file of packets in full size, answer the one before, come in by ingress. Rounds go on until all is there. The one before
+# is asked back as well: two neighbours that cannot look up names are then both seen from outside.
 # In: JOB_COMPLETION_INDEX, COUNT (pods), NODE_NAME, SECONDS_TO_WAIT; VIP_SERVICE_HOST (from Kubernetes; DNS says it too);
 # with ingress INGRESS_HOST (the name asked for), HOST_IP (this node) and INGRESS_AT (addresses of other nodes, with spaces).
-# Out: {"node","resolved","service","vip","named","next","peer","before","reached","ingress","own","error"}
+# Out: {"node","resolved","service","vip","named","next","peer","before","reached","large","ingress","own","error"}
 mkdir -p /tmp/www/cgi-bin
 printf '#!/bin/sh\nprintf "Content-Type: text/plain\\r\\n\\r\\n%s"\n' "$NODE_NAME" > /tmp/www/cgi-bin/name
-printf '#!/bin/sh\ntouch /tmp/asked\nexec /tmp/www/cgi-bin/name\n' > /tmp/www/cgi-bin/node
-chmod +x /tmp/www/cgi-bin/name /tmp/www/cgi-bin/node
+printf '#!/bin/sh\ntouch /tmp/asked\nexec /tmp/www/cgi-bin/name\n' > /tmp/www/cgi-bin/got
+chmod +x /tmp/www/cgi-bin/name /tmp/www/cgi-bin/got
+size=65536
+head -c $size /dev/zero > /tmp/www/large
 httpd -p 8080 -h /tmp/www
 next=$(( (JOB_COMPLETION_INDEX + 1) % COUNT )) last=$(( (JOB_COMPLETION_INDEX + COUNT - 1) % COUNT ))
 end=$(( $(date +%s) + SECONDS_TO_WAIT ))
-resolved= vip= named= peer= before= ingress= own=false error=
+resolved= vip= named= peer= before= large=false ingress= own=false error=
 address=$VIP_SERVICE_HOST
 search=$(awk '/^search/ {print $2; exit}' /etc/resolv.conf)
 look_up() {
@@ -20,6 +22,11 @@ look_up() {
 }
 ask() { wget -q -O /tmp/answer -T 3 "$@" 2>/tmp/said && tr -cd 'A-Za-z0-9.-' < /tmp/answer | cut -c 1-63; }
 at() { case "$1" in *:*) echo "http://[$1]$2" ;; *) echo "http://$1$2" ;; esac; }
+ask_large() {
+  wget -q -O /tmp/got -T 3 "$1/large" 2>/tmp/said && [ "$(wc -c < /tmp/got)" -eq $size ] || return
+  large=true
+  ask "$1/cgi-bin/got" > /tmp/thanked || : # it may end now, and waits some more where it has not heard
+}
 failed() { error=$(tail -n 1 /tmp/said); }
 come_in() {
   ingress=$(ask --header "Host: $INGRESS_HOST" "$(at "$HOST_IP" /cgi-bin/name)")
@@ -32,7 +39,7 @@ come_in() {
   done
 }
 through() {
-  [ -n "$resolved" ] && [ -n "$vip" ] && [ -n "$named" ] && { [ "$COUNT" -eq 1 ] || [ -n "$peer" ]; } &&
+  [ -n "$resolved" ] && [ -n "$vip" ] && [ -n "$named" ] && { [ "$COUNT" -eq 1 ] || $large; } &&
     { [ -z "$INGRESS_HOST" ] || [ -n "$ingress" ]; }
 }
 while :; do # once in any case: a second may be over before it has begun
@@ -41,7 +48,8 @@ while :; do # once in any case: a second may be over before it has begun
   [ -n "$address" ] || address=$(look_up "vip.$search")
   [ -n "$vip" ] || [ -z "$address" ] || { vip=$(ask "$(at "$address" /cgi-bin/name)"); [ -n "$vip" ] || failed; }
   [ -n "$named" ] || { named=$(ask http://vip/cgi-bin/name); [ -n "$named" ] || failed; }
-  [ "$COUNT" -eq 1 ] || [ -n "$peer" ] || { peer=$(ask "http://dns-$next.dns:8080/cgi-bin/node"); [ -n "$peer" ] || failed; }
+  [ "$COUNT" -eq 1 ] || [ -n "$peer" ] || { peer=$(ask "http://dns-$next.dns:8080/cgi-bin/name"); [ -n "$peer" ] || failed; }
+  [ -z "$peer" ] || $large || ask_large "http://dns-$next.dns:8080" || failed
   [ "$COUNT" -eq 1 ] || [ -n "$before" ] || before=$(ask "http://dns-$last.dns:8080/cgi-bin/name")
   [ -z "$INGRESS_HOST" ] || [ -n "$ingress" ] || come_in
   if through && { [ "$COUNT" -eq 1 ] || [ -e /tmp/asked ]; }; then break; fi
@@ -54,5 +62,5 @@ reached=false
 error=$(printf %s "$error" | tr -cd 'A-Za-z0-9 .:/_-' | cut -c 1-200)
 printf '{"node":"%s","resolved":"%s","service":"%s","vip":"%s","named":"%s","next":%d,"peer":"%s","before":"%s",' \
   "$NODE_NAME" "$resolved" "$KUBERNETES_SERVICE_HOST" "$vip" "$named" "$next" "$peer" "$before" > /tmp/report
-printf '"reached":%s,"ingress":"%s","own":%s,"error":"%s"}' "$reached" "$ingress" "$own" "$error" >> /tmp/report
+printf '"reached":%s,"large":%s,"ingress":"%s","own":%s,"error":"%s"}' "$reached" "$large" "$ingress" "$own" "$error" >> /tmp/report
 cat /tmp/report > /dev/termination-log
