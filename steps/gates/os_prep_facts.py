@@ -8,6 +8,10 @@ from steps.contract.verdict import FailureClass
 from steps.gates.finding import Finding, fail, unknown
 
 
+NO_FABRIC = frozenset({"N/A", "Not Supported"})
+"""What nvidia-smi says as the fabric's state of a GPU that is in none."""
+
+
 def findings(facts: Facts, skew: float | None, want: Expectation) -> Iterator[Finding]:
     """Everything about one machine that is not as expected."""
     yield from _system(facts, want)
@@ -90,10 +94,12 @@ def _driver(facts: Facts, want: Expectation) -> Iterator[Finding]:
             "remove the driver from the node, or set driver.enabled to false",
         )
     elif want.driver_on_host and facts.nvswitches:
+        yield from _fabric_manager(facts)
+    elif want.driver_on_host:
         yield from _fabric(facts)
 
 
-def _fabric(facts: Facts) -> Iterator[Finding]:
+def _fabric_manager(facts: Facts) -> Iterator[Finding]:
     """NVSwitch machines need a fabric manager of exactly the driver's version; without it CUDA does not start."""
     if not facts.fabric_manager_active:
         yield fail(
@@ -116,7 +122,13 @@ def _fabric(facts: Facts) -> Iterator[Finding]:
             "Completed",
             "run nvidia-smi -q on the node and look for Fabric",
         )
-    elif set(facts.fabric_states) - {"Completed"}:
+    else:
+        yield from _fabric(facts)
+
+
+def _fabric(facts: Facts) -> Iterator[Finding]:
+    """GPUs that are in an NVLink fabric are ready in it, also where its switches are no devices of this machine (B200, NVL72)."""
+    if set(facts.fabric_states) - {"Completed", *NO_FABRIC} or (facts.nvswitches and set(facts.fabric_states) & NO_FABRIC):
         yield fail(
             FailureClass.HARDWARE,
             f"fabric state {', '.join(facts.fabric_states)}",

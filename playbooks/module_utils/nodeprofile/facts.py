@@ -116,10 +116,15 @@ def driver(node: Node, root: str = "") -> dict:
         return {}
     manager = re.search(r"(\d[\d.]+)", node.run("nv-fabricmanager", "--version")[1])
     units = services.units(node, ["nvidia-fabricmanager"]) if services.has_systemd(root) else {}
-    fabric = re.findall(r"^\s+Fabric\s*\n\s+State\s*:\s*(.+?)\s*$", node.run("nvidia-smi", "-q")[1], re.MULTILINE)
     return {
         "nvidia_driver": found.group(1),
         "fabric_manager": manager.group(1) if manager else "",
         "fabric_manager_active": any(unit["ActiveState"] == "active" for unit in units.values()),
-        "fabric_states": sorted(set(fabric)),
+        "fabric_states": sorted(set(_fabric_states(node.run("nvidia-smi", "-q")[1]))),
     }
+
+
+def _fabric_states(said: str) -> list:
+    """The state of each GPU in the NVLink fabric; one that is Completed may have failed all the same, which its status says."""
+    rows = re.findall(r"^\s+Fabric\s*\n\s+State\s*:\s*(.+?)\s*\n(?:\s+Status\s*:\s*(.+?)\s*$)?", said, re.MULTILINE)
+    return ["%s: %s" % row if row[0] == "Completed" and row[1] not in ("", "Success") else row[0] for row in rows]

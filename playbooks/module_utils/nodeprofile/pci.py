@@ -17,6 +17,8 @@ STATUS, HAS_LIST, LIST, EXPRESS = 0x06, 0x10, 0x34, 0x10
 """Where the status is and its bit for a list of capabilities, where the list begins, and the id of PCI Express (PCI 3.0 §6.7)."""
 ACS, CONTROL = 0x000D, 6
 """Id of the capability Access Control Services, and the offset of its control register."""
+GONE = b"\xff\xff"
+"""A vendor that no device has (PCI 3.0 §6.2.1)."""
 SCRIPT = "/usr/local/sbin/bringup-acs-off"
 UNIT = "bringup-acs-off.service"
 SCRIPT_TEXT = """#!/bin/sh
@@ -98,7 +100,10 @@ def words(spaces: dict) -> dict:
 
 def is_cut(space: bytes) -> bool:
     """Whether a device has extended capabilities that these bytes do not show: one of PCI Express has room for them, and one whose
-    first capabilities are not shown (64 bytes are what others than root see) may be such a device."""
+    first capabilities are not shown (64 bytes are what others than root see) may be such a device. One that has left the bus or is
+    without power reads as ones throughout."""
+    if space[:2] == GONE:
+        return True
     if len(space) > EXTENDED:
         return False
     return len(space) < EXTENDED or EXPRESS in _capabilities(space)

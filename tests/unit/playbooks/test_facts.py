@@ -54,6 +54,18 @@ def test_the_fabrics_state_is_read_of_a_recorded_machine_with_nvswitches(tmp_pat
     ]
 
 
+@needs_records
+def test_a_gpu_that_completed_with_an_error_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
+    (tmp_path / "proc/driver/nvidia/version").write_text(OPEN)
+    recorded = (RECORDED / "nvidia_smi_q_8xh100_hw_power_brake.txt").read_text()
+    failed = recorded.replace(": Success", ": Insufficient Resources", 1)
+    found = facts.driver(Machine({"nvidia-smi": lambda _: (0, failed, "")}), str(tmp_path))
+    assert found["fabric_states"] == ["Completed", "Completed: Insufficient Resources"]
+    none = (RECORDED / "nvidia_smi_q_a10_remapped_rows_4.txt").read_text()
+    assert facts.driver(Machine({"nvidia-smi": lambda _: (0, none, "")}), str(tmp_path))["fabric_states"] == ["N/A"]
+
+
 def test_no_driver_is_no_fact(tmp_path: Path) -> None:
     machine = Machine({"nvidia-smi": lambda _: (0, "", "")})
     assert facts.driver(machine, str(tmp_path)) == {}

@@ -41,7 +41,9 @@ def conventional(*kinds: int) -> bytes:
     return bytes(made)
 
 
-@pytest.mark.parametrize("shown", [b"", b"\0" * 64, conventional(0x01, 0x10), conventional(0x10), conventional(0x10, 0x05)])
+@pytest.mark.parametrize(
+    "shown", [b"", b"\0" * 64, b"\xff" * 4096, conventional(0x01, 0x10), conventional(0x10), conventional(0x10, 0x05)]
+)
 def test_a_bridge_that_does_not_show_whether_it_has_acs_is_not_taken_for_one_without(shown: bytes) -> None:
     with pytest.raises(Unavailable, match=r"extended configuration space of 0000:00:01\.0 cannot be read"):
         pci.words({"0000:00:00.0": space([(0x100, 0x0001, 0)]), "0000:00:01.0": shown})
