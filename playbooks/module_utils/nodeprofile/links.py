@@ -132,17 +132,38 @@ def routes(node: Node, wanted: list) -> list:
 
 
 def _route(node: Node, to: str, via: str, device: str) -> Item:
-    way = ["via " + via] * bool(via) + ["dev " + device] * bool(device)
-    want = " ".join(way)
+    want = " ".join(["via " + via] * bool(via) + ["dev " + device] * bool(device))
+    seen = []
 
     def read() -> str:
-        rows = json.loads(node.must("ip", "-json", "route", "show", "exact", to) or "[]")
-        seen = [(row.get("gateway", ""), row.get("dev", "")) for row in rows]
-        if any((not via or gateway == via) and (not device or dev == device) for gateway, dev in seen):
+        # without -6, `ip` looks among the routes of IPv4 whatever the network is
+        family = ["-6"] if ":" in to else []
+        seen[:] = _ways(json.loads(node.must("ip", "-json", *family, "route", "show", "exact", to) or "[]"))
+        if any(_leads(way, via, device) and not way[2] for way in seen):
             return want
-        return "; ".join(" ".join(["via " + gateway] * bool(gateway) + ["dev " + dev]) for gateway, dev in seen) or "absent"
+        words = [["via " + gateway] * bool(gateway) + ["dev " + dev] * bool(dev) + down for gateway, dev, down in seen]
+        return "; ".join(map(" ".join, words)) or "absent"
 
     def refuse() -> None:
+        if any(_leads(way, via, device) for way in seen):
+            raise CannotChange("its link is down: see the cable, the transceiver and the port of the switch")
         raise CannotChange("give this route where the interface is configured: one set by hand would be gone with the next boot")
 
     return settle(node, "route " + to, want, read, refuse)
+
+
+def _leads(way: tuple, via: str, device: str) -> bool:
+    return (not via or way[0] == via) and (not device or way[1] == device)
+
+
+def _ways(rows: list) -> list:
+    """Gateway and interface of each way of the routes, and what keeps it from working: a link without carrier, or an interface that
+    is down. A route with several ways has them as its next hops; one that refuses (its type) has none."""
+    found = []
+    for row in rows:
+        refuses = [row["type"]] if row.get("type", "unicast") != "unicast" else []
+        for hop in row.get("nexthops") or [row]:
+            down = [flag for flag in hop.get("flags") or [] if flag in ("linkdown", "dead")]
+            gateway = hop.get("gateway") or (hop.get("via") or {}).get("host", "")
+            found.append((gateway, hop.get("dev", ""), refuses + down))
+    return found

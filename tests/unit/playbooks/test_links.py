@@ -50,6 +50,47 @@ def test_an_mtu_that_nobody_keeps_is_not_changed_and_says_where_to_set_it() -> N
     assert machine.said == []
 
 
+# what `ip -json route show exact` of iproute2 6.1 prints
+ONE = '[{"dst":"172.16.0.0/12","gateway":"10.99.0.2","dev":"v0","flags":[]}]'
+DOWN = '[{"dst":"172.16.0.0/12","gateway":"10.99.0.2","dev":"v0","flags":["linkdown"]}]'
+SEVERAL = (
+    '[{"dst":"192.168.0.0/16","flags":[],"nexthops":[{"gateway":"10.99.0.2","dev":"v0","weight":1,"flags":["dead","linkdown"]},'
+    '{"gateway":"10.99.1.2","dev":"v1","weight":1,"flags":[]}]}]'
+)
+OVER_SIX = '[{"dst":"172.16.0.0/12","via":{"family":"inet6","host":"fe80::1"},"dev":"v0","flags":[]}]'
+BLACKHOLE = '[{"type":"blackhole","dst":"10.5.0.0/16","flags":[]}]'
+
+
+@pytest.mark.parametrize(
+    ("said", "via", "device", "status", "seen"),
+    [
+        (ONE, "10.99.0.2", "v0", "ok", "via 10.99.0.2 dev v0"),
+        (ONE, "10.99.0.9", None, "failed", "via 10.99.0.2 dev v0"),
+        (DOWN, "10.99.0.2", None, "failed", "via 10.99.0.2 dev v0 linkdown"),
+        (SEVERAL, "10.99.1.2", None, "ok", "via 10.99.1.2"),
+        (SEVERAL, None, "v0", "failed", "via 10.99.0.2 dev v0 dead linkdown; via 10.99.1.2 dev v1"),
+        (OVER_SIX, "fe80::1", "v0", "ok", "via fe80::1 dev v0"),
+        (BLACKHOLE, "10.99.0.2", None, "failed", "blackhole"),
+        ("[]", None, "v0", "failed", "absent"),
+        ("", None, "v0", "failed", "absent"),
+    ],
+)
+def test_a_route_counts_where_one_of_its_ways_is_the_wanted_one_and_works(
+    said: str, via: str | None, device: str | None, status: str, seen: str
+) -> None:
+    machine = Machine({"ip": lambda _: (0, said, "")})
+    (row,) = links.routes(machine, [{"to": "172.16.0.0/12", "via": via, "device": device}])
+    assert (row["status"], row.get("after") or row["before"]) == (status, seen)
+
+
+def test_a_route_of_ip_version_six_is_asked_for_as_such() -> None:
+    machine = Machine(
+        {"ip": lambda command: (0, '[{"dst":"fd01::/64","gateway":"fd00::2","dev":"v1"}]' if "-6" in command else "[]", "")}
+    )
+    (row,) = links.routes(machine, [{"to": "fd01::/64", "via": "fd00::2"}])
+    assert row["status"] == "ok"
+
+
 HEAD = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
 ONE_NETWORK = "eth0\t0000000A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
 REFUSED = "*\t00000000\t00000000\t0200\t0\t0\t0\t00000000\t0\t0\t0\n"
