@@ -7,7 +7,6 @@ from steps.contract.stages.os_prep import Clock, Expectation, Facts
 from steps.contract.verdict import FailureClass
 from steps.gates.finding import Finding, fail, unknown
 
-
 NO_FABRIC = frozenset({"N/A", "Not Supported"})
 """What nvidia-smi says as the fabric's state of a GPU that is in none."""
 

@@ -145,7 +145,8 @@ def _versions(node: Node, names: list, adapter: Adapter) -> dict:
     each = {name: name.split(EITHER) for name in names}
     _, output, _ = node.run(*adapter["query"], *(one for ones in each.values() for one in ones))
     rows = [line.split("\t") for line in output.splitlines()]
-    found = {row[0]: row[2] for row in rows if len(row) == 3 and row[1].endswith("installed") and "not-installed" not in row[1]}
+    # dpkg also knows half-installed, and says `install reinstreq half-installed` of what was killed while it was unpacked
+    found = {row[0]: row[2] for row in rows if len(row) == 3 and row[1].split()[-1:] == ["installed"]}
     return {name: found[one] for name, ones in each.items() for one in reversed(ones) if one in found}
 
 

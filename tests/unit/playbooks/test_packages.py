@@ -165,6 +165,16 @@ def test_of_packages_that_serve_alike_the_one_that_is_there_will_do(there: set[s
     assert rows["package socat"]["status"] == "changed"
 
 
+@pytest.mark.parametrize("status", ["install reinstreq half-installed", "install ok half-configured", "deinstall ok config-files"])
+def test_a_package_that_was_killed_on_its_way_is_not_there(status: str) -> None:
+    manager = Manager("apt", known={"socat"})
+    half = f"socat\t{status}\t1.7"
+    whole = manager.query
+    manager.machine.tools["dpkg-query"] = lambda command: whole(command) if manager.installed else (0, half, "")
+    row = settled(manager, "apt", "socat")["package socat"]
+    assert (row["status"], row["after"]) == ("changed", "1.0")
+
+
 def test_check_mode_installs_nothing() -> None:
     manager = Manager("dnf", known={"socat"})
     manager.machine.check_mode = True
