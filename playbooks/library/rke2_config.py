@@ -49,10 +49,11 @@ restart: {description: Whether that is so or will be, once the files are written
 TOKEN = "/etc/rancher/rke2/token"
 CONFIG = "/etc/rancher/rke2/config.yaml"
 OURS = "# Made by bringup."
+DROP_INS = "/etc/rancher/rke2/config.yaml.d"
 EXCLUDE = (("token", "token-file"), ("agent-token", "agent-token-file"), ("datastore-endpoint", "disable-etcd"))
 """Pairs of keys of which RKE2 takes one."""
 NEVER = {
-    "data-dir": "RKE2's data lies in /var/lib/rancher/rke2, where gates and reset look for it",
+    "data-dir": "RKE2's data lies in /var/lib/rancher/rke2, where gates and reset look for it (which may be a disk, or a link)",
     "cluster-reset": "it would make a cluster of one server at every start",
     "cluster-init": "RKE2 has no such key; K3s has",
 }
@@ -61,6 +62,8 @@ FILES = ("audit-policy-file", "pod-security-admission-config-file", "token-file"
 
 FIXED = ("cluster-cidr", "service-cidr", "cluster-dns", "cluster-domain", "disable-kube-proxy", "egress-selector-mode")
 """Keys that a cluster is founded with: a server whose file says another value does not start again (peers §4)."""
+PLUGINS = re.compile(r"^cni:[ \t]*(\S.*|(?:\n[ \t]*-[ \t].*)+)", re.MULTILINE)
+"""The network plugins in a config.yaml, as a list or alone."""
 
 
 class Conflict(Exception):
@@ -92,6 +95,16 @@ def check_fixed(config: dict, there: str) -> None:
         if now and key in config and now.lower() != str(config[key]).lower():
             said = "config.yaml: %s: the cluster was founded with %s; with %s this server would not start: take the old value back"
             raise Conflict(said % (key, now, config[key]))
+    found = PLUGINS.search(there)
+    now, wanted = _primary(re.findall(r"[a-z]+", found.group(1)) if found else []), _primary(config.get("cni", []))
+    if now and wanted and now != wanted:
+        said = "config.yaml: cni: the cluster was founded with %s, and RKE2 changes no cluster's plugin: take the old value back"
+        raise Conflict(said % now)
+
+
+def _primary(plugins: list) -> str:
+    """The plugin that pods get their network from; empty where none is named."""
+    return next((plugin for plugin in plugins if plugin != "multus"), "")
 
 
 def check_etcd_user() -> None:
@@ -102,12 +115,14 @@ def check_etcd_user() -> None:
         raise Conflict("config.yaml: profile: a hardened server needs the user etcd, which stage os_prep makes") from None
 
 
-def check_drop_ins(config: dict) -> None:
-    """Drop-ins are read after config.yaml and win: none may hold a key that we write. Raises Conflict."""
-    for path in sorted(glob.glob("/etc/rancher/rke2/config.yaml.d/*.yaml")):
+def check_drop_ins(config: dict, folder: str = DROP_INS) -> None:
+    """Drop-ins are read after config.yaml and win: none may hold a key that we write, or that nobody may. Raises Conflict."""
+    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.yaml"))):
         with open(path, errors="replace") as source:
             keys = re.findall(r"^([A-Za-z][A-Za-z0-9-]*):", source.read(), re.MULTILINE)
         for key in keys:
+            if key in NEVER:
+                raise Conflict("%s: %s: %s; remove it" % (path, key, NEVER[key]))
             if key in config:
                 raise Conflict("%s sets %s, and would win over config.yaml: remove it there" % (path, key))
 

@@ -25,7 +25,8 @@ def module() -> Any:
     "config",
     [
         {"cluster-cidr": "10.42.0.0/16", "service-cidr": "10.43.0.0/16", "disable-kube-proxy": False},
-        {"cluster-domain": "site.example.org", "cni": ["cilium"]},
+        {"cluster-domain": "site.example.org", "cni": ["multus", "canal"]},
+        {"cluster-domain": "site.example.org"},
     ],
 )
 def test_what_a_cluster_was_founded_with_may_be_said_again(module: Any, config: dict[str, Any]) -> None:
@@ -38,8 +39,33 @@ def test_what_a_cluster_was_founded_with_may_be_said_again(module: Any, config: 
         ({"cluster-cidr": "10.44.0.0/14"}, "cluster-cidr: the cluster was founded with 10.42.0.0/16"),
         ({"service-cidr": "10.45.0.0/16"}, "service-cidr: the cluster was founded with 10.43.0.0/16"),
         ({"disable-kube-proxy": True}, "disable-kube-proxy: the cluster was founded with false"),
+        ({"cni": ["cilium"]}, "cni: the cluster was founded with canal, and RKE2 changes no cluster's plugin"),
+        ({"cni": ["multus", "calico"]}, "cni: the cluster was founded with canal"),
     ],
 )
 def test_a_server_that_would_not_start_again_is_left_as_it_is(module: Any, config: dict[str, Any], said: str) -> None:
     with pytest.raises(module.Conflict, match=said):
         module.check_fixed(config, THERE)
+
+
+@pytest.mark.parametrize("there", ["cni: cilium\n", "token: x\ncni:\n- multus\n- cilium\ntls-san:\n- a\n", 'cni: "cilium"\n'])
+def test_a_network_plugin_is_known_however_it_was_written(module: Any, there: str) -> None:
+    module.check_fixed({"cni": ["cilium"]}, there)
+    with pytest.raises(module.Conflict, match="founded with cilium"):
+        module.check_fixed({"cni": ["canal"]}, there)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("data-dir: /data/rke2\n", "50-site.yaml: data-dir: RKE2's data lies in /var/lib/rancher/rke2"),
+        ("cluster-reset: true\n", "50-site.yaml: cluster-reset: it would make a cluster of one server"),
+        ("cni: none\n", "50-site.yaml sets cni, and would win over config.yaml"),
+    ],
+)
+def test_a_drop_in_that_would_undo_what_is_written_is_refused(module: Any, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "10-debug.yaml").write_text("debug: true\ntls-san+: [b]\n")
+    module.check_drop_ins({"cni": ["canal"]}, str(tmp_path))
+    (tmp_path / "50-site.yaml").write_text(text)
+    with pytest.raises(module.Conflict, match=said):
+        module.check_drop_ins({"cni": ["canal"]}, str(tmp_path))
