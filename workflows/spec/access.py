@@ -156,7 +156,9 @@ class Rke2(Section):
         default=(), description="Further names in the API certificate.", examples=[["api.cluster.example.org"]]
     )
     registry_mirror: Registry | None = Field(
-        default=None, description="Registry that mirrors docker.io and the others.", examples=["registry.example.org:5000"]
+        default=None,
+        description="Registry that mirrors docker.io and the others; with a path, images lie below it (HOST/PATH/rancher/…).",
+        examples=["registry.example.org:5000"],
     )
     registries: Mapping[RegistryName, RegistryAccess] = Field(
         default={},

@@ -21,7 +21,7 @@ class RegistryAccess(Section):
 
     endpoints: Annotated[tuple[Url, ...], Listed, Field(max_length=10)] = Field(
         default=(),
-        description="Mirrors, tried in order before the registry itself.",
+        description="Mirrors, tried in order before the registry itself; a path is taken as it is, and begins with /v2.",
         examples=[["https://mirror.example.org:5000"]],
     )
     rewrite: Mapping[Argument, Argument] = Field(
