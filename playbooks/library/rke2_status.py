@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 from ansible.module_utils import alone, direct, rke2metrics, waiting
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import kept, kube, pending, rollback, supervisor, versions
+from ansible.module_utils.rke2 import kept, kube, mounts, pending, rollback, supervisor, versions
 
 DOCUMENTATION = r"""
 module: rke2_status
@@ -56,7 +56,7 @@ CONFIG = "/etc/rancher/rke2/config.yaml"
 TOKEN = "/var/lib/rancher/rke2/server/token"
 ETCD = "/var/lib/rancher/rke2/server/db/etcd"
 JOINED = {"rke2-server": ETCD, "rke2-agent": "/var/lib/rancher/rke2/agent/kubelet.kubeconfig"}
-"""What is there once the host has been part of a cluster."""
+"""What is there once the host has been part of a cluster. An empty folder, as a disk that the site mounted for etcd, is not."""
 KUBELET = "http://127.0.0.1:10248/healthz"
 LOCAL = "127.0.0.1"
 CRASHES = 10
@@ -70,7 +70,7 @@ def observe(module: AnsibleModule, service: str) -> tuple:
     """The observation without secrets, and the unit's invocation."""
     seen = unit(module, service)
     active = seen.get("ActiveState") == "active"
-    joined = os.path.exists(JOINED[service])
+    joined = os.path.exists(JOINED[service]) and mounts.holds(JOINED[service], [JOINED[service]])
     facts = {
         "service": service,
         "version": version(module),

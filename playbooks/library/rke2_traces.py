@@ -7,13 +7,14 @@ import os
 
 from ansible.module_utils import alone
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import traces
+from ansible.module_utils.rke2 import places, traces
 
 DOCUMENTATION = r"""
 module: rke2_traces
 short_description: Counts and removes what an RKE2 left on its host
 description:
-  - C(looked) only counts. C(begun) remembers that a reset has begun, where there is something to reset.
+  - C(looked) only counts. C(begun) remembers that a reset has begun, where there is something to reset; it fails where a link at
+    one of RKE2's places leads to where others keep things too.
   - C(apart) ends RKE2's processes and unmounts volumes of pods and shares of the site below its folders; it fails where one stays
     mounted, for whoever removes the folders then would empty it.
   - C(gone) removes what is left and counts again; what does not go is in the observation.
@@ -40,11 +41,13 @@ def main() -> None:
     state, force = module.params["state"], module.params["force"]
     if state != "looked":
         alone.or_fail(module, "rke2_traces")
+    acts = not module.check_mode
+    if state in ("begun", "gone") and acts:
+        places.restore()
     left, looked = traces.find(force)
     there = any(left.values())
-    acts = not module.check_mode
-    if state == "begun" and there and acts:
-        begin()
+    if state == "begun" and there:
+        begin(module)
     if state == "apart" and there and acts:
         traces.part(left)
         left, looked = traces.find(force)
@@ -54,17 +57,20 @@ def main() -> None:
     if state == "gone" and there and acts:
         traces.remove(left)
         left, looked = traces.find(force)
-    if state == "gone" and not any(left.values()) and os.path.exists(traces.RESETTING) and acts:
-        os.unlink(traces.RESETTING)
+    if state == "gone" and not any(left.values()) and os.path.exists(places.MARK) and acts:
+        os.unlink(places.MARK)
     removes = state in ("apart", "gone")
     module.exit_json(changed=there and removes, any=there, joins=traces.joins(), observation={"traces": dict(left, looked=looked)})
 
 
-def begin() -> None:
-    """Remember it where no step of the removal comes past."""
-    os.makedirs(os.path.dirname(traces.RESETTING), exist_ok=True)
-    with open(traces.RESETTING, "w"):
-        pass
+def begin(module: AnsibleModule) -> None:
+    """Remember it where no step of the removal comes past, once all that will go is known to be RKE2's."""
+    try:
+        places.check()
+        if not module.check_mode:
+            places.remember()
+    except (places.Strange, OSError) as error:
+        module.fail_json(msg=str(error))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""A reset on hosts whose disks the site mounted for RKE2: they stay mounted, and empty; volumes of pods keep what is in them."""
+"""Hosts with disks of the site for RKE2, mounted or behind links: a reset empties them, and they stay; volumes of pods keep what is
+in them. An empty disk at etcd's place is no etcd."""
 
 from typing import Any
 
 import pytest
 from hostlab.lab import Init
-from rke2_plays import Site, play, said
+from rke2_plays import Site, lacks, nodes, play, said
 
 DATA = "/var/lib/rancher/rke2"
 VOLUME = "/var/lib/kubelet/pods/1f3c/volumes/kubernetes.io~csi/pvc-7/mount"
@@ -27,19 +28,30 @@ mkdir -p @SHARE@ /srv/snapshots
 mount --bind /srv/snapshots @SHARE@
 echo precious > @SHARE@/nightly
 printf '#!/bin/sh\nexit 0\n' > /usr/local/bin/rke2-killall.sh
-printf '#!/bin/sh\nrm -rf /var/lib/kubelet @DATA@\n' > /usr/local/bin/rke2-uninstall.sh
+printf '#!/bin/sh\nrm -rf /etc/rancher/rke2 /var/lib/kubelet @DATA@\nrm -d /var/lib/rancher\n' > /usr/local/bin/rke2-uninstall.sh
 chmod +x /usr/local/bin/rke2-*.sh
 """
-"""RKE2's own script for the end removes its folders and whatever is mounted in them (rke2-uninstall.sh, `rm -rf`)."""
+"""RKE2's own script for the end removes its folders and whatever is mounted in them (rke2-uninstall.sh, `rm -rf`); links alone."""
+LINKED = """
+for place in @LINKS@; do
+    mkdir -p /data$place $(dirname $place)
+    ln -s /data$place $place
+done
+"""
+
+
+def script(words: str, links: tuple[str, ...] = ()) -> str:
+    """The words with their paths."""
+    places = {"LINKS": " ".join(links), "DISKS": "", "SHARE": DATA + "/server/db/snapshots", "DATA": DATA, "VOLUME": VOLUME}
+    for name, path in places.items():
+        words = words.replace(f"@{name}@", path)
+    return words
 
 
 def test_volumes_and_shares_are_unmounted_before_rke2_uninstalls_itself(up: Any, site: Site) -> None:
     lab = up(1, Init.SSHD)
     (host,) = lab.hosts
-    words = MADE + SCRIPTS
-    for name, path in {"DISKS": "", "SHARE": DATA + "/server/db/snapshots", "DATA": DATA, "VOLUME": VOLUME}.items():
-        words = words.replace(f"@{name}@", path)
-    host.run("sh", "-ec", words)
+    host.run("sh", "-ec", script(MADE + SCRIPTS))
 
     result = play(lab, site, "rke2_reset", [host])
 
@@ -64,3 +76,49 @@ def test_disks_of_the_site_are_emptied_where_they_are(up: Any, site: Site, disks
     assert host.run("find", *disks, "-type", "f") == ""
     assert host.run("cat", "/srv/volume/rows").strip() == "precious"
     assert play(lab, site, "rke2_reset", [host]).hosts[0].changed == 0
+
+
+@pytest.mark.parametrize("links", [("/var/lib/rancher",), (DATA, "/var/lib/kubelet"), (DATA + "/server/db",)])
+def test_what_links_of_the_site_lead_to_is_removed_and_the_links_stay(up: Any, site: Site, links: tuple[str, ...]) -> None:
+    lab = up(1, Init.SSHD)
+    (host,) = lab.hosts
+    host.run("sh", "-ec", script(LINKED + MADE + SCRIPTS, links))
+    host.run("sh", "-c", f"mkdir -p /var/lib/rancher/k3s {DATA}/data/v1/bin; echo precious > /var/lib/rancher/k3s/state")
+    host.run("sh", "-c", f"cp /usr/bin/sleep {DATA}/data/v1/bin/shim; setsid {DATA}/data/v1/bin/shim 10000 >&- 2>&- <&- &")
+    assert host.run("sh", "-c", "find /data -type f | wc -l").strip() != "0"
+
+    result = play(lab, site, "rke2_reset", [host])
+
+    assert said(result) == []
+    traces = result.hosts[0].facts["traces"]
+    assert {kind: found for kind, found in traces.items() if kind != "looked" and found} == {}
+    assert host.run("sh", "-c", "find /data /var/lib/rancher/ -type f -not -path '*/k3s/*'") == ""
+    assert host.run("sh", "-c", "pgrep -f '^/var/lib/rancher/rke2/data' || true") == ""
+    assert [host.run("readlink", link).strip() for link in links] == [f"/data{link}" for link in links]
+    assert host.run("cat", "/srv/volume/rows", "/srv/snapshots/nightly", "/var/lib/rancher/k3s/state").split() == ["precious"] * 3
+    assert play(lab, site, "rke2_reset", [host]).hosts[0].changed == 0
+
+
+def test_a_link_to_where_others_keep_things_too_is_left_alone(up: Any, site: Site) -> None:
+    lab = up(1, Init.SSHD)
+    (host,) = lab.hosts
+    host.run("sh", "-ec", script(LINKED + MADE, (DATA,)))
+    host.run("sh", "-c", f"mkdir /data{DATA}/photos; touch /data{DATA}/photos/one")
+
+    result = play(lab, site, "rke2_reset", [host])
+
+    assert f"{DATA} leads to /data{DATA}, where photos lies, which RKE2 has not made: nothing was removed" in said(result)[0][2]
+    assert host.run("cat", f"{DATA}/server/db/etcd/member").strip() == "old"
+
+
+def test_an_empty_disk_for_etcd_is_no_cluster(up: Any, site: Site) -> None:
+    lab = up(2, Init.SYSTEMD)
+    for host in lab.hosts:
+        host.run("sh", "-c", f"mkdir -p {DATA}/server/db/etcd; mount -t tmpfs site {DATA}/server/db/etcd")
+        host.run("mkdir", f"{DATA}/server/db/etcd/lost+found")
+
+    result = play(lab, site, "rke2_server", list(lab.hosts))
+
+    assert said(result) == []
+    assert lacks(result, "server") == ""
+    assert sorted(nodes(lab.hosts[1])) == [host.name for host in lab.hosts], "one cluster, not one each"

@@ -8,10 +8,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-from typing import Optional
 
-from ansible.module_utils.rke2 import files, kept, snapshots, versions
+from ansible.module_utils.rke2 import files, kept, mounts, snapshots, versions
 
 MARK = os.path.join(kept.STORE, "rollback.json")
 DATABASE = os.path.dirname(snapshots.FOLDER)
@@ -99,13 +97,14 @@ def lead(config: str = CONFIG) -> bool:
 
 
 def clear(database: str = DATABASE) -> list:
-    """Remove all of the database but its snapshots; returns what went."""
-    names: Optional[list] = sorted(os.listdir(database)) if os.path.isdir(database) else []
-    gone = [name for name in names or () if name != os.path.basename(snapshots.FOLDER)]
-    for name in gone:
-        path = os.path.join(database, name)
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
-    return gone
+    """Remove all of the database but its snapshots; returns what went. Disks and links of the site stay. Raises OSError."""
+    names: list = sorted(os.listdir(database)) if os.path.isdir(database) else []
+    paths = [os.path.join(database, name) for name in names if name not in (os.path.basename(snapshots.FOLDER), mounts.OF_DISK)]
+    stay = mounts.targets() + [path for path in paths if os.path.islink(path) and os.path.isdir(path)]
+    gone = [path for path in paths if mounts.holds(path, stay)]
+    for path in gone:
+        mounts.clear(path, stay)
+    left = [path for path in gone if mounts.holds(path, stay)]
+    if left:
+        raise OSError("%s cannot be removed: see what holds it, or whether its disk has errors" % left[0])
+    return [os.path.basename(path) for path in gone]

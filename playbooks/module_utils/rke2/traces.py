@@ -14,11 +14,8 @@ import signal
 import subprocess
 import time
 
-from ansible.module_utils.rke2 import mounts, pending
+from ansible.module_utils.rke2 import mounts, pending, places
 from ansible.module_utils.rke2.mounts import DATA
-
-RESETTING = "/var/lib/rancher/.reset-begun"
-"""There from before the first removal until nothing is left: a reset that was killed goes on where it was."""
 
 OWN = (
     "/etc/rancher/rke2",
@@ -85,12 +82,12 @@ def find(force: bool) -> tuple:
     rules, ways = packet_rules()
     units, unit_count = find_units()
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    targets = mounts.targets()
+    targets = places.targets()
     links = sorted(os.listdir("/sys/class/net")) if os.path.isdir("/sys/class/net") else []
-    kept = [target for target in targets if target in mounts.PLACES]
+    kept = [target for target in targets if target in mounts.PLACES] + list(places.links())
     ours = [path for path in OWN if mounts.holds(path, kept)] + glob.glob("/usr/local/share/rke2-*")
     started = processes(pids)
-    known = force or ours or units or os.path.exists(RESETTING) or any(name.startswith(PROGRAMS) for name in started.values())
+    known = force or ours or units or os.path.exists(places.MARK) or any(name.startswith(PROGRAMS) for name in started.values())
     left = {
         "processes": ["%d %s" % (pid, name) for pid, name in sorted(started.items())],
         "mounts": sorted(target for target in targets if target.startswith(MOUNTS) and target not in kept),
@@ -119,7 +116,7 @@ def processes(pids: list) -> dict:
                 words = source.read().decode(errors="replace").split("\0")
             with open("/proc/%d/cgroup" % pid) as source:
                 group = source.read()
-            program = os.readlink("/proc/%d/exe" % pid).replace(" (deleted)", "")
+            program = places.canonical(os.readlink("/proc/%d/exe" % pid).replace(" (deleted)", ""))
         except OSError:
             continue  # a kernel thread, or gone
         script = words[1] if len(words) > 1 else ""
@@ -221,10 +218,10 @@ def remove_rules(rules: list) -> None:
 
 
 def delete(path: str) -> None:
-    """Remove a path, but nothing through a mount that is still there; a disk of the site stays mounted, and empty."""
-    mounted = mounts.targets()
+    """Remove a path, but nothing through a mount that is still there; disks and links of the site stay, and are emptied."""
+    mounted = places.targets()
     if not mounts.foreign(path, mounted):
-        mounts.clear(path, mounted)
+        mounts.clear(path, mounted + list(places.links()))
 
 
 def joins() -> str:

@@ -195,7 +195,7 @@ def certificate() -> ssl.SSLContext:
 
 def server() -> None:
     """Found a cluster, or join the one that the configuration names, and open the ports."""
-    joins = setting("server") and not ETCD.exists()
+    joins = setting("server") and not any(path.name != "lost+found" for path in ETCD.glob("*"))
     joined = setting("server")[8:].rpartition(":")[0] if joins else ""
     nodes = json.loads(ask(joined, "/stand-in/nodes")) if joins else {}
     if is_another(own_node("server", nodes), nodes):

@@ -57,6 +57,17 @@ def test_a_link_goes_and_what_it_leads_to_stays(data: Path, tmp_path: Path) -> N
     assert (tmp_path / "of-others/file").exists()
 
 
+def test_a_link_of_the_site_stays_and_leads_to_nothing(data: Path, tmp_path: Path) -> None:
+    (data / "server/db").rename(tmp_path / "disk")
+    (data / "server/db").symlink_to(tmp_path / "disk")
+    kept = [str(data / "server/db")]
+    assert mounts.holds(str(data), kept)
+    mounts.clear(str(data), kept)
+    assert not mounts.holds(str(data), kept)
+    assert sorted(path.name for path in data.rglob("*")) == ["db", "server"]
+    assert sorted(path.name for path in (tmp_path / "disk").iterdir()) == ["lost+found"]
+
+
 @pytest.mark.parametrize(
     "volume",
     [

@@ -24,7 +24,7 @@ PUT_BACK = (
 )
 RESET = f"rke2 server --cluster-reset --cluster-reset-restore-path={WAY['path']}"
 RESTORE = f"`{RESET}`, and once that has ended `systemctl start rke2-server`"
-WIPE = "`rm -rf /var/lib/rancher/rke2/server/db && systemctl start rke2-server`"
+WIPE = "`rm -rf /var/lib/rancher/rke2/server/db/etcd/* && systemctl start rke2-server`"
 LAST = (
     "; last: write rke2.version: v1.35.7+rke2r1 into the spec, and `bringup run SPEC`; agents that have v1.36.1+rke2r1 already are "
     "to be reset and run again"

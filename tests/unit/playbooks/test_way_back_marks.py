@@ -93,6 +93,11 @@ def test_a_server_that_is_cleared_keeps_its_snapshots_and_one_that_leads_joins_n
     assert not rollback.is_reset(str(database))
     assert (database / "snapshots/one").exists()
     assert rollback.clear(str(tmp_path / "none")) == []
+    (tmp_path / "disk/member").mkdir(parents=True)
+    (database / "etcd").symlink_to(tmp_path / "disk")
+    assert rollback.clear(str(database)) == ["etcd"]
+    assert list((database / "etcd").iterdir()) == [], "the site's own disk for etcd is used again"
+    assert rollback.clear(str(database)) == []
     config = tmp_path / "config.yaml"
     config.write_text("# Made by bringup.\ncni: canal\nserver: https://10.0.0.1:9345\ntls-san: [a]\n")
     assert rollback.lead(str(config))

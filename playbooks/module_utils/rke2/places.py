@@ -1,0 +1,87 @@
+"""Links of the site at RKE2's paths: RKE2 writes by the usual name, and the folder lies on another disk.
+
+RKE2's own script removes such a link, and what it leads to stays: certificates, tokens and etcd's data of a cluster that is no
+more. So links are remembered before that script runs, and are put back: like disks of the site they stay, and lead to nothing.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+
+from ansible.module_utils.rke2 import files, mounts
+
+MARK = "/var/lib/.bringup-reset"
+"""There from before the first removal until nothing is left: a reset that was killed goes on where it was. It lies beside
+/var/lib/rancher, which may be a link that RKE2's script removes."""
+PARENT = os.path.dirname(mounts.DATA)
+"""Its other folders are of others (K3s); what is RKE2's there is known by name."""
+KNOWN = {
+    mounts.DATA: ("agent", "bin", "data", "server", "storage"),
+    mounts.DATA + "/server": ("*token", "cred", "db", "etc", "logs", "manifests", "static", "tls*", "*.sock"),
+    mounts.DATA + "/server/db": ("etcd*", "snapshots", "reset-flag", "state.db*"),
+    mounts.DATA + "/server/db/etcd": ("config", "member", "name", "tombstone*"),
+    mounts.DATA + "/agent": ("bin", "containerd", "etc", "images", "logs", "pod-manifests", "*.crt", "*.key", "*.kubeconfig"),
+    mounts.DATA + "/agent/containerd": ("bin", "containerd.log*", "io.containerd.*", "lib", "opt", "tmpmounts"),
+    "/var/lib/kubelet": (
+        *("*_pods_state", "*_manager_state", "checkpoints", "config*", "device-plugins", "pki", "plugins", "plugins_registry"),
+        *("pod-resources", "pods", "seccomp", "userns", "volume*plugins"),
+    ),
+    "/var/log/pods": ("*_*_*",),
+}
+"""What RKE2, etcd, containerd and the kubelet make at these places."""
+
+
+class Strange(Exception):
+    """A link leads to where others keep things too; the text says which, and what to do."""
+
+
+def links() -> dict:
+    """Place → text of the link, where one leads to a folder."""
+    return {path: os.readlink(path) for path in (PARENT, *mounts.PLACES) if os.path.islink(path) and os.path.isdir(path)}
+
+
+def canonical(path: str) -> str:
+    """The path as it would be without links: the kernel tells mounts and programs by where these lead to."""
+    for place in sorted(links(), reverse=True):  # the inner one before the outer one
+        real = os.path.realpath(place)
+        if real != "/" and (path == real or path.startswith(real + "/")):
+            return place + path[len(real) :]
+    return path
+
+
+def targets() -> list:
+    """Where something is mounted, in the order of mounting, by canonical paths."""
+    return [canonical(target) for target in mounts.targets()]
+
+
+def check() -> None:
+    """Where a link leads to, RKE2's own things lie, and no others: all of it is to go. Raises Strange."""
+    for place in links():
+        for name in sorted(os.listdir(place)) if place in KNOWN else ():
+            if name != mounts.OF_DISK and not any(fnmatch.fnmatch(name, known) for known in KNOWN[place]):
+                real = os.path.realpath(place)
+                said = "%s leads to %s, where %s lies, which RKE2 has not made: nothing was removed; move it away, or the link"
+                raise Strange(said % (place, real, name))
+
+
+def remember(path: str = MARK) -> None:
+    """Write down that a reset has begun, and which links there are."""
+    files.write(path, json.dumps({**_remembered(path), **links()}).encode(), 0o600)
+
+
+def restore(path: str = MARK) -> None:
+    """Put links back that are gone since; where something else is by now, that stays."""
+    for place, text in sorted(_remembered(path).items()):
+        if not os.path.lexists(place):
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            os.symlink(text, place)
+
+
+def _remembered(path: str) -> dict:
+    try:
+        with open(path) as source:
+            return dict(json.load(source))
+    except FileNotFoundError:
+        return {}
