@@ -21,6 +21,7 @@ description:
 options:
   state: {description: 'What is to be done.', type: str, choices: [looked, begun, apart, gone], required: true}
   force: {description: 'Whether paths that another Kubernetes may have made count too, where no RKE2 is recognised.', type: bool}
+  virtual_address: {description: 'The address that servers hold themselves, which a kube-vip that is killed leaves.', type: str}
 author: [bringup]
 """
 
@@ -36,27 +37,28 @@ def main() -> None:
     spec: dict = {
         "state": {"type": "str", "choices": ["looked", "begun", "apart", "gone"], "required": True},
         "force": {"type": "bool", "default": False},
+        "virtual_address": {"type": "str", "default": ""},
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    state, force = module.params["state"], module.params["force"]
+    state, asked = module.params["state"], (module.params["force"], module.params["virtual_address"])
     if state != "looked":
         alone.or_fail(module, "rke2_traces")
     acts = not module.check_mode
     if state in ("begun", "gone") and acts:
         places.restore()
-    left, looked = traces.find(force)
+    left, looked = traces.find(*asked)
     there = any(left.values())
     if state == "begun" and there:
         begin(module)
     if state == "apart" and there and acts:
         traces.part(left)
-        left, looked = traces.find(force)
+        left, looked = traces.find(*asked)
         if left["mounts"]:
             first = left["mounts"][0]
             module.fail_json(msg="%s cannot be unmounted, and what is in it would be removed: unmount it by hand" % first)
     if state == "gone" and there and acts:
         traces.remove(left)
-        left, looked = traces.find(force)
+        left, looked = traces.find(*asked)
     if state == "gone" and not any(left.values()) and os.path.exists(places.MARK) and acts:
         os.unlink(places.MARK)
     removes = state in ("apart", "gone")

@@ -13,6 +13,7 @@ _KINDS = (
     ("processes", "processes", "see why {node} does not end it (`ps -o stat,wchan PID`); state D needs a reboot"),
     ("mounts", "mounts", "see with `fuser -m` who holds it on {node}, then reset again"),
     ("links", "network links", "`ip link delete` it on {node}"),
+    ("addresses", "addresses of servers", "`ip address delete` it on {node}: a server answers there"),
     ("rules", "chains of the packet filter", "`iptables-save` on {node} shows who else uses it; reset again, or reboot"),
     ("paths", "paths", "see what writes there on {node}, then reset again"),
     ("units", "units", "`systemctl disable --now` it on {node}, then reset again"),

@@ -122,3 +122,20 @@ def test_an_empty_disk_for_etcd_is_no_cluster(up: Any, site: Site) -> None:
     assert said(result) == []
     assert lacks(result, "server") == ""
     assert sorted(nodes(lab.hosts[1])) == [host.name for host in lab.hosts], "one cluster, not one each"
+
+
+def test_a_server_that_is_taken_back_no_longer_answers_at_the_virtual_address(up: Any, site: Site) -> None:
+    lab = up(1, Init.SSHD)
+    (host,) = lab.hosts
+    link = host.run("ip", "route", "get", lab.hosts[0].address.rpartition(".")[0] + ".254").split(" dev ")[1].split()[0]
+    for address in ("192.0.2.10/32", "192.0.2.11/32"):
+        host.run("ip", "address", "add", address, "dev", link)
+    host.run("mkdir", "-p", DATA)
+
+    result = play(lab, site, "rke2_reset", [host], rke2_reset_virtual_address="192.0.2.10")
+
+    assert said(result) == []
+    traces = result.hosts[0].facts["traces"]
+    assert (traces["addresses"], traces["looked"]["addresses"] > 1) == ([], True)
+    left = host.run("ip", "-oneline", "address", "show")
+    assert ("192.0.2.10/32" in left, "192.0.2.11/32" in left, lab.hosts[0].address in left) == (False, True, True)

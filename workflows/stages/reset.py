@@ -45,6 +45,8 @@ def _play(site: Site, role: str, *, fan_out: str = "", after: tuple[str, ...] = 
         "select": role,
         "variables": {"rke2_reset_forget": _is_survived(site), "rke2_reset_servers": servers},
     }
+    if role == "server" and site.spec.rke2.virtual_address:
+        arguments["variables"]["rke2_reset_virtual_address"] = site.spec.registration_address
     if _is_survived(site):
         arguments["helpers"] = "server"
         arguments["variables"] |= {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import ipaddress
 import os
 import re
 import shutil
@@ -74,13 +75,15 @@ def run(command: list, text: str = "") -> tuple:
     return done.returncode, done.stdout
 
 
-def find(force: bool) -> tuple:
+def find(force: bool, virtual: str = "") -> tuple:
     """What is left by kind, and how many things of each kind were looked at; 0 means that nobody could look.
 
-    On a host without anything that is RKE2's alone nothing counts, unless forced: it may be another Kubernetes'.
+    On a host without anything that is RKE2's alone nothing counts, unless forced: it may be another Kubernetes'. `virtual` is the
+    address that servers hold themselves.
     """
     rules, ways = packet_rules()
     units, unit_count = find_units()
+    held, address_count = addresses(virtual)
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     targets = places.targets()
     links = sorted(os.listdir("/sys/class/net")) if os.path.isdir("/sys/class/net") else []
@@ -92,6 +95,7 @@ def find(force: bool) -> tuple:
         "processes": ["%d %s" % (pid, name) for pid, name in sorted(started.items())],
         "mounts": sorted(target for target in targets if target.startswith(MOUNTS) and target not in kept),
         "links": [link for link in links if LINKS.fullmatch(link)],
+        "addresses": held,
         "rules": rules,
         "paths": sorted(ours + [path for path in SHARED if mounts.holds(path, kept)]),
         "units": units,
@@ -100,6 +104,7 @@ def find(force: bool) -> tuple:
         "processes": len(pids),
         "mounts": len(targets),
         "links": len(links),
+        "addresses": address_count,
         "rules": ways,
         "paths": len(OWN) + len(SHARED),
         "units": unit_count,
@@ -155,6 +160,17 @@ def has_no_filters(root: str = "") -> bool:
     return bool(symbols) and not any(symbols)
 
 
+def addresses(virtual: str) -> tuple:
+    """The virtual address where this host has it, and how many were looked at. A kube-vip that is killed leaves it, and two hosts
+    would answer there once a cluster is built anew."""
+    if not virtual:
+        return [], 1  # there is none to look for
+    wanted = str(ipaddress.ip_address(virtual))
+    rows = [line.split() for line in run(["ip", "-oneline", "address", "show"])[1].splitlines()]
+    held = [row for row in rows if row[3:4] and row[3] in (wanted + "/32", wanted + "/128")]
+    return ["%s on %s" % (row[3], row[1].partition("@")[0]) for row in held], len(rows)
+
+
 def find_units() -> tuple:
     """Unit files of ours, and how many there are at all."""
     count = sum(len(os.listdir(folder)) for folder in UNIT_FOLDERS if os.path.isdir(folder))
@@ -172,6 +188,9 @@ def remove(left: dict) -> None:
         run(["ip", "netns", "delete", name])
     for link in left["links"]:
         run(["ip", "link", "delete", link])
+    for held in left["addresses"]:
+        address, _, link = held.partition(" on ")
+        run(["ip", "address", "delete", address, "dev", link])
     remove_rules(left["rules"])
     for path in left["units"] + left["paths"]:
         delete(path)

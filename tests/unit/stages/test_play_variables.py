@@ -68,9 +68,9 @@ def cluster(**sections: Any) -> spec.ClusterSpec:
     return spec.load(yaml.safe_dump(written | {name: written.get(name, {}) | said for name, said in sections.items()}))
 
 
-def operated(kind: Kind, *hosts: str) -> Plan:
+def operated(kind: Kind, *hosts: str, **sections: Any) -> Plan:
     until = "" if kind is Kind.RESET else "rke2"
-    return compile_plan(cluster(), until=until, operation=Operation(kind=kind, hosts=frozenset(hosts)))
+    return compile_plan(cluster(**sections), until=until, operation=Operation(kind=kind, hosts=frozenset(hosts)))
 
 
 PLANS = {
@@ -83,7 +83,7 @@ PLANS = {
     "replace-node": lambda: operated(Kind.REPLACE_NODE, "gpu007", "sv2"),
     "upgrade": lambda: operated(Kind.UPGRADE),
     "rollback": lambda: operated(Kind.ROLLBACK),
-    "reset of all": lambda: operated(Kind.RESET),
+    "reset of all": lambda: operated(Kind.RESET, **EVERYTHING),
     "reset of one": lambda: operated(Kind.RESET, "gpu007"),
 }
 
