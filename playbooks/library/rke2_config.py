@@ -11,7 +11,7 @@ import secrets
 
 from ansible.module_utils import alone
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import files, pending, supervisor
+from ansible.module_utils.rke2 import files, kubelet, pending, supervisor
 
 DOCUMENTATION = r"""
 module: rke2_config
@@ -50,6 +50,7 @@ TOKEN = "/etc/rancher/rke2/token"
 CONFIG = "/etc/rancher/rke2/config.yaml"
 OURS = "# Made by bringup."
 DROP_INS = "/etc/rancher/rke2/config.yaml.d"
+KUBELET = "/var/lib/rancher/rke2/agent/etc/kubelet.conf.d/90-bringup.conf"
 EXCLUDE = (("token", "token-file"), ("agent-token", "agent-token-file"), ("datastore-endpoint", "disable-etcd"))
 """Pairs of keys of which RKE2 takes one."""
 NEVER = {
@@ -127,6 +128,14 @@ def check_drop_ins(config: dict, folder: str = DROP_INS) -> None:
                 raise Conflict("%s sets %s, and would win over config.yaml: remove it there" % (path, key))
 
 
+def check_kubelet(config: dict, entries: list) -> None:
+    """A kubelet keeps its policies for CPUs and memory for as long as their checkpoints lie there. Raises Conflict."""
+    fields = "".join(entry["content"] for entry in entries if entry["path"] == KUBELET and not entry["absent"])
+    why = kubelet.refusal(config.get("kubelet-arg", []), fields, read(CONFIG) + "\n" + read(KUBELET))
+    if why:
+        raise Conflict(why)
+
+
 def token_text(given: str, joined: str) -> str:
     """What the token file is to hold: one with the same secret stays as it is. Raises Conflict."""
     there = read(TOKEN)
@@ -182,6 +191,7 @@ def main() -> None:
         files = [dict(token, restart=True, absent=False), *wanted["files"]]
         check(wanted["config"], [entry["path"] for entry in files if not entry["absent"]])
         check_drop_ins(wanted["config"])
+        check_kubelet(wanted["config"], wanted["files"])
         if wanted["joined"] == "server":
             check_fixed(wanted["config"], read(CONFIG))
         if wanted["etcd_user"]:
