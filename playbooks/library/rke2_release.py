@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from typing import Any
 
 from ansible.module_utils import alone, proxies
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import kept, pending, release
+from ansible.module_utils.rke2 import guards, kept, pending, release
 from ansible.module_utils.urls import open_url
 
 DOCUMENTATION = r"""
@@ -53,7 +54,7 @@ def act(module: AnsibleModule) -> list:
     """Do what `state` says; returns the files that it concerned."""
     wanted: dict[str, Any] = module.params
     if wanted["state"] == "restored":
-        return [] if module.check_mode else _made(kept.restore(wanted["version"]))
+        return [] if module.check_mode else _made(module, kept.restore(wanted["version"]))
     one = release.Release(
         wanted["version"], platform.machine(), wanted["source"], wanted["artifacts"], wanted["checksum"], open_url
     )
@@ -62,11 +63,17 @@ def act(module: AnsibleModule) -> list:
     if module.check_mode:
         return one.install(wanted["replaces"], True)
     pending.mark()
-    return _made(one.install(wanted["replaces"], False))
+    return _made(module, one.install(wanted["replaces"], False))
 
 
-def _made(files: list) -> list:
-    """All files are in their places: RKE2 knows them from its next start on."""
+def _made(module: AnsibleModule, files: list) -> list:
+    """All files are in their places: RKE2 knows them from its next start on. Raises Refused."""
+    places = [os.path.join(release.PREFIX, name) for name in files] or [kept.PROGRAM]
+    try:
+        guards.tell(places, lambda command: module.run_command(command, handle_exceptions=True))
+    except guards.Refused:
+        kept.begin()  # else the next run would take the release for a whole one
+        raise
     pending.made()
     return files
 
@@ -80,7 +87,7 @@ def main() -> None:
         files = act(module)
     except release.Later as error:
         module.fail_json(msg=str(error), temporary=True)
-    except (release.Bad, kept.NotKept, OSError) as error:
+    except (release.Bad, kept.NotKept, guards.Refused, OSError) as error:
         module.fail_json(msg=str(error), temporary=False)
     module.exit_json(changed=bool(files), files=files)
 

@@ -27,7 +27,7 @@ def aside(paths: list, version: str) -> Iterator[None]:
     """Keep the installed release while its files are replaced; one that a killed run has kept before it began stays as it is."""
     if not (is_replacing() and version_kept() == version):
         keep(paths, version)
-    files.touch(BEGUN)
+    begin()
     yield
     finish()
 
@@ -53,12 +53,17 @@ def restore(version: str) -> list:
     found = [os.path.join(folder, name) for folder, _, names in os.walk(PLACE) for name in names]
     places = sorted(path[len(PLACE) :] for path in found if path != PLACE + MARK)
     pending.mark()
-    files.touch(BEGUN)
+    begin()
     for path in sorted(places, key=lambda path: path != PROGRAM):
         with open(PLACE + path, "rb") as source:
             files.copy(path, source, os.stat(PLACE + path).st_mode & 0o777)
     finish()
     return places
+
+
+def begin() -> None:
+    """Files of another release come to their places from now on, or are not all that is to be done for it."""
+    files.touch(BEGUN)
 
 
 def finish() -> None:

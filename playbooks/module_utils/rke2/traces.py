@@ -15,7 +15,7 @@ import signal
 import subprocess
 import time
 
-from ansible.module_utils.rke2 import mounts, pending, places
+from ansible.module_utils.rke2 import guards, mounts, pending, places
 from ansible.module_utils.rke2.mounts import DATA
 
 OWN = (
@@ -32,6 +32,7 @@ OWN = (
     "/usr/local/bin/rke2-uninstall.sh",
     "/usr/local/share/rke2",
     "/opt/rke2",
+    guards.RULES,
 )
 """Paths that nobody but RKE2, and we for it, makes."""
 SHARED = (
@@ -194,6 +195,9 @@ def remove(left: dict) -> None:
     remove_rules(left["rules"])
     for path in left["units"] + left["paths"]:
         delete(path)
+    if guards.RULES in left["paths"]:
+        run(["fagenrules", "--load"])
+        run(["systemctl", "try-restart", "fapolicyd"])
     if left["units"]:
         run(["systemctl", "daemon-reload"])
         run(["systemctl", "reset-failed", *UNITS])
