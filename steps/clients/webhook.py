@@ -2,12 +2,11 @@
 
 import ssl
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import urllib3
 
 from steps import timeouts
-from steps.clients import certificates
+from steps.clients import certificates, http_proxies
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass
 from steps.errors import StepError, Unreachable
@@ -81,32 +80,16 @@ def _pool(url: str, ca: tuple[str, ...]) -> urllib3.PoolManager:
     more: dict[str, Any] = {"headers": {"Content-Type": "application/json"}, "retries": False, "timeout": wait}
     more |= {"ssl_context": certificates.trusting(ca)} if ca else {}
     try:
-        proxy = _proxy(url)
+        proxy = http_proxies.on_the_way(url)
     except ValueError as error:
         raise NoUrl(f"what is given as the webhook's URL is none ({type(error).__name__})") from None
     if not proxy:
         return urllib3.PoolManager(1, **more)
     try:
-        user, _, place = urlsplit(proxy).netloc.rpartition("@")
-        login = urllib3.make_headers(proxy_basic_auth=unquote(user)) if user else None
-        bare = f"{urlsplit(proxy).scheme}://{place}"
+        bare, login = http_proxies.apart(proxy)
         return urllib3.ProxyManager(bare, 1, proxy_headers=login, **more)
     except (urllib3.exceptions.LocationValueError, ValueError) as error:
         raise NoUrl(f"the proxy that the environment names for the webhook is none ({type(error).__name__})") from None
-
-
-def _proxy(url: str) -> str:
-    """The proxy on the way to a URL, as the environment names it (in capitals or not); empty for none. Raises ValueError."""
-    from urllib.request import getproxies_environment, proxy_bypass  # only who announces pays for it
-
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    place = host if parts.port is None else f"{host}:{parts.port}"
-    known = getproxies_environment()
-    found = known.get(parts.scheme) or known.get("all") or ""
-    if not found or proxy_bypass(place):
-        return ""
-    return found if "://" in found else f"http://{found}"
 
 
 def _mistrusted(error: urllib3.exceptions.SSLError, ca: bool) -> NotTaken:

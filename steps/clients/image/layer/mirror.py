@@ -2,8 +2,9 @@
 
 import hashlib
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO, Any, Final
 from urllib.parse import urlsplit
 
@@ -11,12 +12,18 @@ import tenacity
 import urllib3
 
 from steps import timeouts
+from steps.clients import http_proxies
+from steps.contract import plain
 from steps.contract.image.recipe import Package
-from steps.errors import NotUnderstood, StepError, Unreachable
+from steps.errors import BadTask, NotUnderstood, StepError, Unreachable
 
 _CHUNK: Final = 1 << 18
 _LATER: Final = {408, 425, 429, 500, 502, 503, 504}
 _REDIRECTS: Final = 4
+_LONGEST_KIND: Final = 40
+MOST_ODD: Final = 8
+"""Packages one after the other for which a mirror that answers gives an error or a page, before it is not asked for the others: one
+object that it cannot give keeps no other away, and a mirror in maintenance is not asked a thousand times."""
 
 
 class Gone(NotUnderstood):
@@ -27,6 +34,15 @@ class Different(NotUnderstood):
     """What the mirror sends is not the locked package."""
 
 
+class Page(Different):
+    """A whole answer that is shorter than the package, as the pages are that some mirrors and proxies send with 200 for an error.
+    To ask again may help; the mirror is not away."""
+
+
+class Busy(Unreachable):
+    """The mirror answers that it cannot give this package now."""
+
+
 class Mirrors:
     """All mirrors of one recipe, for several threads at once. One that was found to be away is not asked again."""
 
@@ -34,18 +50,28 @@ class Mirrors:
         self._wait = urllib3.Timeout(connect=timeouts.PACKAGE_CONNECT, read=timeouts.PACKAGE_READ)
         self._connections = connections
         self._pools: dict[str, urllib3.PoolManager] = {}
-        self._away: dict[str, str] = {}
+        self._given_up: dict[str, Page | Unreachable] = {}
+        self._odd: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def fetch(self, source: str, package: Package, file: IO[bytes]) -> None:
         """Write a package of the repository `source` to an empty file. Raises Gone, Different or Unreachable."""
-        if why := self._away.get(source):
-            raise Unreachable(why)
+        if why := self._given_up.get(source):
+            raise type(why)(str(why))
         try:
             _patiently(lambda: self._once(f"{source}/{package.path}", package, file))
-        except Unreachable as error:
-            self._away[source] = str(error)
+        except (Page, Unreachable) as error:
+            self._failed(source, error)
             raise
+        self._odd[source] = 0
+
+    def _failed(self, source: str, error: Page | Unreachable) -> None:
+        if not isinstance(error, (Page, Busy)):
+            self._given_up[source] = error
+            return
+        self._odd[source] += 1
+        if self._odd[source] >= MOST_ODD:
+            self._given_up[source] = type(error)(f"{error}; it did so {MOST_ODD} times, and is not asked for others")
 
     def _once(self, url: str, package: Package, file: IO[bytes]) -> None:
         file.seek(0)
@@ -53,7 +79,7 @@ class Mirrors:
         followed = urllib3.Retry(total=_REDIRECTS, connect=0, read=0, status=0, other=0, redirect=_REDIRECTS)
         try:
             answer = self._pool(url).request("GET", url, preload_content=False, decode_content=False, retries=followed)
-            with closing(answer):  # read to its end it has given its connection back already
+            with _given_back(answer):
                 _taken(answer, url, package, file)
         except urllib3.exceptions.HTTPError as error:
             raise Unreachable(f"{_host(url)} does not answer: {_reason(error)}") from error
@@ -64,29 +90,48 @@ class Mirrors:
             pool.clear()
 
     def _pool(self, url: str) -> urllib3.PoolManager:
-        """The connections to a mirror, through the proxy that the environment names for it."""
+        """The connections to a mirror, through the proxy that the environment names for it. Raises BadTask where that is none."""
         with self._lock:
-            proxy = _proxy(url)
-            if proxy not in self._pools:
-                told: dict[str, Any] = {"maxsize": self._connections, "block": True, "timeout": self._wait}
-                self._pools[proxy] = urllib3.ProxyManager(proxy, **told) if proxy else urllib3.PoolManager(**told)
+            try:
+                proxy = http_proxies.on_the_way(url)
+                if proxy not in self._pools:
+                    self._pools[proxy] = self._connected(proxy)
+            except ValueError as error:
+                raise BadTask(f"the proxy that the environment names for {_host(url)} is none ({type(error).__name__})") from None
             return self._pools[proxy]
+
+    def _connected(self, proxy: str) -> urllib3.PoolManager:
+        told: dict[str, Any] = {"maxsize": self._connections, "block": True, "timeout": self._wait}
+        if not proxy:
+            return urllib3.PoolManager(**told)
+        bare, login = http_proxies.apart(proxy)
+        return urllib3.ProxyManager(bare, proxy_headers=login, **told)
 
 
 def _patiently(once: Callable[[], None]) -> None:
     tenacity.Retrying(
         stop=tenacity.stop_after_attempt(timeouts.PACKAGE_TRIES),
         wait=tenacity.wait_exponential(multiplier=timeouts.PACKAGE_BACKOFF_FIRST, max=timeouts.PACKAGE_BACKOFF_MAX),
-        retry=tenacity.retry_if_exception_type(Unreachable),
+        retry=tenacity.retry_if_exception_type((Page, Unreachable)),
         reraise=True,
     )(once)
+
+
+@contextmanager
+def _given_back(answer: urllib3.BaseHTTPResponse) -> Iterator[None]:
+    """Its connection goes back to the pool, closed where the answer was not read to its end: nobody gets one that is not back."""
+    try:
+        yield
+    finally:
+        answer.close()
+        answer.release_conn()
 
 
 def _taken(answer: urllib3.BaseHTTPResponse, url: str, package: Package, file: IO[bytes]) -> None:
     """Write the body. Raises Gone, Different, Unreachable; urllib3's own where the connection breaks."""
     if answer.status != 200:
         said = f"{_host(url)} answers {answer.status} {answer.reason or ''}".rstrip() + f" to {urlsplit(url).path}"
-        raise Unreachable(said) if answer.status in _LATER else Gone(said)
+        raise Busy(said) if answer.status in _LATER else Gone(said)
     seen, size = hashlib.sha256(), 0
     while chunk := answer.read(_CHUNK, decode_content=False):
         size += len(chunk)
@@ -95,11 +140,20 @@ def _taken(answer: urllib3.BaseHTTPResponse, url: str, package: Package, file: I
         seen.update(chunk)
         file.write(chunk)
     if size < package.size:
-        raise Unreachable(f"{_host(url)} sent {size} of the {package.size} bytes of {package.name}={package.version}")
+        raise _short(answer, url, size, package)
     if seen.hexdigest() != package.sha256:
         raise Different(
             f"{_host(url)} sends another {package.name}={package.version} than the locked one: sha256 {seen.hexdigest()}"
         )
+
+
+def _short(answer: urllib3.BaseHTTPResponse, url: str, size: int, package: Package) -> Page | Unreachable:
+    """Why too few bytes came: of an answer that says where it ends, urllib3 has told already where that was not reached."""
+    what = f"the {package.size} bytes of {package.name}={package.version}"
+    if "Content-Length" not in answer.headers and "chunked" not in answer.headers.get("Transfer-Encoding", "").lower():
+        return Unreachable(f"{_host(url)} sent {size} of {what}")
+    kind = plain.line(answer.headers.get("Content-Type", ""))[:_LONGEST_KIND]
+    return Page(f"{_host(url)} answers with {size} bytes{f' of {kind}' if kind else ''} for {what}")
 
 
 def _host(url: str) -> str:
@@ -112,18 +166,6 @@ def _reason(error: urllib3.exceptions.HTTPError) -> str:
     below = cause.__cause__ or cause.__context__
     said = below.strerror if isinstance(below, OSError) else None
     return said or (str(cause.args[-1]) if cause.args else type(cause).__name__)
-
-
-def _proxy(url: str) -> str:
-    """The proxy on the way to a URL, as the environment names it; empty for none."""
-    from urllib.request import getproxies_environment, proxy_bypass
-
-    parts = urlsplit(url)
-    known = getproxies_environment()
-    found = known.get(parts.scheme) or known.get("all") or ""
-    if not found or proxy_bypass(parts.hostname or ""):
-        return ""
-    return found if "://" in found else f"http://{found}"
 
 
 def in_words(error: StepError) -> str:

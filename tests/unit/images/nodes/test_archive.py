@@ -1,5 +1,6 @@
 """The archive holds what is locked and nothing else: mirrors that lie, break off, are away or forget are told as what they are."""
 
+import base64
 import hashlib
 import re
 import socket
@@ -14,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.clients.image.layer import archive
+from steps.clients.image.layer import archive, mirror
 from steps.contract.image.recipe import Layer, Package, Recipe, Source
 from steps.contract.stages.image_lock import Archive
 from tests.unit.served import served
@@ -60,8 +61,10 @@ def server() -> Iterator[Server]:
         yield state
 
 
-def answer(handler: BaseHTTPRequestHandler, status: int, data: bytes, size: int | None = None) -> None:
+def answer(handler: BaseHTTPRequestHandler, status: int, data: bytes, size: int | None = None, kind: str = "") -> None:
     handler.send_response(status)
+    if kind:
+        handler.send_header("Content-Type", kind)
     handler.send_header("Content-Length", str(len(data) if size is None else size))
     handler.end_headers()
     handler.wfile.write(data)
@@ -130,6 +133,20 @@ def test_what_a_mirror_gives_wrong_is_not_asked_for_again(
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.parametrize("status", [404, 500])
+def test_a_mirror_that_refuses_many_is_not_waited_for(server: Server, tmp_path: Path, status: int) -> None:
+    """An answer that nobody reads to its end must not keep its connection: the next download would wait for it, for ever."""
+    data = {f"p{number}": bytes([number]) * 3000 for number in range(3 * archive.SIDE_BY_SIDE)}
+    server.files = {f"/debian/pool/{name}.deb": lambda handler: answer(handler, status, b"no" * 9999) for name in data}
+    found: list[Archive] = []
+    wanted = recipe(server.url, *(package(name, content) for name, content in data.items()))
+    filling = threading.Thread(target=lambda: found.append(fill(tmp_path, wanted)[0]), daemon=True)
+    filling.start()
+    filling.join(60)
+    assert not filling.is_alive(), "it waits for connections that never come back"
+    assert len(found[0].missing) == len(data)
+
+
 @pytest.mark.parametrize(
     "first",
     [
@@ -146,6 +163,63 @@ def test_what_may_pass_is_tried_again_from_the_beginning(server: Server, tmp_pat
     server.files = {"/debian/pool/a.deb": twice}
     found, _ = fill(tmp_path, recipe(server.url, package("a", b"a" * 1000)))
     assert (found.fetched, found.missing, server.asked["/debian/pool/a.deb"]) == (1, (), 2)
+
+
+@pytest.mark.parametrize(
+    ("does", "problem", "is_away"),
+    [
+        (
+            lambda handler: answer(handler, 200, b"<html>Not here any more</html>", kind="text/html"),
+            r"p0=1.0-1: 127.0.0.1:\d+ answers with 30 bytes of text/html for the 3000 bytes of p0=1.0-1",
+            False,
+        ),
+        (lambda handler: answer(handler, 503, b"busy"), r"answers 503 Service Unavailable to /debian/pool/p0.deb", True),
+    ],
+    ids=["page", "busy"],
+)
+def test_what_a_mirror_does_not_give_keeps_nothing_else_away(
+    server: Server, tmp_path: Path, does: Any, problem: str, is_away: bool
+) -> None:
+    data = {f"p{number}": bytes([number]) * 3000 for number in range(40)}
+    bad = list(data)[: archive.SIDE_BY_SIDE]  # all others lie behind them
+    server.files = {f"/debian/pool/{name}.deb": does if name in bad else content for name, content in data.items()}
+    found, _ = fill(tmp_path, recipe(server.url, *(package(name, content) for name, content in data.items())))
+    assert (found.fetched, found.missing) == (len(data) - len(bad), tuple(f"{name}=1.0-1" for name in bad))
+    assert re.search(problem, found.problems[0]), found.problems
+    assert found.is_only_away is is_away, "a page instead of a package is told as such: the mirror is there"
+
+
+def test_a_mirror_that_gives_pages_alone_is_given_up_for_all(server: Server, tmp_path: Path) -> None:
+    data = {f"p{number}": bytes([number]) * 3000 for number in range(60)}
+    server.files = {f"/debian/pool/{name}.deb": lambda handler: answer(handler, 200, b"<html>maintenance") for name in data}
+    found, _ = fill(tmp_path, recipe(server.url, *(package(name, content) for name, content in data.items())))
+    assert (len(found.missing), found.is_only_away) == (60, False)
+    assert len(server.asked) <= mirror.MOST_ODD + archive.SIDE_BY_SIDE
+    assert "is not asked for others" in found.problems[-2]
+
+
+def test_a_login_of_the_proxy_is_sent(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str | None] = []
+
+    def as_proxy(handler: BaseHTTPRequestHandler) -> None:
+        said.append(handler.headers.get("Proxy-Authorization"))
+        answer(handler, 200, b"a")
+
+    server.files = {"http://mirror.example/debian/pool/a.deb": as_proxy}
+    address = server.url.removeprefix("http://").removesuffix("/debian")
+    monkeypatch.setenv("http_proxy", f"http://ada:s%40crowd@{address}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    found, _ = fill(tmp_path, recipe("http://mirror.example/debian", package("a", b"a")))
+    assert found.fetched == 1, found.problems
+    assert said == [f"Basic {base64.b64encode(b'ada:s@crowd').decode()}"]
+
+
+def test_a_proxy_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "socks5h://ada:s%40crowd@127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    found, _ = fill(tmp_path, recipe("http://mirror.example/debian", package("a", b"a")))
+    assert found.problems == ("a=1.0-1: the proxy that the environment names for mirror.example is none (ProxySchemeUnknown)",)
+    assert not found.is_only_away
 
 
 def test_a_mirror_that_is_away_is_given_up_for_all(tmp_path: Path) -> None:
