@@ -16,21 +16,28 @@ def cut_short(boot: Boot, seen: Booted, seconds: float) -> Finding:
     root = next((event for event in reversed(boot.events) if event.what == "root"), None)
     sign = console.SIGNS.get(boot.stopped_at)
     return (
-        _refused(boot)
+        _broken(boot)
+        or _refused(boot)
         or _truncated(root, seen)
         or _other_kernel(boot, seen)
         or (_signed(sign) if sign and not sign.general else None)
         or _broken_off(root)
         or (_signed(sign) if sign else None)
+        or _flooded(boot)
         or _silent(boot, seconds)
     )
+
+
+def _broken(boot: Boot) -> Finding | None:
+    if not boot.broken:
+        return None
+    step = "see why QEMU does not run here: in the kernel's log, where it ran out of memory"
+    return unknown(FailureClass.DEPENDENCY, f"its machine ended: {boot.broken}", EXPECTED, step)
 
 
 def _refused(boot: Boot) -> Finding | None:
     if not boot.problem:
         return None
-    if boot.ended == "exit":
-        return unknown(FailureClass.DEPENDENCY, f"its machine ended: {boot.problem}", EXPECTED, "see why QEMU does not run here")
     step = "build the image again: the program that reports is not of this version"
     return fail(FailureClass.RUNTIME, f"its report was refused: {boot.problem}", EXPECTED, step)
 
@@ -64,10 +71,22 @@ def _signed(sign: Sign) -> Finding:
     return fail(sign.failure_class, sign.seen, EXPECTED, sign.next_step)
 
 
+def _flooded(boot: Boot) -> Finding | None:
+    if boot.ended != "flood":
+        return None
+    said = f"it was stopped after {boot.seconds:.0f} s, since its console had no end; {_far(boot)}"
+    step = f"see what repeats itself at the end of the console of {boot.name}, and end that"
+    return fail(FailureClass.RUNTIME, said, EXPECTED, step)
+
+
+def _far(boot: Boot) -> str:
+    life: Life | None = console.LIVES.get(boot.stopped_at)
+    return life.seen if life else "its console says nothing that is known"
+
+
 def _silent(boot: Boot, seconds: float) -> Finding:
     """No cause is known: how far it came."""
-    life: Life | None = console.LIVES.get(boot.stopped_at)
-    far = life.seen if life else "its console says nothing that is known"
+    far = _far(boot)
     step = f"read the console of {boot.name} from there on"
     if boot.ended == "exit":
         return fail(FailureClass.RUNTIME, f"it stopped by itself after {boot.seconds:.0f} s; {far}", EXPECTED, step)

@@ -98,7 +98,7 @@ def _all(plan: Plan, machines: list[Machine], seconds: float, say: Say) -> tuple
 def _prepare(plan: Plan, one: Machine, folder: Path, server: Server) -> None:
     """The machine's folder, and what the server has for it."""
     (folder / "tftp").mkdir(parents=True)
-    base = f"http://{GATEWAY}:{server.port}/{one.name}"
+    base = f"http://{GATEWAY}:{server.port}{server.place(one.name)}"
     (folder / "tftp" / "boot.ipxe").write_text(ipxe.chain(f"{base}/boot.ipxe"))
     tests = _tests(plan.recipe)
     server.serve(one.name, Orders(script=_script(plan, one, base), tests=tests, parts=_parts(plan)))
@@ -173,7 +173,9 @@ class Watch:
             return "report"
         if stopped:
             return "exit"
-        if one.too_long or self._is_over(one):
+        if one.too_long:
+            return "flood"
+        if self._is_over(one):
             return "console"
         return "deadline" if time.monotonic() - self._began > self._seconds else ""
 
@@ -202,5 +204,6 @@ class Watch:
             console=console.last_lines(text),
             stopped_at=reading.name,
             kernel=reading.kernel,
-            problem=heard.problem or (one.said() if ended == "exit" else ""),
+            problem=heard.problem,
+            broken=one.broken() if ended == "exit" else "",
         )

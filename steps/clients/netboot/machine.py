@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ MAX_CONSOLE = 2_000_000
 
 _CODE = ("OVMF_CODE_4M.fd", "OVMF_CODE.fd")
 _OVMF = Path("/usr/share/OVMF")
+_TERMINATED = "terminating on signal"
+"""What QEMU says, and ends with 0, where it is told to end."""
 _PACKAGES = "apt-get install qemu-system-x86 ipxe-qemu ovmf"
 
 
@@ -54,9 +57,14 @@ class Running:
         with self._console.open("rb") as file:
             return file.read(MAX_CONSOLE).decode(errors="replace")
 
-    def said(self) -> str:
-        """What QEMU itself said: why it did not start."""
-        return self._console.with_suffix(".err").read_text(errors="replace").strip()[-400:]
+    def broken(self) -> str:
+        """Why QEMU itself ended; empty while it runs, and where the machine in it stopped, whatever QEMU had to say."""
+        code = self._process.poll()
+        said = self._console.with_suffix(".err").read_text(errors="replace").strip()[-400:]
+        if code is None or (code == 0 and _TERMINATED not in said):
+            return ""
+        killed = f"it was killed by signal {-code} ({signal.strsignal(-code)})" if code < 0 else ""
+        return "; ".join(part for part in (killed, said) if part) or f"{QEMU} ended with {code} and said nothing"
 
     def end(self) -> None:
         """Stop it, however it is."""

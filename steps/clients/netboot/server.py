@@ -1,5 +1,6 @@
 """The HTTP server of a test boot: serves each machine its files and tests, notes what was fetched, and hears reports."""
 
+import secrets
 import socket
 import struct
 import threading
@@ -46,9 +47,12 @@ class Heard(Struct, kw_only=True):
 
 
 class Server:
-    """Serves `http://127.0.0.1:PORT/MACHINE/…` while it is entered; `news` is set whenever a report came."""
+    """Serves `http://127.0.0.1:PORT/SECRET/MACHINE/…` while it is entered; `news` is set whenever a report came.
+
+    Whoever has an account on this host reaches the port: who does not know the secret gets nothing, and is not heard."""
 
     def __init__(self) -> None:
+        self._secret = secrets.token_hex(16)
         self._orders: dict[str, Orders] = {}
         self._heard: dict[str, Heard] = {}
         self._began = time.monotonic()
@@ -73,6 +77,15 @@ class Server:
     def port(self) -> int:
         """Where it listens."""
         return int(self._http.server_address[1])
+
+    def place(self, machine: str) -> str:
+        """The path of a machine's folder."""
+        return f"/{self._secret}/{machine}"
+
+    def machine(self, path: str) -> tuple[str, str]:
+        """Whose folder a path leads into, and where there; no machine where it leads elsewhere."""
+        found, slash, rest = path.removeprefix(self.place("")).partition("/")
+        return (found, slash + rest) if path.startswith(self.place("")) else ("", path)
 
     def serve(self, machine: str, orders: Orders) -> None:
         """What a machine gets from now on."""
@@ -99,15 +112,20 @@ class Server:
         return row
 
     def take(self, machine: str, data: bytes) -> str:
-        """Hear a report; why it is refused, else nothing."""
-        heard = self._heard[machine]
+        """Hear a report, the first that is one; why it is refused, else nothing. Whoever sees it sees all that belongs to it."""
+        heard, clock = self._heard[machine], time.time()
         try:
-            heard.report, heard.clock = on_node.read(data), time.time()
+            report = on_node.read(data)
         except on_node.ReportError as error:
             heard.problem = str(error)
+            self.note(machine, "report", len(data))
+            return heard.problem
         self.note(machine, "report", len(data))
+        if heard.report is None:
+            heard.clock = clock
+            heard.report = report
         self.news.set()
-        return heard.problem if heard.report is None else ""
+        return ""
 
     def heard(self, machine: str) -> Heard:
         """What is known of a machine."""
@@ -120,7 +138,7 @@ class Server:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection of a machine. `/MACHINE/boot.ipxe`, `/MACHINE/FILE`, `/MACHINE/tests`, `/MACHINE/report`."""
+    """One connection of a machine, to its folder: `boot.ipxe`, `FILE`, `tests`, `report`."""
 
     protocol_version = "HTTP/1.1"
     timeout = timeouts.BOOT_SILENCE
@@ -128,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # the library's name
         """A file, the script or the tests."""
-        machine, path = self._asked()
+        machine, path = self.home.machine(self.path)
         orders = self.home.orders(machine)
         if orders is None:
             self._answer(404, b"no such machine\n")
@@ -145,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:  # the library's name
         """A report."""
-        machine, path = self._asked()
+        machine, path = self.home.machine(self.path)
         size = self.headers.get("Content-Length", "")
         if self.home.orders(machine) is None or path != REPORT_PATH:
             self._answer(404, b"no such place\n")
@@ -157,10 +175,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # the library's name
         """Nothing: events are noted."""
-
-    def _asked(self) -> tuple[str, str]:
-        machine, slash, path = self.path.removeprefix("/").partition("/")
-        return machine, slash + path
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)

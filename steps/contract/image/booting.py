@@ -72,9 +72,10 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Boot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One machine's boot. `ended` is how: `report`, `deadline`, `exit` (the machine stopped by itself), `console` (its console
-    showed that nothing more would come); `console` are the last lines of its serial console, `stopped_at` the cause or the last
-    sign of life there that a reader knows (a name of `console.SIGNS` or `console.LIVES`), `kernel` the release of the kernel that
-    started as it says there, `problem` why a report of its was refused, or what QEMU said at its end."""
+    showed that nothing more would come), `flood` (its console had no end); `console` are the last lines of its serial console,
+    `stopped_at` the cause or the last sign of life there that a reader knows (a name of `console.SIGNS` or `console.LIVES`),
+    `kernel` the release of the kernel that started as it says there, `problem` why a report of its was refused, `broken` why QEMU
+    itself ended."""
 
     name: str
     firmware: Firmware
@@ -89,6 +90,7 @@ class Boot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stopped_at: str = ""
     kernel: str = ""
     problem: str = ""
+    broken: str = ""
 
 
 class Machine(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -29,7 +29,13 @@ STAND_IN = """#!/bin/bash
 for word; do case $word in file:*) console=${word#file:} ;; esac; done
 printf '%b' "$CONSOLE_TEXT" >"$console"
 echo $$ >>"$PIDS"
-[ "$STAYS" = yes ] || { echo 'cannot set up guest memory' >&2; exit 1; }
+case $STAYS in
+    yes) ;;
+    stopped) echo 'Slirp: external icmpv6 not supported yet' >&2; exit 0 ;;
+    killed) kill -9 $$ ;;
+    terminated) echo 'qemu: terminating on signal 15 from pid 1' >&2; exit 0 ;;
+    *) echo 'cannot set up guest memory' >&2; exit 1 ;;
+esac
 exec sleep 600
 """
 RECIPE = Recipe(
@@ -115,9 +121,27 @@ def test_a_machine_that_stops_is_noticed_at_once(
     assert len({one.mac for one in seen.boots}) == 2
     for one in seen.boots:
         assert (one.ended, one.stopped_at, one.kernel) == ("exit", "panic", "6.1.0")
-        assert "cannot set up guest memory" in one.problem
+        assert one.broken == "cannot set up guest memory"
         assert one.console[-1] == "Kernel panic - not syncing: x"
     assert nothing_left(tmp_path, private)
+
+
+@pytest.mark.parametrize(
+    ("stays", "broken"),
+    [
+        ("stopped", ""),
+        ("killed", "it was killed by signal 9 (Killed)"),
+        ("terminated", "qemu: terminating on signal 15 from pid 1"),
+    ],
+)
+def test_a_machine_that_stops_is_told_from_one_that_was_ended(
+    images: Path, monkeypatch: pytest.MonkeyPatch, stays: str, broken: str
+) -> None:
+    """What QEMU says of a network packet is not why its machine stopped."""
+    monkeypatch.setenv("STAYS", stays)
+    monkeypatch.setenv("CONSOLE_TEXT", "[    0.0] Linux version 6.1.0 (x)\\nKernel panic - not syncing: x\\n")
+    (seen,) = boot(images).boots
+    assert (seen.ended, seen.stopped_at, seen.broken, seen.problem) == ("exit", "panic", broken, "")
 
 
 def test_a_console_that_proves_the_end_ends_it(
@@ -140,7 +164,7 @@ def test_a_console_without_end_is_ended(images: Path, monkeypatch: pytest.Monkey
     program = Path(os.environ["PATH"].split(":")[0]) / "qemu-system-x86_64"
     program.write_text(STAND_IN.replace("printf '%b' \"$CONSOLE_TEXT\"", "head -c 3000000 /dev/zero"))
     seen = boot(images, seconds=300)
-    assert [(one.ended, one.stopped_at) for one in seen.boots] == [("console", "")]
+    assert [(one.ended, one.stopped_at) for one in seen.boots] == [("flood", "")]
 
 
 def test_an_image_that_is_not_packed_is_said(images: Path) -> None:

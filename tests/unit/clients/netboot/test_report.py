@@ -28,7 +28,7 @@ def server() -> Iterator[Server]:
 
 def told(server: Server, folder: Path, tests: tuple[ImageTest, ...], factor: float = 1.0) -> NodeReport:
     server.serve("m1", Orders(script="", tests=on_node.render(tests, factor), parts={}))
-    done = run(folder, f"http://127.0.0.1:{server.port}/m1")
+    done = run(folder, f"http://127.0.0.1:{server.port}{server.place('m1')}")
     assert done.returncode == 0, done.stdout + done.stderr
     report = server.heard("m1").report
     assert report is not None, server.heard("m1").problem
@@ -60,7 +60,7 @@ def test_the_digest_is_taken_once_a_boot(server: Server, tmp_path: Path) -> None
 def kept_digest(server: Server, folder: Path, kept: Path, root: bytes) -> str:
     """The digest that a node tells which keeps it in a file."""
     server.serve("m1", Orders(script="", tests=on_node.render(()), parts={}))
-    done = run(folder, f"http://127.0.0.1:{server.port}/m1", root=root, kept=kept)
+    done = run(folder, f"http://127.0.0.1:{server.port}{server.place('m1')}", root=root, kept=kept)
     assert done.returncode == 0, done.stdout + done.stderr
     report = server.heard("m1").report
     assert report is not None, server.heard("m1").problem
@@ -132,7 +132,7 @@ def test_packages_are_looked_up(server: Server, tmp_path: Path) -> None:
 
 def test_production_runs_nothing_that_came(server: Server, tmp_path: Path) -> None:
     server.serve("m1", Orders(script="", tests=on_node.render([one("bad", f"touch {tmp_path}/ran")]), parts={}))
-    assert run(tmp_path, f"http://127.0.0.1:{server.port}/m1", tests="").returncode == 0
+    assert run(tmp_path, f"http://127.0.0.1:{server.port}{server.place('m1')}", tests="").returncode == 0
     report = server.heard("m1").report
     assert report is not None
     assert report.results == ()

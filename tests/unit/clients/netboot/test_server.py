@@ -1,6 +1,8 @@
 """The server of a test boot: what it sends, what it notes, and whom it refuses."""
 
 import http.client
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +28,11 @@ def serve(server: Server, folder: Path, **more: int) -> None:
 
 
 def ask(server: Server, path: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
+    """`path` is below the place of all machines."""
+    return outside(server, server.place("").rstrip("/") + path, method, body)
+
+
+def outside(server: Server, path: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     try:
         connection.request(method, path, body=body)
@@ -76,3 +83,58 @@ def test_reports_are_read_before_they_count(server: Server, tmp_path: Path) -> N
     assert server.heard("m1").problem
     assert ask(server, "/m1/report", "POST", b"x" * (on_node.MAX_REPORT + 1))[0] == 413
     assert ask(server, "/m2/report", "POST", b"x")[0] == 404
+
+
+REPORT = """bringup-report 1
+node {node}
+mac 52:54:00:b0:00:01
+address 10.0.2.15
+kernel 6.1
+root overlay
+uptime 1.0
+clock 1.0
+end 0
+"""
+
+
+def report(node: str = "first") -> bytes:
+    return REPORT.format(node=node).encode()
+
+
+@pytest.mark.parametrize("path", ["/m1/report", "//m1/report", f"/{'0' * 32}/m1/report", "/x/m1/report"])
+def test_who_has_an_account_here_cannot_report_for_a_machine(server: Server, tmp_path: Path, path: str) -> None:
+    serve(server, tmp_path)
+    assert outside(server, path, "POST", report())[0] == 404
+    assert outside(server, "/m1/boot.ipxe")[0] == 404
+    assert (server.heard("m1").report, server.events("m1")) == (None, ())
+    assert ask(server, "/m1/report", "POST", report())[0] == 200
+
+
+def test_the_first_report_counts(server: Server, tmp_path: Path) -> None:
+    serve(server, tmp_path)
+    for node in ("", "first", "second"):
+        ask(server, "/m1/report", "POST", report(node) if node else b"garbage")
+    heard = server.heard("m1")
+    assert heard.report is not None
+    assert heard.report.node == "first"
+    assert [event.what for event in server.events("m1")] == ["report"] * 3
+
+
+def test_a_report_that_is_seen_is_seen_whole(server: Server, tmp_path: Path) -> None:
+    """The machine is judged the moment its report is seen: clock and event must be there by then."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for number in range(300):
+            machine = f"m{number}"
+            server.serve(machine, Orders(script="", tests=b"", parts={}))
+            taking = threading.Thread(target=server.take, args=(machine, report()))
+            taking.start()
+            heard = server.heard(machine)
+            while heard.report is None:
+                pass
+            assert heard.clock
+            assert server.events(machine)
+            taking.join()
+    finally:
+        sys.setswitchinterval(before)
