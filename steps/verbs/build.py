@@ -16,7 +16,8 @@ def run(context: Context) -> ExitCode:
     image = image_parts.opened(context, wanted)
     gate = gating.find(wanted.gate)
     expected = gate.expect(image_parts.expected(context, image), ())
-    earlier = image_boots.earlier(context) if wanted.part == image_parts.BOOT else None
+    is_boot = wanted.part == image_parts.BOOT
+    earlier = image_boots.earlier(context, image_parts.packed_root(context, image.recipe)) if is_boot else None
     known = image_boots.seen(earlier) if earlier is not None else None
     reused = earlier.run if earlier is not None and known is not None and gate.decide(known, expected).is_pass else ""
     seen = known if known is not None and reused else image_parts.PARTS[wanted.part](context, image)

@@ -8,11 +8,12 @@ from steps.verbs import reuse
 from steps.verbs.context import Context
 
 
-def earlier(context: Context) -> Evidence | None:
+def earlier(context: Context, root: str) -> Evidence | None:
     """The record of this very task in the run that the workflow names to reuse, where it passed; None when there is none.
 
     What boots is named by its key, and a boot leaves nothing behind that could have changed since: unlike a cluster's, its
-    observation holds for as long as the image is the same. The gate judges it anew.
+    observation holds for as long as the image is the same. Where it was packed anew since, tools of other versions may have made
+    other bytes: boots of another root than `root` prove nothing of it (empty: nobody knows). The gate judges it anew.
     """
     run = context.environment.reuse
     if run in ("", reuse.NONE) or run == context.environment.run:
@@ -21,8 +22,13 @@ def earlier(context: Context) -> Evidence | None:
     if header is None or mine is None or contract.decode_header(header).cluster != contract.decode_header(mine).cluster:
         return None
     records = context.store.records(run, context.task.stage, context.task.name)
-    same = (record for record in records if record.input_digest == context.task.input_digest)
+    same = (record for record in records if record.input_digest == context.task.input_digest and _booted(record, root))
     return next((record for record in same if record.verdict is not None and record.verdict.is_pass), None)
+
+
+def _booted(record: Evidence, root: str) -> bool:
+    known = seen(record)
+    return known is not None and (not root or known.root_digest in ("", root))
 
 
 def seen(record: Evidence) -> Booted | None:

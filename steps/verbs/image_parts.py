@@ -2,7 +2,9 @@
 
 import base64
 import binascii
+import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +14,8 @@ from steps.clients.image.files import assemble
 from steps.clients.image.layer import archive, layers
 from steps.clients.image.sandbox import testing as sandbox
 from steps.clients.netboot import boots
+from steps.contract.image import keys
+from steps.contract.image import manifest as manifests
 from steps.contract.image import recipe as contract
 from steps.contract.image.booting import Firmware
 from steps.contract.image.testing import ImageTest, Where
@@ -70,6 +74,19 @@ def recipe(context: Context, digest: str) -> contract.Recipe:
 
 
 _AGAIN = "render again and submit both together"
+
+
+def packed(context: Context, wanted: contract.Recipe) -> Path:
+    """The folder of the packed image of a recipe, whether it is there or not."""
+    return context.environment.store / IMAGES / "assembled" / keys.image(wanted)
+
+
+def packed_root(context: Context, wanted: contract.Recipe) -> str:
+    """Digest of its root; empty where there is none that could be read, which its reader will say."""
+    with contextlib.suppress(OSError, manifests.ManifestError):
+        part = manifests.decode((packed(context, wanted) / manifests.MANIFEST).read_bytes()).part(manifests.ROOT)
+        return part.digest if part else ""
+    return ""
 
 
 def _files(context: Context) -> dict[str, bytes]:

@@ -1,7 +1,5 @@
 """What verb publish does for a node image: the packed image with the results of its tests becomes a version of a published tree."""
 
-import contextlib
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -11,7 +9,6 @@ from steps.clients.image import entries
 from steps.clients.published import publishing
 from steps.contract.exit import ExitCode
 from steps.contract.image import keys
-from steps.contract.image import manifest as manifests
 from steps.contract.image.published import Place
 from steps.contract.image.testing import Result
 from steps.contract.stages.image_boot import Booted
@@ -40,10 +37,10 @@ def run(context: Context) -> ExitCode:
     wanted = context.arguments(Arguments)
     recipe = image_parts.recipe(context, wanted.recipe)
     key = keys.image(recipe)
-    assembled = context.environment.store / image_parts.IMAGES / "assembled" / key
+    assembled = image_parts.packed(context, recipe)
     by, secrets = f"run {context.environment.run}", context.environment.secrets
     with entries.held(assembled):
-        results = _results(context, key, _root(assembled))
+        results = _results(context, key, image_parts.packed_root(context, recipe))
         seen = publishing.publish(
             wanted.place, assembled, results, secrets, by, context.say, again=wanted.again, origin=recipe.origin
         )
@@ -54,14 +51,6 @@ def run(context: Context) -> ExitCode:
     context.record(verdict, observation=msgspec.to_builtins(seen), changes=(*done, *removed))
     context.output("verdict", verdict.status.value)
     return ExitCode.OK
-
-
-def _root(assembled: Path) -> str:
-    """Digest of the root that would be published; empty where publishing will say what is wrong with it."""
-    with contextlib.suppress(OSError, manifests.ManifestError):
-        part = manifests.decode((assembled / manifests.MANIFEST).read_bytes()).part(manifests.ROOT)
-        return part.digest if part else ""
-    return ""
 
 
 def _results(context: Context, key: str, root: str) -> dict[str, list[Result]]:

@@ -26,7 +26,7 @@ from steps.contract.stages.image_sandbox import Sandboxed
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.gates import image_boot as boot_gate
-from steps.verbs import image_boots, image_publishing
+from steps.verbs import image_boots, image_parts, image_publishing
 from steps.verbs.context import Context
 from tests.unit import small_image
 from tests.unit.clients.published import published_trees
@@ -244,6 +244,19 @@ def test_boots_that_an_earlier_run_showed_of_this_image_are_taken_over(image: An
     assert now.reused == "r0"
 
 
+def test_boots_of_other_bytes_are_not_taken_over(image: Any) -> None:
+    """It was collected and packed anew by other versions of tools: what publishing would refuse, it need not take over."""
+    task = building("boot")
+    head(image, "r0")
+    root = image_parts.packed_root(Context(task, read(image.environment)), RECIPE)
+    assert root
+    here = Context(task, read({**image.environment, "BRINGUP_REUSE": "r0"}))
+    for digest, taken in ((root, True), ("sha256:" + "9" * 64, False)):
+        seen = Booted(key=KEY, root_digest=digest)
+        record(image, "image_boot", "boot_bios", seen, passed("g/x", "good"), run="r0", digest=task.input_digest)
+        assert (image_boots.earlier(here, root) is not None) is taken
+
+
 def test_boots_of_another_image_or_spec_are_not(image: Any, tmp_path: Path) -> None:
     task = building("boot")
     head(image, "r0", cluster="other-nodes")
@@ -254,7 +267,7 @@ def test_boots_of_another_image_or_spec_are_not(image: Any, tmp_path: Path) -> N
     record(image, "image_boot", "boot_bios", Booted(key=KEY), passed("image_boot/boots", "good"), run="r2", digest="sha256:other")
     for run in ("r0", "r2", "r9", "none"):
         here = read({**image.environment, "BRINGUP_REUSE": run})
-        assert image_boots.earlier(Context(task, here)) is None, run
+        assert image_boots.earlier(Context(task, here), "") is None, run
 
 
 def asking(desk: Any, **more: Any) -> Task:
