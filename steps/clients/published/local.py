@@ -48,13 +48,15 @@ class Local:
             tree.unwritable = unwritable(self._root, image)
         return tree
 
-    def claim(self, folder: str, token: str, holder: bytes) -> Claimed:
+    def claim(self, folder: str, token: str, holder: bytes, over: int = 0) -> Claimed:
         """Try to have the lock of a folder."""
-        lock, mine = self._root / folder / published.LOCK, self._root / folder / f"{published.CLAIM}{token}"
+        place, mine = self._root / folder, self._root / folder / f"{published.CLAIM}{token}"
         with self._saying(f"{folder}/{published.LOCK}"):
             _write(mine, holder + b"\n", None)
             try:
-                return self._linked(mine, lock)
+                return self._claimed(place, mine, token, over)
+            except FileNotFoundError:  # a lock that gave way to a newer one meanwhile
+                return Claimed(had=False, free=True)
             finally:
                 mine.unlink(missing_ok=True)
 
@@ -67,19 +69,26 @@ class Local:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _linked(self, mine: Path, lock: Path) -> Claimed:
-        why = ""
+    def _claimed(self, place: Path, mine: Path, token: str, over: int) -> Claimed:
+        number, why = max(_locks(place), default=0), ""
+        lock = place / f"{published.LOCK}{number}"
+        if number != over and (said := lock.read_bytes()[:4096]):
+            return Claimed(had=False, number=number, holder=said, age=mine.stat().st_mtime - lock.stat().st_mtime)
+        lock = place / f"{published.LOCK}{number + 1}"
         try:
             os.link(mine, lock)
         except OSError as error:
             why = error.strerror or str(error)
-        try:
-            if mine.stat().st_nlink == 2:  # a network file system may say no although it did it
-                self._lock = lock
-                return Claimed(had=True)
-            return Claimed(had=False, holder=lock.read_bytes()[:4096], age=mine.stat().st_mtime - lock.stat().st_mtime)
-        except FileNotFoundError:
+        if not _holds(lock, token):  # a network file system may say no although it did it
             return Claimed(had=False, free=True, why=why)
+        for other in _locks(place):
+            if other > number + 1:  # this number had been used up before, by who has given way since
+                lock.unlink(missing_ok=True)
+                return Claimed(had=False, free=True)
+            if other <= number:
+                (place / f"{published.LOCK}{other}").unlink(missing_ok=True)
+        self._lock = lock
+        return Claimed(had=True)
 
     def _one(self, one: Operation) -> None:
         match one:
@@ -108,15 +117,13 @@ class Local:
     def _about_lock(self, one: Operation) -> None:
         match one:
             case do.Held(folder, token):
-                if not _holds(self._root / folder / published.LOCK, token):
+                if not _holds(_newest(self._root / folder), token):
                     raise failure("lost", folder, self.where)
                 self._renew()
             case do.Release(folder, token):
-                if _holds(self._root / folder / published.LOCK, token):
-                    (self._root / folder / published.LOCK).unlink(missing_ok=True)
+                if _holds(lock := _newest(self._root / folder), token):
+                    os.truncate(lock, 0)
                 self._lock = None
-            case do.Break(folder, token, stale):
-                _break(self._root / folder, token, stale)
 
     def _put(self, path: Path, source: bytes | Path, size: int, said: str) -> None:
         if isinstance(source, bytes):
@@ -238,11 +245,11 @@ def _holds(lock: Path, token: str) -> bool:
         return False
 
 
-def _break(folder: Path, token: str, stale: str) -> None:
-    lock, aside = folder / published.LOCK, folder / f".stale.{token}"
-    with suppress(FileNotFoundError):
-        os.rename(lock, aside)
-        if stale != do.ANY and not _holds(aside, stale):  # somebody was quicker, and this is a new holder's
-            with suppress(FileExistsError):
-                os.link(aside, lock)
-        aside.unlink()
+def _locks(folder: Path) -> list[int]:
+    """Numbers of all locks there are, read at once: small folders are."""
+    numbers = (name.removeprefix(published.LOCK) for name in os.listdir(folder) if name.startswith(published.LOCK))
+    return [int(number) for number in numbers if number.isascii() and number.isdigit()]
+
+
+def _newest(folder: Path) -> Path:
+    return folder / f"{published.LOCK}{max(_locks(folder), default=0)}"

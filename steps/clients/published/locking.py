@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients.published.operations import ANY, Break, Claimed, Folder, Release, Transport
+from steps.clients.published.operations import Claimed, Folder, Release, Transport
 from steps.contract import plain
 from steps.contract.canonical import canonical
 from steps.contract.image import published
@@ -52,17 +52,16 @@ def myself(token: str, by: str) -> Holder:
     )
 
 
-def gone(claimed: Claimed) -> str:
-    """Token of a holder that is gone, `ANY` for a lock that nobody can read and nobody renews; empty: it may be at work."""
+def gone(claimed: Claimed) -> bool:
+    """Whether the holder of a lock is gone; of one that nobody can read nobody knows more than that it is not renewed."""
     expired = claimed.age > timeouts.PUBLISH_LEASE
     try:
         holder = msgspec.json.decode(claimed.holder, type=Holder)
     except msgspec.MsgspecError:
-        return ANY if expired else ""
+        return expired
     if holder.machine and holder.machine == _machine():
-        alive = holder.started and _started(holder.process) == holder.started
-        return "" if alive else holder.token
-    return holder.token if expired else ""
+        return not holder.started or _started(holder.process) != holder.started
+    return expired
 
 
 @contextmanager
@@ -81,17 +80,14 @@ def locked(transport: Transport, image: str, token: str, by: str) -> Iterator[No
 
 
 def _take(transport: Transport, folder: str, token: str, by: str) -> None:
-    holder = canonical(myself(token, by))
+    holder, over = canonical(myself(token, by)), 0
     for _ in range(_TRIES):
-        claimed = transport.claim(folder, token, holder)
+        claimed = transport.claim(folder, token, holder, over)
         if claimed.had:
             return
-        if claimed.free:
-            continue
-        if stale := gone(claimed):
-            transport.perform([Break(folder, token, stale)])
-            continue
-        raise _busy(transport.where, folder, claimed)
+        if not claimed.free and not gone(claimed):
+            raise _busy(transport.where, folder, claimed)
+        over = 0 if claimed.free else claimed.number
     why = claimed.why or "the lock changes hands all the time"
     raise StoreBusy(
         f"{transport.where}: cannot lock {folder}: {why}", hint="the file system must know hard links; see who else publishes"

@@ -17,10 +17,6 @@ class Differs(Temporary):
     """A file that was written has other bytes than it should have."""
 
 
-ANY = "-"
-"""For `Break`: a lock that nobody can read."""
-
-
 class Folder(Struct, frozen=True):
     """Make a folder, and those above it."""
 
@@ -90,21 +86,15 @@ class Release(Struct, frozen=True):
     token: str
 
 
-class Break(Struct, frozen=True):
-    """Take away the lock of a holder that is gone (`stale` is its token, or `ANY`)."""
-
-    folder: str
-    token: str
-    stale: str
-
-
-Operation = Folder | Put | Check | Sync | Move | Replace | Link | Remove | Held | Release | Break
+Operation = Folder | Put | Check | Sync | Move | Replace | Link | Remove | Held | Release
 
 
 class Claimed(Struct, frozen=True, kw_only=True):
-    """Whether the lock was had; else who holds it, in the words of its file, and since how many seconds it was not renewed."""
+    """Whether the lock was had; else which one is held and by whom, in the words of its file, and since how many seconds it was not
+    renewed."""
 
     had: bool
+    number: int = 0
     holder: bytes = b""
     age: float = 0.0
     free: bool = False
@@ -120,8 +110,8 @@ class Transport(Protocol):
         """What is there. `digests` names the versions whose files are read whole (`tree.ALL`: every one)."""
         ...
 
-    def claim(self, folder: str, token: str, holder: bytes) -> Claimed:
-        """Try to have the lock of a folder."""
+    def claim(self, folder: str, token: str, holder: bytes, over: int = 0) -> Claimed:
+        """Try to have the lock of a folder, also after the one numbered `over`, whose holder is gone."""
         ...
 
     def perform(self, operations: Iterable[Operation]) -> None:

@@ -94,7 +94,7 @@ def _change(transport: Transport, tree: Tree, order: Order, token: str, say: Say
     alike.sort(key=lambda name: name != tree.current)
     number = publishing.next_number(tree.versions, reading.history(tree))
     version = alike[0] if alike else published.version_name(number, order.source.digest)
-    steps: list[Operation] = [Remove(tree.path(published.INCOMING, name)) for name in _left(tree)]
+    steps: list[Operation] = [Remove(tree.path(published.INCOMING, name)) for name in reading.stray(tree)]
     steps.append(Folder(staged))
     if not alike:
         size = sum(part.size for part in order.source.manifest.parts)
@@ -202,10 +202,6 @@ def _refuse_others(tree: Tree, order: Order) -> None:
         if group not in wanted and image == order.image and not published.is_machine(group):
             hint = f"put the group back into publish.groups, or remove {file} by hand when no node loads it any more"
             raise Refused(f"nodes load {file}, but the spec has no group {group}: they could boot nothing", hint=hint)
-
-
-def _left(tree: Tree) -> tuple[str, ...]:
-    return tuple(name for name in reading.incoming(tree) if name != published.LOCK)
 
 
 def _alike(tree: Tree, source: Source) -> tuple[str, ...]:

@@ -166,13 +166,20 @@ def is_known(node: NodeSeen, known: frozenset[str] | None) -> bool:
 
 
 def incoming(tree: Tree) -> tuple[str, ...]:
-    """What lies in `incoming`, the lock included: an attempt at work, or left by one."""
-    return tree.names(tree.path(published.INCOMING))
+    """What lies in `incoming`, the lock included while somebody has it: an attempt at work, or left by one."""
+    place = tree.path(published.INCOMING)
+    given_back = {name for name, entry in tree.below(place).items() if name.startswith(published.LOCK) and not entry.size}
+    return tuple(name for name in tree.names(place) if name not in given_back)
+
+
+def stray(tree: Tree) -> tuple[str, ...]:
+    """The same without locks: what the holder of the lock removes."""
+    return tuple(name for name in incoming(tree) if not name.startswith(published.LOCK))
 
 
 def left(tree: Tree) -> tuple[str, ...]:
-    """The same as the lock's holder sees it: without the lock, and without what others wait for it with."""
-    return tuple(name for name in incoming(tree) if name != published.LOCK and not name.startswith(published.CLAIM))
+    """The same without what others wait for the lock with."""
+    return tuple(name for name in stray(tree) if not name.startswith(published.CLAIM))
 
 
 def outside(tree: Tree, url: str, factory: Factory = _NO_FACTORY) -> Iterator[detached.Outside]:

@@ -67,9 +67,8 @@ def _refuse_stranded(tree: Tree, version: str) -> None:
 
 
 def _steps(tree: Tree, version: str, staged: str, token: str, by: str) -> tuple[Operation, ...]:
-    left = (name for name in reading.incoming(tree) if name != published.LOCK)
     return (
-        *(Remove(tree.path(published.INCOMING, name)) for name in left),
+        *(Remove(tree.path(published.INCOMING, name)) for name in reading.stray(tree)),
         Folder(staged),
         Held(tree.path(published.INCOMING), token),
         *(publishing.pointed(tree, version, staged) if tree.current != version else ()),

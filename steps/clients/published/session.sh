@@ -8,7 +8,7 @@ tab=$(printf "\t")
 lock=
 mark=
 unlock() {
-  if [ -n "$lock" ] && holds "$lock" "$mark"; then rm -f -- "$lock"; fi
+  if [ -n "$lock" ] && holds "$lock" "$mark"; then (true >"$lock") 2>/dev/null; fi
   lock=
 }
 fail() {
@@ -26,6 +26,14 @@ try() { why=$("$@" 2>&1 </dev/null) || fail os "$why"; }
 renew() { if [ -n "$lock" ]; then touch -c -- "$lock" 2>/dev/null; fi; }
 device() { stat -c %d -- "$(dirname -- "$1")" 2>/dev/null; }
 same() { [ "$(device "$1")" = "$(device "$2")" ] || fail device "$2"; }
+newest() {
+  newest=0
+  for found in "$1"/.lock.*; do
+    number=${found##*.}
+    case $number in "" | *[!0-9]*) continue ;; esac
+    if [ "$number" -gt "$newest" ]; then newest=$number; fi
+  done
+}
 holds() { case $(cat -- "$1" 2>/dev/null) in *"\"$2\""*) return 0 ;; esac; return 1; }
 
 put() {
@@ -60,27 +68,35 @@ check() {
 
 claim() {
   mine=$1/.claim.$2
-  why=$( (printf "%s\n" "$3" >"$mine") 2>&1) || fail os "$why"
+  why=$( (printf "%s\n" "$4" >"$mine") 2>&1) || fail os "$why"
   try sync -- "$mine"
-  why=$(ln -T -- "$mine" "$1/.lock" 2>&1)
-  if [ "$(stat -c %h -- "$mine")" = 2 ]; then
-    lock=$1/.lock
-    mark=$2
-    answer=claimed
-  elif since=$(stat -c %Y -- "$1/.lock" 2>/dev/null); then
-    answer="held $(($(stat -c %Y -- "$mine") - since)) $(head -c 4096 -- "$1/.lock" 2>/dev/null | tr "\n\t" "  ")"
+  newest "$1"
+  said=$(head -c 4096 -- "$1/.lock.$newest" 2>/dev/null | tr "\n\t" "  ")
+  if [ "$newest" != "$3" ] && [ -n "$said" ]; then
+    since=$(stat -c %Y -- "$1/.lock.$newest" 2>/dev/null) && now=$(stat -c %Y -- "$mine" 2>/dev/null) || since=
+    if [ -n "$since" ]; then answer="held $newest $((now - since)) $said"; else answer=free; fi
   else
-    answer="free $why"
+    try_lock "$1" "$2" $((newest + 1))
   fi
   rm -f -- "$mine"
   printf "%s\n" "$answer"
 }
 
-take_away() {
-  aside=$1/.stale.$2
-  mv -T -- "$1/.lock" "$aside" 2>/dev/null || return 0
-  if [ "$3" != - ] && ! holds "$aside" "$3"; then ln -T -- "$aside" "$1/.lock" 2>/dev/null; fi
-  try rm -f -- "$aside"
+try_lock() {
+  why=$(ln -T -- "$mine" "$1/.lock.$3" 2>&1)
+  answer="free $why"
+  holds "$1/.lock.$3" "$2" || return 0
+  newest "$1"
+  if [ "$newest" -gt "$3" ]; then
+    rm -f -- "$1/.lock.$3"
+    return 0
+  fi
+  lock=$1/.lock.$3
+  mark=$2
+  answer=claimed
+  for found in "$1"/.lock.*; do
+    if [ "$found" != "$lock" ]; then rm -f -- "$found"; fi
+  done
 }
 
 entry() {
@@ -90,7 +106,7 @@ entry() {
 
 contents() {
   case $1 in
-    *.json | *.jsonl | *.ipxe | *.sig | */SHA256SUMS | */.lock) ;;
+    *.json | *.jsonl | *.ipxe | *.sig | */SHA256SUMS) ;;
     *) return 0 ;;
   esac
   {
@@ -164,7 +180,7 @@ look() {
 IFS= read -r root || exit 1
 cd -- "$root" 2>/dev/null || fail root "$root"
 printf "done\n"
-while IFS=$tab read -r word a b c; do
+while IFS=$tab read -r word a b c d; do
   case $word in
     folder) try mkdir -p -- "$a" ;;
     put) put "$a" "$b" ;;
@@ -182,12 +198,12 @@ while IFS=$tab read -r word a b c; do
     link) try ln -s -T -- "$b" "$a" ;;
     remove) try rm -rf -- "$a" ;;
     held)
-      holds "$a/.lock" "$b" || fail lost "$a"
+      newest "$a"
+      holds "$a/.lock.$newest" "$b" || fail lost "$a"
       renew
       ;;
     release) unlock ;;
-    break) take_away "$a" "$b" "$c" ;;
-    claim) claim "$a" "$b" "$c" ;;
+    claim) claim "$a" "$b" "$c" "$d" ;;
     look) look "$a" "$b" ;;
     end) printf "done\n" ;;
     *) fail os "$word is no operation" ;;

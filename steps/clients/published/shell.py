@@ -33,7 +33,6 @@ _WORDS: dict[type, str] = {
     do.Remove: "remove",
     do.Held: "held",
     do.Release: "release",
-    do.Break: "break",
 }
 
 
@@ -74,14 +73,14 @@ class Session:
                 self._see(tree, token)
         return tree
 
-    def claim(self, folder: str, token: str, holder: bytes) -> Claimed:
+    def claim(self, folder: str, token: str, holder: bytes, over: int = 0) -> Claimed:
         """Try to have the lock of a folder."""
         with self._within(timeouts.PUBLISH_ANSWER):
-            self._send(_line("claim", folder, token, holder.decode()))
+            self._send(_line("claim", folder, token, str(over), holder.decode()))
             word, _, rest = self._answer().partition(" ")
         if word == "held":
-            age, _, said = rest.partition(" ")
-            return Claimed(had=False, holder=said.encode(), age=float(age))
+            number, age, said = rest.split(" ", 2)
+            return Claimed(had=False, number=int(number), holder=said.encode(), age=float(age))
         return Claimed(had=word == "claimed", free=word == "free", why=rest)
 
     def perform(self, operations: Iterable[Operation]) -> None:

@@ -10,7 +10,7 @@ MOST_BYTES = 4 << 20
 """Larger files are not read whole: no script, manifest or history is."""
 MOST_NODES, MOST_REPORT = 100_000, 4096
 """Reports of nodes that are read, and bytes of each: whoever can write one must not fill a reader's memory."""
-READ = (".json", ".jsonl", published.SCRIPT, ".sig", f"/{published.SUMS}", f"/{published.LOCK}")
+READ = (".json", ".jsonl", published.SCRIPT, ".sig", f"/{published.SUMS}")
 """Ends of the names of files that are read whole."""
 ALL = "all"
 """For digests: of every version."""

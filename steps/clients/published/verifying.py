@@ -146,8 +146,7 @@ def _strays(tree: Tree) -> Iterator[Problem]:
     for name in tree.names(tree.path(published.VERSIONS)):
         if name not in tree.versions:
             yield Problem(place=tree.path(published.VERSIONS, name), why="is no version")
-    for name in reading.incoming(tree):
-        if name != published.LOCK and published.LOCK not in reading.incoming(tree):
-            yield Problem(
-                place=tree.path(published.INCOMING, name), why="was left by a publication that did not end; the next removes it"
-            )
+    stray = reading.stray(tree)
+    for name in stray if stray == reading.incoming(tree) else ():  # nobody has the lock
+        why = "was left by a publication that did not end; the next removes it"
+        yield Problem(place=tree.path(published.INCOMING, name), why=why)

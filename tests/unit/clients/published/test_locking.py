@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 def hold(root: Path, *, age: float = 0.0, **changes: object) -> None:
     """A lock of this process, changed."""
-    lock = root / "compute/incoming/.lock"
+    lock = root / "compute/incoming/.lock.1"
     said = json.loads(json.dumps({name: getattr(me(), name) for name in me().__struct_fields__})) | changes
     lock.write_text(json.dumps(said, separators=(",", ":")) + "\n")
     then = time.time() - age
@@ -88,7 +88,7 @@ def test_a_holder_elsewhere_is_believed_for_its_lease(tmp_path: Path, root: Path
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lock_that_nobody_can_read_goes_with_its_lease(tmp_path: Path, root: Path, kind: str) -> None:
-    lock = root / "compute/incoming/.lock"
+    lock = root / "compute/incoming/.lock.1"
     lock.write_bytes(b"\x00garbage")
     with pytest.raises(StoreBusy, match="somebody publishes"):
         published(place(root), tmp_path / "a", kind)
@@ -106,12 +106,12 @@ def test_who_lost_its_lock_gives_nothing_a_name(tmp_path: Path, root: Path, kind
 
     with pytest.raises(Temporary, match="somebody else took the lock"):
         lose()
-    assert "cafe" in (root / "compute/incoming/.lock").read_text(), "and leaves the other's lock alone"
+    assert "cafe" in (root / "compute/incoming/.lock.1").read_text(), "and leaves the other's lock alone"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_reading_large_files_renews_the_lock(tmp_path: Path, root: Path, kind: str) -> None:
-    lock = root / "compute/incoming/.lock"
+    lock = root / "compute/incoming/.lock.1"
     version = root / "compute/versions/0001-aaaaaaaaaaaa"
     version.mkdir(parents=True)
     data = b"x" * (CHUNK + 1)
@@ -165,7 +165,7 @@ LINKS = {
 def test_a_file_system_with_hard_links_of_its_own_kind(tmp_path: Path, root: Path, link: str) -> None:
     program = tmp_path / "bin/ln"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\ncase "$*" in *.lock) {LINKS[link]} ;; esac\nexec /bin/ln "$@"\n')
+    program.write_text(f'#!/bin/sh\ncase "$*" in *.lock.*) {LINKS[link]} ;; esac\nexec /bin/ln "$@"\n')
     program.chmod(0o755)
     command = ["env", f"PATH={program.parent}:{os.environ['PATH']}", "sh", "-c", shell.PROGRAM.read_text()]
     way = shell.Session(command, str(root), "there")
