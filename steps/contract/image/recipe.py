@@ -33,7 +33,7 @@ class Source(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Package(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One locked package. `path` is its place below the repository's URL, `source` the index of that repository in the recipe;
     `asked`: the recipe names it (else it came along); `essential`: part of the first, smallest root; `source_version`: that of the
-    source package where it is another one, by which feeds of vulnerabilities count and on which no byte of an image depends."""
+    source package where it is another one, by which feeds of vulnerabilities count; a resolved recipe has none."""
 
     name: str
     version: str

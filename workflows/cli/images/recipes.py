@@ -157,6 +157,9 @@ def show_difference(path: Path, differs: Difference, *, first: bool) -> None:
         output.lines([f"{path}{' (no lock yet)' if first else ''}: {', '.join(counts)}; {grown:+.1f} MB to fetch"])
     if differs.left is not None:
         output.lines([f"vulnerabilities: {len(differs.fixed or ())} fixed by it, {len(differs.left)} left ({_few(differs.left)})"])
+    if differs.guessed:
+        why = "of whose source the lock does not say the version: fewer may be fixed"
+        output.lines([f"counted by their own version are {output.count(len(differs.guessed), 'package')} {why}"])
 
 
 def _few(names: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Which known vulnerabilities packages have, by Debian's security tracker: its JSON form, given as a file."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -46,28 +46,39 @@ class Feed:
         if not any(self._of.values()):
             raise BuildError(f"{path} says nothing about {release}", hint="give the feed of the recipe's distribution")
 
-    def open_in(self, package: Package) -> frozenset[str]:
+    def open_in(self, package: Package, *, told: bool = True) -> frozenset[str]:
         """Vulnerabilities that this version of a package has or may have: without a fix, or with one that is newer. Feeds count by
-        versions of source packages; in a lock without them the package's own stands for it."""
-        version = Version(package.source_version or _BUILD.sub("", package.version))
-        return frozenset(name for name, one in self._of.get(source_of(package), {}).items() if _is_open(one, version))
-
-    def open_in_all(self, packages: Iterable[Package]) -> frozenset[str]:
-        """The same for many."""
-        return frozenset(name for package in packages for name in self.open_in(package))
+        versions of source packages. Where the lock has not `told` them the package's own stands for its source's, and a fix whose
+        version has another epoch counts for nothing: the two may be no versions of one thing."""
+        version = Version(_counted(package))
+        guessed = not told and not package.source_version and not _SIGNED.search(_pool_of(package))
+        return frozenset(name for name, one in self._of.get(source_of(package), {}).items() if _is_open(one, version, guessed))
 
 
-def _is_open(one: _Release, version: Version) -> bool:
-    if one.status == "resolved":
-        return one.fixed_version not in ("", "0") and version < Version(one.fixed_version)
-    return True  # also where nobody has looked: what may have a fault is told
+def _counted(package: Package) -> str:
+    """The version that feeds count by. What is built again to be signed counts otherwise (`6.1.140+1`), while its packages have the
+    version of what is signed."""
+    told = "" if _SIGNED.search(_pool_of(package)) else package.source_version
+    return told or _BUILD.sub("", package.version)
+
+
+def _is_open(one: _Release, version: Version, guessed: bool) -> bool:
+    if one.status != "resolved":
+        return True  # also where nobody has looked: what may have a fault is told
+    if one.fixed_version in ("", "0"):
+        return False
+    fixed = Version(one.fixed_version)
+    return version < fixed or (guessed and version.epoch != fixed.epoch)
 
 
 def source_of(package: Package) -> str:
     """The source package, as the pool has it (`pool/main/g/glibc/…`); what is built again to be signed is the same source."""
+    return _SIGNED.sub("", _pool_of(package))
+
+
+def _pool_of(package: Package) -> str:
     folders = package.path.split("/")
-    name = folders[-2] if len(folders) > 2 and folders[0] == "pool" else package.name
-    return _SIGNED.sub("", name)
+    return folders[-2] if len(folders) > 2 and folders[0] == "pool" else package.name
 
 
 def _read(path: Path) -> bytes:

@@ -37,6 +37,12 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return next((one.packages for one in self.layers if one.name == name), ())
 
     @property
+    def tells_sources(self) -> bool:
+        """Whether it says of which version of a source a package is, where that is another one: each release has such packages, and
+        locks of older versions say it of none."""
+        return any(one.source_version for layer in self.layers for one in layer.packages)
+
+    @property
     def packages(self) -> dict[str, Package]:
         """Every package by name."""
         return {one.name: one for layer in self.layers for one in layer.packages}

@@ -88,8 +88,9 @@ def resolved(spec: ImageSpec, folder: Path) -> Resolved:
 
 
 def resolve(asked: Asked) -> Resolved:
-    """The resolved recipe, without keyrings: they sign what a lock is made from, and lie in folders of this machine. Raises
-    SpecErrors for the recipe, BuildError for its lock."""
+    """The resolved recipe, without keyrings, which sign what a lock is made from and lie in folders of this machine, and without
+    versions of sources: an image is another one only where its bytes are. Raises SpecErrors for the recipe, BuildError for its
+    lock."""
     found = asked.chain()
     lock, named = locked(asked, found), asked.sources(found)
     files: dict[str, bytes] = {}
@@ -170,7 +171,7 @@ def _layers(found: Chain, lock: Lock, files: dict[str, bytes]) -> tuple[Layer, .
 def _layer(layer: RecipeLayer, brought: tuple[Package, ...], files: tuple[PlacedFile, ...], services: tuple[Service, ...]) -> Layer:
     return Layer(
         name=layer.name,
-        packages=brought,
+        packages=tuple(msgspec.structs.replace(one, source_version="") for one in brought),
         users=tuple(
             User(
                 name=user.name,

@@ -20,7 +20,8 @@ class Version:
         if not colon:
             epoch, rest = "0", text
         upstream, _, revision = rest.rpartition("-") if "-" in rest else (rest, "", "0")
-        self._parts: tuple[list[_Part], ...] = ([((0,), int(epoch) if epoch.isdigit() else 0)], _parts(upstream), _parts(revision))
+        self.epoch = int(epoch) if epoch.isdigit() else 0
+        self._parts: tuple[list[_Part], ...] = ([((0,), self.epoch)], _parts(upstream), _parts(revision))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Version) and all(one == two for one, two in self._beside(other))

@@ -1,6 +1,7 @@
 """What a newer lock changes, and which known vulnerabilities go and come with it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from steps.contract.image.recipe import Package
 from workflows.images.errors import BuildError
-from workflows.images.nodes import difference
+from workflows.images.nodes import difference, lockfile, shipped
 from workflows.images.nodes.cves import Feed, source_of
 from workflows.images.nodes.lockfile import Lock, LockedLayer
 
@@ -92,6 +93,39 @@ def test_a_feed_counts_by_versions_of_source_packages(tmp_path: Path) -> None:
     after = package("libdevmapper1.02.1", "2:1.02.196-1", "lvm2", source_version="2.03.22-1")
     assert feed.open_in(before) == {"CVE-2026-0011"}
     assert feed.open_in(after) == set()
+
+
+def test_a_kernel_counts_by_what_was_signed(tmp_path: Path) -> None:
+    """The source that signs it is 6.1.192+1, which would be newer than every 6.1.192-2 that mends something."""
+    fixed = {"bookworm": {"status": "resolved", "fixed_version": "6.1.192-2"}}
+    (tmp_path / "feed.json").write_text(json.dumps({"linux": {"CVE-2026-0012": {"releases": fixed}}}))
+    feed = Feed(tmp_path / "feed.json", "bookworm")
+    name, source = "linux-image-6.1.0-56-cloud-amd64", "linux-signed-amd64"
+    assert feed.open_in(package(name, "6.1.192-1", source, source_version="6.1.192+1")) == {"CVE-2026-0012"}
+    assert feed.open_in(package(name, "6.1.192-2", source, source_version="6.1.192+2")) == set()
+
+
+def test_a_lock_that_tells_no_versions_of_sources_passes_for_nothing_mended(tmp_path: Path) -> None:
+    """gcc 4:12.2.0-3 is built from gcc-defaults 1.203: its own version is above whatever mends something."""
+    fixed = {"bookworm": {"status": "resolved", "fixed_version": "1.204"}}
+    (tmp_path / "feed.json").write_text(json.dumps({"gcc-defaults": {"CVE-2026-0013": {"releases": fixed}}}))
+    feed = Feed(tmp_path / "feed.json", "bookworm")
+    untold = lock(base=[package("gcc", "4:12.2.0-3", "gcc-defaults"), package("a", "1")])
+    newer = lock(base=[package("gcc", "4:12.2.0-4", "gcc-defaults", source_version="1.204"), package("a", "1")])
+    found = difference.between(untold, newer, feed)
+    assert (found.fixed, found.left, found.guessed) == (("CVE-2026-0013",), (), ("gcc",))
+    same = lock(base=[package("gcc", "4:12.2.0-3", "gcc-defaults", source_version="1.205"), package("a", "1")])
+    found = difference.between(untold, same, feed)
+    assert (found.fixed, found.left, found.guessed) == ((), (), ()), "the newer lock tells it of the very same package"
+
+
+@pytest.mark.parametrize("recipe", ["base", "compute"])
+def test_shipped_locks_tell_versions_of_sources(recipe: str) -> None:
+    found = lockfile.read(shipped.RECIPES / f"{recipe}.lock.json", "x")
+    again = [one for one in found.packages.values() if re.search(r"\+b\d+$", one.version)]
+    assert again
+    assert [one.name for one in again if not one.source_version] == []
+    assert found.packages["dmsetup"].source_version == "2.03.16-2"
 
 
 def test_the_source_package_is_that_of_the_pool() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from steps.contract.image.recipe import Package
 from tests.unit.images.nodes.conftest import SMALL, Deb, Mirror, Site
@@ -57,6 +58,10 @@ def test_the_version_of_a_source_is_kept_where_it_is_another_one(site: Site) -> 
     assert {one.name: one.source_version for one in lock.packages.values() if one.source_version} == {"libc": "1.0-1+deb12u1"}
     assert locking.write(lock, site.lock)
     assert lockfile.read(site.lock, "x") == lock
+    told = resolve.resolve(asked(site)).recipe.digest
+    untold = [replace(one, packages=tuple(replace(each, source_version="") for each in one.packages)) for one in lock.layers]
+    assert locking.write(replace(lock, layers=tuple(untold)), site.lock)
+    assert resolve.resolve(asked(site)).recipe.digest == told, "an image is another one only where its bytes are"
 
 
 def test_the_locked_recipe_resolves_with_its_sources(site: Site) -> None:
