@@ -15,8 +15,13 @@ _NAMES = {
     "key": ("ansible_ssh_private_key_file", "ansible_private_key_file"),
     "python": ("ansible_python_interpreter",),
 }
-_ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_args")
-_SSH = ("ssh", "smart", "paramiko", "ansible.builtin.ssh", "")
+_ARGUMENTS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+"""In the order in which Ansible gives them to SSH, which takes the first of an option that stands twice."""
+_HOPS = {"proxyjump", "proxycommand"}
+"""Options that exclude each other: the first of them holds."""
+_THROUGH = {"jump", "proxy"}
+"""What they become."""
+_SSH = re.compile(r"((ansible\.builtin\.)?(ssh|smart|paramiko|paramiko_ssh)|ansible\.netcommon\.libssh)?")
 _SILENT = {"ansible_become", "ansible_become_method", "ansible_become_user", "ansible_group_priority", "inventory_hostname"}
 """Said by the spec in another way: any user but root becomes root by sudo."""
 _FORMS = {
@@ -31,8 +36,13 @@ SSH_PROXY = "bringup_ssh_proxy"
 _PROXY_OPTIONS = {"nc": "-x", "ncat": "--proxy", "connect": "-H", "connect-proxy": "-H"}
 """Of programs that connect through an HTTP proxy: the option with its place."""
 _PROXY_HTTP = {"-X": "connect", "--proxy-type": "http"}
+_VALUED = "BbcDEeFIiJLlmOopQRSWw"
+"""Letters of SSH's options that have a value."""
+_FLAGS = re.compile(r"-[46ACaknqTtvXx]+")
 _HARMLESS = re.compile(r"(control|serveralive|connect|batch|forwardagent|log|compression)\w*")
 _VAULT = "__ansible_vault"
+_ENCRYPTED = "it is encrypted (--vault-password-file FILE)"
+_TEMPLATE = "it is a template, which is never evaluated: write the value itself"
 _LOGIN = "ssh: {http_proxy_user: NAME, http_proxy_password: {env: PROXY_PASSWORD}}"
 
 
@@ -67,14 +77,15 @@ def access(variables: Mapping[str, Any]) -> Access:
     for name in _ARGUMENTS:
         if name in variables:
             options, refused = _options(variables[name])
-            found |= {key: value for key, value in options.items() if key not in found}
+            taken = found.keys() | (_THROUGH if found.keys() & _THROUGH else set())
+            found |= {key: value for key, value in options.items() if key not in taken}
             lost += [(name, why) for why in refused]
     if hosts.SSH_PROXY.fullmatch(str(variables.get(SSH_PROXY, ""))):
         found["proxy"] = variables[SSH_PROXY]
     known = {*_ARGUMENTS, *(name for names in _NAMES.values() for name in names)}
     lost += [(name, _why(name)) for name in sorted(variables) if _is_ansibles(name) and name not in known | _SILENT and _why(name)]
     own = tuple(sorted(name for name in variables if not _is_ansibles(name) and not name.startswith("bringup_")))
-    local = str(variables.get("ansible_connection", "")) not in _SSH
+    local = not _SSH.fullmatch(str(variables.get("ansible_connection") or ""))
     return Access(**found, is_local=local, lost=tuple(lost), own=own)
 
 
@@ -85,9 +96,9 @@ def _is_ansibles(name: str) -> bool:
 def _value(field: str, raw: Any) -> tuple[Any, str]:
     """A plain value, or why it is none."""
     if isinstance(raw, Mapping) and _VAULT in raw:
-        return "", "it is encrypted (--vault-password-file FILE)"
+        return "", _ENCRYPTED
     if isinstance(raw, str) and ("{{" in raw or "{%" in raw):
-        return "", "it is a template, which is never evaluated: write the value itself"
+        return "", _TEMPLATE
     if field == "port":
         text = str(raw)
         fits = text.isdecimal() and 0 < int(text[:6]) < 65536
@@ -109,30 +120,51 @@ def _why(name: str) -> str:
 
 
 def _options(raw: Any) -> tuple[dict[str, str], list[str]]:
-    """SSH's arguments as fields of an access, and what of them has no place in a spec."""
+    """SSH's arguments as fields of an access, and what of them has no place in a spec: never a value, which may be a password."""
+    if why := _unread(raw):
+        return {}, [why]
     found: dict[str, str] = {}
     refused: list[str] = []
-    if not isinstance(raw, str):
-        return {}, ["it is no text"]
-    for option, value in _pairs(raw):
-        if option == "proxyjump" and _JUMP.fullmatch(value):
-            found["jump"] = value
-        elif option == "proxycommand" and (jump := _jump(value)):
-            found["jump"] = jump
-        elif option == "proxycommand" and (proxy := _proxy(value)[0]):
-            found["proxy"] = proxy
-            refused += [f"its user {user}: a login is given as {_LOGIN}"] if (user := _proxy(value)[1]) else []
+    for option, value in _pairs(str(raw or "")):
+        if option in _HOPS:
+            hop, lost = _hop(option, value) if not found.keys() & _THROUGH else ({}, [])
+            found |= hop
+            refused += lost
         elif option == "userknownhostsfile" and value != "/dev/null" and "{{" not in value:
-            found["known_hosts"] = _first(value)
+            found.setdefault("known_hosts", _first(value))
         elif option in ("stricthostkeychecking", "userknownhostsfile"):
             if value.lower() in ("yes", "ask"):
                 continue
             refused.append("host keys are verified: `bringup host-keys` enrols them")
         elif option == "identityfile":
-            found["key"] = value
+            key, why = _value("key", value)
+            found |= {"key": key} if not why and "key" not in found else {}
+            refused += [why] if why else []
         elif not _HARMLESS.fullmatch(option):
-            refused.append(f"a spec has no place for the SSH option {option}")
+            refused.append(f"a spec has no place for {option if ' ' in option else f'the SSH option {option}'}")
     return found, list(dict.fromkeys(refused))
+
+
+def _unread(raw: Any) -> str:
+    """Why arguments are not looked into."""
+    if isinstance(raw, Mapping) and _VAULT in raw:
+        return _ENCRYPTED
+    if isinstance(raw, str):
+        return _TEMPLATE if raw.lstrip().startswith(("{{", "{%")) else ""
+    return "" if raw is None else "it is no text"
+
+
+def _hop(option: str, value: str) -> tuple[dict[str, str], list[str]]:
+    """What stands before a host, and what of it has no place in a spec; with `none` nothing does, whatever its group says."""
+    if value.lower() == "none":
+        return {"jump": ""}, []
+    jump = value if option == "proxyjump" and _JUMP.fullmatch(value) else _jump(value) if option == "proxycommand" else ""
+    if jump:
+        return {"jump": jump}, []
+    proxy, user = _proxy(value) if option == "proxycommand" else ("", "")
+    if proxy:
+        return {"proxy": proxy}, [f"its user {user}: a login is given as {_LOGIN}"] if user else []
+    return {}, [f"a spec has no place for the SSH option {option}"]
 
 
 def _first(files: str) -> str:
@@ -142,22 +174,32 @@ def _first(files: str) -> str:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Option and value of each SSH argument, options in lower case."""
+    """Option and value of each SSH argument, options in lower case; what is no option is said in words of ours."""
     try:
         words = shlex.split(text)
     except ValueError:
-        yield "with an open quote", ""
+        yield "an SSH option with an open quote", ""
         return
-    short = {"-J": "proxyjump", "-i": "identityfile", "-o": ""}
+    named = {"-J": "proxyjump", "-i": "identityfile"}
     while words:
         word = words.pop(0)
         name, value = word[:2], word[2:]
-        if name in short:
+        if not word.startswith("-") or word == "-":
+            yield "words that belong to no SSH option: does a value need quotes?", ""
+        elif word.startswith("--"):
+            yield f"the SSH option {word.partition('=')[0]}", ""
+        elif name[1] in _VALUED:
             value = value or (words.pop(0) if words else "")
-            option, _, given = value.partition("=") if "=" in value else value.partition(" ")
-            yield (short[name], value) if short[name] else (option.strip().lower(), given.strip())
-        elif word not in ("-C", "-q", "-4", "-6", "-A"):
-            yield word, ""
+            yield _assigned(value) if name == "-o" else (named.get(name, f"the SSH option {name}"), value)
+        elif not _FLAGS.fullmatch(word):
+            yield f"the SSH option {name}", ""
+
+
+def _assigned(text: str) -> tuple[str, str]:
+    """Option and value of `-o OPTION=VALUE` or `-o "OPTION VALUE"`."""
+    option, _, value = text.partition("=") if "=" in text else text.partition(" ")
+    name = option.strip().lower()
+    return (name if name.isalnum() else "an SSH option that is none"), value.strip()
 
 
 def _proxy(command: str) -> tuple[str, str]:

@@ -64,7 +64,7 @@ def grouped(inventory: Inventory, hosts: Sequence[str], servers: str = "", wante
     free = [host for host in hosts if host not in heads]
     below, free = _dealt(groups, wanted or _kinds(inventory, set(free)), free, found)
     found |= below
-    notes = [*_left(free, wanted), *_unnamed(groups, found)]
+    notes = [*_left(free, wanted), *_unnamed({name: known & set(members) for name, members in groups.items()}, found)]
     if free and not wanted:
         found[_unused("nodes", found)] = tuple(free)
     gpu = tuple(name for name in found if _GPU.search(name) and name not in above)
@@ -125,12 +125,12 @@ def _left(free: Sequence[str], wanted: Sequence[str]) -> list[str]:
     return [f"hosts {compress(free)}: in none of the groups {', '.join(wanted)}"] if free and wanted else []
 
 
-def _unnamed(groups: Mapping[str, tuple[str, ...]], found: Mapping[str, tuple[str, ...]]) -> list[str]:
+def _unnamed(groups: Mapping[str, set[str]], found: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Groups that are lost: none of the spec, and not just some of the spec's together."""
     whole = [set(members) for members in found.values()]
     lost = [
         name
         for name, members in sorted(groups.items())
-        if not is_bastion(name) and set(members) != set().union(*(one for one in whole if one <= set(members)))
+        if not is_bastion(name) and members != set().union(*(one for one in whole if one <= members))
     ]
     return [f"groups {', '.join(lost)}: in a spec each host stands in one group (choose with --group NAME)"] if lost else []

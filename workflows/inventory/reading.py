@@ -17,22 +17,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflows.inventory import capped
+from workflows.inventory import capped, complaints
 from workflows.inventory.model import BadInventory, Inventory
-from workflows.spec import secrecy
 
 SECONDS = 120
 """For a script that asks a cloud or a CMDB; a file of 10,000 hosts takes a few."""
 LARGEST_FILE = 8 << 20
 LARGEST_ANSWER = 64 << 20
 MARK = ".says-too-much"
-OF_SCRIPT = "Standard error from inventory script:"
-"""What stands in Ansible's words before a script's own."""
 MOST_MEMORY = 1 << 30
 """Of the process that reads a file: a range like `gpu[1:999999999]` ends there, and not this machine."""
 
 _BOUNDED = (
     "import resource, runpy; resource.setrlimit(resource.RLIMIT_AS, ({0}, {0})); "
+    "resource.setrlimit(resource.RLIMIT_CPU, ({1}, {1})); "
     "runpy.run_module('ansible', run_name='__main__', alter_sys=True)"
 )
 _OUR_GROUPS = {"all", "ungrouped", "_meta"}
@@ -46,17 +44,24 @@ def read(path: Path, vault_password_file: Path | None = None) -> Inventory:
     path = path.absolute()
     if not path.exists():
         raise BadInventory(f"there is no inventory {path}", "give the path of a file, a folder or an executable")
+    if not (path.is_file() or path.is_dir()):
+        raise BadInventory(f"{path} is neither a file nor a folder", "write the inventory to a file, and name that")
     runs = is_program(path)
     if path.is_file() and path.stat().st_size > LARGEST_FILE and not runs:
         raise BadInventory(f"{path} is larger than {LARGEST_FILE >> 20} MiB", "name the inventory itself")
     with tempfile.TemporaryDirectory(prefix="bringup-inventory-") as folder:
         source = _as_capped(path, Path(folder)) if runs else _as_file(path, Path(folder))
-        return _model(_listed(source, path, Path(folder), "script" if runs else "yaml,ini", vault_password_file))
+        plugins = "script" if runs else "yaml,ini" if source == path else "yaml"
+        return _model(_listed(source, path, Path(folder), plugins, vault_password_file))
 
 
 def is_program(path: Path) -> bool:
-    """Whether an inventory is an executable, which is asked for its answer."""
-    return path.is_file() and os.access(path, os.X_OK)
+    """Whether an inventory is an executable, which is asked for its answer. On some file systems every file may be executed: one
+    that begins as no program does is read."""
+    if not (path.is_file() and os.access(path, os.X_OK)):
+        return False
+    with path.open("rb") as file:
+        return file.read(4).startswith((b"#!", b"\x7fELF"))
 
 
 def _as_file(path: Path, folder: Path) -> Path:
@@ -74,7 +79,7 @@ def _as_capped(path: Path, folder: Path) -> Path:
     """A script that runs the user's, and ends it where it says too much; beside links to its variables."""
     _link_variables(path, folder)
     script = folder / path.name
-    words = [sys.executable, "-IS", capped.__file__, str(LARGEST_ANSWER), str(folder / MARK), str(path)]
+    words = [sys.executable, "-IS", capped.__file__, str(LARGEST_ANSWER), str(SECONDS), str(folder / MARK), str(path)]
     script.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     script.chmod(0o700)
     return script
@@ -131,15 +136,14 @@ def _names(value: Any) -> list[str]:
 def _listed(source: Path, named: Path, folder: Path, plugins: str, vault: Path | None) -> Any:
     """What `ansible-inventory --list` prints of a source. Raises BadInventory naming what the user named."""
     (folder / "ansible.cfg").write_text("[defaults]\n")
-    program = ["-m", "ansible"] if plugins == "script" else ["-c", _BOUNDED.format(MOST_MEMORY)]
+    program = ["-m", "ansible"] if plugins == "script" else ["-c", _BOUNDED.format(MOST_MEMORY, SECONDS)]
     command = [sys.executable, *program, "inventory", "--list", "--inventory", str(source)]
     command += ["--vault-password-file", str(vault.absolute())] if vault else []
     done = _run(command, named, _environment(folder, plugins))
     if (folder / MARK).exists():
         raise BadInventory(f"{named} says more than {LARGEST_ANSWER >> 20} MiB", "does the script end? have it list fewer hosts")
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace")
-        raise BadInventory(f"Ansible cannot read {named}: {_reason(said)}", _hint(said, named))
+        raise complaints.refusal(done.stderr.decode(errors="replace"), named, source)
     if len(done.stdout) > LARGEST_ANSWER:
         raise BadInventory(f"{named} gives more than {LARGEST_ANSWER >> 20} MiB", "read a part of it")
     return json.loads(done.stdout)
@@ -155,7 +159,8 @@ def _run(command: list[str], named: Path, env: Mapping[str, str]) -> subprocess.
         try:
             said, errors = child.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired as late:
-            raise BadInventory(f"{named} gave no answer within {SECONDS} s", "does the script wait for something?") from late
+            hint = "does the script wait for something?" if is_program(named) else "is it an inventory? YAML may unfold without end"
+            raise BadInventory(f"{named} gave no answer within {SECONDS} s", hint) from late
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -174,31 +179,6 @@ def _environment(folder: Path, plugins: str) -> dict[str, str]:
         "ANSIBLE_NOCOLOR": "1",
         "LC_ALL": "C.UTF-8",
     }
-
-
-def _reason(said: str) -> str:
-    """The first thing that Ansible said of what is wrong, on one line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("[ERROR]", "ERROR", "MemoryError"))] or lines[-1:] or ["it says nothing"]
-    parse = [line.partition(": ")[2] for line in lines if line.startswith("[WARNING]: Failed to parse inventory with")]
-    return " ".join([*errors[:1], *parse[:2]])[:600].removeprefix("[ERROR]: ") + _last_of_script(said)
-
-
-def _last_of_script(said: str) -> str:
-    """The last line that a script wrote of its error; a credential in it is not told."""
-    _, _, told = said.partition(f"\n{OF_SCRIPT}\n")
-    rows = [line.strip() for line in told.partition("\n[ERROR]")[0].splitlines() if line.strip()]
-    if not rows:
-        return ""
-    return f" Its last words: {secrecy.REDACTED if secrecy.form_of(rows[-1]) else rows[-1][:300]}"
-
-
-def _hint(said: str, named: Path) -> str:
-    if "vault" in said.lower():
-        return "name the file with the vault's password: --vault-password-file FILE"
-    if "MemoryError" in said:
-        return "a range in it names more hosts than anybody has"
-    return f"try: ansible-inventory --list -i {named}"
 
 
 def _model(listed: Mapping[str, Any]) -> Inventory:

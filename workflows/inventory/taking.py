@@ -12,6 +12,7 @@ from workflows.inventory import gpus, grouping
 from workflows.inventory.connection import Access, access
 from workflows.inventory.model import BadInventory, Inventory
 from workflows.spec import ranges
+from workflows.spec.hosts import DNS_SUFFIX
 
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _FRONT = (
@@ -171,8 +172,7 @@ def _group(
     ssh: Mapping[str, Any],
     through: Mapping[str, str],
 ) -> dict[str, Any]:
-    plain = ranges.compress(members)
-    texts = ranges.split(plain)
+    texts = ranges.texts(members)
     ordered = [host for text in texts for host in ranges.expand(text)]
     python = str(_most(ways[host].python or PYTHON for host in members))
     overrides = {host: odd for host in ordered if (odd := _odd(ways[host], ssh, python))}
@@ -200,7 +200,7 @@ def _addresses(ordered: Sequence[str], addresses: Mapping[str, str]) -> dict[str
     if dialled == list(ordered):
         return {}
     suffix = dialled[0].removeprefix(f"{ordered[0]}.")
-    if dialled == [f"{host}.{suffix}" for host in ordered]:
+    if dialled == [f"{host}.{suffix}" for host in ordered] and re.fullmatch(DNS_SUFFIX, suffix):
         return {"dns_suffix": suffix}
     try:
         first = ipaddress.ip_address(dialled[0])

@@ -72,14 +72,16 @@ def _check_proxy(text: str) -> str:
     return text
 
 
-RangeText = Annotated[str, StringConstraints(min_length=1, max_length=4000), AfterValidator(check_range)]
+RangeText = Annotated[str, StringConstraints(min_length=1, max_length=ranges.LONGEST), AfterValidator(check_range)]
 """One range text, as in `gpu[001-016]`."""
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_check_pattern)]
 IpAddress = Annotated[str, AfterValidator(_check_address)]
 Cidr = Annotated[str, AfterValidator(_check_cidr)]
 Address = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?$")]
 """A host name or IP address."""
-JUMP_HOSTS = r"^([a-z_][a-z0-9_-]*@)?[A-Za-z0-9.-]+(:[0-9]{1,5})?(,([a-z_][a-z0-9_-]*@)?[A-Za-z0-9.-]+(:[0-9]{1,5})?){0,4}$"
+_PORT = r"[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+_JUMP_HOST = rf"([a-z_][a-z0-9_-]*@)?[A-Za-z0-9.-]+(:({_PORT}))?"
+JUMP_HOSTS = rf"^{_JUMP_HOST}(,{_JUMP_HOST}){{0,4}}$"
 JumpHosts = Annotated[str, StringConstraints(pattern=JUMP_HOSTS)]
 """Up to five SSH hosts to jump through, in order, as `user@host:port` with commas between."""
 SshProxy = Annotated[str, AfterValidator(_check_proxy)]
@@ -91,10 +93,13 @@ Python = Annotated[str, StringConstraints(pattern=PYTHON)]
 """Where Python lies on a machine."""
 
 
+DNS_SUFFIX = r"^[a-z0-9]([a-z0-9.-]{0,200}[a-z0-9])?$"
+
+
 class Addresses(Section):
     """How the addresses of a group follow from its host names: at most one of the four; none means the names resolve by DNS."""
 
-    dns_suffix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,200}[a-z0-9])?$")] | None = Field(
+    dns_suffix: Annotated[str, StringConstraints(pattern=DNS_SUFFIX)] | None = Field(
         default=None, description="Appended to each name with a dot.", examples=["cluster.example.org"]
     )
     start: IpAddress | None = Field(

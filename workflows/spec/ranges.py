@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 MOST_HOSTS = 20_000
 """More hosts than this in one range is refused before it is expanded (twice the largest planned fleet)."""
+LONGEST = 4000
+"""Letters that one range text of a spec may have."""
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?\Z")
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?\Z")
@@ -137,6 +139,20 @@ def compress(names: Iterable[str]) -> str:
             groups.setdefault((match[1], match[3]), []).append(match[2])
     folded = [text for (head, tail), digits in groups.items() for text in _fold_group(head, tail, digits)]
     return ",".join([*folded, *plain])
+
+
+def texts(names: Iterable[str]) -> list[str]:
+    """Return range texts for names as `compress`, one for each kind of name, none longer than a spec allows."""
+    return [text for piece in split(compress(names)) for text in _short(piece)]
+
+
+def _short(piece: str) -> list[str]:
+    """Halve a piece until each part is short enough: numbers with many holes are a long text."""
+    if len(piece) <= LONGEST:
+        return [piece]
+    names = expand(piece)
+    half = len(names) // 2
+    return [*texts(names[:half]), *texts(names[half:])]
 
 
 def _fold_group(head: str, tail: str, digits: list[str]) -> Iterator[str]:

@@ -86,6 +86,16 @@ def test_usage_errors(call: Call, arguments: list[str], said: str) -> None:
     assert not Path("x.yaml").exists()
 
 
+def test_an_inventory_is_not_written_over_its_spec(call: Call) -> None:
+    Path("cluster.yaml").write_text(PROXIED.replace("PORT", "3128").replace(", LOGIN", ""))
+    before = Path("cluster.yaml").read_text()
+
+    code, _, err = call("inventory", "--out", "./cluster.yaml")
+
+    assert (code, Path("cluster.yaml").read_text()) == (64, before)
+    assert "is the spec itself" in err
+
+
 def test_inventory_to_the_terminal_and_to_a_file(call: Call) -> None:
     code, out, _ = call("inventory", "h200-16")
     assert code == 0

@@ -1,6 +1,7 @@
 """Inventories as Ansible itself reads them: every form gives the same hosts, nothing in them is evaluated, nothing unasked runs."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,42 @@ def test_what_cannot_be_read_is_said(place: Path, text: str, said: str, hint: st
     assert "\n" not in str(refused.value)
 
 
+BROKEN = {
+    "hosts": ("[gpu]\ng1\ng2 ansible_password='canary-9\n", "line 3: No closing quotation"),
+    "hosts.ini": ("[gpu]\ng1 ansible_user=ops canary-9\n", "line 2: Expected key=value host variable assignment"),
+    "all.ini": ("[gpu]\ng1\n[all:vars]\nansible_password canary-9\n", "line 4: Expected key=value"),
+    "hosts.yml": ('all:\n  hosts:\n    g1: {ansible_password: "canary-9}\n', "line 4: YAML parsing failed"),
+    "list.yml": ("all:\n  hosts: [g1]\n", "requires a dictionary, found a list"),
+    "hosts.json": ('{"gpu": {"hosts": ["g1"], "vars": ["canary-9"]}}', "requires a dictionary, found a list"),
+    "aws_ec2.yml": ("plugin: amazon.aws.aws_ec2\n", "Plugin configuration YAML file, not YAML inventory"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_an_error_names_the_line_and_shows_nothing_of_it(tmp_path: Path, name: str) -> None:
+    content, said = BROKEN[name]
+    (tmp_path / name).write_text(content)
+
+    with pytest.raises(BadInventory) as refused:
+        read(tmp_path / name)
+
+    told = f"{refused.value} {refused.value.hint}"
+    assert told.startswith(f"Ansible cannot read {tmp_path / name}: ")
+    assert said in told
+    assert "canary-9" not in told
+    assert "bringup-inventory-" not in told, "the user named another file"
+
+
+def test_an_error_in_a_file_of_variables_names_that_file(place: Path) -> None:
+    (place / "hosts").write_text(INI)
+    (place / "host_vars/gpu001.yml").write_text('a: 1\npassword: "canary-9\n')
+
+    with pytest.raises(BadInventory, match=r"host_vars/gpu001\.yml: line 3: YAML parsing failed") as refused:
+        read(place / "hosts")
+
+    assert "canary-9" not in str(refused.value)
+
+
 def test_encrypted_variables_need_the_password_by_file(place: Path) -> None:
     (place / "hosts").write_text(INI)
     (place / "group_vars/masters.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n6162\n")
@@ -128,6 +165,7 @@ def test_no_such_file(tmp_path: Path) -> None:
     [
         ("no route to the CMDB", "Its last words: no route to the CMDB"),
         ("login https://ops:canary-9@cmdb.example.org failed", "Its last words: (redacted)"),
+        ("401 for api_token: canary-9", "Its last words: (redacted)"),
     ],
 )
 def test_a_script_that_fails_is_quoted_but_for_credentials(tmp_path: Path, last: str, told: str) -> None:
@@ -141,9 +179,22 @@ def test_a_script_that_fails_is_quoted_but_for_credentials(tmp_path: Path, last:
     assert str(refused.value).endswith(told)
 
 
-def test_a_script_without_end_is_ended_with_its_children(tmp_path: Path) -> None:
+def test_a_file_that_may_be_executed_and_is_no_program_is_read(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text(INI)
+    (tmp_path / "hosts").chmod(0o777)  # as on a file system of another system
+    assert len(read(tmp_path / "hosts").hosts) == 7
+
+
+def test_neither_a_file_nor_a_folder(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadInventory, match="neither a file nor a folder"):
+        read(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("stream", ["", ">&2"])
+def test_a_script_without_end_is_ended_with_its_children(tmp_path: Path, stream: str) -> None:
     script = tmp_path / "endless"
-    script.write_text("#!/bin/sh\nsleep 1000 &\necho $! > child\nyes '{'\n")
+    script.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! > child\nyes '{{' {stream}\n")
     script.chmod(0o755)
 
     with pytest.raises(BadInventory, match="endless says more than 64 MiB"):

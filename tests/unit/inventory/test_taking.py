@@ -123,6 +123,47 @@ def test_the_place_of_python() -> None:
     assert "ansible_python_interpreter of f4: it is a template" in notes
 
 
+@pytest.mark.parametrize(
+    ("variables", "jump", "proxy"),
+    [
+        ({"ansible_ssh_common_args": "-o ProxyJump=none"}, None, None),
+        ({"ansible_ssh_common_args": "-o ProxyCommand=none -J late@b2"}, None, None),
+        ({"ansible_ssh_common_args": "-o ProxyJump=first@b1 -o ProxyJump=late@b2"}, "first@b1", None),
+        ({"ansible_ssh_args": "-J first@b1", "ansible_ssh_common_args": "-J late@b2"}, "first@b1", None),
+        (
+            {"ansible_ssh_args": "-J first@b1", "ansible_ssh_common_args": "-o 'ProxyCommand=connect -H p:1 %h %p'"},
+            "first@b1",
+            None,
+        ),
+        ({"ansible_ssh_common_args": "-vC -F /dev/null -J first@b1"}, "first@b1", None),
+        ({"ansible_ssh_common_args": "-J ops@b1:65536"}, None, None),
+    ],
+)
+def test_of_several_ways_to_a_host_the_first_holds_as_for_ssh(
+    variables: dict[str, str], jump: str | None, proxy: str | None
+) -> None:
+    spec, _ = spec_of(inventory({"masters": ["s1"]}, s1=variables))
+    assert (spec.ssh.jump_host, spec.ssh.http_proxy) == (jump, proxy)
+
+
+@pytest.mark.parametrize("plugin", ["ssh", "paramiko_ssh", "ansible.builtin.paramiko_ssh", "ansible.netcommon.libssh", None, ""])
+def test_every_plugin_that_speaks_ssh_reaches_a_node(plugin: str | None) -> None:
+    spec, _ = spec_of(inventory({"masters": ["s1"]}, s1={"ansible_connection": plugin}))
+    assert [machine.name for machine in spec.machines] == ["s1"]
+
+
+def test_a_fleet_with_many_holes_has_ranges_as_long_as_a_spec_takes() -> None:
+    odd = [f"gpu{number:05d}" for number in range(1, 8000, 2)]
+    spec, _ = spec_of(inventory({"masters": ["s1"], "gpu": odd}))
+    assert sorted(machine.name for machine in spec.machines if machine.role == "agent") == odd
+    assert max(map(len, spec.hosts["gpu"].ranges)) <= 4000
+
+
+def test_a_domain_that_a_spec_does_not_take_is_part_of_each_address() -> None:
+    spec, _ = spec_of(inventory({"masters": ["s1"]}, s1={"ansible_host": "s1.CORP.example"}))
+    assert [machine.address for machine in spec.machines] == ["s1.CORP.example"]
+
+
 def test_one_jump_host_of_all() -> None:
     spec, _ = spec_of(inventory({"masters": ["s1"], "near": ["n1"]}, _={"ansible_ssh_common_args": "-J ops@bastion"}))
 
@@ -183,6 +224,14 @@ def test_an_inventory_goes_through_the_proxy_where_no_jump_host_stands_behind_it
         ({"ansible_ssh_common_args": "-o StrictHostKeyChecking=no"}, "host keys are verified"),
         ({"ansible_ssh_common_args": "-o 'ProxyCommand=nc %h %p; canary-77'"}, "SSH option proxycommand"),
         ({"ansible_ssh_common_args": "-o 'open"}, "with an open quote"),
+        (
+            {"ansible_ssh_common_args": "-o ProxyCommand=ncat --proxy p:1 --proxy-auth=canary-77 canary-77"},
+            "does a value need quotes?",
+        ),
+        ({"ansible_ssh_common_args": "-o ProxyCommand=ncat -pcanary-77 -F canary-77"}, "the SSH option -F"),
+        ({"ansible_ssh_common_args": "-o IdentityFile={{canary-77}}"}, "template, which is never evaluated"),
+        ({"ansible_ssh_common_args": "{{ bastion_args }}"}, "template, which is never evaluated"),
+        ({"ansible_ssh_common_args": {"__ansible_vault": "canary-77"}}, "encrypted"),
         ({"ansible_python_interpreter": "python3.12"}, "a spec has no python of this form"),
         ({"ansible_host": {"__ansible_vault": "canary-77"}}, "encrypted"),
         ({"license": "canary-77"}, "variables license"),
@@ -207,6 +256,7 @@ def test_hosts_that_are_no_nodes_are_left_out_by_name() -> None:
     assert "host c1,localhost: reached without SSH" in notes
     assert "host door: it is a jump host" in notes
     assert "host GPU_1: a node's name" in notes
+    assert "in a spec each host stands in one group" not in notes, "that is not why they are missing"
 
 
 def test_several_servers_need_an_address_in_front() -> None:

@@ -37,6 +37,8 @@ def inventory(
     if out is None:
         output.lines([text.rstrip("\n")])
         return ExitCode.OK
+    if out.exists() and out.samefile(path):
+        raise typer.BadParameter(f"--out {out} is the spec itself: name another file")
     out.write_text(text)
     output.lines([f"wrote {output.count(len(read.machines), 'host')} to {out}"])
     return ExitCode.OK
