@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,36 @@ def test_a_revoked_key_is_never_taken(tmp_path: Path, keys: list[Key]) -> None:
     file.write_text(line("*", keys[0], "@revoked "))
 
     assert known.look_up(file, ["h"])["h"].states(keys) == [(keys[0], State.REVOKED)]
+
+
+@pytest.mark.parametrize("form", ["h\t{0} {1}\n", "  h  {0}   {1} comment\n", "h {0} {1} caf\xe9\n", "\xff\xfe\nh {0}\t{1}\r\n"])
+def test_a_line_is_read_as_openssh_reads_it(tmp_path: Path, keys: list[Key], form: str) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_bytes(form.format(keys[0].kind, keys[0].blob).encode("latin-1"))
+
+    assert known.look_up(file, ["h"])["h"].states([keys[1]]) == [(keys[1], State.CHANGED)], "never new: that is written unasked"
+    known.write(file, [("other", keys[2])])
+    assert known.look_up(file, ["h"])["h"].keys == (keys[0],)
+
+
+def test_a_file_that_ssh_keygen_changes_nothing_in_is_left_as_it_is(tmp_path: Path, keys: list[Key]) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text(f"garbage\n{line('h', keys[0])}")
+    before = file.read_bytes()
+
+    with pytest.raises(known.NotKnownHosts, match=r"known_hosts was left as it is: line 1 is none of known_hosts"):
+        known.write(file, [("h", keys[1])], forget=["h"])
+
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["known_hosts"]
+
+
+def test_writers_side_by_side_lose_nothing(tmp_path: Path, keys: list[Key]) -> None:
+    file = tmp_path / "known_hosts"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: known.write(file, [(f"h{number}", keys[0])]), range(100)))
+
+    assert len(file.read_text().splitlines()) == 100
 
 
 def test_writing_keeps_what_is_there_and_forgets_what_is_replaced(tmp_path: Path, keys: list[Key]) -> None:
