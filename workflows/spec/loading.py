@@ -79,8 +79,8 @@ def read(source: Path | str) -> tuple[str, Document]:
 
 
 def _folder(source: Path | str) -> Path:
-    """Where relative paths of a spec begin; for text that lies nowhere, here."""
-    return Path() if isinstance(source, str) and "\n" in source else Path(source).parent
+    """Where relative paths of a spec begin; for text that lies nowhere, or comes through a pipe, here."""
+    return Path() if (isinstance(source, str) and "\n" in source) or not Path(source).is_file() else Path(source).parent
 
 
 def _text(source: Path | str) -> tuple[str, str]:

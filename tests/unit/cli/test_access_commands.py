@@ -127,3 +127,13 @@ def test_a_host_that_does_not_answer_is_temporary(call: Call, tmp_path: Path) ->
     assert code == 75
     assert "no host key came from port 1" in out
     assert not (tmp_path / "known").exists()
+
+
+def test_files_of_an_example_lie_where_one_works_and_not_among_what_is_shipped(call: Call, tmp_path: Path) -> None:
+    Path("three-hosts").mkdir()  # as `bringup render three-hosts --out three-hosts` makes one
+
+    code, out, _ = call("inventory", "three-hosts")
+
+    assert code == 0
+    assert yaml.safe_load(out)["all"]["vars"]["ansible_ssh_private_key_file"] == str(tmp_path / "id_ed25519")
+    assert f"UserKnownHostsFile={tmp_path / 'known_hosts'}" in out

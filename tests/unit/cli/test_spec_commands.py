@@ -1,6 +1,8 @@
 """Commands before a run: what they print, how they end, that errors are one sentence on stderr."""
 
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -311,3 +313,39 @@ def test_an_image_spec_is_rendered_as_what_it_is(call: Call, image_spec: str) ->
     for source, pipeline in ((image_spec, "bringup"), ("three-hosts", "image")):
         code, _, err = call("render", source, "--pipeline", pipeline)
         assert (code, f"pipeline {pipeline} cannot be rendered from it" in err) == (64, True)
+
+
+@pytest.mark.parametrize("command", [["validate"], ["validate", "-o", "json"], ["inventory"]])
+def test_a_spec_may_come_through_a_pipe(call: Call, tmp_path: Path, command: list[str]) -> None:
+    pipe = tmp_path / "pipe.yaml"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cp", examples.path("h200-16"), pipe]) as writer:
+        code, out, err = call(*command, str(pipe))
+        assert code == 0, out + err
+    assert writer.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [["run"], ["rehearse"], ["host-keys"], ["inventory"], ["reset", "--yes"], ["add-node", "--hosts", "n1"]]
+)
+@pytest.mark.parametrize(("kind", "fix"), [("Image", "bringup image build"), ("ImageRecipe", "image spec"), ("Factory", "init")])
+def test_a_file_of_another_kind_is_one_error_that_says_what_it_is(
+    call: Call, tmp_path: Path, arguments: list[str], kind: str, fix: str
+) -> None:
+    path = tmp_path / "other.yaml"
+    path.write_text(f"apiVersion: bringup/v1\nkind: {kind}\nname: x\n")
+    code, _, err = call(*arguments, str(path))
+    assert code == 64
+    assert "has 1 error" in err
+    assert "none of a cluster" in err
+    assert fix in err
+
+
+@pytest.mark.parametrize("arguments", [["image", "lock"], ["image", "update"], ["image", "build"]])
+def test_an_image_spec_that_is_not_there_is_offered(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = call(*arguments)
+    assert code == 64
+    assert "write one with `bringup init --image`" in err

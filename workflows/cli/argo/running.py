@@ -19,7 +19,7 @@ from workflows.cli.argo import acting
 from workflows.cli.images import superseding
 from workflows.cli.runs import running
 from workflows.cli.runs.starting import Place
-from workflows.cli.specs import compiling, revisions
+from workflows.cli.specs import compiling, revisions, sources
 from workflows.cli.specs.pipelines import Pipeline, Wish
 from workflows.engines import announce, inputs
 from workflows.engines.argo import install, installation, place, remembered, secret_files, size, submit
@@ -72,12 +72,11 @@ class Ready:
 def run(spec: str, at: Place, wish: Wish, pipeline: Pipeline, begun: Begun) -> tuple[str, int]:
     """Install, submit and follow; the run's name and its exit code. Raises before anything is written where it could not run."""
     path, loaded = pipeline.read(spec)
-    there = Path(spec).exists()
     home = kubeconfigs.home(at.kubeconfig, at.context, at.namespace)
     settings = compiling.installation(home.namespace, at.image, os.environ, at.builder)
     plan = pipeline.plan(path, loaded, wish)
-    source = revisions.of(Path(spec)) if there else None
-    asked = Asked(loaded=loaded, plan=plan, build=pipeline.build, folder=path.parent if there else Path.cwd(), source=source)
+    source = revisions.of(Path(spec)) if Path(spec).is_file() else None
+    asked = Asked(loaded=loaded, plan=plan, build=pipeline.build, folder=sources.beside(spec), source=source)
     ready = prepared(home, asked, settings, at.version, wish.reuse)
     if wish.supersede:
         superseding.on_argo(home, plan.name, ready.manifest["metadata"]["labels"][PIPELINE])

@@ -32,8 +32,8 @@ def inventory(
     from workflows.cli.specs import sources
     from workflows.inventory import writing
 
-    path, read = sources.read(spec)
-    text = writing.text(writing.inventory(read, path.parent), form.value)
+    read = sources.read(spec)[1]
+    text = writing.text(writing.inventory(read, sources.beside(spec)), form.value)
     if out is None:
         output.lines([text.rstrip("\n")])
         return ExitCode.OK

@@ -24,8 +24,8 @@ class NotConfirmed(ValueError):
 
 def enrol(source: str, out: Path | None, *, yes: bool, replace: Sequence[str], form: Format) -> int:
     """Show all keys and write what may be written. Raises NotConfirmed, NoSuchHost."""
-    path, spec = sources.read(source)
-    asked = keys.fleet(spec, path.absolute().parent, out)
+    spec = sources.read(source)[1]
+    asked = keys.fleet(spec, sources.beside(source), out)
     replaced = keys.replaced(asked, replace)
     rows = keys.look(asked)
     _show(rows, form)

@@ -11,7 +11,7 @@ import typer
 from steps.contract.exit import ExitCode
 from workflows.cli import output
 from workflows.cli.images import specs
-from workflows.cli.specs import kinds
+from workflows.cli.specs import kinds, sources
 from workflows.engines.folders import Home
 from workflows.images.errors import BuildError
 from workflows.images.nodes import chain, lockfile, resolve, shipped
@@ -47,10 +47,10 @@ class Row:
 
 
 def asked(named: str) -> Asked:
-    """What a RECIPE|SPEC argument asks for. Raises SpecErrors."""
+    """What a RECIPE|SPEC argument asks for. Raises NoSpec, SpecErrors."""
     if not is_path(named):
         return resolve.of_recipe(named, Path())
-    path = Path(named)
+    path = sources.find_image(named)
     if kinds.kind_of(path) == kinds.IMAGE_SPEC:
         return specs.asked(path, specs.load(path))
     specs.refuse_others(path, specs.CLUSTER)

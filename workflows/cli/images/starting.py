@@ -52,7 +52,7 @@ def of_recipe(named: str) -> Path | None:
     from workflows.images.nodes import chain, shipped
     from workflows.spec.starter import image
 
-    if Path(named).exists() or named not in shipped.names():
+    if Path(named).is_file() or named not in shipped.names():
         return None
     if not (shipped.RECIPES / f"{named}{chain.LOCK_SUFFIX}").exists():
         raise BuildError(f"recipe {named} comes without a lock", hint=f"a spec has one of its own: bringup init --image {named}")

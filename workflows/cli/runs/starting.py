@@ -70,7 +70,7 @@ def start(spec: str, place: Place, wish: Wish, pipeline: Pipeline = BRINGUP) -> 
 def _here(spec: str, wish: Wish, pipeline: Pipeline, begun: Callable[[str], object]) -> tuple[str, int]:
     from workflows.cli.images import superseding
     from workflows.cli.runs import announcing, running
-    from workflows.cli.specs import compiling, revisions
+    from workflows.cli.specs import compiling, revisions, sources
     from workflows.engines import inputs, launch
 
     path, loaded = pipeline.read(spec)
@@ -79,10 +79,9 @@ def _here(spec: str, wish: Wish, pipeline: Pipeline, begun: Callable[[str], obje
     home = Home.of_environment()
     running.check_reuse(home, plan, wish.reuse)
     folder = home.run(new_run_name(plan.name))
-    beside = path.parent if Path(spec).exists() else Path.cwd()
     if plan.starts and (plan.starts.schedule or plan.starts.events) and wish.operation.kind is Kind.BRINGUP:
         output.lines(["the local engine has no scheduler: schedule and events of this spec act with --engine argo alone"])
-    inputs.write(folder, plan, bundle, beside, os.environ)
+    inputs.write(folder, plan, bundle, sources.beside(spec), os.environ)
     revisions.keep(folder, spec)
     announcing.keep(folder, loaded)
     if wish.supersede:

@@ -30,7 +30,7 @@ class Checked:
     def data(self) -> dict[str, Any]:
         """All of it for scripts; each finding has the same keys, whatever found it."""
         found = [_error(one) for one in self.unreadable.errors] if self.unreadable else []
-        document = read(self.path)[1] if self.issues else None
+        document = read(self.path)[1] if self.issues and self.path.is_file() else None
         found += [_issue(one, line_of(one.path, document) if document else 0) for one in self.issues]
         return {"spec": str(self.path), "valid": not self.errors, "issues": found}
 
@@ -39,7 +39,7 @@ def check(source: str) -> Checked:
     """Read a spec argument and check it. Raises NoSpec where there is no such file."""
     path = sources.find(source)
     try:
-        if (kind := kinds.kind_of(path)) in (kinds.IMAGE_SPEC, RECIPE):
+        if path.is_file() and (kind := kinds.kind_of(path)) in (kinds.IMAGE_SPEC, RECIPE):  # a pipe is not read twice
             return Checked(path, tuple(_image(path, is_recipe=kind == RECIPE)))
         spec = sources.read(source)[1]
         return Checked(path, (*catalog.check(spec, catalog.load()), *unattended.issues(spec)))

@@ -26,7 +26,7 @@ def of(spec: Path) -> revision.Source | None:
 def keep(folder: RunFolder, spec: str) -> None:
     """Lay it beside the run's tasks, where `open` finds it; nothing where there is none, or where the spec is an example."""
     path = Path(spec)
-    if path.exists() and (found := of(path)) is not None:
+    if path.is_file() and (found := of(path)) is not None:
         place = folder.inputs / "tasks" / revision.FILE
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(msgspec.json.encode(found))
