@@ -18,6 +18,7 @@ PACKAGES = {
     "gpg": "gnupg",
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
+    "strace": "strace",
 }
 """Tools and the Debian package that brings each."""
 FILES = {"/usr/share/OVMF/OVMF_CODE.fd": "ovmf", "/usr/lib/ipxe/qemu/pxe-virtio.rom": "ipxe-qemu"}
