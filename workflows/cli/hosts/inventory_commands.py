@@ -32,7 +32,7 @@ def inventory(
     from workflows.cli.specs import sources
     from workflows.inventory import writing
 
-    read = sources.read(spec)[1]
+    path, read = sources.read(spec)
     text = writing.text(writing.inventory(read, sources.beside(spec)), form.value)
     if out is None:
         output.lines([text.rstrip("\n")])
