@@ -10,39 +10,52 @@ from ansible.module_utils.nodeprofile.item import Item, measured, read_text
 MIB = 1024 * 1024
 
 
-def disks(wanted: dict) -> list:
-    """Free space by path, in MiB; a path that is not there yet counts as its nearest parent."""
-    return [_disk(path, least) for path, least in sorted(wanted.items())]
+READ_ONLY = "Read-only file system: so the kernel leaves one whose disk had an error (see dmesg); repair it, and mount it again"
 
 
-def _disk(path: str, least: int) -> Item:
+def disks(wanted: dict, root: str = "") -> list:
+    """Free space by path, in MiB, that can be written to; a path that is not there yet counts as its nearest parent."""
+    return [_disk(path, least, root) for path, least in sorted(wanted.items())]
+
+
+def _disk(path: str, least: int, root: str) -> Item:
+    if _holder(existing(path), root)[2]:
+        return measured("disk " + path, False, ">= %d MiB free" % least, "read-only", READ_ONLY)
     free = shutil.disk_usage(existing(path)).free // MIB
     return measured(
         "disk " + path, free >= least, ">= %d MiB free" % least, "%d MiB free" % free, "No space left for what is to come"
     )
 
 
-def mounts(wanted: dict) -> list:
+def mounts(wanted: dict, root: str = "") -> list:
     """Folders that must be file systems of their own, by path, of one of the types beside it (any where there is none)."""
-    return [_mount(path, kinds) for path, kinds in sorted(wanted.items())]
+    return [_mount(path, kinds, root) for path, kinds in sorted(wanted.items())]
 
 
-def _mount(path: str, kinds: list) -> Item:
+def _mount(path: str, kinds: list, root: str) -> Item:
     want = "mounted, %s" % " or ".join(kinds) if kinds else "mounted"
-    at, kind = holder(path)
+    at, kind, read_only = _holder(path, root)
     if at != path:
         return measured("mount " + path, False, want, "part of " + at, "mount a disk of its own there before the run")
+    if read_only:
+        return measured("mount " + path, False, want, "mounted, read-only", READ_ONLY)
     good = not kinds or kind in kinds
     seen = "mounted, " + kind if kinds else "mounted"
     return measured("mount " + path, good, want, seen, "it is %s: make the file system anew, or accept this type" % kind)
 
 
-def holder(path: str) -> tuple:
-    """Where the file system that holds a path is mounted, and its type."""
-    rows = [line.split() for line in read_text("/proc/self/mounts").splitlines()]
+def _holder(path: str, root: str) -> tuple:
+    """Where the file system that holds a path is mounted, its type, and whether it is read-only."""
+    rows = [line.split() for line in read_text(root + "/proc/self/mounts").splitlines()]
     real = os.path.realpath(path)
-    held = [(row[1], row[2]) for row in rows if len(row) > 2 and (real + "/").startswith(row[1].rstrip("/") + "/")]
-    return max(reversed(held), key=lambda pair: len(pair[0])) if held else ("/", "")
+    held = [
+        (row[1], row[2], "ro" in row[3].split(",")) for row in rows if len(row) > 3 and (real + "/").startswith(_folder(row[1]))
+    ]
+    return max(reversed(held), key=lambda found: len(found[0])) if held else ("/", "", False)
+
+
+def _folder(path: str) -> str:
+    return path.rstrip("/") + "/"
 
 
 def existing(path: str) -> str:

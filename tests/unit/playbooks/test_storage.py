@@ -1,0 +1,38 @@
+"""Disks of a machine: what is mounted where, of which type, and whether anything can be written there."""
+
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.nodeprofile import storage
+
+WHOLE = "/dev/vda1 / ext4 rw,relatime,errors=remount-ro 0 0\n"
+OWN = "/dev/nvme1n1 /bringup-no-such-disk xfs rw,noatime,inode64 0 0\n"
+
+
+def shown(root: Path, mounts: str) -> dict[str, tuple[str, str]]:
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/mounts").write_text(mounts)
+    path = "/bringup-no-such-disk"
+    rows = storage.mounts({path: ["xfs"]}, str(root)) + storage.disks({"/": 0}, str(root))
+    return {row["name"].split()[0]: (row["status"], row.get("why", "")) for row in rows}
+
+
+def test_a_disk_of_its_own_and_a_root_that_can_be_written(tmp_path: Path) -> None:
+    assert shown(tmp_path, WHOLE + OWN) == {"mount": ("ok", ""), "disk": ("ok", "")}
+
+
+def test_a_folder_of_the_root_is_no_disk_of_its_own(tmp_path: Path) -> None:
+    status, why = shown(tmp_path, WHOLE)["mount"]
+    assert (status, why) == ("failed", "mount a disk of its own there before the run")
+
+
+@pytest.mark.parametrize(("bad", "lines"), [("mount", (WHOLE, OWN)), ("disk", (OWN, WHOLE))])
+def test_a_file_system_that_an_error_made_read_only_is_no_room(tmp_path: Path, bad: str, lines: tuple[str, str]) -> None:
+    good, broken = lines
+    found = shown(tmp_path, good + broken.replace("rw,", "ro,"))
+    assert (found[bad][0], "Read-only file system" in found[bad][1]) == ("failed", True)
+    assert {status for name, (status, _) in found.items() if name != bad} == {"ok"}
+
+
+def test_of_two_that_are_mounted_over_each_other_the_later_counts(tmp_path: Path) -> None:
+    assert shown(tmp_path, WHOLE + OWN.replace("rw,", "ro,") + OWN)["mount"][0] == "ok"
