@@ -14,6 +14,9 @@ from ansible.module_utils.nodeprofile.item import Node
 TIMEX_SIZE, TIMEX_ERROR = 256, struct.calcsize("l") * 3
 """Room for the kernel's `struct timex`; its `maxerror`, in microseconds, is the fourth field, each as long as a `long`."""
 
+ITSELF = "7F7F0101"
+"""The reference 127.127.1.1: synchronized to nobody, with `local` at work (chronyc(1))."""
+
 
 def read(node: Node, began: float, seconds: float) -> dict:
     """`Clock` of `steps/contract/stages/os_prep.py`; `began` is when the module did, by the monotonic clock, `seconds` how long a
@@ -34,12 +37,13 @@ def synchronized(node: Node, seconds: float, pause: float = waiting.FIRST) -> di
 
 
 def chrony(node: Node) -> Optional[dict]:
-    """`chronyc -c tracking`: field 4 is the offset of the system time in seconds, the last one the leap status."""
+    """`chronyc -c tracking`: field 0 is whom it follows, 4 the offset of the system time in seconds, the last one the leap status.
+    With `local` in its configuration, chrony calls its own clock good and without offset where no server answers."""
     code, output, _ = node.run("chronyc", "-c", "-n", "tracking")
     fields = output.strip().split(",")
     if code != 0 or len(fields) < 14:
         return None
-    good = fields[13] != "Not synchronised"
+    good = fields[13] != "Not synchronised" and fields[0] != ITSELF
     return {"synchronized": good, "offset_seconds": float(fields[4])} if good else {"synchronized": False}
 
 

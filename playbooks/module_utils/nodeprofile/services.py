@@ -82,7 +82,8 @@ def _change(node: Node, name: str, state: str) -> None:
 
 
 def _time_service(node: Node, candidates: list, seen: dict, wanted: dict) -> list:
-    """One of the candidates keeps the clock; the first that is installed is started if none does. None that must be stopped."""
+    """One of the candidates keeps the clock, and will after a boot; the first that is installed is started if none does. None that
+    must be stopped."""
     if not seen:
         running = running_time_service()
         status = "ok" if running else "unavailable"
@@ -90,8 +91,8 @@ def _time_service(node: Node, candidates: list, seen: dict, wanted: dict) -> lis
     banned = {name for name, state in wanted.items() if state != "started"}
     candidates = [name for name in candidates if not banned & {name, seen[name]["Id"]}]
     active = [name for name in candidates if seen[name]["ActiveState"] == "active"]
-    there = [name for name in candidates if seen[name]["LoadState"] == "loaded"]
-    if active:
+    there = active or [name for name in candidates if seen[name]["LoadState"] == "loaded"]
+    if active and _state(active[0], STARTED, seen[active[0]]) == STARTED:
         return [item("time service", "ok", want="active", after=active[0])]
     if not there:
         why = "none installed of: %s" % ", ".join(candidates) if candidates else "the profile stops all that keep the clock"

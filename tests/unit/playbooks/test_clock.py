@@ -13,6 +13,10 @@ SYNCED = (
 UNSYNCED = (
     "00000000,,0,0.000000000,0.000000000,0.000000000,0.000000000,0.000,0.000,0.000,1.000000000,1.000000000,0.0,Not synchronised\n"
 )
+# the same with `local stratum 10` in its configuration, and no server that answers
+LOCAL = (
+    "7F7F0101,,10,1767607200.123456789,0.000000000,0.000000000,0.000000000,-12.345,0.000,0.000,0.000000000,0.000000000,0.0,Normal\n"
+)
 
 
 @pytest.mark.parametrize("leap", ["Normal", "Insert second", "Delete second"])
@@ -26,6 +30,7 @@ def test_the_offset_of_the_system_time_is_chronys_fifth_field(leap: str) -> None
 
 def test_a_chrony_without_a_source_has_no_offset_and_one_that_is_not_there_says_nothing() -> None:
     assert clock.chrony(Machine({"chronyc": lambda _: (0, UNSYNCED, "")})) == {"synchronized": False}
+    assert clock.chrony(Machine({"chronyc": lambda _: (0, LOCAL, "")})) == {"synchronized": False}, "it follows its own clock"
     assert clock.chrony(Machine({"chronyc": lambda _: (1, "506 Cannot talk to daemon\n", "")})) is None
     assert clock.chrony(Machine({})) is None
 

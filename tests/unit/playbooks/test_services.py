@@ -20,6 +20,7 @@ class Systemd:
         self.state = dict.fromkeys(installed, False) | dict.fromkeys(active, True)
         self.aliases = aliases or {}
         self.stale = False
+        self.disabled: set[str] = set()
         self.refused = ""
         self.unmet = ""
         self.limit, self.written = "8388608", "8388608"
@@ -40,6 +41,7 @@ class Systemd:
             return 1, "", f"Failed to {verb} {names[0]}"
         elif names[0] != self.unmet:
             self.state[names[0]] = verb == "enable"
+            self.disabled -= {names[0]}
         return 0, "", ""
 
     def shown(self, name: str) -> str:
@@ -49,7 +51,7 @@ class Systemd:
             "Id": name,
             "LoadState": "loaded" if there else "not-found",
             "ActiveState": "active" if active else "inactive",
-            "UnitFileState": ("enabled" if active else "disabled") if there else "",
+            "UnitFileState": ("enabled" if active and name not in self.disabled else "disabled") if there else "",
             "ConditionResult": met,
             "ConditionTimestamp": "Mon 2026-01-05 10:00:00 UTC",
             "NeedDaemonReload": "yes" if self.stale and there else "no",
@@ -136,6 +138,15 @@ def test_a_time_service_that_was_just_stopped_does_not_keep_the_clock(tmp_path: 
     assert (rows["time service"]["status"], rows["time service"]["before"]) == ("changed", "not active, not enabled")
     assert systemd.state == {"systemd-timesyncd.service": False, "chrony.service": True}
     assert systemd.verbs() == ["show", "disable", "show", "enable", "daemon-reload"]
+
+
+def test_one_that_runs_and_would_not_after_a_boot_is_enabled(tmp_path: Path) -> None:
+    systemd = Systemd(tmp_path, "systemd-timesyncd.service", installed=("chrony.service",))
+    systemd.disabled = {"systemd-timesyncd.service"}
+    row = systemd.settled({}, TIME)["time service"]
+    assert (row["status"], row["before"]) == ("changed", "active, not enabled")
+    assert systemd.settled({}, TIME)["time service"]["after"] == "systemd-timesyncd.service"
+    assert systemd.state["chrony.service"] is False
 
 
 def test_one_that_was_just_started_does(tmp_path: Path) -> None:
