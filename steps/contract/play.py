@@ -105,8 +105,8 @@ class PlayRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `playbook` is a name below `playbooks/` without `.yml`. `secret_variables` maps a variable to the file that holds its value:
     only the path is in the request. Times are seconds: the whole play, and the longest silence between two events.
     `role` is one of the site, which the playbook finds beside ours. `helpers` are reached as `hosts` are, but not played: tasks may
-    be delegated to them, and what becomes of them is no outcome. `post_quantum`: SSH's own order of key exchanges holds, also where
-    that is slow.
+    be delegated to them, and what becomes of them is no outcome. `together`: a host that fails stops those after it, so that a
+    second try is one of all hosts. `post_quantum`: SSH's own order of key exchanges holds, also where that is slow.
     """
 
     playbook: str
@@ -121,6 +121,7 @@ class PlayRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_seconds: int = 1800
     idle_timeout_seconds: int = 1500
     check: bool = False
+    together: bool = False
     role: RoleArchive | None = None
 
     @property

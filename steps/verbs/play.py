@@ -30,6 +30,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     `everyone`: also hosts that the run leaves untouched otherwise, where the playbook only reads them.
     `role` is the site's own that the playbook runs, a file of the tasks folder. `passed` are tasks of this stage: a host that did
     not pass one of them is left out, and the judge names it by that.
+    `together`: a host that fails stops those after it, and a second try is one of all.
     `may_be_down`: the play is about a cluster that may not answer any more; it is claimed where it does.
     `secret_variables` are variables of the play whose values lie in secret files: the run's own win over the secrets folder."""
 
@@ -39,6 +40,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     select: str = "all"
     fanned: bool = False
     everyone: bool = False
+    together: bool = False
     may_be_down: bool = False
     after: str = ""
     helpers: str = ""
@@ -74,6 +76,7 @@ def run(context: Context) -> ExitCode:
             secret_variables=wanted.secret_variables,
             forks=wanted.forks,
             role=wanted.role,
+            together=wanted.together,
         ),
         on_event=context.hear,
     )

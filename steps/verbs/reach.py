@@ -52,6 +52,7 @@ def request(
     secret_variables: Mapping[str, str] | None = None,
     forks: int = FORKS,
     role: RoleArchive | None = None,
+    together: bool = False,
 ) -> PlayRequest:
     """The play of a playbook on these hosts; tasks may be delegated to `helpers`. `secret_variables` are variables whose values lie
     in secret files: the run's own win over the secrets folder, and those that do not exist are left out."""
@@ -70,6 +71,7 @@ def request(
         host_keys=ssh.host_keys,
         post_quantum=ssh.post_quantum,
         forks=forks,
+        together=together,
         role=_role(role, context),
         timeout_seconds=context.task.deadline_seconds,
     )

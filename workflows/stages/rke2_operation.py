@@ -33,8 +33,9 @@ def playbook(site: Site, role: str) -> str:
 
 
 def servers(site: Site) -> Object:
-    """Further arguments of the servers' play: those that are only read are in it too, and a cluster that goes back may be down."""
-    told: Object = {"everyone": True} if site.operation.is_partial else {}
+    """Further arguments of the servers' play: one that fails stops those after it, those that are only read are in it too, and a
+    cluster that goes back may be down."""
+    told: Object = {"together": True} | ({"everyone": True} if site.operation.is_partial else {})
     return told | ({"may_be_down": True} if site.operation.kind is Kind.ROLLBACK else {})
 
 

@@ -21,11 +21,16 @@ def rest(request: PlayRequest, result: PlayResult) -> PlayRequest | None:
     """The play of what failed for now; None where nothing did, or its time is up. Plays are idempotent, hence begin anew.
 
     Servers that need no second try become helpers, who are only asked: a first server that is played again must find their cluster.
+    Where hosts go together, those after one that failed have not had their turn: all are played again, but not after a failure that
+    stays, which is to stop them.
     """
     left = int(request.timeout_seconds - (result.finished - result.started))
     names = {one.host for one in result.hosts if one.kind in TEMPORARY and one.status is not HostStatus.CANCELLED}
     if not names or left < SHORTEST or result.status not in (PlayStatus.OK, PlayStatus.FAILED):
         return None
+    if request.together:
+        lasting = any(one.status is not HostStatus.OK and one.host not in names for one in result.hosts)
+        return None if lasting else msgspec.structs.replace(request, timeout_seconds=left)
     hosts = tuple(host for host in request.hosts if host.name in names)
     servers = tuple(host for host in request.hosts if host.name not in names and "server" in host.groups)
     return msgspec.structs.replace(request, hosts=hosts, helpers=(*request.helpers, *servers), timeout_seconds=left)

@@ -69,6 +69,16 @@ def test_servers_that_need_no_second_try_help_those_that_do() -> None:
     assert [names(one, "helpers") for one in asked] == [[], ["n2"]]
 
 
+def test_hosts_that_go_together_are_all_played_again_but_not_after_a_failure_that_stays() -> None:
+    result, asked = play({"n1": [AWAY, CHANGED], "n2": [SAME]}, groups=("control", "server"), together=True)
+    assert [(names(one), names(one, "helpers")) for one in asked] == [(["n1", "n2"], []), (["n1", "n2"], [])]
+    assert (result.status, [one.tries for one in result.hosts]) == (PlayStatus.OK, [2, 2])
+
+    broken = {"event": "runner_on_failed", "res": {"msg": "n1 did not come to v1.35.8+rke2r1 and runs v1.35.7+rke2r1 again"}}
+    _, asked = play({"n1": [broken], "n2": [AWAY, CHANGED]}, groups=("control", "server"), together=True)
+    assert len(asked) == 1, "n2 would be upgraded after n1 has failed"
+
+
 def test_a_play_whose_hosts_all_came_through_in_the_end_is_ok() -> None:
     assert play({"n1": [AWAY, SAME]})[0].status is PlayStatus.OK
 
