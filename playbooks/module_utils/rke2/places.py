@@ -12,7 +12,7 @@ import os
 
 from ansible.module_utils.rke2 import files, mounts
 
-MARK = "/var/lib/.bringup-reset"
+MARK = "/var/lib/.rke2-reset-begun"
 """There from before the first removal until nothing is left: a reset that was killed goes on where it was. It lies beside
 /var/lib/rancher, which may be a link that RKE2's script removes."""
 PARENT = os.path.dirname(mounts.DATA)
@@ -23,7 +23,7 @@ KNOWN = {
     mounts.DATA + "/server/db": ("etcd*", "snapshots", "reset-flag", "state.db*"),
     mounts.DATA + "/server/db/etcd": ("config", "member", "name", "tombstone*"),
     mounts.DATA + "/agent": ("bin", "containerd", "etc", "images", "logs", "pod-manifests", "*.crt", "*.key", "*.kubeconfig"),
-    mounts.DATA + "/agent/containerd": ("bin", "containerd.log*", "io.containerd.*", "lib", "opt", "tmpmounts"),
+    mounts.DATA + "/agent/containerd": ("bin", "containerd*", "io.containerd.*", "lib", "opt", "tmpmounts"),
     "/var/lib/kubelet": (
         *("*_pods_state", "*_manager_state", "checkpoints", "config*", "device-plugins", "pki", "plugins", "plugins_registry"),
         *("pod-resources", "pods", "seccomp", "userns", "volume*plugins"),
