@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 from ansible.module_utils import alone, direct, rke2metrics, waiting
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import kept, kube, mounts, pending, rollback, supervisor, versions
+from ansible.module_utils.rke2 import kept, kube, mounts, pending, refusals, rollback, supervisor
 
 DOCUMENTATION = r"""
 module: rke2_status
@@ -52,7 +52,7 @@ pings: {description: 'The first asked address where a supervisor answers; empty:
 
 BINARIES = ("/usr/local/bin/rke2", "/usr/bin/rke2", "/opt/rke2/bin/rke2")
 KUBECONFIG = kube.KUBECONFIG
-CONFIG = "/etc/rancher/rke2/config.yaml"
+CONFIG = refusals.CONFIG
 TOKEN = "/var/lib/rancher/rke2/server/token"
 ETCD = "/var/lib/rancher/rke2/server/db/etcd"
 JOINED = {"rke2-server": ETCD, "rke2-agent": "/var/lib/rancher/rke2/agent/kubelet.kubeconfig"}
@@ -175,25 +175,6 @@ def secrets(address: str) -> dict:
     return {name: text for name, text in (("kubeconfig", shown + "\n"), ("token", read(TOKEN))) if text.strip()}
 
 
-def refusal(seen: dict, wanted: str, servers: dict) -> str:
-    """Why the wanted release is refused here; empty where it is not, or none is named."""
-    if not wanted:
-        return ""
-    if seen["joined"] and not is_ours() and seen["version"] != wanted:
-        said = "RKE2 %s was set up here by other means: write rke2.version: %s to take it as it is, or reset the host"
-        return said % (seen["version"], seen["version"])
-    if seen["joined"] and not is_ours() and not seen["ready"]:
-        return "RKE2 was set up here by other means and is not ready (%s): bring it up, or reset the host" % seen["waiting_for"]
-    if rollback.is_under_way(seen["version"]):
-        return "this cluster is on its way back to %s: `bringup rollback SPEC` goes on with it" % seen["version"]
-    return versions.refusal(seen["version"], wanted) or versions.agent_refusal(wanted, servers)
-
-
-def is_ours() -> bool:
-    """Whether we wrote the configuration; what somebody else did is taken as it is, or not at all."""
-    return not os.path.exists(CONFIG) or read(CONFIG).startswith("# Made by bringup.")
-
-
 def member(name: str) -> list:
     """What a server that is ready by itself still lacks to be a full member of its cluster: etcd takes one learner at a time."""
     try:
@@ -271,12 +252,13 @@ def main() -> None:
     if seen["ready"] and asked["kubeconfig_address"]:
         seen.update(secrets(asked["kubeconfig_address"]))
     seen.update({name: asked[name] for name in ("rolled_back", "restored") if asked[name]})
+    refused = refusals.of_role(module, asked["service"]) if asked["wanted"] else ""
     result = {
         "changed": False,
         "observation": seen,
         "architecture": platform.machine(),
-        "refusal": refusal(seen, asked["wanted"], asked["servers"]),
-        "adopted": seen["joined"] and not is_ours(),
+        "refusal": refusals.of(seen, asked["wanted"], asked["servers"]) or refused,
+        "adopted": seen["joined"] and not refusals.is_ours(),
         "start": invocation,
         "pending": pending.is_there(),
         "half": kept.is_replacing(),
