@@ -14,10 +14,12 @@ from typing import Self
 from msgspec import Struct
 
 from steps import timeouts
+from steps.contract import plain
 from steps.contract.image import on_node
 from steps.contract.image.booting import REPORT_PATH, TESTS_PATH, Event, NodeReport
 
 CHUNK = 1 << 18
+_MOST_DIGITS = 12
 
 
 class Part(Struct, frozen=True, kw_only=True):
@@ -111,6 +113,11 @@ class Server:
         self._heard[machine].rows.append(row)
         return row
 
+    def refuse(self, machine: str, why: str) -> bytes:
+        """Note why a machine's report is not even read; the answer that says so."""
+        self._heard[machine].problem = plain.line(why)
+        return f"{plain.line(why)}\n".encode()
+
     def take(self, machine: str, data: bytes) -> str:
         """Hear a report, the first that is one; why it is refused, else nothing. Whoever sees it sees all that belongs to it."""
         heard, clock = self._heard[machine], time.time()
@@ -168,7 +175,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.home.orders(machine) is None or path != REPORT_PATH:
             self._answer(404, b"no such place\n")
         elif not size.isdecimal() or int(size) > on_node.MAX_REPORT:
-            self._answer(413, b"a report has a length, within its limit\n")
+            why = f"it has {size[:_MOST_DIGITS] or 'no'} bytes, a report has a length of at most {on_node.MAX_REPORT}"
+            self._answer(413, self.home.refuse(machine, why))
         else:
             refused = self.home.take(machine, self.rfile.read(int(size)))
             self._answer(400 if refused else 200, f"{refused or 'heard'}\n".encode())

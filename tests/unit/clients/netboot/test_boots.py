@@ -194,6 +194,11 @@ def test_a_test_that_no_node_can_run_is_said(images: Path) -> None:
         boot(images, recipe=recipe)
 
 
+def test_an_image_for_other_machines_is_not_booted(images: Path) -> None:
+    with pytest.raises(BadTask, match="recipe small is for arm64, and test machines are amd64"):
+        boot(images, recipe=replace(RECIPE, architecture="arm64"))
+
+
 def test_a_machine_that_lacks_qemu_is_said(images: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BadTask, match="qemu-system-x86_64 is not installed") as refused:

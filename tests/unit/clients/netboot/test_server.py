@@ -82,6 +82,8 @@ def test_reports_are_read_before_they_count(server: Server, tmp_path: Path) -> N
     assert b"no whole report" in said
     assert server.heard("m1").problem
     assert ask(server, "/m1/report", "POST", b"x" * (on_node.MAX_REPORT + 1))[0] == 413
+    said = f"it has {on_node.MAX_REPORT + 1} bytes, a report has a length of at most {on_node.MAX_REPORT}"
+    assert server.heard("m1").problem == said, "the machine will say no more: this is its cause"
     assert ask(server, "/m2/report", "POST", b"x")[0] == 404
 
 
