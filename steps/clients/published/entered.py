@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from steps.clients.published import reading
 from steps.clients.published import source as sources
-from steps.clients.published.operations import Folder, Operation, Put, Remove, Replace, Sync
+from steps.clients.published.operations import Folder, Move, Operation, Put, Remove, Replace, Sync
 from steps.clients.published.source import Source
 from steps.clients.published.tree import Tree
 from steps.contract.image import published, publishing
@@ -37,13 +37,18 @@ def stale(tree: Tree, names: Collection[str]) -> tuple[str, ...]:
 
 
 def steps(tree: Tree, scripts: Mapping[str, bytes], gone: Iterable[str], staged: str) -> Iterator[Operation]:
-    """Those that are not so already, each by one rename; then what goes."""
+    """Those that are not so already, each by one rename; then what goes. A lock is one image's: what another one has entered
+    meanwhile is not taken from it, but for the script that all of them share."""
     other = {name: data for name, data in scripts.items() if tree.contents.get(f"{published.BOOT}/{name}") != data}
     if other:
         yield from (Folder(published.BOOT), Sync("."))
         yield from (Put(f"{staged}/{name}", data, len(data)) for name, data in other.items())
-        yield from (Replace(f"{staged}/{name}", f"{published.BOOT}/{name}") for name in other)
+        yield from (_named(tree, f"{staged}/{name}", f"{published.BOOT}/{name}") for name in other)
     removed = tuple(gone)
     yield from (Remove(f"{published.BOOT}/{name}") for name in removed)
     if other or removed:
         yield Sync(published.BOOT)
+
+
+def _named(tree: Tree, path: str, to: str) -> Operation:
+    return Replace(path, to) if to in tree.entries or to == published.START_SCRIPT else Move(path, to)

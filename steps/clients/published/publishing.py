@@ -83,6 +83,9 @@ def publish_through(transport: Transport, order: Order, say: Say) -> Published:
         _refuse_others(tree, order)
         version, removed = _change(transport, tree, order, token, say)
         found = transport.look(order.image, (version,))  # nobody else changes it before it is read
+        if late := tuple(_entered(found, order, token)):  # another image came into ROOT/boot meanwhile
+            transport.perform(late)
+            found = transport.look(order.image, (version,))
     return _observed(found, order, tree.current, unchanged=False, removed=removed)
 
 
@@ -135,6 +138,14 @@ def _switched(tree: Tree, order: Order, version: str, staged: str, token: str) -
     yield from told(tree, version, staged, order.by)
     wanted = entered.wanted(tree, order.source, order.place)
     yield from entered.steps(tree, wanted, entered.stale(tree, sources.names(order.place)), staged)
+
+
+def _entered(tree: Tree, order: Order, token: str) -> Iterator[Operation]:
+    """What groups and machines are told to load, where it is not so: nothing, unless another image has just changed what is told to
+    all of them. Whoever writes last has seen the other."""
+    staged = f"{tree.path(published.INCOMING)}/{token}"
+    if steps := tuple(entered.steps(tree, entered.wanted(tree, order.source, order.place), (), staged)):
+        yield from (Folder(staged), *steps, Remove(staged))
 
 
 def pointed(tree: Tree, version: str, staged: str) -> Iterator[Operation]:

@@ -3,11 +3,13 @@
 import json
 import os
 import subprocess
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from steps.clients.published import reading, rolling_back
+from steps.clients.published import publishing, reading, rolling_back
+from steps.clients.published.operations import Operation, Transport
 from steps.contract.image import manifest
 from steps.contract.image.published import Group
 from steps.contract.stages.image_publish import Wanted
@@ -20,8 +22,10 @@ from tests.unit.clients.published.published_trees import (
     URL,
     image,
     key_pair,
+    order,
     place,
     published,
+    silent,
     state,
     transport,
     wrong,
@@ -224,6 +228,39 @@ def test_two_images_share_a_root(tmp_path: Path, root: Path) -> None:
     published(place(root, Group(name="login")), image(tmp_path / "b", "b", name="login"))
     assert wrong(root) == []
     assert wrong(root, "login") == []
+
+
+class Meanwhile:
+    """A transport on which somebody else acts once, right before the first rename into `boot`."""
+
+    def __init__(self, inner: Transport, act: Callable[[], object]) -> None:
+        self.inner, self.act, self.where = inner, [act], inner.where
+        self.look, self.claim, self.close = inner.look, inner.claim, inner.close
+
+    def perform(self, operations: Iterable[Operation]) -> None:
+        for one in operations:
+            if self.act and getattr(one, "to", "").startswith("boot/"):
+                self.act.pop()()
+            self.inner.perform([one])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_images_that_enter_a_root_at_once(tmp_path: Path, root: Path, kind: str) -> None:
+    """Where every machine begins knows of both, whoever came first; nobody takes a group that came meanwhile."""
+    other = image(tmp_path / "b", "b", name="login")
+    image(tmp_path / "a", "a")
+    with transport(kind, root) as inner:
+        way = Meanwhile(inner, lambda: published(place(root, Group(name="default")), other))
+        publishing.publish_through(way, order(place(root, Group(name="gpu")), tmp_path / "a"), silent)
+    assert wrong(root) == []
+    assert "default.ipxe" in (root / "boot/boot.ipxe").read_text()
+
+    (tmp_path / "more").mkdir()
+    with transport(kind, tmp_path / "more") as inner:
+        way = Meanwhile(inner, lambda: published(place(tmp_path / "more", Group(name="gpu")), other))
+        with pytest.raises(Refused, match=r"boot/gpu\.ipxe is there already"):
+            publishing.publish_through(way, order(place(tmp_path / "more", Group(name="gpu")), tmp_path / "a"), silent)
+    assert "/login/current/" in (tmp_path / "more/boot/gpu.ipxe").read_text()
 
 
 @pytest.mark.parametrize("kind", KINDS)
