@@ -138,8 +138,8 @@ def _size(path: Path) -> int:
 
 
 def _half_made(images: Path) -> Iterator[Path]:
-    for kind in (LAYERS, IMAGES, BLOBS):
-        yield from sorted((images / kind).glob(".*.part*"))
+    for pattern in (*(f"{kind}/.*.part*" for kind in (LAYERS, IMAGES, BLOBS)), f"{INITRDS}/*/.*.part*"):
+        yield from sorted(images.glob(pattern))
 
 
 @contextlib.contextmanager

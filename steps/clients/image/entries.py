@@ -4,12 +4,17 @@ import contextlib
 import fcntl
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 from steps.clients.image.contained import kernel
 
+FRESH: Final = 6 * 3600.0
+"""Seconds after which use of something is noted anew: a run that changes nothing writes nothing, and the collector still sees what
+was used lately."""
 _REMOVALS = 3
 """Tries to empty a folder: the kernel ends what a killed build had started within milliseconds."""
 
@@ -63,6 +68,13 @@ def held(place: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def note_use(file: Path) -> None:
+    """Note that something is used by the time of a file of it. One that is not there, or somebody else's, is left as it is."""
+    with contextlib.suppress(OSError):
+        if time.time() - file.stat().st_mtime > FRESH:
+            os.utime(file)
 
 
 def lock_of(place: Path) -> Path:

@@ -41,6 +41,8 @@ def assemble(images: Path, recipe: Recipe, say: Say) -> Assembled:
     if not cached:
         with room.needed():
             cached = not _made(images, recipe, have, say)
+    else:
+        entries.note_use(place / MANIFEST)
     found = readback.read(place, key)
     return msgspec.structs.replace(found, cached=cached, seconds=round(time.monotonic() - begun, 3))
 

@@ -86,6 +86,7 @@ def put(root: Path, listing: Root, kept: Path, out: Path, epoch: int) -> Made:
         record = msgspec.json.decode(record_file.read_bytes(), type=Record)
         if observe(root, listing, paths, record.words, looked, epoch) == record.seen:
             shutil.copyfile(record_file.with_name(FILE), out)
+            entries.note_use(record_file)
             return Made(kernel=kernel, cached=True, sources=len(record.seen))
     _make(root, listing, kernel, out, epoch)
     found = _words(root, listing, paths, out)

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
+from steps.clients.image import entries
 from steps.clients.image.layer.mirror import Mirrors, in_words
 from steps.contract.image.recipe import Package, Recipe
 from steps.contract.stages.image_lock import Archive
@@ -66,9 +67,11 @@ def fill(images: Path, recipe: Recipe, say: Callable[[str], None], seeds: Sequen
 
 
 def _state(images: Path, sha256: str) -> str:
-    """`kept`, `wrong` (other bytes) or `missing`."""
+    """`kept`, `wrong` (other bytes) or `missing`. What is counted on from now on is noted, so that no collector takes it."""
+    place = path(images, sha256)
     try:
-        with path(images, sha256).open("rb") as file:
+        entries.note_use(place)
+        with place.open("rb") as file:
             return "kept" if hashlib.file_digest(file, "sha256").hexdigest() == sha256 else "wrong"
     except FileNotFoundError:
         return "missing"

@@ -6,7 +6,6 @@ layers/KEY/entry.json  what it is; checked against the tree before it is used
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -26,9 +25,6 @@ from steps.errors import BadTask
 
 SCHEMA: Final = 1
 ENTRY: Final = "entry.json"
-FRESH: Final = 6 * 3600.0
-"""Seconds after which use of an entry is noted anew: nothing is written by a run that changes nothing, and the collector still sees
-what was used lately."""
 
 
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -135,8 +131,7 @@ def _cached(images: Path, key: str, say: Callable[[str], None]) -> Built | None:
     if now != found.content.outline:
         _discard(folder, say, f"layer {found.name} ({key[:12]}) is no longer what was built")
         return None
-    if time.time() - (folder / ENTRY).stat().st_mtime > FRESH:
-        os.utime(folder / ENTRY)
+    entries.note_use(folder / ENTRY)
     return _told(found, cached=True)
 
 

@@ -1,14 +1,17 @@
 """Garbage is what nothing reaches, nobody used lately and nobody uses; the rest stays."""
 
 import fcntl
+import hashlib
 import os
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from steps.clients.image import collecting, entries
 from steps.clients.image.collecting import Roots
+from steps.clients.image.layer import archive
 from steps.contract.image import keys
 from steps.contract.image.recipe import Command, Layer, Package, Recipe, Source
 from tests.unit.clients.image import trees
@@ -161,6 +164,32 @@ def test_half_made_entries_of_the_dead_go_and_those_of_the_living_stay(tmp_path:
         os.close(handle)
     assert [one.kind for one in found.removed] == ["half made"]
     assert sorted(path.name for path in layers.iterdir() if path.is_dir()) == [f".{'b' * 64}.part12"]
+
+
+def test_half_made_initial_ram_disks_go_too(tmp_path: Path) -> None:
+    trees.write(tmp_path / "initrds/group/.abc.part12/initrd.img", "x" * 5000)
+    trees.write(tmp_path / "initrds/group/.abc.lock")
+    found = collecting.collect(tmp_path, Roots(), recent=DAY, dry_run=False)
+    assert [(one.kind, one.name) for one in found.removed] == [("half made", ".abc.part12")]
+    assert not (tmp_path / "initrds/group/.abc.part12").exists()
+
+
+def test_packages_that_a_run_has_just_counted_on_stay(tmp_path: Path) -> None:
+    """Its recipe was not known yet when the collector asked which there are, and nothing is installed yet."""
+    data = b"a package"
+    digest = hashlib.sha256(data).hexdigest()
+    place = archive.path(tmp_path, digest)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(data)
+    os.utime(place, (OLD, OLD))
+    package = Package(name="a", version="1", architecture="amd64", sha256=digest, size=len(data), path="a.deb")
+    wanted = msgspec.structs.replace(recipe("one"), layers=(Layer(name="base", packages=(package,)),))
+    assert archive.fill(tmp_path, wanted, lambda _: None, ()).kept == 1
+    collecting.collect(tmp_path, Roots(), recent=DAY, dry_run=False, packages=True)
+    assert place.exists()
+    noted = place.stat().st_mtime_ns
+    archive.fill(tmp_path, wanted, lambda _: None, ())
+    assert place.stat().st_mtime_ns == noted, "a run that changes nothing writes nothing"
 
 
 def test_an_empty_store_has_no_garbage(tmp_path: Path) -> None:
