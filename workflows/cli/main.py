@@ -142,6 +142,8 @@ def _failed(problem: Exception, debug: bool) -> int:
 
 def _hint(problem: OSError) -> str:
     """What to do about a file: choose another home for runs where it is one of theirs, else what its error says."""
+    if not problem.filename:
+        return "make room where this output goes, or where runs lie (BRINGUP_HOME)"
     if _is_at_home(problem) or problem.errno in _FULL:
         return "runs lie in BRINGUP_HOME: choose a folder with room that you may write to"
     if problem.errno == errno.ENOENT:

@@ -1,9 +1,12 @@
 """Where runs lie: homes that cannot be used end a command with one sentence; two runs in one home do not disturb each other."""
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.unit.cli.conftest import COMMAND
 
 
 def one_sentence(done: Any) -> str:
@@ -36,6 +39,13 @@ def test_a_disk_that_is_full(machine: Any, small: str) -> None:
     assert machine.processes() == []
 
 
+def test_output_that_goes_to_a_full_disk(machine: Any) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([COMMAND, "faults"], stdout=full, stderr=subprocess.PIPE, text=True, env=machine.environment({}))
+    assert done.returncode == 75
+    assert "make room where this output goes" in done.stderr
+
+
 @pytest.mark.parametrize("given", [None, ""])
 def test_no_home_at_all(machine: Any, given: str | None) -> None:
     nothing: dict[str, Any] = {"BRINGUP_HOME": given, "XDG_STATE_HOME": given, "HOME": given}
@@ -60,4 +70,6 @@ def test_two_rehearsals_at_once_in_one_home(machine: Any, small: str) -> None:
     assert len(machine.runs) == 2
     for run in machine.runs:
         assert machine.call("verify", run).code == 0
+        assert machine.call("verify", Path(run).name).code == 0, "by its name, as in all other commands"
+    assert "unchanged since it was sealed" in machine.call("verify").out, "the newest"
     assert machine.processes() == []

@@ -1,5 +1,6 @@
 """Commands about finished runs: report, verify, timeline, faults."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,7 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the outp
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(placed(report))
-    app.command(name="verify")(check)
+    app.command(name="verify")(placed(check))
     app.command(name="timeline")(placed(incident))
     app.command()(faults)
 
@@ -63,13 +64,20 @@ def _hand_out(folder: RunFolder, out: Path) -> int:
 
 
 def check(
-    folder: Annotated[Path, typer.Argument(help="Folder of a finished run: STORE/runs/RUN.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN|FOLDER", help="Name of a run, the newest where none is given; or the folder of one.")
+    ] = "",
     signer: Annotated[str, typer.Option("--signer", help="NAME=PUBLIC-KEY-FILE whose signature the seal must carry.")] = "",
+    *,
+    place: Place,
 ) -> int:
     """Prove offline that nothing of a run was changed since it was sealed."""
     from steps.report import verify
+    from workflows.cli.runs import reading
 
     who = _signer(signer)
+    is_folder = os.sep in run or Path(run or "none").is_dir()
+    folder = Path(run) if is_folder else reading.find(run, place).folder.stored
     found = verify.problems(folder, who)
     output.lines(found)
     if found:
