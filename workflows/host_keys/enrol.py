@@ -1,6 +1,7 @@
 """Which keys the hosts of a spec show, and what their known_hosts file says of each: looked at first, written after a yes."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,12 @@ class NoSuchHost(ValueError):
     """A host to be replaced that the spec does not have."""
 
     hint = "name a host of the spec, or its address"
+
+
+class NoOpenSsh(ValueError):
+    """A program of OpenSSH that this machine lacks."""
+
+    hint = "install the OpenSSH client (openssh-client, openssh-clients)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +77,9 @@ def _host(spec: ClusterSpec, machine: Machine, key: str) -> PlayHost:
 
 
 def look(asked: Fleet) -> tuple[Seen, ...]:
-    """Ask every host, jump hosts first, and compare."""
+    """Ask every host, jump hosts first, and compare. Raises NoOpenSsh."""
+    if missing := [name for name in ("ssh", "ssh-keyscan", "ssh-keygen") if not shutil.which(name)]:
+        raise NoOpenSsh(f"host keys are read by OpenSSH, and this machine has no {missing[0]}")
     jumps = configuration.jumps(asked.hosts)
     with tempfile.TemporaryDirectory(prefix="bringup-host-keys-") as folder:
         return _Look(asked, jumps, Path(folder)).all()

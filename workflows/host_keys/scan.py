@@ -1,5 +1,6 @@
 """Asks hosts for their keys: `ssh-keyscan` where they are reached directly, `ssh` itself through jump hosts and HTTP proxies."""
 
+import functools
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
@@ -15,12 +16,16 @@ from workflows.host_keys.model import Key, place
 KINDS = ("ssh-ed25519", "ecdsa-sha2-nistp256", "rsa-sha2-512")
 SCAN_SECONDS = 5
 """How long one host may take to answer."""
+LONGEST = 4 * SCAN_SECONDS
+"""How long ssh-keyscan may take for a batch, or for one host: it waits without end for a service that talks and is no SSH."""
+_BATCH = 64
 _AT_ONCE = 16
 _LINE = re.compile(r"(\S+) ([a-z0-9@.-]+) ([A-Za-z0-9+/=]+)")
 _ACCEPTED = re.compile(r"Permission denied|Too many authentication failures|No more authentication methods")
 
 Answers = Mapping[str, tuple[Key, ...]]
 """Keys by place; none where a host did not answer."""
+Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
 
@@ -29,19 +34,43 @@ def is_behind(access: PlayHost | Jump) -> bool:
     return access.jump is not None or access.proxy is not None
 
 
-def direct(hosts: Iterable[PlayHost | Jump]) -> Answers:
-    """Keys of hosts that this machine reaches by itself; all of a port are asked at once."""
+def direct(hosts: Iterable[PlayHost | Jump], longest: float = LONGEST) -> Answers:
+    """Keys of hosts that this machine reaches by itself: a batch of a port is asked at once, each that held it up alone, and
+    neither for more than the `longest` seconds."""
     by_port: dict[int, dict[str, str]] = {}
     for host in hosts:
         by_port.setdefault(host.port, {})[host.address] = place(host)
+    batches = [
+        (port, tuple(places)[first : first + _BATCH]) for port, places in by_port.items() for first in range(0, len(places), _BATCH)
+    ]
     found: dict[str, list[Key]] = {name: [] for places in by_port.values() for name in places.values()}
-    for port, places in by_port.items():
-        command = ["ssh-keyscan", "-T", str(SCAN_SECONDS), "-t", "ed25519,ecdsa,rsa", "-p", str(port), "-f", "-"]
-        done = subprocess.run(command, input="\n".join(places) + "\n", capture_output=True, text=True, check=False)
-        for name, key in read(done.stdout):
-            if name in found:
-                found[name].append(key)
+    left: list[tuple[int, tuple[str, ...]]] = []
+    scanned = functools.partial(_scanned, longest=longest)
+    for (port, part), (keys, ended) in zip(batches, _side_by_side(scanned, batches), strict=True):
+        _add(found, keys)
+        left += [] if ended else [(port, (address,)) for address in part if not found[by_port[port][address]]]
+    for keys, _ in _side_by_side(scanned, left):
+        _add(found, keys)
     return {name: tuple(dict.fromkeys(keys)) for name, keys in found.items()}
+
+
+def _add(found: Mapping[str, list[Key]], keys: Iterable[tuple[str, Key]]) -> None:
+    for name, key in keys:
+        if name in found:
+            found[name].append(key)
+
+
+def _scanned(batch: tuple[int, tuple[str, ...]], longest: float) -> tuple[list[tuple[str, Key]], bool]:
+    """What ssh-keyscan prints of the addresses of one port, and whether it came to its end."""
+    port, addresses = batch
+    command = ["ssh-keyscan", "-T", str(SCAN_SECONDS), "-t", "ed25519,ecdsa,rsa", "-p", str(port), "-f", "-"]
+    asked = ("\n".join(addresses) + "\n").encode()
+    try:
+        done = subprocess.run(command, input=asked, capture_output=True, timeout=longest, check=False)
+    except subprocess.TimeoutExpired as late:
+        whole = (late.stdout or b"").rpartition(b"\n")[0]
+        return read(whole.decode(errors="replace")), False
+    return read(done.stdout.decode(errors="replace")), True
 
 
 def read(text: str) -> list[tuple[str, Key]]:
@@ -101,6 +130,6 @@ class Through:
         return file
 
 
-def _side_by_side(ask: Callable[[str], Answer], names: Iterable[str]) -> list[Answer]:
+def _side_by_side(ask: Callable[[Asked], Answer], whom: Iterable[Asked]) -> list[Answer]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(ask, list(names)))
+        return list(pool.map(ask, list(whom)))

@@ -137,3 +137,12 @@ def test_files_of_an_example_lie_where_one_works_and_not_among_what_is_shipped(c
     assert code == 0
     assert yaml.safe_load(out)["all"]["vars"]["ansible_ssh_private_key_file"] == str(tmp_path / "id_ed25519")
     assert f"UserKnownHostsFile={tmp_path / 'known_hosts'}" in out
+
+
+def test_a_machine_without_openssh_is_told_so(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, _, err = call("host-keys", "three-hosts")
+
+    assert code == 64
+    assert "this machine has no ssh" in err
+    assert "openssh-client" in err
