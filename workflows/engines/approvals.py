@@ -3,7 +3,6 @@
 import contextlib
 import re
 from collections.abc import Collection
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +12,7 @@ from steps.clients.store import Store
 from steps.contract import announcement, approval, task
 from steps.contract.stages import image_standing
 from steps.errors import StepError
+from workflows import places
 from workflows.engines.folders import RunFolder
 
 PREFIX = approval.NODE_PREFIX
@@ -194,7 +194,7 @@ def check_key(one: Open, decision: str, approver: str, key: str) -> None:
     """Raise NotSigned before anything is sent, where a key is wanted and none is given, or none is there."""
     if decision == approval.PASS and not key and one.approvers.get(approver):
         raise NotSigned(f"the spec lists an SSH key for {approver}: this approval must be signed")
-    if key and not Path(key).expanduser().is_file():
+    if key and not places.expanded(key).is_file():
         raise NotSigned(f"there is no key file {key}")
 
 
@@ -202,5 +202,5 @@ def sign(folder: RunFolder, one: Open, approver: str, key: str) -> None:
     """Sign a pass with a private key file and put the signature into the store."""
     said = {"run": one.run, "stage": one.approved, "evidence": one.evidence, "decision": approval.PASS, "approver": approver}
     statement = msgspec.convert(said, approval.Statement)
-    signed = signature.sign(approval.statement_bytes(statement), Path(key).expanduser())
+    signed = signature.sign(approval.statement_bytes(statement), places.expanded(key))
     Store(folder.home.store).replace(approval.signature_key(one.run, one.approved, approver), signed)

@@ -12,6 +12,7 @@ import msgspec
 from steps.clients import certificates
 from steps.contract.task import Verb
 from steps.errors import BadTask
+from workflows import places
 from workflows.engines.folders import RunFolder
 from workflows.plan import files, fleet
 from workflows.plan.model import Plan
@@ -77,7 +78,7 @@ def gathered(files: Sequence[SecretFile], spec_folder: Path, environ: Mapping[st
         except SecretMissing as error:
             missing[file] = str(error)
     if missing:
-        beside = any(file.path and not Path(file.path).expanduser().is_absolute() for file in missing)
+        beside = any(file.path and not places.expanded(file.path).is_absolute() for file in missing)
         hint = f"relative paths are looked up beside the spec, in {spec_folder.absolute()}" if beside else ""
         head = f"{len(missing)} secrets are missing: " if len(missing) > 1 else ""
         raise SecretMissing(head + "; ".join(missing.values()), hint)
@@ -101,7 +102,7 @@ def secret(file: SecretFile, spec_folder: Path, environ: Mapping[str, str]) -> b
             raise SecretMissing(f"secret {file.name}: the environment variable {file.variable} is not set")
         return environ[file.variable].encode()
     if file.path:
-        path = spec_folder / Path(file.path).expanduser()
+        path = spec_folder / places.expanded(file.path)
         try:
             return path.read_bytes()
         except OSError as error:

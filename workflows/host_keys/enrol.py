@@ -9,6 +9,7 @@ from pathlib import Path
 
 from steps.clients.ssh import configuration, proxies
 from steps.contract.play import HttpProxy, Jump, PlayHost, through
+from workflows import places
 from workflows.engines import inputs
 from workflows.host_keys import known, scan
 from workflows.host_keys.known import Known
@@ -46,8 +47,8 @@ def fleet(spec: ClusterSpec, folder: Path, out: Path | None) -> Fleet:
     Raises SecretMissing where the password of the HTTP proxy before them is not on this machine.
     """
     ssh = spec.ssh
-    key = str((folder / Path(ssh.key.file).expanduser()).absolute()) if ssh.key and ssh.key.file else ""
-    named = folder / Path(ssh.known_hosts).expanduser() if ssh.known_hosts else Path(USERS_KNOWN_HOSTS).expanduser()
+    key = str((folder / places.expanded(ssh.key.file)).absolute()) if ssh.key and ssh.key.file else ""
+    named = folder / places.expanded(ssh.known_hosts) if ssh.known_hosts else places.expanded(USERS_KNOWN_HOSTS)
     passwords = {}
     if ssh.http_proxy_password:
         wanted = secret_file(SSH_PROXY_PASSWORD, ssh.http_proxy_password)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
+from workflows import places
 from workflows.inventory import gpus
 from workflows.inventory.connection import SSH_PROXY
 from workflows.spec.cluster import ClusterSpec
@@ -95,7 +96,7 @@ def _arguments(spec: ClusterSpec, folder: Path, machine: Machine | None = None) 
 
 
 def _path(folder: Path, text: str) -> str:
-    return str((folder / Path(text).expanduser()).absolute())
+    return str((folder / places.expanded(text)).absolute())
 
 
 def _ini(everything: Mapping[str, Any]) -> str:

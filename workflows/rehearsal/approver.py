@@ -1,9 +1,9 @@
 """Answers the approvals of a rehearsal as soon as they wait, in its own name or in somebody's, and records it as such."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from steps.contract import approval
+from workflows import places
 from workflows.engines import approvals
 from workflows.engines.folders import RunFolder
 from workflows.engines.local import inbox
@@ -21,7 +21,7 @@ def check(plan: Plan, name: str, key: str = "") -> None:
     for stage in plan.stages:
         if stage.approval:
             approvals.check_name(name, stage.approval.approvers)
-    if key and not Path(key).expanduser().is_file():
+    if key and not places.expanded(key).is_file():
         raise NoKey(f"no key file {key} to sign approvals with")
 
 

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, StringConstraints, field_validator, model_validator
 
+from workflows import places
 from workflows.spec import secrecy
 from workflows.spec.errors import SpecError
 from workflows.spec.fields import Argument, Duration, Section, SnakeId, StageName, problem
@@ -112,7 +113,7 @@ def attach(roles: tuple[Role, ...], folder: Path) -> Iterator[SpecError]:
     total = 0
     for index, role in enumerate(roles):
         try:
-            role._archive = pack(folder / Path(role.path).expanduser())
+            role._archive = pack(folder / places.expanded(role.path))
         except BadRole as bad:
             yield SpecError(f"roles[{index}].path", bad.sentence, bad.fix, role.path)
         total += len(role.archive)

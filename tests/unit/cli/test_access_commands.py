@@ -146,3 +146,22 @@ def test_a_machine_without_openssh_is_told_so(call: Call, tmp_path: Path, monkey
     assert code == 64
     assert "this machine has no ssh" in err
     assert "openssh-client" in err
+
+
+@pytest.mark.parametrize("line", ["host-keys", "inventory", "run --until os_prep", "reset --yes"])
+@pytest.mark.parametrize(
+    "field", ["key: {file: ~nobody-0/id}", "known_hosts: ~nobody-0/known", "sudo_password: {file: ~nobody-0/pw}"]
+)
+def test_a_home_of_nobody_is_a_file_that_is_not_there(call: Call, monkeypatch: pytest.MonkeyPatch, line: str, field: str) -> None:
+    monkeypatch.setenv("BRINGUP_HOME", str(Path("home").absolute()))
+    Path("cluster.yaml").write_text(
+        PROXIED.replace('http_proxy: "http://127.0.0.1:PORT", LOGIN', field).replace("192.0.2", "127.0.9")
+    )
+
+    code, out, err = call(*line.split())
+
+    assert "bug:" not in err
+    if line not in ("host-keys", "inventory"):
+        assert code == 64
+        assert "~nobody-0" in err
+    assert code in (0, 64, 75), out

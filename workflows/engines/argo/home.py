@@ -12,6 +12,7 @@ from steps.clients.kube import client, kubeconfig
 from steps.clients.kube.api import ApiError, Http
 from steps.clients.kube.client import Kube
 from steps.errors import Refused
+from workflows import places
 from workflows.engines.argo.objects import API, CLUSTER, PIPELINE, STARTS, Meta, Workflow
 
 T = TypeVar("T")
@@ -101,8 +102,8 @@ def chosen(given: str, context: str, namespace: str, environ: Mapping[str, str])
 
 def _files(listed: str) -> tuple[Path, ...]:
     """One file, or several as `KUBECONFIG` lists them."""
-    names = [listed] if Path(listed).expanduser().exists() else [name for name in listed.split(os.pathsep) if name]
-    return tuple(Path(name).expanduser().absolute() for name in names)
+    names = [listed] if places.expanded(listed).exists() else [name for name in listed.split(os.pathsep) if name]
+    return tuple(places.expanded(name).absolute() for name in names)
 
 
 class Home:
