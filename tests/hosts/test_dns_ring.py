@@ -17,7 +17,7 @@ from hostlab.host import Host
 
 from steps.contract.checks import CheckPod
 from steps.contract.stages.rke2 import FunctionalExpectation, FunctionalObservation
-from steps.contract.verdict import Verdict
+from steps.contract.verdict import Status, Verdict
 from steps.gates import rke2 as gate
 from workflows.stages import objects
 
@@ -64,13 +64,13 @@ def test_every_pod_comes_through_and_what_one_lacks_is_told_of_it_alone(pods: Se
 
     pods[2].run("iptables", "-t", "nat", "-F")
     verdict = ring(pods)
-    assert [row.node for row in verdict.nodes if not row.is_pass] == ["n002"]
+    assert [row.node for row in verdict.nodes if row.status is not Status.PASS] == ["n002"]
     assert "kube-proxy's rules are missing" in verdict.reason
     serve(pods[2], pods[0])
 
     pods[1].run("sh", "-c", "echo 'nameserver 10.77.0.9' > /etc/resolv.conf")
     verdict = ring(pods)
-    assert [row.node for row in verdict.nodes if not row.is_pass] == ["n001"]
+    assert [row.node for row in verdict.nodes if row.status is not Status.PASS] == ["n001"]
     assert "kubernetes.default resolves to nothing" in verdict.reason
 
 
