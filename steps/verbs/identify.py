@@ -48,7 +48,7 @@ def identify(context: Context, ssh: reach.Ssh) -> Found:
 
 
 def _identity(one: HostOutcome) -> ServerIdentity:
-    if one.status is not HostStatus.OK:
+    if one.status is not HostStatus.OK and not one.facts:  # what was said before the play was cut off is said
         return ServerIdentity(state=State.UNREADABLE, message=one.message)
     try:
         said = msgspec.convert(one.facts, ServerIdentity)

@@ -53,7 +53,11 @@ class Role(Section):
         description="Variables of the role that are secrets: their names under secrets.",
         examples=[{"site_license": "license"}],
     )
-    timeout: Duration = Field(default=timedelta(minutes=30), description="How long it may take.", examples=["30m"])
+    timeout: Duration = Field(
+        default=timedelta(minutes=30),
+        description="How long it may take. A task that hangs on one host ends after four fifths of it, or 20 minutes.",
+        examples=["30m"],
+    )
     _archive: bytes = PrivateAttr(default=b"")
 
     @field_validator("name")

@@ -1,5 +1,6 @@
 """Plays on real hosts: ansible-runner over SSH."""
 
+import configparser
 import os
 import re
 import secrets
@@ -27,6 +28,10 @@ POLL_SECONDS = 1
 """How often ansible-runner looks whether it should stop."""
 
 OUTPUT_TAIL = 1500
+HINT = "see to memory, processes, and space for temporary files where this step runs"
+
+TASK_SHARE = 0.8
+"""Of the play's time, how much one task may take: what hangs on one host ends there, and the others still come to their end."""
 
 
 class SshTransport:
@@ -61,7 +66,7 @@ class SshTransport:
             inventory=str(space.inventory),
             cmdline=f"--module-path {space.library} --extra-vars @{space.variables}" + (" --check" if request.check else ""),
             forks=request.forks,
-            envvars=_environment(space, mark),
+            envvars=_environment(space, mark) | {"ANSIBLE_TASK_TIMEOUT": str(task_seconds(space.playbooks, request))},
             settings={
                 "job_timeout": request.timeout_seconds,
                 "idle_timeout": request.idle_timeout_seconds,
@@ -94,6 +99,13 @@ def _role_paths(space: Workspace) -> dict[str, str]:
     if not space.roles.exists():
         return {}
     return {"ANSIBLE_ROLES_PATH": f"{space.roles}:{space.playbooks / 'roles'}", "ANSIBLE_INJECT_FACT_VARS": "True"}
+
+
+def task_seconds(playbooks: Path, request: PlayRequest) -> int:
+    """Longest time of a task that does not say its own: as configured beside the playbooks, and less in a short play."""
+    configured = configparser.ConfigParser()
+    configured.read(playbooks / "ansible.cfg")
+    return max(1, min(configured.getint("defaults", "task_timeout"), int(request.timeout_seconds * TASK_SHARE)))
 
 
 def _tail(folder: Path) -> str:

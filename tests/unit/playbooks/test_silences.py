@@ -4,10 +4,13 @@ import configparser
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from ansible.module_utils import alone
 
+from steps.clients.ansible import over_ssh
 from steps.contract.play import PlayHost, PlayRequest
+from workflows.plan.compiler import OPEN_SECONDS
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 SILENCE = PlayRequest(playbook="os_prep", hosts=(PlayHost(name="n1", address="192.0.2.1"),)).idle_timeout_seconds
@@ -29,3 +32,11 @@ def test_what_waits_on_one_host_ends_before_the_whole_play_does() -> None:
     assert min(of_task, defaults("os_prep")["os_prep_timeout"]) > alone.SECONDS, "who waits for another module can still say so"
     waits = defaults("rke2")
     assert max(waits["rke2_ready_seconds"], waits["rke2_drain_seconds"]) < of_task
+
+
+@pytest.mark.parametrize("seconds", [15, OPEN_SECONDS, 600, 1800, 4200])
+def test_what_hangs_on_one_host_of_a_short_play_ends_before_it_too(seconds: int) -> None:
+    of_task = over_ssh.task_seconds(PLAYBOOKS, PlayRequest(playbook="identify", hosts=(), timeout_seconds=seconds))
+
+    assert 0 < of_task <= 0.8 * seconds
+    assert of_task <= 1200

@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 
+from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.contract import run as contract
 from steps.contract.canonical import canonical
 from steps.contract.play import PlayHost, PlayRequest
 from steps.contract.task import Task, Verb
+from tests.unit.answered_plays import answered
+from tests.unit.steps.conftest import host
 from workflows.rehearsal.simulator import plays
 
 OPEN = Task(
@@ -78,3 +81,17 @@ def test_a_server_that_does_not_answer_proves_nothing(desk: Any, bare: Any) -> N
     done = desk.run(OPEN)
     assert done.returncode == 75
     assert "no server says which it belongs to; sv1: unreadable" in done.stderr
+
+
+def test_what_a_server_said_before_the_play_was_cut_off_is_heard(desk: Any, bare: Any) -> None:
+    desk.hosts([host("sv1", role="server"), host("sv2", role="server")])
+    is_about(desk, OTHER)
+    ours = "33333333-3333-4333-8333-333333333333"
+    said = {"observation": {"state": "running", "kind": "rke2", "uid": ours}}
+    events = [("runner_on_start", {"host": "sv1", "task": "t"}), ("runner_on_ok", {"host": "sv2", "task": "t", "res": said})]
+    with answered(lambda _: events) as (url, _):
+        desk.environment |= {SIMULATOR: url, SIMULATOR_TOKEN: "t"}
+        done = desk.run(OPEN)
+
+    assert done.returncode == 65
+    assert f"server sv2 belongs to cluster {ours}, this run is about {OTHER}" in done.stderr
