@@ -142,7 +142,8 @@ class HostStatus(StrEnum):
 class FailureKind(StrEnum):
     """Why a host is not `ok`, read from SSH's and Ansible's messages; `task_failed` where none of the others fits.
 
-    `helper`: another host, to which a task was delegated, could not be reached.
+    `helper`: another host, to which a task was delegated, could not be reached. `controller`: Ansible itself ended before the play
+    did, as where memory runs out; no host is to blame.
     """
 
     NETWORK = "network"
@@ -162,6 +163,7 @@ class FailureKind(StrEnum):
     TIMEOUT = "timeout"
     BUSY = "busy"
     HELPER = "helper"
+    CONTROLLER = "controller"
     TASK_FAILED = "task_failed"
 
 
@@ -177,9 +179,9 @@ class PlayStatus(StrEnum):
 class HostOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one host made of the play.
 
-    `task` and `message` are those of its first failure; `changed` and `done` count its tasks; `facts` is the last `observation`
-    that a module of ours returned, read between `facts_from` and `facts_to` (controller clock, UTC seconds; 0 where not known).
-    `tries` is how often it was played: a temporary failure gets a second try.
+    `task` and `message` are those of its first failure, or of what ran there when the play was cut off; `changed` and `done` count
+    its tasks; `facts` is the last `observation` that a module of ours returned, read between `facts_from` and `facts_to` (clock of
+    the controller, UTC seconds; 0 where not known). `tries` is how often it was played: a temporary failure gets a second try.
     """
 
     host: str

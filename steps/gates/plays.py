@@ -49,6 +49,10 @@ PLAY_FAILED = {
         FailureClass.DEPENDENCY,
         "see to the host that the message names, then play again on {node}, to which nothing has happened",
     ),
+    FailureKind.CONTROLLER: (
+        FailureClass.RUNTIME,
+        "see why Ansible ended where the step ran (its memory, its disk), then play again on {node}",
+    ),
     FailureKind.TASK_FAILED: (FailureClass.RUNTIME, "read the message, repair {node}, and play again"),
 }
 """Failure class and next step of each kind of failed play."""
@@ -85,10 +89,16 @@ def problem(host: Played) -> Finding | None:
     if host.outcome is HostStatus.OK:
         return None
     if host.outcome is HostStatus.CANCELLED:
-        step = f"play again on {host.node}, or resume the run"
-        return unknown(FailureClass.RUNTIME, f"cut off: {host.message}", "the play to reach its end", step)
+        return unknown(FailureClass.RUNTIME, f"cut off: {host.message}", "the play to reach its end", _after_cut(host))
     kind = host.kind or FailureKind.TASK_FAILED
     failure_class, advice = PLAY_FAILED[kind]
     where = f" in '{host.task}'" if host.task else ""
     seen = f"{host.outcome.value}, {kind.value}{where}: {host.message}"
     return fail(failure_class, seen, EXPECTED.get(kind, "that task to succeed"), advice.format(node=host.node))
+
+
+def _after_cut(host: Played) -> str:
+    """What to do about a host that the play did not come to an end on: one that held it up is looked at first."""
+    if host.kind is FailureKind.CONTROLLER or (host.kind is FailureKind.TIMEOUT and host.task):
+        return PLAY_FAILED[host.kind][1].format(node=host.node)
+    return f"play again on {host.node}, or resume the run"

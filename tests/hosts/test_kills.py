@@ -124,7 +124,7 @@ def test_killed_at_random_points_it_ends_in_the_same_state_with_each_change_made
         assert site.state() == state, (kills, site.log.read_text())
         assert site.changes() == changes, (kills, site.log.read_text())
         there = census(tmp_path)
-        assert not [title for title in there["processes"] if "ansible" in title or title.startswith("ssh: ")]
+        assert not [title for title in there["processes"] if "ansible-playbook" in title or title.startswith("ssh: ")]
         assert there["programs"] == [], "no engine and no step"
         assert site.changed() == [], "it has come to what was wanted"
         assert site.changes() == changes, "and a second run leaves it alone"

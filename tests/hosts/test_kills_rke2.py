@@ -147,7 +147,7 @@ def disturbed(cluster: Cluster, phase: Phase, luck: random.Random, longest: floa
         assert {change.replace("@KIND@", kind) for change in phase.changes} <= set(made), said
     assert cluster.unfinished() == {}, said
     there = census(cluster.site.folder)
-    assert not [title for title in there["processes"] if "ansible" in title or title.startswith("ssh: ")]
+    assert not [title for title in there["processes"] if "ansible-playbook" in title or title.startswith("ssh: ")]
     assert not [title for title in there["programs"] if SIMULATOR not in title], "no engine and no step"
     assert cluster.site.passes(*phase.command)[1] == [], "it has come to what was wanted"
     assert cluster.changes() == after, "and a second run leaves it alone"

@@ -69,4 +69,6 @@ def test_the_next_play_removes_what_a_killed_one_left(up: Any) -> None:
     playing.play(profile.request(made))
 
     assert census()["folders"] == [str(lab.folder())]
-    assert until(lambda: not [title for title in census()["processes"] if "ansible" in title], 30), "it went on alone, and ended"
+    assert until(lambda: not [title for title in census()["processes"] if "ansible-playbook" in title], 30), (
+        "it went on alone, and ended"
+    )

@@ -4,6 +4,7 @@ We keep our own state because ansible-runner has no statistics after a time-out 
 """
 
 import datetime
+import json
 from collections.abc import Iterable, Set
 from typing import Any
 
@@ -11,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.ansible import failures as ansible_failures
+from steps.clients.ansible.play_events import BEGUN, ENDS
 from steps.contract.play import FailureKind, HostOutcome, HostStatus, PlayEvent, PlayStatus
 from steps.errors import StepError
 
@@ -20,6 +22,9 @@ FACTS = "observation"
 Ansible marks and copies every leaf of a result several times: text is one leaf, and costs the controller a fifth.
 """
 
+
+CUT_OFF = {PlayStatus.TIMEOUT: FailureKind.TIMEOUT, PlayStatus.CANCELLED: None}
+"""Why hosts of a play without statistics have no end; else Ansible itself had none."""
 
 QUOTED = 60
 """Characters of a failure by which a later one is known to quote it: the middle of long ones is cut out."""
@@ -60,6 +65,8 @@ class HostState:
         self.done = 0
         self.changed = 0
         self.facts: dict[str, Any] = {}
+        self.unread = ""
+        self.begun = ""
         self.window = (0.0, 0.0)
 
     def fail(self, status: HostStatus, kind: FailureKind, task: str, message: str) -> None:
@@ -117,13 +124,13 @@ class Ledger:
         if self._stats is not None and status is HostStatus.FAILED and not self._stats.failures.get(host):
             status, kind, message = None, None, ""  # rescued: the playbook dealt with it
         if status is None:
-            status, kind, message = self._end(host, ended)
+            status, kind, message = self._end(host, state, ended)
         return HostOutcome(
             host=host,
             status=status,
             kind=kind,
-            task=state.task if status is not HostStatus.OK else "",
-            message=message,
+            task=(state.begun if status is HostStatus.CANCELLED else state.task) if status is not HostStatus.OK else "",
+            message=message or state.unread,
             done=state.done,
             changed=state.changed,
             facts=state.facts,
@@ -131,11 +138,11 @@ class Ledger:
             facts_to=state.window[1],
         )
 
-    def _end(self, host: str, ended: PlayStatus) -> tuple[HostStatus, FailureKind | None, str]:
+    def _end(self, host: str, state: HostState, ended: PlayStatus) -> tuple[HostStatus, FailureKind | None, str]:
         """A host without a failure is ok only if Ansible says that it was there until the end."""
         if self._stats is None:
-            kind = FailureKind.TIMEOUT if ended is PlayStatus.TIMEOUT else None
-            return HostStatus.CANCELLED, kind, "the play was cut off before this host's end"
+            before = f"'{state.begun}' had an end on this host" if state.begun else "this host's end"
+            return HostStatus.CANCELLED, CUT_OFF.get(ended, FailureKind.CONTROLLER), f"the play was cut off before {before}"
         if self._stats.failures.get(host):
             return HostStatus.FAILED, FailureKind.TASK_FAILED, "Ansible counts a failure without having shown it"
         if self._stats.dark.get(host):
@@ -146,12 +153,16 @@ class Ledger:
 
 
 def _take(state: HostState, event: str, data: Data, named: Set[str]) -> None:
+    if event == BEGUN:
+        state.begun = data.task
+    elif event in ENDS:
+        state.begun = ""
     if event == "runner_on_unreachable":
         said = ansible_failures.message(data.res)
         state.fail(HostStatus.UNREACHABLE, ansible_failures.of_unreachable(said, named - {data.host}), data.task, said)
     elif event == "runner_on_failed" and not data.ignore_errors:
         said = ansible_failures.message(data.res)
-        state.fail(HostStatus.FAILED, ansible_failures.of_failed(said), data.task, said)
+        state.fail(HostStatus.FAILED, ansible_failures.of_result(data.res), data.task, said)
     elif event == "runner_on_ok":
         state.done += 1
         state.changed += data.res.get("changed") is True
@@ -163,18 +174,22 @@ def _take_facts(state: HostState, data: Data) -> None:
     facts = data.res.get(FACTS)
     if facts is None and isinstance(data.res.get("ansible_facts"), dict):
         facts = data.res["ansible_facts"].get(FACTS)
-    if isinstance(facts, str):
-        facts = _decoded(facts)
-    if isinstance(facts, dict):
-        state.facts, state.window = facts, (_seconds(data.start), _seconds(data.end))
+    if facts is None:
+        return
+    read = _read(facts)
+    state.unread = "" if read is not None else f"what '{data.task}' observed cannot be read: it is no JSON object"
+    state.facts, state.window = read or {}, (_seconds(data.start), _seconds(data.end))
 
 
-def _decoded(text: str) -> object:
-    """An observation that came as JSON. Raises StepError for other text: no module of ours writes it."""
+def _read(observation: object) -> dict[str, Any] | None:
+    """An observation that came as an object or as its JSON; None for anything else, which is this one host's affair."""
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise StepError(f"an observation is not JSON: {error}") from error
+        # a tool's bytes that are no UTF-8 are half characters by now, which no record can hold
+        text = json.dumps(json.loads(observation) if isinstance(observation, str) else observation, ensure_ascii=False)
+        read = msgspec.json.decode(text.encode(errors="replace"))
+    except (ValueError, RecursionError, msgspec.DecodeError):
+        return None
+    return read if isinstance(read, dict) else None
 
 
 def _seconds(moment: str | float) -> float:

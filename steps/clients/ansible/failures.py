@@ -1,13 +1,19 @@
 """What SSH and Ansible say when a host fails, read as a failure kind; pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from steps.contract import plain
 from steps.contract.play import FailureKind
 
 MESSAGE_LIMIT = 800
+_SEARCHED = 64_000
+"""The last characters of all that a failed task said, which are searched for its cause."""
+_PRINTED = ("stderr", "module_stderr", "module_stdout")
+
+KILLED = "Ansible was killed"
+_CONTROLLER = rf"{KILLED}|No space left on device|Disk quota exceeded|Cannot allocate memory|Resource temporarily unavailable"
 
 _SUDO_HANGS = r"waiting for (become success|privilege escalation)"
 """SSH is fine, and sudo or PAM gives no answer: Ansible tells it as a failed task, or as an unreachable host."""
@@ -74,6 +80,25 @@ def of_failed(message: str) -> FailureKind:
     return _first(_FAILED, message, FailureKind.TASK_FAILED)
 
 
+def of_result(result: Mapping[str, Any]) -> FailureKind:
+    """Why a task failed: as its message says, else as anything does that the message has no room for."""
+    found = of_failed(message(result))
+    return found if found is not FailureKind.TASK_FAILED else of_failed(" ".join(_all_said(result))[-_SEARCHED:])
+
+
+def is_of_controller(said: str) -> bool:
+    """Whether Ansible could not begin for want of something on this machine."""
+    return re.search(_CONTROLLER, said) is not None
+
+
+def _all_said(result: Mapping[str, Any]) -> Iterator[str]:
+    yield from filter(None, (_text(result.get(key)) for key in ("msg", *_PRINTED)))
+    items = result.get("results")
+    for entry in items if isinstance(items, list) else ():
+        if isinstance(entry, dict) and entry.get("failed"):
+            yield from _all_said(entry)
+
+
 def message(result: Mapping[str, Any]) -> str:
     """The sentence that a person needs of an Ansible result: its `msg`, and what the tools printed where msg says nothing."""
     said = _text(result.get("msg"))
@@ -82,7 +107,7 @@ def message(result: Mapping[str, Any]) -> str:
         failed = [entry for entry in items if isinstance(entry, dict) and (entry.get("failed") or entry.get("unreachable"))]
         said = message(failed[0]) if failed else said
     # a crashed module's own words come last in what it printed; msg then only says that it failed
-    printed = next((text for key in ("stderr", "module_stderr", "module_stdout") if (text := _text(result.get(key)))), "")
+    printed = next((text for key in _PRINTED if (text := _text(result.get(key)))), "")
     if printed and printed not in said:
         said = f"{said}: {_end(printed, MESSAGE_LIMIT)}" if said else printed
     said = _short(said)

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steps.clients.ansible import children
+from steps.clients.ansible import children, failures
 from steps.clients.ansible.stop import Stop
 from steps.clients.ansible.workspace import Workspace, workspace
 from steps.clients.ssh import proxies
 from steps.contract.play import PlayRequest, PlayStatus
-from steps.errors import StepError
+from steps.errors import StepError, Temporary
 
 STATUS = {
     "successful": PlayStatus.OK,
@@ -40,17 +40,24 @@ class SshTransport:
     name = "ssh"
 
     def stream(self, request: PlayRequest, feed: Callable[[object], None], stop: Stop) -> tuple[PlayStatus, str]:
-        """Run to the end, hand every event on as it comes, and leave no process behind."""
+        """Run to the end, hand every event on as it comes, and leave no process behind.
+
+        Raises Temporary where the play's folder cannot be written, or no process started: the hosts have no part in that.
+        """
         mark = secrets.token_hex(16)
-        with workspace(request) as space:
-            try:
-                runner = self._run(request, space, mark, feed, stop)
-            finally:
-                children.end(mark, space.folder)
-            status = STATUS.get(str(runner.status))
-            tail = _tail(space.folder)
-            if status is None:
-                raise StepError(f"ansible-runner ended as {runner.status}: {tail}")
+        try:
+            with workspace(request) as space:
+                try:
+                    runner = self._run(request, space, mark, feed, stop)
+                finally:
+                    children.end(mark, space.folder)
+                status, tail = STATUS.get(str(runner.status)), _tail(space.folder)
+        except OSError as error:
+            raise Temporary(f"playbook {request.playbook} cannot be played here: {error.strerror or error}", hint=HINT) from error
+        if status is None:
+            raise StepError(f"ansible-runner ended as {runner.status}: {tail}")
+        if runner.rc is None:  # no exit code: a signal ended it, and it was none of ours
+            tail = f"{failures.KILLED}; it had said: {tail}"
         return status, tail if status is PlayStatus.FAILED else ""
 
     def _run(self, request: PlayRequest, space: Workspace, mark: str, feed: Callable[[object], None], stop: Stop) -> Any:
@@ -94,18 +101,18 @@ def _environment(space: Workspace, mark: str) -> dict[str, str]:
     }
 
 
-def _role_paths(space: Workspace) -> dict[str, str]:
-    """With a role of the site: where it lies, and facts as variables of their own, which most roles out there expect."""
-    if not space.roles.exists():
-        return {}
-    return {"ANSIBLE_ROLES_PATH": f"{space.roles}:{space.playbooks / 'roles'}", "ANSIBLE_INJECT_FACT_VARS": "True"}
-
-
 def task_seconds(playbooks: Path, request: PlayRequest) -> int:
     """Longest time of a task that does not say its own: as configured beside the playbooks, and less in a short play."""
     configured = configparser.ConfigParser()
     configured.read(playbooks / "ansible.cfg")
     return max(1, min(configured.getint("defaults", "task_timeout"), int(request.timeout_seconds * TASK_SHARE)))
+
+
+def _role_paths(space: Workspace) -> dict[str, str]:
+    """With a role of the site: where it lies, and facts as variables of their own, which most roles out there expect."""
+    if not space.roles.exists():
+        return {}
+    return {"ANSIBLE_ROLES_PATH": f"{space.roles}:{space.playbooks / 'roles'}", "ANSIBLE_INJECT_FACT_VARS": "True"}
 
 
 def _tail(folder: Path) -> str:

@@ -13,14 +13,14 @@ from typing import Protocol
 
 import msgspec
 
-from steps.clients.ansible import retry
+from steps.clients.ansible import failures, retry
 from steps.clients.ansible.events import Ledger
 from steps.clients.ansible.over_ssh import SshTransport
 from steps.clients.ansible.simulated import SimulatedTransport
 from steps.clients.ansible.stop import Stop
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.contract.play import HostOutcome, HostStatus, PlayEvent, PlayRequest, PlayResult, PlayStatus
-from steps.errors import BadTask
+from steps.errors import BadTask, Temporary
 
 
 class Transport(Protocol):
@@ -43,7 +43,8 @@ def play(
 
     Every event goes to `on_event` and, as a line of JSON, to `events_file`, as it comes. A host that fails is an outcome, no
     error. SIGTERM and SIGINT end the play with all its children; the result then says `cancelled`. Raises BadTask for a request
-    that cannot be played (no such playbook, unusable host name, missing key), Unreachable where a simulator does not answer.
+    that cannot be played (no such playbook, unusable host name, missing key), Unreachable where a simulator does not answer,
+    Temporary where this machine has no room for the play.
     """
     transport = _transport(os.environ if environ is None else environ)
     with ExitStack() as stack:
@@ -70,7 +71,8 @@ def _once(transport: Transport, request: PlayRequest, hand_on: Callable[[PlayEve
     started = time.time()
     ended, said = transport.stream(request, lambda raw: hand_on(ledger.feed(raw)), stop)
     if ended is PlayStatus.FAILED and not ledger.seen:
-        raise BadTask(f"playbook {request.playbook} did not start: {said}")
+        said = f"playbook {request.playbook} did not start: {said}"
+        raise Temporary(said) if failures.is_of_controller(said) else BadTask(said)
     outcomes = ledger.outcomes(ended)
     return PlayResult(
         playbook=request.playbook,

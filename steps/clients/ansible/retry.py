@@ -9,9 +9,11 @@ import msgspec
 
 from steps.contract.play import FailureKind, HostOutcome, HostStatus, PlayRequest, PlayResult, PlayStatus
 
-TEMPORARY: Final = frozenset({FailureKind.NETWORK, FailureKind.HELPER, FailureKind.SSH_PROXY, FailureKind.PACKAGE_LOCK})
-"""A host that reboots or whose switch converges, a proxy before SSH that starts anew, and a package manager that the machine's own
-updates hold."""
+TEMPORARY: Final = frozenset(
+    {FailureKind.NETWORK, FailureKind.HELPER, FailureKind.SSH_PROXY, FailureKind.PACKAGE_LOCK, FailureKind.CONTROLLER}
+)
+"""A host that reboots or whose switch converges, a proxy before SSH that starts anew, a package manager that the machine's own
+updates hold, and Ansible itself, which the kernel may have killed for memory."""
 
 SHORTEST: Final = 15
 """Seconds: with less time left a second try could not tell more than the first."""
@@ -25,7 +27,7 @@ def rest(request: PlayRequest, result: PlayResult) -> PlayRequest | None:
     stays, which is to stop them.
     """
     left = int(request.timeout_seconds - (result.finished - result.started))
-    names = {one.host for one in result.hosts if one.kind in TEMPORARY and one.status is not HostStatus.CANCELLED}
+    names = {one.host for one in result.hosts if one.kind in TEMPORARY}
     if not names or left < SHORTEST or result.status not in (PlayStatus.OK, PlayStatus.FAILED):
         return None
     if request.together:
@@ -43,7 +45,7 @@ def joined(first: PlayResult, second: PlayResult) -> PlayResult:
     cut_off = second.status in (PlayStatus.TIMEOUT, PlayStatus.CANCELLED)
     fine = all(one.status is HostStatus.OK for one in hosts)
     status = second.status if cut_off else PlayStatus.OK if fine else PlayStatus.FAILED
-    message = first.message or second.message
+    message = "" if status is PlayStatus.OK else first.message or second.message
     return msgspec.structs.replace(first, hosts=hosts, status=status, finished=second.finished, message=message)
 
 

@@ -174,15 +174,36 @@ def test_changes_are_counted_and_the_last_observation_is_kept_with_its_time() ->
 
 def test_an_observation_may_come_as_its_json() -> None:
     assert outcome(ok(observation='{"items": [1]}'), stats(ok={"n1": 1})).facts == {"items": [1]}
-    with pytest.raises(StepError, match="an observation is not JSON"):
-        outcome(ok(observation="<html>"))
+
+
+@pytest.mark.parametrize("said", ["a word", "[1]", "[" * 20000, ["list"], 7])
+def test_an_observation_that_cannot_be_read_is_the_affair_of_its_host(said: object) -> None:
+    ledger = Ledger(["n1", "n2"])
+    for one in (ok(observation={"old": 1}), ok(observation=said), ok("n2", observation={"a": 1}), stats(ok={"n1": 2, "n2": 1})):
+        ledger.feed(one)
+    first, second = ledger.outcomes(PlayStatus.OK)
+
+    assert (first.status, first.facts) == (HostStatus.OK, {}), "what it said before holds no longer"
+    assert "observed cannot be read" in first.message
+    assert second.facts == {"a": 1}
+
+
+@pytest.mark.parametrize("observation", ['{"why": "caf\\udce9 \\u00e9"}', {"why": "caf\udce9 \u00e9"}])
+def test_bytes_that_are_no_text_are_marked_in_an_observation(observation: object) -> None:
+    seen = outcome(ok(observation=observation), stats(ok={"n1": 1}))
+
+    assert seen.facts == {"why": "caf? \u00e9"}
+    assert msgspec.json.encode(seen)
 
 
 def test_an_observation_set_as_a_fact_counts() -> None:
     assert outcome(ok(ansible_facts={"observation": {"a": 1}}), stats(ok={"n1": 1})).facts == {"a": 1}
 
 
-@pytest.mark.parametrize(("ended", "kind"), [(PlayStatus.TIMEOUT, FailureKind.TIMEOUT), (PlayStatus.CANCELLED, None)])
+@pytest.mark.parametrize(
+    ("ended", "kind"),
+    [(PlayStatus.TIMEOUT, FailureKind.TIMEOUT), (PlayStatus.CANCELLED, None), (PlayStatus.FAILED, FailureKind.CONTROLLER)],
+)
 def test_without_statistics_nobody_is_ok_but_known_failures_stay(ended: PlayStatus, kind: FailureKind | None) -> None:
     ledger = Ledger(["n1", "n2", "n3"])
     for one in (ok("n1"), failed("n2", msg="boom")):
@@ -193,6 +214,16 @@ def test_without_statistics_nobody_is_ok_but_known_failures_stay(ended: PlayStat
         ("n2", HostStatus.FAILED, FailureKind.TASK_FAILED),
         ("n3", HostStatus.CANCELLED, kind),
     ]
+
+
+def test_a_play_that_is_cut_off_names_what_ran_where() -> None:
+    ledger = Ledger(["n1", "n2"])
+    for one in (event("runner_on_start", "n1", "Install"), event("runner_on_start", "n2", "Install"), ok("n1")):
+        ledger.feed(one)
+    waited, held_up = ledger.outcomes(PlayStatus.TIMEOUT)
+
+    assert (waited.task, held_up.task) == ("", "Install")
+    assert "before 'Install' had an end on this host" in held_up.message
 
 
 def test_a_host_on_which_nothing_ran_is_not_ok() -> None:

@@ -19,9 +19,9 @@ COLUMNS = {"runner_on_unreachable": "dark", "runner_on_failed": "failures", "run
 
 
 def play(
-    answers: dict[str, list[dict[str, Any]]], *, cut: bool = False, groups: tuple[str, ...] = (), **words: Any
+    answers: dict[str, list[dict[str, Any]]], *, cut: int = -1, groups: tuple[str, ...] = (), **words: Any
 ) -> tuple[PlayResult, list[dict[str, Any]]]:
-    """A play in which each host gives its next answer with every try, and the requests; `cut`: no statistics of the second."""
+    """A play in which each host gives its next answer with every try, and the requests; try number `cut` has no statistics."""
     tries = itertools.count()
 
     def answer(hosts: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -31,7 +31,7 @@ def play(
             given = answers[name][min(number, len(answers[name]) - 1)]
             stats.setdefault(COLUMNS[given["event"]], {})[name] = 1
             yield given["event"], {"host": name, "task": "t", "res": given["res"]}
-        if not (cut and number):
+        if number != cut:
             yield "playbook_on_stats", stats
 
     hosts = tuple(PlayHost(name=name, address="192.0.2.1", groups=groups) for name in answers)
@@ -87,8 +87,21 @@ def test_without_time_left_nothing_is_played_again() -> None:
     assert [names(one) for one in play({"n1": [AWAY, SAME]}, timeout_seconds=5)[1]] == [["n1"]]
 
 
+def test_hosts_of_an_ansible_that_died_are_played_once_more_but_for_those_that_had_failed() -> None:
+    failed = {"event": "runner_on_failed", "res": {"msg": "boom"}}
+    result, asked = play({"n1": [CHANGED, SAME], "n2": [failed], "n3": [SAME]}, cut=0)
+
+    assert [names(one) for one in asked] == [["n1", "n2", "n3"], ["n1", "n3"]]
+    assert [row(one) for one in result.hosts] == [
+        (HostStatus.OK, None, 2, 1),
+        (HostStatus.FAILED, FailureKind.TASK_FAILED, 1, 0),
+        (HostStatus.OK, None, 2, 0),
+    ]
+    assert play({"n1": [SAME]}, cut=0)[0].message == "", "what went wrong is over"
+
+
 def test_a_second_try_that_is_cut_off_leaves_what_the_first_said() -> None:
-    assert row(play({"n1": [AWAY, SAME]}, cut=True)[0].hosts[0]) == (HostStatus.UNREACHABLE, FailureKind.NETWORK, 1, 0)
+    assert row(play({"n1": [AWAY, SAME]}, cut=1)[0].hosts[0]) == (HostStatus.UNREACHABLE, FailureKind.NETWORK, 1, 0)
 
 
 @pytest.mark.parametrize("said", ["E: dpkg was interrupted, you must manually run 'dpkg --configure -a'", "error: rpmdb: damaged"])
