@@ -80,16 +80,23 @@ def container(
         active_deadline_seconds=one.deadline_seconds + (ANNOUNCE_MARGIN if one.verb is task.Verb.ANNOUNCE else DEADLINE_MARGIN),
         retry_strategy=retry(),
         service_account_name=account(one.verb.value),
-        resources=building.resources(one) if building.builds(one) else resources(),
+        resources=building.resources(one) if building.builds(one) else resources(one.verb),
         security_context=building.security() if building.builds(one) else security(),
     )
 
 
-def resources() -> m.ResourceRequirements:
+PLAYING = ("1Gi", "3Gi")
+"""Memory of a play, asked for and at most. Ansible has a process for each of 50 hosts: 0.8 GiB where each does one small thing, 1.2
+where facts are gathered; what a role of the site registers or loops over comes on top, in each of them."""
+OTHERS = ("256Mi", "1Gi")
+
+
+def resources(verb: task.Verb | None = None) -> m.ResourceRequirements:
     """Of a container that builds nothing."""
+    asked, most = PLAYING if verb is task.Verb.PLAY else OTHERS
     return m.ResourceRequirements(
-        requests={"cpu": m.Quantity(root="100m"), "memory": m.Quantity(root="256Mi")},
-        limits={"memory": m.Quantity(root="1Gi")},
+        requests={"cpu": m.Quantity(root="100m"), "memory": m.Quantity(root=asked)},
+        limits={"memory": m.Quantity(root=most)},
     )
 
 

@@ -57,6 +57,12 @@ def test_the_manifest_does_not_depend_on_how_many_nodes_there_are() -> None:
     assert neutral(10) == neutral(10_000)
 
 
+def test_a_play_has_memory_for_a_process_of_ansible_for_each_host_of_a_shard() -> None:
+    containers = [one["container"] for one in bundle().template["spec"]["templates"] if "container" in one]
+    most = {one["resources"]["limits"]["memory"] for one in containers if "play" in [*one["command"], *one["args"]]}
+    assert most == {"3Gi"}, "50 hosts were 1.2 GiB where facts are gathered, and 1 GiB ended in the kernel's hands"
+
+
 def test_no_pod_runs_as_root_or_with_a_mounted_token() -> None:
     spec = bundle().template["spec"]
     assert spec["securityContext"]["runAsNonRoot"] is True
