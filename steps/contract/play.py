@@ -148,6 +148,7 @@ class FailureKind(StrEnum):
 
     NETWORK = "network"
     SSH_AUTH = "ssh_auth"
+    SSH_ALGORITHMS = "ssh_algorithms"
     HOST_KEY = "host_key"
     PYTHON_MISSING = "python_missing"
     SUDO = "sudo"

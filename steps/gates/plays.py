@@ -13,6 +13,10 @@ PLAY_FAILED = {
         FailureClass.PERMISSION,
         "put the public key of the run into {node}'s authorized_keys, or name another user",
     ),
+    FailureKind.SSH_ALGORITHMS: (
+        FailureClass.DEPENDENCY,
+        "let {node}'s SSH server offer what this machine's SSH takes, as the message says (crypto policy, FIPS mode, age of both)",
+    ),
     FailureKind.HOST_KEY: (
         FailureClass.PERMISSION,
         "compare {node}'s host key with the one on its console, then `bringup host-keys SPEC --replace {node}`",
@@ -60,6 +64,7 @@ PLAY_FAILED = {
 EXPECTED = {
     FailureKind.NETWORK: "an SSH connection",
     FailureKind.SSH_AUTH: "a login with the run's key",
+    FailureKind.SSH_ALGORITHMS: "an SSH server with algorithms that both ends know",
     FailureKind.HOST_KEY: "the host key that known_hosts has",
     FailureKind.PYTHON_MISSING: "a Python to run modules with",
     FailureKind.SUDO: "sudo without a question",

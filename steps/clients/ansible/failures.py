@@ -24,16 +24,21 @@ _UNREACHABLE = (
     (FailureKind.SSH_PROXY, r"^HTTP proxy \S+ "),
     (FailureKind.HOST_KEY, r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED|No \S+ host key is known"),
     (FailureKind.SSH_AUTH, r"Permission denied|Too many authentication failures|UNPROTECTED PRIVATE KEY|invalid format"),
+    (FailureKind.SSH_AUTH, r"account has expired"),
+    (FailureKind.SSH_ALGORITHMS, r"Unable to negotiate with|no matching \S.* found|no mutual signature"),
     (FailureKind.SUDO, _SUDO_HANGS),
     (FailureKind.READ_ONLY, r"Read-only file system"),
     (FailureKind.DISK_FULL, r"No space left on device"),
+    (FailureKind.TASK_FAILED, r"^Failed to create temporary directory"),
 )
 """Checked in this order where Ansible says unreachable; a failed login also says `Failed to connect to the host via ssh`.
-What begins with a proxy is of `http_connect`."""
+What begins with a proxy is of `http_connect`. Where the home takes no directory, SSH is fine and Ansible does not say the cause."""
 
 _PROXY = re.compile(r"^HTTP proxy \S+ ")
 
 _NOISE = re.compile(r"^((Task|Action|Module) failed: )+")
+_PLACE = re.compile(r"packet\.c:\w+\(\):\d+ \([^)]*\): ")
+"""Where in its source SSH says something that it is told to say (`ssh_configuration`)."""
 _VIA_SSH = re.compile(
     r"^(Failed to connect to the host via ssh:"
     r"|Data could not be sent to remote host( ['\"](?P<host>\S+)['\"])?\. Make sure this host can be reached over (ssh:|SSH\.)) ?"
@@ -43,11 +48,15 @@ _VIA_SSH = re.compile(
 _FAILED = (
     (FailureKind.PYTHON_MISSING, r"interpreter \S+ was not found|python\S*: (not found|No such file)|No python interpreters found"),
     (FailureKind.PYTHON_MISSING, r"requires a minimum of Python"),
+    (FailureKind.SSH_AUTH, r"[Pp]assword has expired|Password change required|account is currently not available"),
     (FailureKind.SUDO, r"sudo: .*(password is required|not found|no tty)|(Missing|Incorrect) sudo password|not in the sudoers"),
+    (FailureKind.SUDO, r"sudo: .*(must have a tty|terminal is required|effective uid is not 0|no valid sudoers)"),
+    (FailureKind.SUDO, r"sudo: (account validation failure|PAM [a-z ]*error|\S+ is (owned by|world writable))"),
     (FailureKind.SUDO, r"is not allowed to (execute|run sudo)|needs sudo without a password"),
     (FailureKind.SUDO, _SUDO_HANGS),
     (FailureKind.READ_ONLY, r"Read-only file system"),
     (FailureKind.DISK_FULL, r"No space left|not enough free space|don't have enough free space|Disk quota exceeded"),
+    (FailureKind.DISK_FULL, r"\d+\S* (more space|more inodes|inodes) (needed )?on the \S+ filesystem"),
     (
         FailureKind.PACKAGE_LOCK,
         r"[Cc]ould not get lock|[Uu]nable to (acquire|lock)|management is locked|transaction lock|holds the lock",
@@ -118,7 +127,7 @@ def message(result: Mapping[str, Any]) -> str:
 
 def _short(said: str) -> str:
     """Without what Ansible says before the cause."""
-    said = _NOISE.sub("", said)
+    said = _PLACE.sub("", _NOISE.sub("", said))
     found = _VIA_SSH.match(said)
     if found is None:
         return said

@@ -10,12 +10,16 @@ COMMON = """Host *
   GlobalKnownHostsFile /dev/null
   StrictHostKeyChecking {check}
   LogLevel ERROR
+  IgnoreUnknown LogVerbose
+  LogVerbose packet.c:sshpkt_*fatal():*
   BatchMode yes
   ConnectTimeout 10
   ServerAliveInterval 5
   ServerAliveCountMax 3
 {exchange}"""
-"""Holds for jump hosts too. ServerAlive ends a dead connection after 15 s, also one that a master holds (ssh_ansible.md)."""
+"""Holds for jump hosts too. ServerAlive ends a dead connection after 15 s, also one that a master holds (ssh_ansible.md). SSH tells
+why a connection ended (closed by the other end, no algorithm in common) as information, which LogLevel keeps quiet, as it does the
+banners of sites: LogVerbose (OpenSSH 8.5) has it told all the same."""
 
 
 SLOW_EXCHANGES = "sntrup761"

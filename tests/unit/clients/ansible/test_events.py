@@ -52,6 +52,16 @@ def outcome(*events: dict[str, Any], ended: PlayStatus = PlayStatus.FAILED) -> H
         (SSH + "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @ Host key verification failed.", FailureKind.HOST_KEY),
         ("Failed to create temporary directory. mkdir: cannot create directory: Read-only file system", FailureKind.READ_ONLY),
         ("Timeout (12s) waiting for privilege escalation prompt: ", FailureKind.SUDO),
+        (
+            SSH + "Unable to negotiate with 192.0.2.7 port 22: no matching host key type found. Their offer: ssh-rsa",
+            FailureKind.SSH_ALGORITHMS,
+        ),
+        (SSH + "Your account has expired; please contact your system administrator. Connection closed", FailureKind.SSH_AUTH),
+        (
+            "Failed to create temporary directory. In some cases, you may have been able to authenticate and did not have "
+            "permissions on the target directory. Failed command was: ( umask 77 && mkdir -p ...), exited with result 1",
+            FailureKind.TASK_FAILED,
+        ),
     ],
 )
 def test_an_unreachable_host_is_classified_by_what_ssh_says(said: str, kind: FailureKind) -> None:
@@ -76,6 +86,24 @@ def test_an_unreachable_host_is_classified_by_what_ssh_says(said: str, kind: Fai
             FailureKind.SUDO,
         ),
         ({"msg": "Missing sudo password"}, FailureKind.SUDO),
+        ({"msg": "MODULE FAILURE", "module_stderr": "sudo: sorry, you must have a tty to run sudo"}, FailureKind.SUDO),
+        ({"msg": "sudo: a terminal is required to read the password; either use the -S option"}, FailureKind.SUDO),
+        ({"msg": "sudo: effective uid is not 0, is /usr/bin/sudo on a file system with 'nosuid' set?"}, FailureKind.SUDO),
+        ({"msg": "sudo: PAM account management error: Permission denied"}, FailureKind.SUDO),
+        ({"msg": "sudo: /etc/sudo.conf is owned by uid 1000, should be 0"}, FailureKind.SUDO),
+        ({"msg": "MODULE FAILURE", "module_stdout": "This account is currently not available."}, FailureKind.SSH_AUTH),
+        ({"msg": "x", "module_stderr": "Your password has expired. Password change required but no TTY"}, FailureKind.SSH_AUTH),
+        ({"msg": "Disk Requirements: At least 123MB more space needed on the / filesystem."}, FailureKind.DISK_FULL),
+        ({"msg": "installing package kernel-5.14 needs 44MB more space on the /boot filesystem"}, FailureKind.DISK_FULL),
+        ({"msg": "installing package kernel-5.14 needs 12 more inodes on the / filesystem"}, FailureKind.DISK_FULL),
+        (
+            {"msg": "apt failed", "stderr": f"{'a ' * 900}dpkg: failed to write (No space left on device){' b' * 900}"},
+            FailureKind.DISK_FULL,
+        ),
+        (
+            {"msg": "items", "results": [{"failed": True, "msg": "x", "stderr": f"{'a ' * 900}Could not get lock{' b' * 900}"}]},
+            FailureKind.PACKAGE_LOCK,
+        ),
         ({"msg": "root: the SSH user needs sudo without a password"}, FailureKind.SUDO),
         ({"msg": "file /etc/hosts: [Errno 30] Read-only file system: '/etc/hosts'"}, FailureKind.READ_ONLY),
         ({"msg": "E: You don't have enough free space in /var/cache/apt/archives/."}, FailureKind.DISK_FULL),
@@ -115,6 +143,11 @@ HINT = "Make sure this host can be reached over ssh:"
         (f'Task failed: Data could not be sent to remote host "n1". {HINT} Timeout, server n1 dead', "Timeout, server n1 dead"),
         (f'Data could not be sent to remote host "n1". {HINT} Broken pipe', "n1: Broken pipe"),
         (SSH, "no SSH connection"),
+        (
+            f'Data could not be sent to remote host "n1". {HINT} packet.c:sshpkt_vfatal():1931 (pid=7): '
+            "Connection closed by 10.0.0.3",
+            "n1: Connection closed by 10.0.0.3",
+        ),
         ("Task failed: Action failed: boom", "boom"),
     ],
 )
