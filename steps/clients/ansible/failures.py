@@ -8,6 +8,7 @@ from steps.contract import plain
 from steps.contract.play import FailureKind
 
 MESSAGE_LIMIT = 800
+_NOTHING = "it failed without a word, or with more than 700 kB of them, which ansible-runner leaves out"
 _SEARCHED = 64_000
 """The last characters of all that a failed task said, which are searched for its cause."""
 _PRINTED = ("stderr", "module_stderr", "module_stdout")
@@ -121,8 +122,8 @@ def message(result: Mapping[str, Any]) -> str:
         said = f"{said}: {_end(printed, MESSAGE_LIMIT)}" if said else printed
     said = _short(said)
     if len(said) <= MESSAGE_LIMIT:
-        return said
-    return f"{said[: MESSAGE_LIMIT // 2 + 1].rpartition(' ')[0]} … {_end(said, MESSAGE_LIMIT // 2)}"
+        return said or _NOTHING
+    return f"{said[: MESSAGE_LIMIT // 2 + 1].rpartition(' ')[0]} … {_end(said, MESSAGE_LIMIT // 2)}".strip()
 
 
 def _short(said: str) -> str:
@@ -139,7 +140,9 @@ def _short(said: str) -> str:
 
 def _end(said: str, most: int) -> str:
     """The last whole words: half a secret would not be recognized as one and taken out."""
-    return said if len(said) <= most else said[-most - 1 :].partition(" ")[2]
+    if len(said) <= most:
+        return said
+    return said[-most - 1 :].partition(" ")[2] or f"[{len(said)} characters that end without a space]"
 
 
 def _first(table: tuple[tuple[FailureKind, str], ...], said: str, default: FailureKind) -> FailureKind:

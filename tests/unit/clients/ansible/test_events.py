@@ -159,6 +159,18 @@ def test_the_tools_own_words_are_in_the_message() -> None:
     assert outcome(failed(msg="non-zero return code", stderr="boom")).message == "non-zero return code: boom"
 
 
+@pytest.mark.parametrize(
+    ("result", "sentence"),
+    [
+        ({}, "it failed without a word, or with more than 700 kB of them, which ansible-runner leaves out"),
+        ({"msg": "boom", "stderr": "x" * 5000}, "boom: [5000 characters that end without a space]"),
+        ({"msg": "x" * 5000}, "… [5000 characters that end without a space]"),
+    ],
+)
+def test_a_failure_never_goes_without_a_word(result: dict[str, Any], sentence: str) -> None:
+    assert outcome(failed(**result)).message == sentence
+
+
 def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
     message = outcome(failed(msg="begin " + "x" * 5000 + " end")).message
 
