@@ -6,13 +6,14 @@ import grp
 import os
 import pwd
 import re
-from typing import Callable
+from contextlib import contextmanager
+from typing import Callable, Iterator
 
 from ansible.module_utils.nodeprofile import files
-from ansible.module_utils.nodeprofile.item import Item, Node, read_text, settle
+from ansible.module_utils.nodeprofile.item import Item, Node, settle
 
 NO_LOGIN = "/sbin/nologin"
-_FRESH = ".bringup-authorized_keys"
+_KEYS, _FRESH = "authorized_keys", ".bringup-authorized_keys"
 
 
 def system_users(node: Node, wanted: dict) -> list:
@@ -93,40 +94,62 @@ def _join(node: Node, name: str, groups: list) -> None:
     node.must("usermod", "--append", "--groups", ",".join(groups), name)
 
 
-def _path(name: str) -> str:
-    return os.path.join(pwd.getpwnam(name).pw_dir, ".ssh", "authorized_keys")
+def _folder(name: str) -> str:
+    return os.path.join(pwd.getpwnam(name).pw_dir, ".ssh")
 
 
 def _material(line: str) -> str:
-    """Type and key of a line, without options and comment."""
-    found = re.search(r"((?:sk-)?(?:ssh|ecdsa)-\S+)\s+(\S+)", line)
+    """Type and key of a line, without options and comment; none where the whole line is one."""
+    found = None if line.lstrip().startswith("#") else re.search(r"((?:sk-)?(?:ssh|ecdsa)-\S+)\s+(\S+)", line)
     return " ".join(found.groups()) if found else ""
 
 
+def lacking(text: str, wanted: list) -> list:
+    """The keys that a file of authorized keys does not have."""
+    have = {_material(line) for line in text.splitlines()}
+    return [key.strip() for key in wanted if _material(key) not in have]
+
+
 def _keys(name: str, wanted: list) -> str:
-    if not _known(pwd.getpwnam, name):
-        return "0 of %d" % len(wanted)
-    have = {_material(line) for line in read_text(_path(name)).splitlines()}
-    return "%d of %d" % (sum(_material(key) in have for key in wanted), len(wanted))
+    missing = len(wanted)
+    if _known(pwd.getpwnam, name) and os.path.lexists(_folder(name)):
+        with _held(_folder(name)) as held:
+            missing = len(lacking(written(held), wanted))
+    return "%d of %d" % (len(wanted) - missing, len(wanted))
+
+
+@contextmanager
+def _held(folder: str) -> Iterator[int]:
+    """The folder is the user's own, who may turn it into a link at any time: it is held open instead."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def written(held: int) -> str:
+    """The keys that are there. A link in their place is refused: it may lead to what root alone may read, and we give to the user
+    what we read."""
+    try:
+        handle = os.open(_KEYS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=held)
+    except FileNotFoundError:
+        return ""
+    with os.fdopen(handle, errors="replace") as source:
+        return source.read()
 
 
 def _authorize(name: str, wanted: list) -> None:
-    """Add the keys that lack. The folder is the user's own, who may turn it into a link while we write: it is held open instead."""
-    user, path = pwd.getpwnam(name), _path(name)
-    text = read_text(path)
-    have = {_material(line) for line in text.splitlines()}
-    lacking = [key.strip() for key in wanted if _material(key) not in have]
-    content = text + ("" if text.endswith("\n") or not text else "\n") + "".join(key + "\n" for key in lacking)
-    folder = os.path.dirname(path)
+    """Add the keys that lack."""
+    user, folder = pwd.getpwnam(name), _folder(name)
     if not os.path.lexists(folder):
         os.mkdir(folder, mode=0o700)
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
+    with _held(folder) as held:
+        text = written(held)
+        content = text + ("" if text.endswith("\n") or not text else "\n") + "".join(key + "\n" for key in lacking(text, wanted))
         os.fchown(held, user.pw_uid, user.pw_gid)
         fresh = os.open(_FRESH, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=held)
         with os.fdopen(fresh, "w") as out:
             out.write(content)
             os.fchown(out.fileno(), user.pw_uid, user.pw_gid)
-        os.replace(_FRESH, os.path.basename(path), src_dir_fd=held, dst_dir_fd=held)
-    finally:
-        os.close(held)
+        os.replace(_FRESH, _KEYS, src_dir_fd=held, dst_dir_fd=held)
