@@ -29,7 +29,7 @@ def _system(facts: Facts, want: Expectation) -> Iterator[Finding]:
     system = f"{facts.os_id} {facts.os_version}"
     if want.systems and not any(fnmatchcase(system, pattern) for pattern in want.systems):
         yield fail(FailureClass.INPUT, system, f"one of {', '.join(want.systems)}", "reinstall the node with a supported system")
-    if not facts.kernel.startswith(want.kernel):
+    if not _begins(facts.kernel, want.kernel):
         yield fail(FailureClass.INPUT, f"kernel {facts.kernel}", f"one that starts with {want.kernel}", "boot the expected kernel")
     if _version(facts.python) < _version(want.python_min):
         yield fail(
@@ -175,6 +175,12 @@ def _disks(facts: Facts, want: Expectation) -> Iterator[Finding]:
                 f"{least} MiB free",
                 "make space, or mount a larger disk",
             )
+
+
+def _begins(release: str, start: str) -> bool:
+    """Whether a kernel's release begins so; 6.1 is no start of 6.11."""
+    cut = start[-1:].isdigit() and release[len(start) :][:1].isdigit()
+    return release.startswith(start) and not cut
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -65,7 +65,7 @@ def whole(node: Node, name: str, path: str, content: str, octal: str = "0644", r
     mode = int(octal, 8)
 
     def read() -> str:
-        return _signature(read_text(path), os.stat(path).st_mode & 0o7777) if os.path.exists(path) else "absent"
+        return _signature(read_text(path), os.stat(path).st_mode & 0o7777) + _others(path) if os.path.exists(path) else "absent"
 
     def change() -> None:
         node.reload(reload)
@@ -80,6 +80,12 @@ def whole(node: Node, name: str, path: str, content: str, octal: str = "0644", r
     return result
 
 
+def _others(path: str) -> str:
+    """Whose a file is, where it is not root's: who owns it may write what root goes by, and sudo passes such a file over."""
+    owner = os.stat(path).st_uid
+    return "" if owner in (0, os.geteuid()) else ", owned by uid %d" % owner
+
+
 def _signature(content: str, mode: int) -> str:
     return "%04o %s" % (mode, hashlib.sha256(content.encode()).hexdigest()[:12])
 
@@ -91,11 +97,13 @@ def directories(node: Node, wanted: dict) -> list:
 
 def _directory(node: Node, path: str, mode: int) -> Item:
     def read() -> str:
-        return "%04o" % (os.stat(path).st_mode & 0o7777) if os.path.isdir(path) else "absent"
+        return "%04o%s" % (os.stat(path).st_mode & 0o7777, _others(path)) if os.path.isdir(path) else "absent"
 
     def change() -> None:
         os.makedirs(path, exist_ok=True)
         os.chmod(path, mode)
+        if os.geteuid() == 0:
+            os.chown(path, 0, 0)
 
     return settle(node, "directory " + path, "%04o" % mode, read, change)
 

@@ -1,5 +1,6 @@
 """A stand-in for the machine that a module runs on: tools answer from a table, files are kept, and written below `root`."""
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,3 +50,15 @@ class Machine:
     def reload(self, name: str) -> None:
         if name and name not in self.reloads:
             self.reloads.append(name)
+
+
+class Module:
+    """Of an Ansible module what a node needs; commands run."""
+
+    def __init__(self) -> None:
+        self.check_mode = False
+        self.params: dict[str, str] = {}
+
+    def run_command(self, command: list[str], **_: Any) -> tuple[int, str, str]:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr

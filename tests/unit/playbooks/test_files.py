@@ -1,10 +1,13 @@
 """Files that take the place of others: what was there before is kept once, beside ours."""
 
+import os
 from pathlib import Path
 
+import pytest
 from ansible.module_utils.nodeprofile import files, settling
+from ansible.module_utils.nodeprofile.item import Node
 
-from tests.unit.playbooks.machine import Machine
+from tests.unit.playbooks.machine import Machine, Module
 
 DEBIANS = "# Welcome to the chrony configuration file.\npool 2.debian.pool.ntp.org iburst\nkeyfile /etc/chrony/chrony.keys\n"
 
@@ -41,6 +44,22 @@ def test_whole_files_of_a_site_are_replaced_as_they_are(tmp_path: Path) -> None:
     path.chmod(0o644)
     files.files(Machine({}, root=tmp_path), [{"path": str(path), "content": "ours\n"}])
     assert [one.name for one in tmp_path.iterdir()] == ["90-bringup.conf"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away, as root alone can")
+def test_what_belongs_to_somebody_else_becomes_roots(tmp_path: Path) -> None:
+    path, folder = tmp_path / "90-bringup-ops", tmp_path / "rke2"
+    path.write_text("ops ALL=(ALL) NOPASSWD: ALL\n")
+    path.chmod(0o440)
+    folder.mkdir(mode=0o755)
+    for one in (path, folder):
+        os.chown(one, 1234, 1234)
+    machine = Node(Module())
+    entry = {"path": str(path), "content": path.read_text(), "mode": "0440"}
+    for status in ("changed", "ok"):
+        rows = files.files(machine, [entry]) + files.directories(machine, {str(folder): "0755"})
+        assert [row["status"] for row in rows] == [status] * 2, rows
+    assert [os.stat(one).st_uid for one in (path, folder)] == [0, 0]
 
 
 def test_our_sysctls_are_the_last_that_a_boot_reads() -> None:

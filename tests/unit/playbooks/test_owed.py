@@ -1,6 +1,5 @@
 """What reads a changed file learns of it, also where the run that changed it ended before, or its reload failed."""
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +7,9 @@ import pytest
 from ansible.module_utils.nodeprofile import files, services
 from ansible.module_utils.nodeprofile.item import Node
 
+from tests.unit.playbooks.machine import Module
+
 TIME = ["chrony.service"]
-
-
-class Module:
-    """Of an Ansible module what a node needs; commands run."""
-
-    def __init__(self) -> None:
-        self.check_mode = False
-        self.params: dict[str, str] = {}
-
-    def run_command(self, command: list[str], **_: Any) -> tuple[int, str, str]:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout, done.stderr
 
 
 class Host:
