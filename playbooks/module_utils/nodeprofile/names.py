@@ -26,6 +26,9 @@ def dns(node: Node, servers: list, search: list, root: str = "") -> list:
     except CannotChange as reason:
         return [item("DNS", FAILED, want=_line(servers, search, False), why=str(reason))]
     everywhere = _owner(root) == "resolved" if servers else now[2]
+    if _owner(root) == "manager":
+        # its own settings take the place of all that links brought, and without servers it passes them over
+        servers, search = servers or now[0], search or now[1]
     want = _line(servers or now[0], search or now[1], everywhere)
     return [settle(node, "DNS", want, lambda: _line(*_seen(node, root)), lambda: _change(node, servers, search, everywhere, root))]
 
