@@ -19,12 +19,14 @@ def selinux(node: Node, wanted: str, root: str = "") -> list:
     def read() -> str:
         if not os.path.exists(root + CONFIG):
             raise Unavailable("this machine has no SELinux")
-        now, kept = selinux_mode(root), _kept(root)
+        now, kept = selinux_mode(root), _at_boot(root) or _kept(root)
         return now if now == kept else "%s, and %s after a boot" % (now, kept)
 
     def change() -> None:
         if selinux_mode(root) == "disabled":
             raise CannotChange("SELinux is disabled: label the files first (fixfiles -F onboot), and boot with it")
+        if _at_boot(root) not in ("", wanted):
+            raise CannotChange("the kernel's command line has enforcing=, which goes before its configuration: take it out there")
         node.write(root + CONFIG, _with_mode(read_text(root + CONFIG), wanted), 0o644)
         with open(root + ENFORCE, "w") as out:
             out.write("1" if wanted == "enforcing" else "0")
@@ -44,6 +46,12 @@ def apparmor_mode() -> str:
     """enabled or disabled; empty where the kernel has no AppArmor."""
     text = read_text("/sys/module/apparmor/parameters/enabled").strip()
     return {"Y": "enabled", "N": "disabled"}.get(text, "")
+
+
+def _at_boot(root: str) -> str:
+    """The mode that the kernel's command line asks for, whatever the configuration says; libselinux takes the first word."""
+    words = [word for word in read_text(root + "/proc/cmdline").split() if word in ("enforcing=0", "enforcing=1")]
+    return {"0": "permissive", "1": "enforcing"}[words[0][-1]] if words else ""
 
 
 def _kept(root: str) -> str:

@@ -35,6 +35,17 @@ def test_a_mode_that_the_next_boot_would_lose_is_seen(tmp_path: Path) -> None:
     assert (row["status"], row["before"]) == ("changed", "enforcing, and permissive after a boot")
 
 
+def test_the_kernels_command_line_goes_before_the_configuration(tmp_path: Path) -> None:
+    node = machine(tmp_path, enforce="1", config="SELINUX=enforcing\n")
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cmdline").write_text("BOOT_IMAGE=/vmlinuz ro enforcing=0 quiet\n")
+    row = settled(node, "enforcing")
+    assert (row["status"], row["before"]) == ("failed", "enforcing, and permissive after a boot")
+    assert "take it out there" in row["why"]
+    (tmp_path / "proc/cmdline").write_text("BOOT_IMAGE=/vmlinuz ro enforcing=1\n")
+    assert settled(node, "enforcing")["status"] == "ok"
+
+
 def test_disabled_is_not_turned_on_and_none_is_unavailable(tmp_path: Path) -> None:
     row = settled(machine(tmp_path / "off", config="SELINUX=disabled\n"), "enforcing")
     assert row["status"] == "failed"
