@@ -84,15 +84,18 @@ class Networkd:
 class Manager:
     """Our section of NetworkManager's configuration: defaults of one interface's connection, where that says nothing itself."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, connection: str = "", setting: str = "", own: str = "") -> None:
+        self._name, self._connection, self._setting, self._own = name, connection, setting, own
 
     def has(self, mtu: int) -> bool:
-        """Whether our sections have this one."""
-        return self._section(mtu) in read_text(MANAGER)
+        """Whether the connection says it itself, or leaves it to our sections, which have this one."""
+        return self._own == str(mtu) if self._own else self._section(mtu) in read_text(MANAGER)
 
     def keep(self, node: Node, mtu: int) -> None:
         """Write the section in place of an older one of this interface."""
+        if self._own:
+            step = "nmcli connection modify %s %s %d" % (self._connection, self._setting, mtu)
+            raise CannotChange("its connection in NetworkManager has an MTU of its own, %s: `%s`" % (self._own, step))
         old = re.sub(r"\[connection-bringup-%s\]\n(?:[^\[].*\n)*" % re.escape(self._name), "", read_text(MANAGER))
         node.reload("networkmanager")
         node.write(MANAGER, (old or "# Made by bringup.\n") + self._section(mtu), 0o644)
@@ -108,8 +111,13 @@ def keeper(node: Node, name: str) -> "Networkd | Manager | None":
     network = re.search(r"Network File: (/\S+\.network)", output)
     if network:
         return Networkd(network.group(1))
-    _, output, _ = node.run("nmcli", "--terse", "--fields=GENERAL.STATE", "device", "show", name)
-    return Manager(name) if re.search(r"GENERAL.STATE:(?!10\b)\d+", output) else None
+    _, output, _ = node.run("nmcli", "--terse", "--fields=GENERAL.STATE,GENERAL.CON-UUID", "device", "show", name)
+    if not re.search(r"GENERAL.STATE:(?!10\b)\d+", output):
+        return None
+    connection = "".join(re.findall(r"^GENERAL.CON-UUID:([0-9a-f-]+)$", output, re.MULTILINE))
+    said = node.run("nmcli", "--terse", "connection", "show", connection)[1] if connection else ""
+    own = re.search(r"^((?:802-3-ethernet|infiniband)\.mtu):(\d+)$", said, re.MULTILINE)
+    return Manager(name, connection, *(own.groups() if own else ()))
 
 
 def default_route(wanted: bool, root: str = "") -> list:

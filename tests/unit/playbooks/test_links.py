@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.nodeprofile import links
+from ansible.module_utils.nodeprofile.item import CannotChange
 
 from tests.unit.playbooks.machine import Machine
 
@@ -33,6 +34,38 @@ def test_network_manager_gets_a_section_and_learns_of_it() -> None:
     (text,) = machine.written.values()
     assert "match-device=interface-name:ens1np0\nethernet.mtu=9000\ninfiniband.mtu=9000\n" in text
     assert machine.reloads == ["networkmanager"]
+
+
+UUID = "5fb06bd0-0bb0-7ffb-45f1-d6edd65f3e03"
+
+
+@pytest.mark.parametrize(
+    ("setting", "own", "kept_by_it"),
+    [("802-3-ethernet.mtu", "9000", True), ("802-3-ethernet.mtu", "1500", False), ("infiniband.mtu", "2044", False)],
+)
+def test_a_connections_own_mtu_goes_before_our_section(setting: str, own: str, kept_by_it: bool) -> None:
+    def nmcli(command: tuple[str, ...]) -> tuple[int, str, str]:
+        if "device" in command:
+            return 0, f"GENERAL.STATE:100 (connected)\nGENERAL.CON-UUID:{UUID}\n", ""
+        assert command[-3:] == ("connection", "show", UUID)
+        return 0, f"connection.id:eth0\nconnection.type:x\n{setting}:{own}\nipv4.method:auto\n", ""
+
+    machine = Machine({"nmcli": nmcli})
+    keeper = links.keeper(machine, "ens1np0")
+    assert keeper.has(9000) is kept_by_it
+    with pytest.raises(CannotChange, match=f"{own}: `nmcli connection modify {UUID} {setting} 9000`"):
+        keeper.keep(machine, 9000)
+    assert machine.written == {}
+
+
+def test_a_connection_without_an_mtu_of_its_own_leaves_it_to_our_section() -> None:
+    def nmcli(command: tuple[str, ...]) -> tuple[int, str, str]:
+        shown = f"GENERAL.STATE:100 (connected)\nGENERAL.CON-UUID:{UUID}\n"
+        return 0, shown if "device" in command else "802-3-ethernet.mtu:auto\n", ""
+
+    machine = Machine({"nmcli": nmcli})
+    assert kept(machine) is not None
+    assert "ethernet.mtu=9000" in machine.written[links.MANAGER]
 
 
 def test_an_interface_that_network_manager_leaves_alone_has_no_keeper() -> None:
