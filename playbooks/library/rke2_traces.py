@@ -13,8 +13,7 @@ DOCUMENTATION = r"""
 module: rke2_traces
 short_description: Counts and removes what an RKE2 left on its host
 description:
-  - C(looked) only counts. C(begun) remembers that a reset has begun, where there is something to reset; it fails where a link at
-    one of RKE2's places leads to where others keep things too.
+  - C(looked) only counts. C(begun) remembers that a reset has begun, where there is something to reset and nothing is C(refused).
   - C(apart) ends RKE2's processes and unmounts volumes of pods and shares of the site below its folders; it fails where one stays
     mounted, for whoever removes the folders then would empty it.
   - C(gone) removes what is left and counts again; what does not go is in the observation.
@@ -27,6 +26,7 @@ author: [bringup]
 
 RETURN = r"""
 observation: {description: 'traces: what is left by kind, and looked: how many things of each kind were looked at.', type: dict}
+refused: {description: 'Why nothing may be removed: a link leads to where others keep things too.', type: str}
 any: {description: Whether anything was there before., type: bool}
 joins: {description: The server that the configuration joins; empty where it joins none., type: str}
 """
@@ -48,8 +48,11 @@ def main() -> None:
         places.restore()
     left, looked = traces.find(*asked)
     there = any(left.values())
-    if state == "begun" and there:
-        begin(module)
+    refused = places.refusal() if there and state in ("looked", "begun") else ""
+    if state == "begun" and refused:
+        module.fail_json(msg=refused)
+    if state == "begun" and there and acts:
+        places.remember()
     if state == "apart" and there and acts:
         traces.part(left)
         left, looked = traces.find(*asked)
@@ -61,18 +64,8 @@ def main() -> None:
         left, looked = traces.find(*asked)
     if state == "gone" and not any(left.values()) and os.path.exists(places.MARK) and acts:
         os.unlink(places.MARK)
-    removes = state in ("apart", "gone")
-    module.exit_json(changed=there and removes, any=there, joins=traces.joins(), observation={"traces": dict(left, looked=looked)})
-
-
-def begin(module: AnsibleModule) -> None:
-    """Remember it where no step of the removal comes past, once all that will go is known to be RKE2's."""
-    try:
-        places.check()
-        if not module.check_mode:
-            places.remember()
-    except (places.Strange, OSError) as error:
-        module.fail_json(msg=str(error))
+    shown = {"any": there, "joins": traces.joins(), "refused": refused, "observation": {"traces": dict(left, looked=looked)}}
+    module.exit_json(changed=there and state in ("apart", "gone"), **shown)
 
 
 if __name__ == "__main__":

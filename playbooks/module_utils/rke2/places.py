@@ -33,10 +33,6 @@ KNOWN = {
 """What RKE2, etcd, containerd and the kubelet make at these places."""
 
 
-class Strange(Exception):
-    """A link leads to where others keep things too; the text says which, and what to do."""
-
-
 def links() -> dict:
     """Place → text of the link, where one leads to a folder."""
     return {path: os.readlink(path) for path in (PARENT, *mounts.PLACES) if os.path.islink(path) and os.path.isdir(path)}
@@ -56,14 +52,15 @@ def targets() -> list:
     return [canonical(target) for target in mounts.targets()]
 
 
-def check() -> None:
-    """Where a link leads to, RKE2's own things lie, and no others: all of it is to go. Raises Strange."""
+def refusal() -> str:
+    """Why nothing may be removed: a link leads to where others keep things too; empty where none does."""
     for place in links():
         for name in sorted(os.listdir(place)) if place in KNOWN else ():
             if name != mounts.OF_DISK and not any(fnmatch.fnmatch(name, known) for known in KNOWN[place]):
                 real = os.path.realpath(place)
                 said = "%s leads to %s, where %s lies, which RKE2 has not made: nothing was removed; move it away, or the link"
-                raise Strange(said % (place, real, name))
+                return said % (place, real, name)
+    return ""
 
 
 def remember(path: str = MARK) -> None:
