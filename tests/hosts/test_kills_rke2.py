@@ -38,6 +38,7 @@ sys.addaudithook(hook)
 UNFINISHED = """
 find /etc /usr/local /var/lib/rancher -xdev -name '.bringup-*' -o -xdev -name installing
 ls -A /var/lib/rancher | grep -vxE 'rke2|download' || true
+ls -A /var/lib | grep -x .rke2-reset-begun || true
 """
 """Files that were not put in place, and marks of what is still to be done."""
 

@@ -35,6 +35,8 @@ OWN = (
     guards.RULES,
 )
 """Paths that nobody but RKE2, and we for it, makes."""
+PACKAGED = ("/usr/bin/rke2", "/usr/bin/rke2-killall.sh", "/usr/bin/rke2-uninstall.sh")
+"""What packages brought: they count, and go with their packages, which RKE2's own script removes."""
 SHARED = (
     "/etc/rancher/node",
     "/run/k3s",
@@ -52,7 +54,7 @@ UNIT_FOLDERS = ("/usr/local/lib/systemd/system", "/etc/systemd/system", "/usr/li
 UNITS = ("rke2-server.service", "rke2-agent.service")
 MOUNTS = ("/run/k3s/", "/var/lib/kubelet/", "/run/netns/cni-", "/run/flannel/", DATA + "/")
 LINKS = re.compile(r"cni0|flannel[.-].*|kube-ipvs0|kube-bridge|vxlan\.calico|vxlan-v6\.calico|cilium_.*|cali[0-9a-f]+|lxc[0-9a-f]+")
-PROGRAMS = (DATA + "/", "/usr/local/bin/rke2", "/opt/rke2/")
+PROGRAMS = (DATA + "/", "/usr/local/bin/rke2", "/usr/bin/rke2", "/opt/rke2/")
 RULE = re.compile(r"KUBE-|CNI-|cali[-:]|CILIUM_|FLANNEL-|flannel")
 """What chains and rules of kube-proxy, the CNI plugins, Calico, Cilium and flannel are called, as rke2-killall.sh has it."""
 TABLES = re.compile(r"table (\S+) (kube-proxy\S*|flannel-\S+|calico\S*|cni_\S+)")
@@ -89,7 +91,7 @@ def find(force: bool, virtual: str = "") -> tuple:
     targets = places.targets()
     links = sorted(os.listdir("/sys/class/net")) if os.path.isdir("/sys/class/net") else []
     kept = [target for target in targets if target in mounts.PLACES] + list(places.links())
-    ours = [path for path in OWN if mounts.holds(path, kept)] + glob.glob("/usr/local/share/rke2-*")
+    ours = [path for path in OWN + PACKAGED if mounts.holds(path, kept)] + glob.glob("/usr/local/share/rke2-*")
     started = processes(pids)
     known = force or ours or units or os.path.exists(places.MARK) or any(name.startswith(PROGRAMS) for name in started.values())
     left = {
@@ -107,7 +109,7 @@ def find(force: bool, virtual: str = "") -> tuple:
         "links": len(links),
         "addresses": address_count,
         "rules": ways,
-        "paths": len(OWN) + len(SHARED),
+        "paths": len(OWN + PACKAGED + SHARED),
         "units": unit_count,
     }
     return left if known else {kind: [] for kind in left}, looked
@@ -193,7 +195,7 @@ def remove(left: dict) -> None:
         address, _, link = held.partition(" on ")
         run(["ip", "address", "delete", address, "dev", link])
     remove_rules(left["rules"])
-    for path in left["units"] + left["paths"]:
+    for path in left["units"] + [path for path in left["paths"] if path not in PACKAGED]:
         delete(path)
     if guards.RULES in left["paths"]:
         run(["fagenrules", "--load"])
