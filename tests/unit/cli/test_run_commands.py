@@ -14,6 +14,8 @@ import yaml
 
 from workflows import examples
 from workflows.cli.main import run
+from workflows.engines import locks
+from workflows.engines.folders import Home
 
 pytestmark = pytest.mark.xdist_group("rehearsed")  # they share one rehearsal
 
@@ -55,6 +57,8 @@ def test_who_looks_at_a_run_does_not_wait_for_hera(rehearsed: tuple[Any, Any]) -
     code = """
 import sys
 from workflows.cli.main import run
+from workflows.engines import locks
+from workflows.engines.folders import Home
 for command in ("status", "watch", "logs", "report", "timeline"):
     assert run([command]) == 0
     assert "hera" not in sys.modules, command
@@ -250,3 +254,17 @@ def test_every_missing_secret_is_named_at_once(machine: Any) -> None:
     assert "; secret ssh_key: " in done.err
     assert f"hint: relative paths are looked up beside the spec, in {machine.folder / 'sub'}" in done.err
     assert not machine.home.exists()
+
+
+def test_a_run_whose_cluster_is_busy_leaves_no_secret_and_says_that_it_never_began(machine: Any) -> None:
+    (machine.folder / "own.yaml").write_text(examples.path("three-hosts").read_text())
+    for name in ("id_ed25519", "known_hosts"):
+        (machine.folder / name).write_text("canary-9\n")
+
+    with locks.cluster(Home(machine.home), "three-hosts"):
+        done = machine.call("run", "own.yaml", "--junit", "junit.xml")
+
+    assert (done.code, "another run on this machine works on cluster three-hosts" in done.err) == (75, True), done.text
+    assert not [path for path in machine.home.rglob("*") if path.is_file() and "canary-9" in path.read_text(errors="replace")]
+    (error,) = ElementTree.fromstring((machine.folder / "junit.xml").read_bytes()).iter("error")
+    assert error.attrib["message"].startswith("no run has begun: another run on this machine works on cluster three-hosts")
