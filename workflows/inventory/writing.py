@@ -1,7 +1,7 @@
 """A spec → an Ansible inventory: its hosts and groups, how they are reached, and where they stand; as YAML, INI or JSON. Pure."""
 
+import ast
 import json
-import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,16 +12,25 @@ import yaml
 from workflows import places
 from workflows.inventory import gpus
 from workflows.inventory.connection import SSH_PROXY
+from workflows.inventory.model import BadInventory
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.machines import Machine
 
 Form = Literal["yaml", "ini", "json"]
+_ANSIBLES = {"all", "ungrouped"}
 ROLES = {"server": "rke2_servers", "agent": "rke2_agents"}
 """Groups by role, beside those of the spec."""
 
 
 def inventory(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
-    """The inventory as data, in the form of a YAML inventory. `folder` is the spec's: its relative paths begin there."""
+    """The inventory as data, in the form of a YAML inventory. `folder` is the spec's: its relative paths begin there.
+
+    Raises BadInventory for a group that Ansible means otherwise.
+    """
+    if taken := sorted(_ANSIBLES & set(spec.hosts)):
+        raise BadInventory(
+            f"hosts.{taken[0]}: Ansible has a group {taken[0]} of its own", "give the group another name in the spec"
+        )
     children: dict[str, Any] = {name: {"hosts": _hosts(spec, name, folder)} for name in spec.hosts}
     for role, name in ROLES.items():
         members = [group for group, one in spec.hosts.items() if one.role == role and group != name]
@@ -104,7 +113,7 @@ def _ini(everything: Mapping[str, Any]) -> str:
     for name, group in everything["children"].items():
         lines += [f"[{name}]" if "hosts" in group else f"[{name}:children]"]
         lines += [
-            " ".join([host, *(f"{key}={shlex.quote(str(one))}" for key, one in own.items())]) for host, own in _members(group)
+            " ".join([host, *(f"{key}={shlex.quote(_value(one))}" for key, one in own.items())]) for host, own in _members(group)
         ]
         lines += [*group.get("children", {}), ""]
     lines += ["[all:vars]", *(f"{key}={_value(one)}" for key, one in everything["vars"].items())]
@@ -112,8 +121,12 @@ def _ini(everything: Mapping[str, Any]) -> str:
 
 
 def _value(one: Any) -> str:
-    """A variable of a group in an INI file, where Ansible takes `580.10` for a number unless it stands in quotes."""
-    return json.dumps(one) if isinstance(one, str) and re.fullmatch(r"[\d.]+", one) else str(one)
+    """A value of an INI file, where Ansible takes `580.10` for a number and `[1]` for a list unless they stand in quotes."""
+    try:
+        ast.literal_eval(str(one))
+    except (ValueError, SyntaxError):
+        return str(one)
+    return json.dumps(one) if isinstance(one, str) else str(one)
 
 
 def _members(group: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

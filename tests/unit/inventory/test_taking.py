@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from steps.contract.play import PYTHON
 from workflows import examples
 from workflows.cli.hosts import inventories
-from workflows.inventory import text, writing
+from workflows.inventory import reading, text, writing
 from workflows.inventory.model import BadInventory, Inventory
 from workflows.inventory.taking import Choice, taken
 from workflows.spec import ClusterSpec, SpecErrors, load
@@ -348,6 +348,23 @@ def test_an_inventory_of_a_spec_gives_the_same_machines_again(source: str, form:
     assert (after.ssh.known_hosts or "").rpartition("/")[2] == (before.ssh.known_hosts or "").rpartition("/")[2]
     assert after.ssh.key is not None
     assert after.rke2.registration_address == before.rke2.registration_address
+
+
+@pytest.mark.parametrize("rack", ["0x10", "1e5", "[1]", "True", "007", "it's # 1", "{}"])
+def test_a_text_stays_one_in_every_form(tmp_path: Path, rack: str) -> None:
+    spec = load(
+        SITE.replace('topology: {rack: "rack{1}"}', f"overrides: {{rack01-gpu1: {{rack: {json.dumps(rack)}}}}}", 1).replace(
+            "    overrides: {rack01-gpu2: {ssh_user: root, ssh_port: 2022}, rack02-gpu4: {gpus: 0}}\n", ""
+        )
+    )
+    (tmp_path / "hosts").write_text(writing.text(writing.inventory(spec, tmp_path), "ini"))
+
+    assert reading.read(tmp_path / "hosts").hosts["rack01-gpu1"]["bringup_rack"] == rack
+
+
+def test_a_group_that_ansible_means_otherwise_is_refused() -> None:
+    with pytest.raises(BadInventory, match=r"hosts\.all: Ansible has a group all of its own"):
+        writing.inventory(load(SITE.replace("heads:", "all:")), Path("/srv"))
 
 
 @pytest.mark.parametrize(
