@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from steps.clients.kube.client import Kube
@@ -75,9 +76,13 @@ def _released(store: Store, run: str, node: str) -> str:
 
 
 def check_name(who: str) -> None:
-    """Raise CannotRelease where nobody says who releases."""
-    if not approval.is_name(who):
+    """Raise CannotRelease where nobody says who releases, or by what can be no name."""
+    if not who:
         raise CannotRelease("a release needs a name", "give it with --as NAME; it becomes evidence")
+    if not approval.is_name(who):
+        raise CannotRelease(
+            f"{who!r} cannot be a name: letters, digits and . _ @ + -, at most 64", "write one as in --as ada@example.org"
+        )
 
 
 def release(store: Store, run: str, kubeconfigs: Sequence[Path], nodes: Iterable[str], who: str) -> Iterator[str]:
@@ -91,13 +96,17 @@ def release(store: Store, run: str, kubeconfigs: Sequence[Path], nodes: Iterable
     known = check(run, wanted, listed(store, run))
     kube = _cluster(store, run, kubeconfigs)
     for node in wanted:
-        uncordoned = kube is not None and _uncordon(kube, node)
+        holder = _uncordon(kube, node, run) if kube is not None else ""
+        uncordoned = holder == run
         one = known[node]
         made = quarantine.Release(
             run=run, node=node, stage=one.stage, reason=one.reason, who=who, when=time.time(), uncordoned=uncordoned
         )
         store.write(quarantine.release_key(run, node), canonical(made))
-        yield f"released {node} as {who}{', uncordoned' if uncordoned else ''}: it takes part again in the next run"
+        if holder and not uncordoned:
+            yield f"released {node} as {who}; its cordon is that of run {holder}: bringup quarantine release {node} --run {holder}"
+        else:
+            yield f"released {node} as {who}{', uncordoned' if uncordoned else ''}: it takes part again in the next run"
 
 
 def check(run: str, nodes: Iterable[str], every: Iterable[Aside]) -> dict[str, Aside]:
@@ -128,14 +137,24 @@ def _cluster(store: Store, run: str, kubeconfigs: Sequence[Path]) -> Kube | None
     return kube
 
 
-def _uncordon(kube: Kube, node: str) -> bool:
-    """Take off the cordon if it is ours; one without our annotation is somebody else's."""
+def _uncordon(kube: Kube, node: str, run: str) -> str:
+    """Take off the cordon if it is this run's; whose it is. One without our annotation is somebody else's, and one of another run
+    stands for what that has seen. An annotation that nobody can read is taken for ours."""
     path = f"/api/v1/nodes/{node}"
     found = kube.get(path, Named)
     if found is None or quarantine.ANNOTATION not in found.metadata.annotations:
-        return False
-    kube.merge(path, {"metadata": {"annotations": {quarantine.ANNOTATION: None}}, "spec": {"unschedulable": None}})
-    return True
+        return ""
+    holder = _holder(found.metadata.annotations[quarantine.ANNOTATION]) or run
+    if holder == run:
+        kube.merge(path, {"metadata": {"annotations": {quarantine.ANNOTATION: None}}, "spec": {"unschedulable": None}})
+    return holder
+
+
+def _holder(text: str) -> str:
+    try:
+        return msgspec.json.decode(text, type=quarantine.Note).run
+    except msgspec.DecodeError:
+        return ""
 
 
 def main() -> int:

@@ -233,6 +233,25 @@ def test_release_leaves_somebody_else_s_cordon(desk: Any, home: Home, api: Any, 
     assert shown(api, "gpu1") == (True, {})
 
 
+def test_release_leaves_the_cordon_of_another_run(desk: Any, home: Home, api: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    a_node(api, "gpu1")
+    aside_in_os_prep(desk, "gpu1")
+    note = {"run": "r2", "stage": "rke2", "reason": "gpu1: broken link"}
+    patch = {"metadata": {"annotations": {quarantine.ANNOTATION: json.dumps(note)}}, "spec": {"unschedulable": True}}
+    assert api.user.patch(f"{NODES}/gpu1", patch).status == 200
+    with_cluster(home, api)
+    assert main.run(["quarantine", "release", "gpu1", "--as", "ada"]) == 0
+    said = "released gpu1 as ada; its cordon is that of run r2: bringup quarantine release gpu1 --run r2"
+    assert said in capsys.readouterr().out
+    assert shown(api, "gpu1") == (True, note)
+
+
+def test_release_by_what_can_be_no_name(desk: Any, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    aside_in_os_prep(desk, "gpu1")
+    assert main.run(["quarantine", "release", "gpu1", "--as", "ada lovelace"]) == 64
+    assert "'ada lovelace' cannot be a name" in capsys.readouterr().err
+
+
 def test_release_of_a_node_that_is_not_quarantined(desk: Any, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     aside_in_os_prep(desk, "gpu1")
     assert main.run(["quarantine", "release", "gpu1", "gpu9", "--run", "r1", "--as", "ada"]) == 64
