@@ -8,7 +8,8 @@ from msgspec import Struct
 from steps.contract.image.ipxe import SAID
 from steps.contract.verdict import FailureClass
 
-KERNEL_LINE: Final = re.compile(r"Linux version (\S+)")
+# parts of a pattern that may be long are bounded: a console without line ends, of megabytes, is read twice a second
+KERNEL_LINE: Final = re.compile(r"Linux version (\S{1,64})")
 
 
 class Sign(Struct, frozen=True, kw_only=True):
@@ -42,7 +43,7 @@ LIVES_IN_ORDER: Final = (
     Life(name="initrd", pattern=r"Loading essential drivers|Begin: ", seen="its kernel runs the initrd"),
     Life(name="fetching", pattern=r"Trying wget", seen="its initrd fetches the root"),
     Life(name="systemd", pattern=r"systemd\[1\]: |Welcome to ", seen="systemd runs in its root"),
-    Life(name="up", pattern=r"Reached target .*[Mm]ulti-?[Uu]ser| login: ", seen="it came up, to a login"),
+    Life(name="up", pattern=r"Reached target .{0,200}[Mm]ulti-?[Uu]ser| login: ", seen="it came up, to a login"),
     Life(name="telling", pattern=r"bringup-report: ", seen="it runs its tests, or tries to report"),
 )
 """In the order of a boot."""
@@ -144,7 +145,7 @@ KERNEL_SIGNS: Final = (
     ),
     Sign(
         name="no-overlay",
-        pattern=r"(overlay|aufs) not available|mount overlay on \S+ failed",
+        pattern=r"(overlay|aufs) not available|mount overlay on \S{1,200} failed",
         seen="its initrd cannot lay an overlay over the root",
         next_step="put the module overlay into the initrd",
         failure_class=FailureClass.DEPENDENCY,
@@ -159,7 +160,7 @@ KERNEL_SIGNS: Final = (
     ),
     Sign(
         name="no-init",
-        pattern=r"Requested init .* failed|No working init found|run-init: .*: No such file",
+        pattern=r"Requested init .{0,200} failed|No working init found|run-init: .{0,200}: No such file",
         seen="its root has no program to start",
         next_step="see in the sandbox tests whether the root is whole",
     ),

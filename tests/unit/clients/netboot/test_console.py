@@ -1,5 +1,6 @@
 """Serial consoles as they were recorded, and what is read of them."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,19 @@ def test_escapes_and_nothing_are_read() -> None:
     assert console.read("\x1b[2J\x1b[01;01H\x1b[=3h\x00\xfe garbage").name == ""
     assert console.last_lines("\x1b[0;32m  OK  \x1b[0m one\r\n\r\n\x07two\r\n") == ("  OK   one", "\N{REPLACEMENT CHARACTER}two")
     assert len(console.last_lines("line\n" * 1000)) == console.LAST_LINES
+
+
+@pytest.mark.parametrize(
+    "said", ["Reached target x ", "Linux version 6 (x)\nRequested init ", "Linux version 6 (x)\nmount overlay on"]
+)
+def test_a_console_without_line_ends_is_read_at_once(said: str) -> None:
+    began = time.process_time()
+    console.read((said + "Reached target Requested init run-init: mount overlay on" * 20_000)[:1_000_000])
+    assert time.process_time() - began < 10
+
+
+def test_a_kernel_that_goes_on_about_its_release_is_cut() -> None:
+    assert len(console.read("Linux version " + "6" * 100_000).kernel) == 64
 
 
 def test_names_are_of_one_thing_each() -> None:
