@@ -95,7 +95,8 @@ class _Look:
         self._believed.write_bytes(asked.file.read_bytes() if asked.file.is_file() else b"")
         self._folder = folder
         commands = proxies.commands(folder, asked.hosts, asked.passwords)
-        self._through = scan.Through(folder=folder, hosts=asked.hosts, keys=asked.keys, known=self._believed, proxies=commands)
+        keys = _linked(asked.keys, folder)
+        self._through = scan.Through(folder=folder, hosts=asked.hosts, keys=keys, known=self._believed, proxies=commands)
         self._known = known.look_up(asked.file, [*map(place, jumps), *map(place, asked.hosts)])
 
     def all(self) -> tuple[Seen, ...]:
@@ -138,6 +139,15 @@ class _Look:
         before = access.jump.address if access.jump else access.proxy.url if access.proxy else ""
         said = f"no host key came from port {access.port}" + (f" through {before}" if before else "")
         return proxies.told(self._folder, access) or said
+
+
+def _linked(keys: Mapping[str, Path], folder: Path) -> dict[str, Path]:
+    """The same keys by names that SSH's configuration takes: one with a blank in its path would make all of it void."""
+    found = {}
+    for number, (name, path) in enumerate(keys.items()):
+        found[name] = folder / f"key{number}"
+        found[name].symlink_to(path)
+    return found
 
 
 def _of_host(
