@@ -1,5 +1,6 @@
 """The initrd of a root: made by its own mkinitramfs, without a trace in it, and kept for roots that would make the same."""
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -51,10 +52,12 @@ _OURS: Final = "/run/settings"
 
 
 class Record(Struct, frozen=True):
-    """What a kept initrd was made of: the words of its scripts, and every relevant path of the root with what it was."""
+    """What a kept initrd was made of: the words of its scripts, and every relevant path of the root with what it was; and its
+    digest."""
 
     words: Words
     seen: dict[str, str]
+    digest: str
 
 
 class Made(Struct, frozen=True, kw_only=True):
@@ -83,16 +86,17 @@ def put(root: Path, listing: Root, kept: Path, out: Path, epoch: int) -> Made:
     looked: dict[str, str] = {}
     paths = [path for path in listing.entries if not path.startswith("boot/")] + [f"boot/config-{kernel}"]
     for record_file in _newest(group):
-        record = msgspec.json.decode(record_file.read_bytes(), type=Record)
-        if observe(root, listing, paths, record.words, looked, epoch) == record.seen:
-            shutil.copyfile(record_file.with_name(FILE), out)
+        record = _record(record_file.parent)
+        if record is None or observe(root, listing, paths, record.words, looked, epoch) != record.seen:
+            continue
+        if _copied(record_file.with_name(FILE), out, record.digest):
             entries.note_use(record_file)
             return Made(kernel=kernel, cached=True, sources=len(record.seen))
     _make(root, listing, kernel, out, epoch)
     found = _words(root, listing, paths, out)
-    record = Record(found, observe(root, listing, paths, found, looked, epoch))
-    _keep(group, record, out)
-    return Made(kernel=kernel, cached=False, sources=len(record.seen))
+    made = Record(found, observe(root, listing, paths, found, looked, epoch), _digest(out))
+    _keep(group, made, out)
+    return Made(kernel=kernel, cached=False, sources=len(made.seen))
 
 
 def observe(root: Path, listing: Root, paths: Iterable[str], found: Words, looked: dict[str, str], epoch: int) -> dict[str, str]:
@@ -184,13 +188,41 @@ def settle(settings: Path, kernel: str, listing: Root) -> None:
 
 
 def _newest(group: Path) -> list[Path]:
-    found = sorted(((path.stat().st_mtime_ns, path) for path in group.glob(f"*/{RECORD}")), reverse=True)
-    return [path for _, path in found[:MOST_LOOKED_AT]]
+    found = []
+    for path in group.glob(f"*/{RECORD}"):
+        with contextlib.suppress(FileNotFoundError):  # a collector takes it away now
+            found.append((path.stat().st_mtime_ns, path))
+    return [path for _, path in sorted(found, reverse=True)[:MOST_LOOKED_AT]]
+
+
+def _record(folder: Path) -> Record | None:
+    """What a kept initrd was made of; None where that cannot be read: the initrd is made anew then."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
+    return None
+
+
+def _copied(kept: Path, out: Path, digest: str) -> bool:
+    """Whether a kept initrd was there and whole; then it lies at `out`."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copyfile(kept, out)
+        return _digest(out) == digest
+    return False
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def _is_whole(folder: Path) -> bool:
+    record = _record(folder)
+    return record is not None and (folder / FILE).is_file() and _digest(folder / FILE) == record.digest
 
 
 def _keep(group: Path, record: Record, made: Path) -> None:
     data = canonical(record)
-    with entries.making(group, hashlib.sha256(data).hexdigest()[:32]) as work:
+    with entries.making(group, hashlib.sha256(data).hexdigest()[:32], good=_is_whole) as work:
         if work is not None:
             shutil.copyfile(made, work / FILE)
             (work / RECORD).write_bytes(data)

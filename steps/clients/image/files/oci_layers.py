@@ -1,5 +1,6 @@
 """A layer as a tar blob of an OCI image: packed once, kept by the layer's key and zstd's version, equal for equal ones."""
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -45,21 +46,26 @@ class Layer(Struct, frozen=True, kw_only=True):
 
 
 def find(kept: Path, key: str) -> Blob | None:
-    """The kept blob of a layer."""
-    note = kept / key / NOTE
-    return msgspec.json.decode(note.read_bytes(), type=Blob) if note.is_file() else None
+    """The kept blob of a layer; None where there is none, or not the one that its note tells: it is made anew then."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        blob = msgspec.json.decode((kept / key / NOTE).read_bytes(), type=Blob)
+        with (kept / key / FILE).open("rb") as file:
+            found = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+            return blob if (found, file.tell()) == (blob.digest, blob.size) else None
+    return None
 
 
 def pack(_: Path, layer: Layer) -> Blob:
     """Pack a layer, unless its blob is there; called in a namespace, where owners are those of the image."""
-    with room.needed(), entries.making(Path(layer.kept), layer.key) as work:
+    kept = Path(layer.kept)
+    with room.needed(), entries.making(kept, layer.key, good=lambda _: find(kept, layer.key) is not None) as work:
         if work is not None:
             diff_id = _squeeze(Path(layer.tree), work / FILE, layer.epoch)
             with (work / FILE).open("rb") as file:
                 digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
             blob = Blob(digest, (work / FILE).stat().st_size, diff_id, layer.made_by, ZSTD)
             (work / NOTE).write_bytes(msgspec.json.encode(blob))
-    found = find(Path(layer.kept), layer.key)
+    found = find(kept, layer.key)
     if found is None:
         raise BadTask(f"{layer.kept}/{layer.key} has no {NOTE}", hint="remove that folder: it is made anew")
     return found

@@ -1,0 +1,81 @@
+"""What is kept so that it need not be made again is believed only where its bytes are those that were made."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from steps.clients.image.files import initrds, oci_layers
+from steps.clients.image.sandbox import scanning
+from tests.unit.clients.image import trees
+
+KERNEL = "6.1"
+TRAILER = "070701" + "0" * 88 + "0000000B" + "0" * 8 + "TRAILER!!!" + r"\000" * 4
+MAKE = f"""#!/bin/sh
+while [ $# -gt 1 ]; do [ "$1" = -o ] && out=$2; shift; done
+printf '{TRAILER}' >"$out"
+"""
+"""A stand-in for mkinitramfs: an archive without a member."""
+DAMAGES = {
+    "cut off": lambda path: path.write_bytes(path.read_bytes()[:-9]),
+    "other bytes": lambda path: path.write_bytes(b"x" * path.stat().st_size),
+    "empty": lambda path: path.write_bytes(b""),
+    "gone": Path.unlink,
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root with a shell, a kernel and the stand-in."""
+    if os.geteuid() != 0 or shutil.which("bwrap") is None:
+        pytest.skip("programs of a root run in bubblewrap, as root")
+    made = tmp_path / "root"
+    for folder in ("proc", "dev", "run", "tmp", "var/tmp", "etc/initramfs-tools", "usr/sbin"):
+        (made / folder).mkdir(parents=True)
+    libraries = re.findall(r"(/\S+) \(0x", subprocess.run(["ldd", "/bin/sh"], capture_output=True, text=True, check=True).stdout)
+    for name in ("/bin/sh", *libraries):
+        (made / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(name, made / name.lstrip("/"))
+    trees.write(made / f"boot/vmlinuz-{KERNEL}")
+    trees.write(made / f"usr/lib/modules/{KERNEL}/modules.dep")
+    trees.write(made / "usr/sbin/mkinitramfs", MAKE)
+    (made / "usr/sbin/mkinitramfs").chmod(0o755)
+    return made
+
+
+def put(root: Path, folder: Path) -> tuple[bool, bytes]:
+    """Whether the initrd was a kept one, and its bytes."""
+    out = folder / "out.img"
+    made = initrds.put(root, scanning.read(root), folder / "kept", out, 1)
+    return made.cached, out.read_bytes()
+
+
+@pytest.mark.parametrize("name", [initrds.FILE, initrds.RECORD])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_kept_initrd_that_is_damaged_is_made_anew(root: Path, tmp_path: Path, name: str, damage: str) -> None:
+    cached, first = put(root, tmp_path)
+    assert not cached
+    assert put(root, tmp_path) == (True, first)
+    (kept,) = (tmp_path / "kept").glob(f"*/*/{name}")
+    DAMAGES[damage](kept)
+    assert put(root, tmp_path) == (False, first)
+    assert put(root, tmp_path) == (True, first), "the damaged one went, and the next finds the new one"
+
+
+@pytest.mark.parametrize("name", [oci_layers.FILE, oci_layers.NOTE])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_kept_blob_that_is_damaged_is_made_anew(tmp_path: Path, name: str, damage: str) -> None:
+    if shutil.which("zstd") is None:
+        pytest.skip("zstd is not on this machine")
+    trees.write(tmp_path / "tree/etc/motd", "hello\n" * 100)
+    kept = tmp_path / "kept"
+    told = oci_layers.Layer(tree=str(tmp_path / "tree"), key="k", kept=str(kept), epoch=1, made_by="a test")
+    first = oci_layers.pack(tmp_path, told)
+    data = (kept / "k" / oci_layers.FILE).read_bytes()
+    DAMAGES[damage](kept / "k" / name)
+    assert oci_layers.find(kept, "k") is None
+    assert oci_layers.pack(tmp_path, told) == first
+    assert (kept / "k" / oci_layers.FILE).read_bytes() == data
