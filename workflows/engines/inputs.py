@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from steps.contract.task import Verb
 from steps.errors import BadTask
 from workflows import places
 from workflows.engines.folders import RunFolder
+from workflows.engines.locks import ClusterBusy
 from workflows.plan import files, fleet
 from workflows.plan.model import Plan
 from workflows.stages.access import KNOWN_HOSTS, KUBECONFIG, SecretFile
@@ -57,6 +60,17 @@ def write(
         _file(folder.inputs / "secrets" / name, data, mode=0o600)
     _file(folder.inputs / MANIFEST, msgspec.json.encode({"template": bundle.template, "workflow": bundle.workflow}))
     folder.home.store.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def kept_if_begun(folder: RunFolder) -> Iterator[None]:
+    """Take what a run was told away again where another run holds its cluster: it never began, and no command would find what lies
+    there, a private key among it."""
+    try:
+        yield
+    except ClusterBusy:
+        shutil.rmtree(folder.inputs, ignore_errors=True)
+        raise
 
 
 def require_target(plan: Plan) -> None:

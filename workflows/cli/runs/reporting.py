@@ -20,6 +20,7 @@ from workflows.cli.runs import reading
 from workflows.engines.folders import Home
 from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
 from workflows.engines.local.result import NodeStatus, read_status
+from workflows.engines.locks import ClusterBusy
 from workflows.render import names
 
 
@@ -90,8 +91,8 @@ class Unfinished:
             self.file.write_text(_one_case(spec, "error", "no run has begun: the command says why", "not begun"))
         try:
             yield
-        except (StepError, ValueError, OSError) as problem:
-            if self.file is not None and not self.run:
+        except (StepError, ValueError, OSError, ClusterBusy) as problem:
+            if self.file is not None and (not self.run or isinstance(problem, ClusterBusy)):
                 _written(self.file, _one_case(spec, "error", f"no run has begun: {problem}", "not begun"))
             raise
 

@@ -44,7 +44,7 @@ def _anew(before: RunFolder) -> int:
     folder = before.home.run(new_run_name(template["metadata"]["labels"][CLUSTER]))
     _copy(before.inputs, folder.inputs)
     said, note = running.continues(before.name, proved=began), run.unreached(before.name, read) if began else ""
-    with announcing.announced(folder) as tell, running.shown_anew(folder, said, note) as view:
+    with inputs.kept_if_begun(folder), announcing.announced(folder) as tell, running.shown_anew(folder, said, note) as view:
         result = launch.start(folder, {}, tell(view.observe), before.name if began else "none")
     return running.conclude(folder, result)
 

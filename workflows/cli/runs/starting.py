@@ -87,6 +87,6 @@ def _here(spec: str, wish: Wish, pipeline: Pipeline, begun: Callable[[str], obje
     if wish.supersede:
         superseding.here(home, bundle)
     begun(folder.name)
-    with announcing.announced(folder) as tell, running.shown(plan, folder) as view:
+    with inputs.kept_if_begun(folder), announcing.announced(folder) as tell, running.shown(plan, folder) as view:
         result = launch.start(folder, {}, tell(view.observe), wish.reuse)
     return folder.name, running.conclude(folder, result)
