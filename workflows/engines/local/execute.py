@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from workflows.engines.local import inbox
+from workflows.engines.local import documents, inbox
 from workflows.engines.local.engine import LocalEngine
 from workflows.engines.local.errors import EngineError, ManifestRefusedError
 from workflows.engines.local.paths import RunPaths
@@ -42,7 +40,7 @@ class ScriptedAction:
 def read_actions(path: Path) -> tuple[ScriptedAction, ...]:
     """The entries of an `actions.yaml`, in order.  ManifestRefusedError when it is none."""
     try:
-        return _actions(_documents(path)[0])
+        return _actions(documents.read(path)[0])
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as err:
         raise ManifestRefusedError([Finding(str(path), f"is no list of operator actions: {err!r}")]) from err
 
@@ -109,31 +107,13 @@ class _Script:
         return self.suspended or not action.when_suspended
 
 
-def _documents(path: Path) -> list[Any]:
-    try:
-        return [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
-    except OSError as err:
-        raise ManifestRefusedError([Finding(str(path), f"cannot be read: {err.strerror}")]) from err
-    except UnicodeDecodeError as err:
-        raise ManifestRefusedError([Finding(str(path), "cannot be read: it is not UTF-8 text")]) from err
-    except yaml.YAMLError as err:
-        raise ManifestRefusedError([Finding(str(path), f"cannot be read: it is not YAML: {_place(err)}")]) from err
-
-
-def _place(error: yaml.YAMLError) -> str:
-    """What the parser says, in one line."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1}: {error.problem or error.context}"
-    return " ".join(str(error).split())
-
-
 def read_manifests(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The one Workflow of a YAML file, and by name the WorkflowTemplates of that file and of a `workflowtemplate.yaml` beside it.
 
     ManifestRefusedError when there is not exactly one Workflow.
     """
     beside = path.with_name("workflowtemplate.yaml")
-    found = [document for file in (path, beside) if file == path or file.is_file() for document in _documents(file)]
+    found = [document for file in (path, beside) if file == path or file.is_file() for document in documents.read(file)]
     objects = [document for document in found if isinstance(document, dict)]
     runs = [document for document in objects if document.get("kind") == "Workflow"]
     if len(runs) != 1:

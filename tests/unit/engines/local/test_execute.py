@@ -14,6 +14,7 @@ ONE = HEAD + "spec: {entrypoint: t, templates: [{name: t, container: {command: [
 GATE = "metadata: {name: base}\nspec: {templates: [{name: t, suspend: {}}]}\n"
 TEMPLATE = "apiVersion: argoproj.io/v1alpha1\nkind: WorkflowTemplate\n" + GATE
 USE = HEAD + "spec: {entrypoint: m, templates: [{name: m, dag: {tasks: [{name: gate, templateRef: {name: base, template: t}}]}}]}\n"
+BOMB = "l0: &l0 [x, x]\n" + "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]\n" for n in range(1, 10))
 
 MADE = "/tmp/made-by-a-container"  # in a folder of its own: never in that of this machine
 
@@ -55,6 +56,10 @@ def test_an_output_that_is_not_written_is_a_defect_of_the_workflow(tmp_path: Pat
         (ONE % "x" + "---\n" + ONE % "y", "holds 2 objects of kind Workflow"),
         ("a: [", "cannot be read"),
         ("a: !!python/object:os.system x", "cannot be read"),
+        ("[" * 5000 + "]" * 5000, "nested deeper than 100 levels"),
+        ("a: &a [*a]", "holds more than 200000 values"),
+        (BOMB + HEAD + "spec: *l9\n", "holds more than 200000 values"),
+        ("a: " + "x" * (5 << 20), "is larger than 4 MiB"),
     ],
 )
 def test_outside_of_the_grammar_is_64_with_sentences(tmp_path: Path, text: str, sentence: str) -> None:
