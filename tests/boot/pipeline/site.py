@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ PUBLISH = {"url": "http://10.0.2.2:8099", "keep": 3, "groups": {"default": {}, "
 LOCK = "site.lock.json"
 ELSEWHERE = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "LANG": "de_DE.UTF-8", "SOURCE_DATE_EPOCH": "1", "USER": "somebody"}
 """Of a machine that is set up otherwise."""
+ALONE = ("unshare", "--net")
 
 
 class Site:
@@ -36,6 +38,8 @@ class Site:
             (self.home / "store/images").mkdir(parents=True)
             (self.home / "store/images/archive").symlink_to(archive)
         self.environment = {**os.environ, "BRINGUP_HOME": str(self.home)}
+        self.within: tuple[str, ...] = ()
+        """What commands run in: `ALONE` for a machine that reaches no other."""
         self.write(**more)
 
     def write(self, **more: Any) -> None:
@@ -59,7 +63,7 @@ class Site:
 
     def run(self, *words: str, code: int = 0) -> str:
         """What a command printed; it must end with this code."""
-        command = [BRINGUP, *words]
+        command = [*self.within, BRINGUP, *words]
         done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=SECONDS)
         assert done.returncode == code, done.stdout[-6000:] + done.stderr[-3000:]
         return done.stdout
@@ -112,3 +116,26 @@ def digests(folder: Path) -> dict[str, str]:
     """Digests of the parts of an image in a folder, its manifest too."""
     names = (*PARTS, "manifest.json")
     return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+
+
+def written(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every file below a folder with its time and size."""
+    found = (Path(at) / name for at, folders, files in os.walk(folder) for name in (*folders, *files))
+    return {str(path): (path.lstat().st_mtime_ns, path.lstat().st_size) for path in found}
+
+
+def same_image(first: Site, folder: Path) -> Site:
+    """Another site, where the image of the first run is packed and booted: what is new is where it is published."""
+    site = Site(folder, first.images / "archive")
+    shutil.copy(first.folder / LOCK, folder)
+    for kept in ("layers", "assembled", "initrds", "oci"):
+        (site.images / kept).symlink_to(first.images / kept)
+    shutil.copytree(first.home / "store/runs" / first.runs[0], site.home / "store/runs" / first.runs[0])
+    return site
+
+
+def by_ssh(site: Site, home: Path, port: int) -> dict[str, Any]:
+    """What a spec says of a tree that is reached by SSH, signed with another key than the one that logs in."""
+    way = {"host": "127.0.0.1", "port": port, "key": {"file": str(home / "key")}, "known_hosts": str(home / "known")}
+    signed = {"sign": {"file": str(home / "stranger")}, "signers": [(home / "stranger.pub").read_text().strip()]}
+    return {**PUBLISH, "root": str(site.tree), "ssh": way, **signed}

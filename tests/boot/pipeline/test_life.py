@@ -1,25 +1,27 @@
 """The life of an image by the command line: built, booted, published, unchanged, changed, rolled back; nothing stays behind."""
 
 import json
-import os
 import re
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import yaml
 
+from steps.clients.image.sandbox import testing
 from steps.clients.published import serving
 from steps.contract.image.booting import NodeReport
 from steps.contract.image.manifest import ROOT, decode
+from steps.contract.image.testing import Outcome
 from tests.boot.builder.started import descendants, mounts
 from tests.boot.pipeline import canary, killed
-from tests.boot.pipeline.site import ELSEWHERE, LOCK, NAME, PUBLISH, Site
+from tests.boot.pipeline.site import ALONE, ELSEWHERE, LOCK, NAME, PUBLISH, SECONDS, Site, by_ssh, same_image, written
 from tests.boot.published import ssh_server
 from tests.hosts.hostlab.waiting import until
+from workflows.images.nodes import resolve
+from workflows.spec.image import load_image
 
 STAGES = ("image_standing", "image_lock", "image_layers", "image_assemble", "image_sandbox", "image_boot", "image_publish")
 MORE = {
@@ -37,6 +39,8 @@ MORE = {
         }
     ],
 }
+WAITS = re.compile(r"waits for an approval \(bringup approve (\S+) --as NAME --evidence (sha256:[0-9a-f]{64})\)")
+OF_SITE = {"time_server": "ntp.example.org", "admin_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC00 admin"}
 CANARY = b"canary-5e0d1b7a9c42"
 TOKEN = {"token": {"file": "./token"}}
 LEAKS = {
@@ -47,12 +51,6 @@ LEAKS = {
     "said": "cat /run/secrets/token /run/secrets/token >&2; exit 3",
 }
 """What careless commands do, one layer each."""
-
-
-def written(folder: Path) -> dict[str, tuple[int, int]]:
-    """Every file below a folder with its time and size."""
-    found = (Path(at) / name for at, folders, files in os.walk(folder) for name in (*folders, *files))
-    return {str(path): (path.lstat().st_mtime_ns, path.lstat().st_size) for path in found}
 
 
 def test_an_image_is_published_that_booted_by_bios_and_uefi(first: Site) -> None:
@@ -85,6 +83,29 @@ def test_where_nothing_changed_nothing_is_written(first: Site) -> None:
     said = first.run("image", "build")
     assert said.startswith(f"nothing changed: {first.current} of {NAME} is published")
     assert written(first.folder) == before
+
+
+def test_an_image_is_published_once_it_is_approved_on_what_its_tests_showed(first: Site, tmp_path: Path) -> None:
+    site, log = same_image(first, tmp_path / "site"), tmp_path / "log"
+    site.write(approval={"approvers": ["ada@example.org"], "timeout": "10m"})
+    build = site.start("image", "build", "--reuse", first.runs[0], log=log)
+    try:
+        assert until(lambda: build.poll() is not None or WAITS.search(log.read_text()), SECONDS)
+        waits = WAITS.search(log.read_text())
+        assert waits, log.read_text()[-6000:]
+        run, evidence = waits.groups()
+        assert list(site.tree.iterdir()) == []
+        site.run("approve", run, "--as", "eve@example.org", "--evidence", evidence, code=64)
+        site.run("approve", run, "--as", "ada@example.org", "--evidence", "sha256:" + "0" * 64, code=64)
+        assert (build.poll(), list(site.tree.iterdir())) == (None, [])
+        site.run("approve", run, "--as", "ada@example.org", "--evidence", evidence)
+        assert build.wait(SECONDS) == 0, log.read_text()[-6000:]
+    finally:
+        build.kill()
+        build.wait()
+    assert site.published() == first.published(first.versions[0])
+    (answer,) = json.loads(site.run("report", run, "-o", "json"))["approvals"]
+    assert (answer["approver"], answer["decision"], answer["evidence"]) == ("ada@example.org", "pass", evidence)
 
 
 def test_one_package_more_is_built_on_what_there_is_published_and_rolled_back(first: Site) -> None:
@@ -143,23 +164,6 @@ def test_a_build_that_would_leak_its_secret_fails_and_leaves_none(leak: str, fir
     assert not list(site.tree.rglob("*"))
 
 
-def same_image(first: Site, folder: Path) -> Site:
-    """Another site, where the image of the first run is packed and booted: what is new is where it is published."""
-    site = Site(folder, first.images / "archive")
-    shutil.copy(first.folder / LOCK, folder)
-    for kept in ("layers", "assembled", "initrds", "oci"):
-        (site.images / kept).symlink_to(first.images / kept)
-    shutil.copytree(first.home / "store/runs" / first.runs[0], site.home / "store/runs" / first.runs[0])
-    return site
-
-
-def by_ssh(site: Site, home: Path, port: int) -> dict[str, Any]:
-    """What a spec says of a tree that is reached by SSH, signed with another key than the one that logs in."""
-    way = {"host": "127.0.0.1", "port": port, "key": {"file": str(home / "key")}, "known_hosts": str(home / "known")}
-    signed = {"sign": {"file": str(home / "stranger")}, "signers": [(home / "stranger.pub").read_text().strip()]}
-    return {**PUBLISH, "root": str(site.tree), "ssh": way, **signed}
-
-
 def report(site: Site, node: str, digest: str) -> None:
     """Have a node say what it runs."""
     told = NodeReport(
@@ -209,15 +213,21 @@ def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> N
     assert {"compiler_runs", "mpi_compiles_and_runs", "modules_load"} <= named.keys()
     assert set(named.values()) == {"pass"}
     built, below = (site.records("image_layers", f"layer_{name}")[0]["observation"] for name in ("hpc", "base"))
-    again = Site(tmp_path / "an other/x", first.images / "archive", recipe="compute")
-    shutil.copy(site.folder / LOCK, again.folder)
+    again = Site(tmp_path / "an other/x", first.images / "archive", recipe="site", variables=OF_SITE)
+    again.lock()
     again.environment |= {**ELSEWHERE, "TMPDIR": str(tmp_path / "an other")}
+    again.within = ALONE
     (again.images / "layers").mkdir()
     (again.images / "layers" / below["key"]).symlink_to(first.images / "layers" / below["key"])
     again.run("image", "build", "--until", "image_layers")
-    (other,) = again.records("image_layers", "layer_hpc")
-    assert not other["observation"].get("cached")
-    assert (other["observation"]["key"], other["observation"]["digest"]) == (built["key"], built["digest"])
+    other, top = (again.records("image_layers", f"layer_{name}")[0]["observation"] for name in ("hpc", "site"))
+    assert not other.get("cached")
+    assert (other["key"], other["digest"]) == (built["key"], built["digest"])
+    assert [name.partition("=")[0] for name in top["installed"] if name not in other["installed"]]
+    recipe = resolve.resolved(load_image(again.folder / "image.yaml"), again.folder).recipe
+    seen = testing.run(again.images, recipe, print)
+    assert {one.name for one in seen.results} > named.keys()
+    assert [one for one in seen.results if one.outcome is not Outcome.PASS] == []
 
 
 @pytest.mark.parametrize("wanted", [10, pytest.param(30, marks=pytest.mark.long)])

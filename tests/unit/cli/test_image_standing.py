@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from typing import Any
 from xml.etree import ElementTree
 
@@ -11,6 +13,7 @@ import yaml
 from steps.clients.published import rolling_back
 from steps.clients.published.local import Local
 from steps.contract.image import keys
+from tests.unit.cli.test_ci_snippets import IMAGES
 from tests.unit.clients.published import published_trees
 from workflows.images.nodes import resolve
 from workflows.plan.images import place
@@ -21,6 +24,8 @@ SSH = '#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n'
 """Stands for the way to the boot server, which is this machine: runs what the real one would run there."""
 SPEC = {"apiVersion": "bringup/v1", "kind": "Image", "name": "lab", "owner": "hpc", "revision": "1", "recipe": "base"}
 NOWHERE = "http://127.0.0.1:9/debian"
+UV_OF_HERE = {"UV_NO_PROJECT": "1", "UV_OFFLINE": "1", "VIRTUAL_ENV": sys.prefix}
+"""uv runs what is installed."""
 TESTED = {f"image_boot.boot_{firmware}": published_trees.RESULTS["sandbox"] for firmware in ("bios", "uefi")}
 
 
@@ -97,6 +102,24 @@ def test_nothing_is_fetched_built_booted_or_written_where_nothing_changed(site: 
     shown = site.call("status").out
     assert sentence in shown
     assert site.call("verify", site.runs[-1]).code == 0
+
+
+@pytest.mark.parametrize("server", IMAGES)
+def test_a_job_of_ci_passes_and_does_nothing_where_nothing_changed(site: Any, server: str) -> None:
+    """The shell of both snippets, as it stands."""
+    version = publish(site, "a")
+    before = published_trees.state(site.folder / "tree")
+    script, given = IMAGES[server]()
+    bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    settings = {**given, **UV_OF_HERE, "PATH": f"{site.folder / 'bin'}:{os.environ['PATH']}"}
+    done = subprocess.run(bash, cwd=site.folder, env=site.environment(settings), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"lab: pass: nothing changed: version {version} is this image" in done.stdout
+    assert published_trees.state(site.folder / "tree") == before
+    assert not (site.home / "store/images").exists()
+    every = list(ElementTree.parse(site.folder / "report.xml").getroot().iter("testcase"))
+    assert every
+    assert not [case for case in every if case.find("failure") is not None]
 
 
 def test_what_a_rollback_left_ends_the_run_at_once(site: Any) -> None:
