@@ -21,7 +21,11 @@ PACKAGES = {
     "strace": "strace",
 }
 """Tools and the Debian package that brings each."""
-FILES = {"/usr/share/OVMF/OVMF_CODE.fd": "ovmf", "/usr/lib/ipxe/qemu/pxe-virtio.rom": "ipxe-qemu"}
+FILES = {
+    "/usr/share/OVMF/OVMF_CODE.fd": "ovmf",
+    "/usr/lib/ipxe/qemu/pxe-virtio.rom": "ipxe-qemu",
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1": "libfaketime",
+}
 INSTALL_SECONDS = 900
 
 
