@@ -4,6 +4,7 @@ The Workflow lies on a real API server with Argo's definitions; the pods are tho
 """
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from kubelab import box, custom_kinds
 from kubelab.lab import Cluster
 
 from steps.clients.store import Store
-from steps.contract.image.manifest import PARTS
+from steps.contract.image.manifest import OCI, PARTS
 from tests.boot.pipeline.site import digests
 from tests.boot.published import ssh_server
 from workflows.render.building import CAPABILITIES
@@ -79,6 +80,22 @@ def test_pods_build_what_this_machine_builds(made: Made) -> None:
     (here,) = made.argo.site.records("image_layers", "layer_base")
     assert "cached" not in record.observation
     assert record.observation["digest"] == here["observation"]["digest"]
+
+
+def test_a_container_runs_in_the_root_of_the_image(made: Made, cluster: Cluster, tmp_path: Path) -> None:
+    """The kubelet's own containerd takes `root.oci.tar` as it is."""
+    archive = Path(shutil.copy(made.argo.site.images / "assembled" / made.key / OCI, tmp_path))
+    before = set(cluster.node.images())
+    cluster.node.load(archive)
+    (name,) = [one for one in cluster.node.images() if one not in before and not one.startswith("sha256:")]
+    command = ["sh", "-ec", ". /etc/os-release; dpkg --audit; echo $VERSION_CODENAME $(id -un) $(ls /boot | wc -l); exec true"]
+    container = {"name": "root", "image": name, "imagePullPolicy": "Never", "command": command}
+    pod = {"metadata": {"name": "in-the-root", "namespace": SPACE}, "spec": {"containers": [container], "restartPolicy": "Never"}}
+    plane = cluster.plane
+    plane.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Pod", **pod}))
+    plane.kubectl("-n", SPACE, "wait", "pod/in-the-root", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s")
+    assert plane.kubectl("-n", SPACE, "logs", "in-the-root").split() == ["bookworm", "root", "0"]
+    plane.kubectl("-n", SPACE, "delete", "pod/in-the-root", "--wait=false")
 
 
 def test_only_pods_that_build_are_root(made: Made) -> None:
