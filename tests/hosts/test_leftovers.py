@@ -47,10 +47,10 @@ def test_a_program_that_outlives_its_test_is_counted_by_the_folder_it_was_told(
 
 PLAY = """
 import sys, msgspec
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.contract.play import PlayRequest
 request = msgspec.json.decode(sys.stdin.buffer.read(), type=PlayRequest)
-ansible.play(request, on_event=lambda event: print(event.event, flush=True))
+playing.play(request, on_event=lambda event: print(event.event, flush=True))
 """
 
 

@@ -120,10 +120,10 @@ def test_a_play_that_takes_too_long_is_cut_off(up: Any) -> None:
 
 CHILD = """
 import sys, msgspec
-from steps.clients import ansible
+from steps.clients.ansible import playing
 from steps.contract.play import PlayRequest
 request = msgspec.json.decode(sys.stdin.buffer.read(), type=PlayRequest)
-result = ansible.play(request, on_event=lambda event: print(event.event, event.task, flush=True))
+result = playing.play(request, on_event=lambda event: print(event.event, event.task, flush=True))
 print(msgspec.json.encode(result).decode(), flush=True)
 """
 
