@@ -248,7 +248,7 @@ def test_what_containerd_ran_is_what_was_rendered(played: Played) -> None:
         process, linux = ended.runtime["process"], ended.runtime["linux"]
         assert (process["user"]["uid"], process["noNewPrivileges"], ended.runtime["root"]["readonly"]) == (USER, True, True)
         assert not any(process.get("capabilities", {}).values()), ended.template
-        assert linux["resources"]["memory"]["limit"] == 1 << 30
+        assert linux["resources"]["memory"]["limit"] == (3 if ended.verb == "play" else 1) << 30
         assert linux["resources"]["cpu"]["shares"] == 102
         assert linux["seccomp"]["defaultAction"] == "SCMP_ACT_ERRNO"
         mounts = {mount["destination"]: set(mount["options"]) for mount in ended.runtime["mounts"]}
