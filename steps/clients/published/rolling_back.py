@@ -88,7 +88,9 @@ def _chosen(tree: Tree, version: str) -> str:
         switches = [one for one in reading.history(tree) if one.to in tree.versions]
         if before := rules.previous(switches, tree.current):
             return before
-        raise BadTask(f"{tree.image} has no version before {tree.current or 'none'}", hint=f"name one: {known}")
+        others = ", ".join(name for name in tree.versions if name != tree.current)
+        hint = f"name one: {others}" if others else "it is the only one; publish another first"
+        raise BadTask(f"{tree.image} has no version before {tree.current or 'none'}", hint=hint)
     exact = [name for name in tree.versions if name == version or str(published.number_of(name)) == version.lstrip("0")]
     if len(exact) != 1:
         raise BadTask(f"{tree.image} has no version {version}", hint=f"versions here: {known}")

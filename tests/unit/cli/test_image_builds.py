@@ -45,9 +45,9 @@ def write(machine: Any) -> Write:
 
 
 def test_a_newer_build_ends_those_of_this_image_and_no_other(machine: Any, write: Write, mute: str) -> None:
-    other = machine.start("image", "build", write("lab-gpu", mute))
+    other = machine.start("image", "build", write("lab-gpu", mute), "--until", "image_lock")
     other.say("run lab-gpu-")
-    older = machine.start("image", "build", write("lab", mute))
+    older = machine.start("image", "build", write("lab", mute), "--until", "image_lock")
     older.say("run lab-")
     until(lambda: len(machine.processes()) >= 2, "both to fetch packages", 30)
     newer = machine.start("image", "build", "lab.yaml", "--supersede", "--until", "image_lock")
@@ -60,7 +60,7 @@ def test_a_newer_build_ends_those_of_this_image_and_no_other(machine: Any, write
 
 
 def test_a_build_that_could_not_start_ends_none(machine: Any, write: Write, mute: str) -> None:
-    older = machine.start("image", "build", write("lab", mute))
+    older = machine.start("image", "build", write("lab", mute), "--until", "image_lock")
     older.say("run lab-")
     spec = (machine.folder / "lab.yaml").read_text()
     (machine.folder / "lab.yaml").write_text(f"{spec}secrets: {{license: {{file: ./lost}}}}\n")
@@ -104,6 +104,17 @@ def test_a_tree_that_may_not_be_written_is_refused_before_anything_is_built(mach
     done = subprocess.run(command, cwd=machine.folder, env=own, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 64
     assert f"this user may not write to publish.root {machine.folder / 'published'}" in done.stderr
+    assert machine.runs == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give its rights away")
+def test_who_may_not_mount_is_told_before_packages_are_fetched(machine: Any, write: Write) -> None:
+    command = ["setpriv", "--bounding-set=-sys_admin", str(COMMAND), "image", "build", write("lab", "http://127.0.0.1:9/debian")]
+    own = machine.environment({})
+    done = subprocess.run(command, cwd=machine.folder, env=own, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 64, done.stderr
+    assert "this root may not mount (no capability SYS_ADMIN)" in done.stderr
+    assert "hint: give the container SYS_ADMIN" in done.stderr
     assert machine.runs == []
 
 

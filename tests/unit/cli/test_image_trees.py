@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from steps.errors import BadTask
 from tests.unit.cli.image_commands import COMMIT, UNREAD, call, made, said
 from tests.unit.clients.published.published_trees import image, key_pair, place, published, state
 from workflows.cli.images.trees import NoTree
@@ -98,6 +99,16 @@ def test_rollback(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads((root / "compute/history.jsonl").read_text().splitlines()[-1])["by"] == "rollback by ada"
     assert call("rollback", "2", "--tree", root) == 0
     assert "is current already" in capsys.readouterr().out
+
+
+def test_a_rollback_of_the_only_version_names_no_other(root: Path) -> None:
+    versions = root / "compute/versions"
+    for version in versions.iterdir():
+        if version.name != (root / "compute/current").readlink().name:
+            shutil.rmtree(version)
+    with pytest.raises(BadTask) as refused:
+        call("rollback", "--tree", root)
+    assert refused.value.hint == "it is the only one; publish another first"
 
 
 def test_nodes(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

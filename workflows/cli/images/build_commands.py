@@ -60,6 +60,8 @@ def build(
         return _told(place, loaded.name, version)
     if publishes and place.engine == LOCAL:
         specs.require_writable(loaded, found.recipe)
+    if place.engine == LOCAL:
+        image_starting.require_namespaces(until)
     wish = pipelines.Wish(reuse=reuse, until=until, again=again, supersede=supersede)
     code = starting.start(spec, place, wish, pipelines.of_image(path, loaded, found))
     if not publishes and place.engine == LOCAL and code == ExitCode.OK:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 SPEC = Path("image.yaml")
 SUFFIXES = (".yaml", ".yml")
-ASKED, PACKED = "image_standing", "image_assemble"
-"""Stages: the published tree is asked; the image is packed."""
+ASKED, LOCKED, PACKED = "image_standing", "image_lock", "image_assemble"
+"""Stages: the published tree is asked; packages are fetched; the image is packed."""
 RECIPE = "compute"
 FOLDER = "recipes"
 """Folder of the home for runs with the specs of recipes that are built by their name."""
@@ -72,6 +72,14 @@ def require_stage(until: str) -> None:
         near = difflib.get_close_matches(until, IMAGE_ORDER, n=1, cutoff=0.7)
         meant = f"did you mean {near[0]}?" if near else f"stages are {', '.join(IMAGE_ORDER)}"
         raise typer.BadParameter(f"--until {until}: an image has no such stage; {meant}")
+
+
+def require_namespaces(until: str) -> None:
+    """Raise BadTask where this user cannot build in a mount namespace, before packages are fetched for it."""
+    from steps.clients.image.contained import identities
+
+    if until not in (ASKED, LOCKED):
+        identities.choose()
 
 
 def say_where(recipe: "Recipe", until: str, *, shipped: bool) -> None:
