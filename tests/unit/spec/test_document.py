@@ -76,7 +76,7 @@ def test_hostile_text_is_refused_in_little_time(name: str) -> None:
     start = time.process_time()
     with pytest.raises(spec.SpecErrors) as caught:
         spec.load(HOSTILE[name] + "\n")
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 5  # below 1 where nothing else runs; what grows with the square takes minutes
     assert len(str(caught.value)) < 60_000
 
 
