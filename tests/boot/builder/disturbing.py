@@ -84,5 +84,5 @@ def _place(stack: tuple[Path, ...], upper: Path, path: str) -> Path:
         if not (upper / folder).exists():
             (upper / folder).mkdir(mode=0o755)
             if below is not None and below.is_dir():
-                shutil.copystat(below, upper / folder)
+                shutil.copymode(below, upper / folder)  # without what overlayfs noted of it: an opaque one would hide the rest
     return place
