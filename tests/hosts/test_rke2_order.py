@@ -3,12 +3,14 @@
 import itertools
 from typing import Any
 
+import pytest
 from hostlab.lab import Init
 from rke2_plays import VERSION, Site, lacks, play, said, tell
 
 BATCH, SLOW_SECONDS = 2, 2
 
 
+@pytest.mark.long
 def test_a_slow_server_is_started_once_and_agents_join_in_batches_after_it(up: Any, site: Site) -> None:
     lab = up(6, Init.SYSTEMD)
     server, *agents = lab.hosts

@@ -56,6 +56,7 @@ def registered_at(lab: Lab, tmp_path: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.long
 def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(lab: Lab, site: Site, registered_at: str) -> None:
     servers, agents = list(lab.hosts[:3]), list(lab.hosts[3:])
     authority = site.secrets / "authority"
@@ -158,6 +159,7 @@ def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(lab: Lab, site
     assert "max-pods=300" in servers[1].run("cat", "/etc/rancher/rke2/config.yaml")
 
 
+@pytest.mark.long
 def test_a_release_that_does_not_start_is_rolled_back_and_the_others_go_on(up: Any, site: Site) -> None:
     lab = up(3, Init.SYSTEMD)
     server, crashing, stuck = lab.hosts

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hostlab.host import Host
 from hostlab.lab import Init
 from rke2_plays import MINOR, VERSION, Site, lacks, nodes, play, said, tell
@@ -13,6 +14,7 @@ LOG, WRITTEN = "/var/log/rke2-stand-in.log", "site/written-by-the-newer-release"
 KUBECTL = ("/var/lib/rancher/rke2/bin/kubectl", "--kubeconfig", "-")
 
 
+@pytest.mark.long
 def test_three_servers_and_an_agent_go_back_over_a_minor(up: Any, site: Site) -> None:
     lab = up(4, Init.SYSTEMD)
     servers, agents = list(lab.hosts[:3]), list(lab.hosts[3:])

@@ -11,6 +11,7 @@ from steps.contract.image.manifest import ROOT
 FETCHED = ["script", "kernel", "initrd", "root", "tests", "report"]
 
 
+@pytest.mark.long
 def test_uefi(store: Path) -> None:
     seen, verdict = judged(store, Firmware.UEFI)
     assert verdict.is_pass, verdict.reason
@@ -20,6 +21,7 @@ def test_uefi(store: Path) -> None:
     assert [event.what for event in boot.events] == FETCHED
 
 
+@pytest.mark.long
 def test_two_at_once_by_bios(store: Path) -> None:
     seen, verdict = judged(store, Firmware.BIOS, 2)
     assert verdict.is_pass, verdict.reason

@@ -34,7 +34,11 @@ def names_the_cause(verdict: Verdict, machine: str, sentence: str, failure_class
     assert verdict.next_step
 
 
-@pytest.mark.parametrize("fault", list(BootFault))
+SLOW = {BootFault.TMPFS_FULL, BootFault.WRONG_CLOCK}
+"""They come up to their end, as one whose root is no overlay does."""
+
+
+@pytest.mark.parametrize("fault", [pytest.param(fault, marks=pytest.mark.long) if fault in SLOW else fault for fault in BootFault])
 def test_fault(store: Path, fault: BootFault) -> None:
     seen, verdict = judged(store, Firmware.BIOS, fault=fault)
     sentence, failure_class = CASES[fault]
@@ -62,7 +66,7 @@ def test_kernel_of_another_version(store: Path, tmp_path: Path) -> None:
     names_the_cause(verdict, "bios1", sentence, FailureClass.COMPARISON)
 
 
-@pytest.mark.parametrize("memory", [128, 192])
+@pytest.mark.parametrize("memory", [128, pytest.param(192, marks=pytest.mark.long)])
 def test_memory_too_small(store: Path, memory: int) -> None:
     """For the initrd already, and for the root."""
     _, verdict = judged(store, memory=memory)
