@@ -148,7 +148,7 @@ def test_renewed_credentials_that_stay_refused_end_it(server: Server, tmp_path: 
     server.before = renew
     seen: list[Any] = []
     with pytest.raises(Refused):
-        seen.extend(stream(server, tmp_path))
+        seen.extend(stream(server, tmp_path, credentials=1.0))
     troubles = [one.trouble for one in seen if isinstance(one, Quiet)]
     assert troubles[0] == ""
     assert len(troubles) > 2
