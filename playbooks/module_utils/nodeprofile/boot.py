@@ -49,7 +49,7 @@ def parameters(node: Node, wanted: list, adapter: str, rebooted: bool) -> list:
         kept = _kept(node, adapter)
         lacking = [one for one in wanted if kept and not all(_has(line, one, wanted) for line in kept)]
         if lacking and not node.check_mode:
-            _keep(node, adapter, wanted)
+            _keep(node, adapter, wanted, kept)
             kept = _kept(node, adapter)
     except (OSError, CannotChange) as reason:
         error, kept, lacking = str(reason), [], []
@@ -108,9 +108,9 @@ def _kept(node: Node, adapter: str) -> list:
     return [line for line in lines if line.startswith("linux") and "/vmlinu" in line]
 
 
-def _keep(node: Node, adapter: str, wanted: list) -> None:
+def _keep(node: Node, adapter: str, wanted: list, kept: list) -> None:
     if adapter == "grubby":
-        node.must("grubby", "--update-kernel=ALL", "--args=" + " ".join(wanted))
+        node.must("grubby", "--update-kernel=ALL", "--args=" + " ".join(_beside(kept, wanted) + wanted))
         return
     if adapter == "update_grub":
         words = " ".join(wanted)
@@ -118,6 +118,19 @@ def _keep(node: Node, adapter: str, wanted: list) -> None:
     else:
         node.write(DEFAULTS, merged(read_text(DEFAULTS), wanted), os.stat(DEFAULTS).st_mode & 0o7777)
     node.must(*GRUB[adapter][0])
+
+
+def _beside(kept: list, wanted: list) -> list:
+    """What the entries give already of keys of which each value counts: grubby takes all values of a key away for the one it adds,
+    so that they are given once more, in their order."""
+    keys = {_key(word) for one in wanted for word in one.split()} & set(SEVERAL)
+    found: list = []
+    for line in kept:
+        text = " %s " % " ".join(word for word in line.split() if _key(word) in keys)
+        for one in wanted:
+            text = text.replace(" %s " % " ".join(one.split()), " ", 1)
+        found += [word for word in text.split() if word not in found] if found else text.split()
+    return found
 
 
 def merged(text: str, wanted: list) -> str:
@@ -142,14 +155,15 @@ def merged(text: str, wanted: list) -> str:
     return text[:start] + word + text[end:]
 
 
-def hugepages(wanted: dict, waiting: list) -> list:
-    """Huge pages that the running kernel has, by size (2M, 1G); `waiting` is what the next boot will bring."""
-    return [_pages(size, least, any("hugepages" in one for one in waiting)) for size, least in sorted(wanted.items())]
+def hugepages(wanted: dict, waiting: list, shown: str = HUGE) -> list:
+    """Huge pages that the running kernel has, by size (2M, 1G); `waiting` is what the next boot will bring, `shown` the file with
+    the number of those of a size in KiB."""
+    waits = any("hugepages" in one for one in waiting)
+    return [_pages(size, least, waits, read_text(shown % KIB[size]).strip()) for size, least in sorted(wanted.items())]
 
 
-def _pages(size: str, least: int, waits: bool) -> Item:
+def _pages(size: str, least: int, waits: bool, text: str) -> Item:
     name, want = "hugepages " + size, ">= %d" % least
-    text = read_text(HUGE % KIB[size]).strip()
     if not text:
         return item(name, UNAVAILABLE, want=want, why="this kernel has no huge pages of %s" % size)
     if int(text) < least and waits:

@@ -28,10 +28,10 @@ def links(node: Node, wanted: dict) -> list:
     return rows + ([_mtu(node, name, mtu) for name in found] if mtu else [])
 
 
-def of_devices(wanted: list) -> list:
-    """Interfaces of PCI devices, by vendor:device in hex as lspci -n has them."""
+def of_devices(wanted: list, shown: str = CLASS) -> list:
+    """Interfaces of PCI devices, by vendor:device in hex as lspci -n has them; `shown` is the folder of all interfaces."""
     found = []
-    for path in glob.glob(CLASS + "/*/device"):
+    for path in glob.glob(shown + "/*/device"):
         pair = ":".join(read_text(path + "/" + part).strip()[2:] for part in ("vendor", "device"))
         if pair in wanted:
             found.append(path.split("/")[-2])

@@ -2,6 +2,8 @@
 
 import re
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible.module_utils.nodeprofile import boot
@@ -11,7 +13,8 @@ from tests.unit.playbooks.machine import Machine
 
 
 class Grubby:
-    """A stand-in for grubby: two boot entries, and a third that a later kernel brings without our words."""
+    """A stand-in for grubby: two boot entries, and a third that a later kernel brings without our words. What it adds takes the
+    place of all values of its key, as with grubby of boot loader entries."""
 
     def __init__(self) -> None:
         self.entries = ["ro root=/dev/vda1", "ro root=/dev/vda1 quiet"]
@@ -20,8 +23,10 @@ class Grubby:
     def run(self, command: tuple[str, ...]) -> tuple[int, str, str]:
         if command[1] == "--info=ALL":
             return 0, "".join(f'index={number}\nargs="{line}"\n' for number, line in enumerate(self.entries)), ""
-        added = next(word.partition("=")[2] for word in command if word.startswith("--args="))
-        self.entries = [line if added in line else f"{line} {added}" for line in self.entries]
+        added = next(word.partition("=")[2] for word in command if word.startswith("--args=")).split()
+        keys = {word.partition("=")[0] for word in added}
+        left = [[word for word in line.split() if word.partition("=")[0] not in keys] for line in self.entries]
+        self.entries = [" ".join([*words, *added]) for words in left]
         return 0, "", ""
 
 
@@ -42,6 +47,28 @@ def test_every_boot_entry_gets_the_words_once_and_waits_for_the_boot() -> None:
     assert status(grubby, "bringup.test=1", rebooted=True)[name][0] == "failed"
     grubby.entries.append("ro root=/dev/vda1")
     assert status(grubby, "bringup.test=1")[name][0] == "changed", "a new kernel's entry lacked it"
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted", "after"),
+    [
+        ("ro console=ttyS0 quiet", ["console=tty0"], "ro quiet console=ttyS0 console=tty0"),
+        ("ro console=tty0 console=ttyS0", ["console=tty0", "x=1"], "ro console=ttyS0 console=tty0 x=1"),
+        ("ro console=tty0 console=ttyS0", ["console=tty0"], "ro console=tty0 console=ttyS0"),
+        (
+            "ro hugepagesz=2M hugepages=16 iommu=off",
+            ["iommu=pt", "hugepagesz=1G hugepages=16"],
+            "ro hugepagesz=2M hugepages=16 iommu=pt hugepagesz=1G hugepages=16",
+        ),
+        ("ro modprobe.blacklist=floppy", ["modprobe.blacklist=nouveau"], "ro modprobe.blacklist=floppy modprobe.blacklist=nouveau"),
+    ],
+)
+def test_grubby_keeps_other_values_of_a_key_of_which_each_counts(line: str, wanted: list[str], after: str) -> None:
+    grubby = Grubby()
+    grubby.entries = [line, line]
+    rows = [boot.parameters(grubby.machine, wanted, "grubby", rebooted=False) for _ in range(2)]
+    assert {row["status"] for row in rows[1]} <= {"differs", "ok"}, "kept, and waits for the boot"
+    assert grubby.entries == [after, after]
 
 
 def test_check_mode_writes_nothing_and_a_machine_without_a_loader_says_so() -> None:
@@ -116,3 +143,21 @@ def test_of_a_key_that_repeats_the_last_value_counts_unless_the_kernel_takes_eac
     grubby.machine.check_mode = True
     rows = boot.parameters(grubby.machine, wanted, "grubby", rebooted=False)
     assert {row.get("after") for row in rows} == {"absent" if found == "differs" else "kept for the next boot"}
+
+
+def of_pages(tmp_path: Path, wanted: dict[str, int], waiting: list[str], **have: int) -> Any:
+    for size, count in have.items():
+        (tmp_path / {"small": "2048", "large": "1048576"}[size]).write_text(f"{count}\n")
+    return {row["name"]: (row["status"], row.get("why", "")) for row in boot.hugepages(wanted, waiting, str(tmp_path / "%d"))}
+
+
+def test_huge_pages_are_those_of_the_running_kernel(tmp_path: Path) -> None:
+    found = of_pages(tmp_path, {"2M": 512, "1G": 16}, [], small=512, large=4)
+    assert found["hugepages 2M"] == ("ok", "")
+    assert found["hugepages 1G"] == ("failed", "the kernel found no more memory in one piece: reboot, or ask for fewer")
+
+
+def test_huge_pages_wait_for_a_boot_that_brings_them_and_some_kernels_have_none(tmp_path: Path) -> None:
+    found = of_pages(tmp_path, {"2M": 1, "1G": 16}, ["hugepagesz=1G hugepages=16"], large=0)
+    assert found["hugepages 1G"] == ("differs", "the next boot brings them")
+    assert found["hugepages 2M"] == ("unavailable", "this kernel has no huge pages of 2M")

@@ -148,3 +148,23 @@ def test_a_default_route_leads_to_an_interface(tmp_path: Path, four: str, six: s
     (row,) = links.default_route(True, str(tmp_path))
     assert (row["status"], row["after"]) == (status, seen)
     assert links.default_route(False, str(tmp_path)) == []
+
+
+def test_the_fabrics_interfaces_are_found_by_their_devices(tmp_path: Path) -> None:
+    for name, vendor, device in (
+        ("ib0", "15b3", "1021"),
+        ("ens1", "15b3", "1023"),
+        ("eth0", "8086", "1572"),
+        ("ib1", "15b3", "1017"),
+    ):
+        (tmp_path / name / "device").mkdir(parents=True)
+        (tmp_path / name / "device/vendor").write_text(f"0x{vendor}\n")
+        (tmp_path / name / "device/device").write_text(f"0x{device}\n")
+    (tmp_path / "lo").mkdir()
+    assert links.of_devices(["15b3:1021", "15b3:1023"], str(tmp_path)) == ["ens1", "ib0"]
+    assert links.of_devices(["15b3:a2dc"], str(tmp_path)) == []
+
+
+def test_without_an_interface_of_the_fabrics_devices_nothing_passes() -> None:
+    (row,) = links.links(Machine({}), {"devices": ["15b3:a2dc"], "mtu": 9000})
+    assert (row["status"], row["want"], row["before"]) == ("failed", "an interface of 15b3:a2dc", "none")
