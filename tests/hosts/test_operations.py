@@ -91,6 +91,7 @@ def balanced(site: Site, tmp_path: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.long
 def test_three_servers_share_one_etcd_through_an_upgrade_a_rollback_and_the_loss_of_one(
     site: Site, balanced: str, tmp_path: Path
 ) -> None:

@@ -56,7 +56,6 @@ def registered_at(lab: Lab, tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-@pytest.mark.long
 def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(lab: Lab, site: Site, registered_at: str) -> None:
     servers, agents = list(lab.hosts[:3]), list(lab.hosts[3:])
     authority = site.secrets / "authority"
