@@ -8,7 +8,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +46,11 @@ def played(lab: Lab, plan: Plan, folder: Path) -> Iterator[None]:
 
 def _play(lab: Lab, plan: Plan, folder: Path, done: threading.Event) -> None:
     known: dict[str, tuple[str, str]] = {}
+    looks = {host: Look(lab, host) for host in lab.hosts}
     with ExitStack() as stack:
         cluster: SimulatedCluster | None = None
         while not done.wait(LOOK_SECONDS):
-            shown = {host: state for host in lab.hosts if (state := _state(host)) is not None}
+            shown = {host: state for host, look in looks.items() if (state := look.state()) is not None}
             if cluster is None and (kubeconfig := _kubeconfig(shown, folder)) is not None:
                 existing = Existing(kubeconfig=kubeconfig)
                 cluster = stack.enter_context(simulated_cluster(folder, write_fleet(folder, plan), QUICK, existing))
@@ -69,6 +70,38 @@ def _follow(
             kind, version = state
             if _let(cluster, host, f"rke2_{kind}", _arguments(plan, f"{kind}s")["variables"] | {"rke2_version": version}):
                 known[host.name] = state
+
+
+class Look:
+    """What runs on a host. It is asked again only where its files or the processes of its services are others than before: it costs
+    as much as many a step."""
+
+    def __init__(self, lab: Lab, host: Host) -> None:
+        self._host = host
+        self._program = host.folder / "upper/usr/local/bin/rke2"
+        self._services = lab.folder / "cgroup" / f"bringup-{host.name}" / "system.slice"
+        self._seen: tuple[object, tuple[str, str] | None] = (None, None)
+
+    def state(self) -> tuple[str, str] | None:
+        """See `_state`."""
+        traces, (before, last) = self._traces(), self._seen
+        if traces is None:
+            return None
+        if traces != before or last is None or not last[0]:
+            self._seen = (traces, _state(self._host))
+        return self._seen[1]
+
+    def _traces(self) -> object:
+        """The program and the processes of the services; None where no program is."""
+        try:
+            program = self._program.stat()
+        except OSError:
+            return None
+        found = []
+        for service in sorted(self._services.glob("rke2-*.service")):
+            with suppress(OSError):  # it ended meanwhile
+                found.append((service.stat().st_ino, (service / "cgroup.procs").read_text()))
+        return program.st_ino, program.st_mtime_ns, found
 
 
 def _state(host: Host) -> tuple[str, str] | None:
