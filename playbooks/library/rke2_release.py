@@ -88,7 +88,7 @@ def main() -> None:
     except release.Later as error:
         module.fail_json(msg=str(error), temporary=True)
     except (release.Bad, kept.NotKept, guards.Refused, OSError) as error:
-        module.fail_json(msg=str(error), temporary=False)
+        module.fail_json(msg=str(error), temporary=False, replacing=kept.is_replacing())
     module.exit_json(changed=bool(files), files=files)
 
 

@@ -1,10 +1,11 @@
-"""An upgrade of servers of which one fails: no other is touched after it, and once mended it comes back before the next goes."""
+"""An upgrade that fails: no other server is touched after that one, which comes back first once mended; what nothing has changed
+runs on."""
 
 from typing import Any
 
 from hostlab.host import Host
 from hostlab.lab import Init
-from rke2_plays import MINOR, VERSION, Site, lacks, play, said, tell
+from rke2_plays import MINOR, NEWER, VERSION, Site, lacks, nodes, play, said, tell
 from test_rke2_play import NOT_READY
 
 
@@ -29,6 +30,25 @@ def test_no_server_is_touched_after_one_that_failed_and_that_one_comes_back_firs
     assert said(mended) == []
     assert lacks(mended, "server", MINOR) == ""
     assert mended.hosts[1].facts["started"] < mended.hosts[2].facts["started"]
+
+
+def test_an_agent_whose_old_release_cannot_be_kept_runs_on_and_takes_work_again(up: Any, site: Site) -> None:
+    lab = up(2, Init.SYSTEMD)
+    server, agent = lab.hosts
+    assert said(play(lab, site, "rke2_server", [server])) == []
+    assert said(play(lab, site, "rke2_agent", [agent], [server])) == []
+    agent.run("touch", "/var/lib/rancher/download/kept.new")
+
+    failed = play(lab, site, "rke2_agent", [agent], [server], rke2_version=NEWER)
+    message = failed.hosts[0].message
+    assert "/var/lib/rancher/download/kept.new" in message
+    assert f"{agent.name} did not come to {NEWER} and runs {VERSION} again" in message
+    assert not nodes(server)[agent.name]["spec"].get("unschedulable")
+    assert starts(agent) == [f"start agent {VERSION}"], "nothing was replaced, and nothing was restarted"
+
+    agent.run("rm", "/var/lib/rancher/download/kept.new")
+    assert said(play(lab, site, "rke2_agent", [agent], [server], rke2_version=NEWER)) == []
+    assert starts(agent)[1:] == [f"start agent {NEWER}"]
 
 
 def starts(host: Host) -> list[str]:

@@ -50,7 +50,7 @@ def users(node: Node, wanted: list) -> list:
 
 def _user(node: Node, entry: dict) -> list:
     name = entry["name"]
-    rows = [settle(node, "user " + name, "present", lambda: _present(name), lambda: _add(node, name))]
+    rows = [settle(node, "user " + name, "present", lambda: _present(name), lambda: make(node, name))]
     if entry.get("groups"):
         groups = sorted(entry["groups"])
         rows.append(
@@ -70,8 +70,10 @@ def _present(name: str) -> str:
     return "present" if _known(pwd.getpwnam, name) else "absent"
 
 
-def _add(node: Node, name: str) -> None:
-    node.must("useradd", "--create-home", "--shell", "/bin/bash", name)
+def make(node: Node, name: str) -> None:
+    """A user with a home and a login shell, and a group of the same name."""
+    own = ["--gid", name] if _known(grp.getgrnam, name) else []  # useradd refuses to make a group that is there
+    node.must("useradd", "--create-home", "--shell", "/bin/bash", *own, name)
 
 
 def _groups(name: str, wanted: list) -> str:

@@ -6,6 +6,8 @@ import contextlib
 import os
 import shutil
 
+from ansible.module_utils.mountpoints import plain
+
 DATA = "/var/lib/rancher/rke2"
 PLACES = (
     DATA,
@@ -26,7 +28,7 @@ OF_DISK = "lost+found"
 def targets() -> list:
     """Where something is mounted, in the order of mounting."""
     with open("/proc/self/mounts") as source:
-        return [line.split()[1].encode().decode("unicode_escape") for line in source]
+        return [plain(line.split()[1]) for line in source]
 
 
 def within(path: str, mounted: list) -> list:

@@ -96,7 +96,7 @@ def collect(images: Path, roots: Roots, *, recent: float, dry_run: bool, package
                 _take(path)
     for path in _half_made(images):
         with _locked(path.with_name(f".{path.name.split('.')[1]}.lock"), create=not dry_run) as free:
-            if free:
+            if free and os.path.lexists(path):  # whoever made it may have come to its end meanwhile
                 removed.append(Garbage(kind="half made", name=path.name, size=_size(path)))
                 if not dry_run:
                     removing.remove(path)
@@ -126,14 +126,15 @@ def _used(path: Path) -> float:
 
 
 def _size(path: Path) -> int:
-    """Bytes on the disk, as far as this user may look."""
-    if not path.is_dir():
-        return path.stat().st_size
+    """Bytes on the disk, as far as this user may look; what goes meanwhile has none."""
     seen: dict[tuple[int, int], int] = {}
-    for folder, _, names in os.walk(path):
-        for name in names:
-            status = Path(folder, name).lstat()
-            seen[status.st_dev, status.st_ino] = status.st_blocks * 512
+    with contextlib.suppress(FileNotFoundError):
+        if not path.is_dir():
+            return path.stat().st_size
+        for folder, _, names in os.walk(path):
+            for name in names:
+                status = Path(folder, name).lstat()
+                seen[status.st_dev, status.st_ino] = status.st_blocks * 512
     return sum(seen.values())
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.nodeprofile import accounts
 
+from tests.unit.playbooks.machine import Machine
+
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAbcdefghijklmnopqrstuvwxyz0123456789ABCDEF ops@example.org"
 
 
@@ -34,3 +36,10 @@ def test_a_link_in_the_place_of_the_keys_is_not_read_for_the_user(tmp_path: Path
     with pytest.raises(OSError, match="symbolic links"):
         accounts.written(held)
     os.close(held)
+
+
+@pytest.mark.parametrize(("name", "own"), [("daemon", ("--gid", "daemon")), ("bringup-nobody", ())])
+def test_a_user_whose_group_is_there_already_gets_that_one(name: str, own: tuple[str, ...]) -> None:
+    machine = Machine({"useradd": lambda _: (0, "", "")})
+    accounts.make(machine, name)
+    assert machine.said == [("useradd", "--create-home", "--shell", "/bin/bash", *own, name)]

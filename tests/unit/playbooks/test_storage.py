@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from ansible.module_utils import mountpoints
 from ansible.module_utils.nodeprofile import storage
 
 WHOLE = "/dev/vda1 / ext4 rw,relatime,errors=remount-ro 0 0\n"
@@ -36,3 +37,17 @@ def test_a_file_system_that_an_error_made_read_only_is_no_room(tmp_path: Path, b
 
 def test_of_two_that_are_mounted_over_each_other_the_later_counts(tmp_path: Path) -> None:
     assert shown(tmp_path, WHOLE + OWN.replace("rw,", "ro,") + OWN)["mount"][0] == "ok"
+
+
+def test_a_mount_point_is_read_as_it_is_called(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mounts").write_text(WHOLE + OWN.replace("such-disk", "such\\040dück"))
+    (row,) = storage.mounts({"/bringup-no-such dück": ["xfs"]}, str(tmp_path))
+    assert row["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("written", "path"), [("/a\\040b", "/a b"), ("/ü", "/ü"), ("/a\\134x41", "/a\\x41"), ("/a\\x41", "/a\\x41")]
+)
+def test_only_what_the_kernel_writes_in_octal_is_octal(written: str, path: str) -> None:
+    assert mountpoints.plain(written) == path

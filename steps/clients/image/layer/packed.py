@@ -11,6 +11,7 @@ import lzma
 import shutil
 import subprocess
 import tarfile
+import tempfile
 import threading
 import zipfile
 import zlib
@@ -22,6 +23,9 @@ from steps.errors import BadTask
 MOST: Final = 8 << 30
 DEEPEST: Final = 6
 """A packed archive counts twice, as a packed file and as an archive."""
+AHEAD: Final = 1 << 30
+"""A zip archive, whose list is at its end, is put aside before it is opened where it lies in another file; at most so much."""
+IN_MEMORY: Final = 16 << 20
 HEAD: Final = 512
 """Bytes that tell what a file is."""
 _TAR_MARK: Final = slice(257, 262)
@@ -75,7 +79,7 @@ def inside(file: IO[bytes], most: int = MOST) -> Iterator[IO[bytes]]:
     head = file.read(HEAD)
     file.seek(0)
     if head.startswith(_ZIP):
-        yield from _guarded(_zip(file, [most]))
+        yield from _guarded(_zip(file, [most], DEEPEST))
     else:
         yield from _opened(file, [most], DEEPEST)
 
@@ -87,12 +91,17 @@ def _opened(stream: IO[bytes], left: list[int], depth: int) -> Iterator[IO[bytes
         while len(head) < HEAD and (more := stream.read(HEAD - len(head))):
             head += more
     whole = io.BufferedReader(_Source(head, stream, left))
-    if not is_packed(head) or head.startswith(_ZIP):
+    if not is_packed(head):
         yield whole
         return
     if not depth:
         raise TooMuch
-    if head.startswith(_ZSTD):
+    if head.startswith(_ZIP):
+        with _aside(whole) as file:
+            yield file
+            file.seek(0)
+            yield from _guarded(_zip(file, left, depth))
+    elif head.startswith(_ZSTD):
         with _zstd(whole) as inner:
             yield from _opened(inner, left, depth - 1)
     elif head[_TAR_MARK] == b"ustar":
@@ -117,12 +126,25 @@ def _tar(stream: IO[bytes], left: list[int], depth: int) -> Iterator[IO[bytes]]:
                 yield from _opened(data, left, depth - 1)
 
 
-def _zip(file: IO[bytes], left: list[int]) -> Iterator[IO[bytes]]:
+@contextlib.contextmanager
+def _aside(stream: IO[bytes]) -> Iterator[IO[bytes]]:
+    """All that a stream has, in a file."""
+    with tempfile.SpooledTemporaryFile(IN_MEMORY) as made:
+        file = cast(IO[bytes], made)
+        while data := stream.read(1 << 20):
+            if file.tell() + len(data) > AHEAD:
+                raise TooMuch
+            file.write(data)
+        file.seek(0)
+        yield file
+
+
+def _zip(file: IO[bytes], left: list[int], depth: int) -> Iterator[IO[bytes]]:
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             yield io.BytesIO(member.filename.encode(errors="replace") + b"\0" + member.comment)
             with archive.open(member) as data:
-                yield from _opened(data, left, DEEPEST - 1)
+                yield from _opened(data, left, depth - 1)
 
 
 @contextlib.contextmanager

@@ -72,6 +72,7 @@ def test_machines_may_go_without_names() -> None:
         ({"arguments": ("quiet\nshell",)}, "cannot stand"),
         ({"arguments": ("",)}, "cannot stand"),
         ({"arguments": ("x" * 2000,)}, "a kernel keeps 2000"),
+        ({"arguments": ("x" * 1700,), "machines": {"52:54:00:00:00:01": ".".join(["n" * 60] * 4)}}, "a kernel keeps 2000"),
         ({"machines": {"52-54-00-00-00-01": ""}}, "no MAC address"),
         ({"machines": {"52:54:00:AA:00:01": ""}}, "no MAC address"),
         ({"machines": {"52:54:00:00:00:01": "a b"}}, "no host name"),
