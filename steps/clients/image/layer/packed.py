@@ -134,7 +134,10 @@ def _aside(stream: IO[bytes]) -> Iterator[IO[bytes]]:
         while data := stream.read(1 << 20):
             if file.tell() + len(data) > AHEAD:
                 raise TooMuch
-            file.write(data)
+            try:
+                file.write(data)
+            except OSError as error:  # no room for it here: the archive is not damaged, and was not searched
+                raise TooMuch from error
         file.seek(0)
         yield file
 

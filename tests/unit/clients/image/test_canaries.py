@@ -8,6 +8,7 @@ import io
 import lzma
 import os
 import subprocess
+import sys
 import tarfile
 import textwrap
 import zipfile
@@ -136,6 +137,22 @@ def test_too_deep_or_too_much_to_be_searched_does_not_pass(tmp_path: Path) -> No
     with (tmp_path / "much").open("rb") as file, pytest.raises(packed.TooMuch):
         [stream.read() for stream in packed.inside(file, most=1 << 19)]
     assert canaries.search(tmp_path, KNOWN) == []
+
+
+SMALL_DISK = """
+import resource, sys
+from pathlib import Path
+from steps.clients.image.layer import canaries
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+print(canaries.search(Path(sys.argv[1]), {"token": b"hunter2-hunter2"}))
+"""
+
+
+def test_an_archive_that_there_is_no_room_to_put_aside_does_not_pass(tmp_path: Path) -> None:
+    inner = zipped(os.urandom(packed.IN_MEMORY + (1 << 20)) + SECRET)
+    trees.write(tmp_path / "opt/x").write_bytes(gzip.compress(tarred(inner), compresslevel=1))
+    done = subprocess.run([sys.executable, "-c", SMALL_DISK, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "['perhaps one (it packs too much to be searched) in /opt/x']\n"
 
 
 def test_what_a_package_brought_is_not_unpacked(tmp_path: Path) -> None:
