@@ -129,7 +129,9 @@ def _beside(kept: list, wanted: list) -> list:
         text = " %s " % " ".join(word for word in line.split() if _key(word) in keys)
         for one in wanted:
             text = text.replace(" %s " % " ".join(one.split()), " ", 1)
-        found += [word for word in text.split() if word not in found] if found else text.split()
+        own = text.split()
+        found = found or own
+        found += [word for word in own if word not in found]
     return found
 
 

@@ -63,9 +63,9 @@ def script(loaded: Loaded) -> str:
         _absolute(value)
     for word in (loaded.kernel, loaded.initrd, *words):
         _plain(word)
-    names = [name for name in loaded.machines.values() if name]
-    named = ["initrd=initrd.img", *words, _BOOTIF, *(["systemd.hostname=${node}"] if names else [])]
-    length = len(" ".join(named)) + max((len(name) for name in names), default=0)
+    longest = max(loaded.machines.values(), key=len, default="")
+    named = ["initrd=initrd.img", *words, _BOOTIF, *(["systemd.hostname=${node}"] if longest else [])]
+    length = len(" ".join(named)) + len(longest)
     if length > LONGEST_ARGUMENTS:
         raise ScriptError(f"the kernel arguments have {length} bytes, a kernel keeps {LONGEST_ARGUMENTS}: leave some out")
     lines = [
