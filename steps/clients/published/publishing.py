@@ -37,7 +37,8 @@ Results = Mapping[str, list[Result]]
 
 class Order(Struct, frozen=True, kw_only=True):
     """What is published where: the image, the place, the results of its tests, the secrets' folder, and by whom; `again`: also what
-    a rollback left; `origin`: where the recipe came from, for the record of a new version and never a reason to make one."""
+    a rollback left; `origin`: where the recipe came from, for the record of a new version and never a reason to make one.
+    The source's manifest says both already."""
 
     source: Source
     place: Place
@@ -59,7 +60,7 @@ def publish(
     """Publish the image in the folder `assembled`, and read the tree back. Nothing is written where it is current already. What a
     rollback left is refused unless it is meant `again`. Raises a StepError; what is half done then lies in `incoming`, and the next
     publication removes it."""
-    found = sources.load(assembled)
+    found = sources.load(assembled, Tested(origin=origin, results=dict(results)))
     order = Order(source=found, place=place, results=results, secrets=secrets, by=by, again=again, origin=origin)
     with connecting.to(place, secrets) as transport:
         return publish_through(transport, order, say)

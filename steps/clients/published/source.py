@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Collection
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from steps.clients.published import signing
@@ -16,9 +17,11 @@ from steps.contract.image.published import Place, Tested
 from steps.contract.image.publishing import PublishingError
 from steps.errors import BadTask
 
+_UNTESTED = Tested()
+
 
 class Source(Struct, frozen=True, kw_only=True):
-    """The folder with the parts, the manifest and its bytes."""
+    """The folder with the parts, the manifest as it is published, and its bytes."""
 
     folder: Path
     manifest: Manifest
@@ -35,12 +38,12 @@ class Source(Struct, frozen=True, kw_only=True):
         return digest_bytes(self.data)
 
 
-def load(folder: Path) -> Source:
-    """The image in a folder. Raises BadTask where something of it is missing or has another size than its manifest says."""
+def load(folder: Path, tested: Tested = _UNTESTED) -> Source:
+    """The image in a folder, whose manifest is to say how it was `tested`. Raises BadTask where something of it is missing or has
+    another size than its manifest says."""
     hint = "build the image again"
     try:
-        data = (folder / manifests.MANIFEST).read_bytes()
-        found = manifests.decode(data)
+        found = manifests.decode((folder / manifests.MANIFEST).read_bytes())
         publishing.name_of(found.name, "an image")
     except (OSError, ManifestError, PublishingError) as error:
         raise BadTask(f"{folder} holds no image: {error}", hint=hint) from error
@@ -51,7 +54,8 @@ def load(folder: Path) -> Source:
         path = folder / part.name
         if not path.is_file() or path.stat().st_size != part.size:
             raise BadTask(f"{path} is not the file of {part.size} bytes that the manifest lists", hint=hint)
-    return Source(folder=folder, manifest=found, data=data)
+    told = msgspec.structs.replace(found, origin=tested.origin, outcomes=publishing.outcomes(tested))
+    return Source(folder=folder, manifest=told, data=manifests.encode(told))
 
 
 def examine(source: Source) -> None:

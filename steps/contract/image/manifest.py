@@ -1,7 +1,7 @@
 """`manifest.json` of a built image: everything about it, equal for equal inputs (no times, no host).
 
-What only this run or this commit knows is not here: two commits may mean the same bytes, and tests take another time each time.
-Where the recipe came from and what its tests said lie beside it, in a published version's `tests.json`, signed with it.
+That of a published version also says where its recipe came from and how each test ended; that of a built one cannot know it yet, and
+two commits may mean the same bytes. How long tests took and what they said is in `tests.json` beside it.
 """
 
 from typing import Final
@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.canonical import canonical
+from steps.contract.image.testing import Outcome
 
 SCHEMA: Final = 1
 MANIFEST: Final = "manifest.json"
@@ -51,7 +52,8 @@ class PackageOf(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One image. `recipe` is the digest of the resolved recipe, `tools` versions of the programs that packed it, `tests` names of
-    the tests that it must pass (results: `published.Tested`)."""
+    the tests that it must pass. Once published: `origin`, where the recipe came from (a commit, bringup's version), and
+    `outcomes`, how each test ended, by task and name."""
 
     name: str
     key: str
@@ -67,6 +69,8 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     packages: tuple[PackageOf, ...]
     tools: dict[str, str] = {}
     tests: tuple[str, ...] = ()
+    origin: str = ""
+    outcomes: dict[str, dict[str, Outcome]] = {}
     schema: int = SCHEMA
 
     def part(self, name: str) -> Part | None:

@@ -107,7 +107,7 @@ class Switch(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Tested(Struct, frozen=True, kw_only=True):
     """What a version was published upon: where its recipe came from then (a commit, bringup's version), and the results of its
-    tests by task. It says what the manifest cannot, which is equal for equal bytes; both are listed in SHA256SUMS."""
+    tests by task, with their times and words; the manifest says the outcomes alone."""
 
     origin: str = ""
     results: dict[str, list[Result]] = {}

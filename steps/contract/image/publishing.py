@@ -13,6 +13,7 @@ from steps.contract.image import ipxe, published
 from steps.contract.image import manifest as manifests
 from steps.contract.image.manifest import Manifest, Part
 from steps.contract.image.published import Group, Place, Switch, Tested
+from steps.contract.image.testing import Outcome, Result
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _URL = re.compile(r"https?://[!-~]+")
@@ -103,6 +104,15 @@ def _folder(url: str, image: str, version: str) -> str:
 def tests_file(tested: Tested) -> bytes:
     """The bytes of `tests.json`."""
     return canonical(tested) + b"\n"
+
+
+def outcomes(tested: Tested) -> dict[str, dict[str, Outcome]]:
+    """How each test ended, by task and name. One that several machines of a task ran has passed where it did on all of them."""
+    return {task: {one.name: one.outcome for one in sorted(found, key=_passed_first)} for task, found in tested.results.items()}
+
+
+def _passed_first(result: Result) -> bool:
+    return result.outcome is not Outcome.PASS
 
 
 def sums(files: Mapping[str, bytes], parts: Iterable[Part]) -> bytes:

@@ -100,7 +100,11 @@ def test_a_tested_image_is_published_with_its_results(image: Any) -> None:
     version = image.root / "published" / RECIPE.name / "versions" / kept.observation["version"]
     tested = json.loads((version / "tests.json").read_text())
     assert sorted(tested["results"]) == ["image_boot.boot_bios", "image_sandbox.tests"]
-    assert tested["origin"] == kept.observation["origin"] == "3f2a, on bringup 1"
+    told = json.loads((version / "manifest.json").read_text())
+    assert tested["origin"] == told["origin"] == kept.observation["origin"] == "3f2a, on bringup 1"
+    assert {task: [one["name"] for one in results] for task, results in tested["results"].items()} == {
+        task: list(outcomes) for task, outcomes in told["outcomes"].items()
+    }
     assert kept.changes == (f"published {RECIPE.name} {version.name}",)
 
 

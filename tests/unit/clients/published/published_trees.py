@@ -12,7 +12,7 @@ from steps.clients.published.local import Local
 from steps.clients.published.operations import Transport
 from steps.clients.published.tree import ALL
 from steps.contract.image import manifest
-from steps.contract.image.published import Group, Place
+from steps.contract.image.published import Group, Place, Tested
 from steps.contract.image.testing import Outcome, Result
 from steps.contract.stages.image_publish import Published
 
@@ -74,7 +74,7 @@ def order(
     again: bool = False,
     origin: str = "",
 ) -> publishing.Order:
-    found = source.load(folder)
+    found = source.load(folder, Tested(origin=origin, results=dict(results)))
     return publishing.Order(source=found, place=where, results=results, secrets=secrets, by="run-1", again=again, origin=origin)
 
 

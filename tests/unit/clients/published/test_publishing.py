@@ -12,6 +12,7 @@ from steps.clients.published import publishing, reading, rolling_back
 from steps.clients.published.operations import Operation, Transport
 from steps.contract.image import manifest
 from steps.contract.image.published import Group
+from steps.contract.image.testing import Outcome, Result
 from steps.contract.stages.image_publish import Wanted
 from steps.contract.verdict import Status
 from steps.errors import BadTask, Refused
@@ -57,6 +58,25 @@ def test_a_first_version_is_whole_and_passes_its_gate(tmp_path: Path, root: Path
     assert f"{URL}/compute/versions/{seen.version}/vmlinuz " in script
     assert " nouveau.modeset=0 " in script
     assert f"{URL}/compute/current/boot/gpu.ipxe" in (root / "boot/gpu.ipxe").read_text()
+
+
+def test_the_manifest_says_the_commit_and_how_each_test_ended_and_is_equal_for_an_equal_build(tmp_path: Path) -> None:
+    found = []
+    for name, seconds in (("one", 0.2), ("other", 7.5)):
+        (tmp_path / name).mkdir()
+        ran = [Result(name="gcc_compiles", outcome=Outcome.PASS, seconds=seconds, output=f"in {seconds} s")]
+        failing = Result(name="gcc_compiles", outcome=Outcome.FAIL)
+        results = {"image_sandbox.tests": ran, "image_boot.boot_bios": [failing, *ran]}
+        published(place(tmp_path / name), image(tmp_path / f"{name}-built", "a"), results=results, origin="3f2a, on bringup 1")
+        found.append((tmp_path / name / "compute/current" / manifest.MANIFEST).read_bytes())
+        assert wrong(tmp_path / name) == []
+    said = json.loads(found[0])
+    assert found[0] == found[1]
+    assert said["origin"] == "3f2a, on bringup 1"
+    assert said["outcomes"] == {
+        "image_boot.boot_bios": {"gcc_compiles": "fail"},
+        "image_sandbox.tests": {"gcc_compiles": "pass"},
+    }, "one that failed on one of several machines has failed"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -149,7 +169,10 @@ def test_other_scripts_make_another_version_of_the_same_image(tmp_path: Path, ro
     first = published(place(root), image(tmp_path / "a", "a"))
     more = Group(name="gpu", kernel_arguments=("iommu=pt",))
     second = published(place(root, Group(name="default"), more), image(tmp_path / "a", "a"))
-    assert second.version.partition("-")[2] == first.version.partition("-")[2]
+    one, other = (
+        manifest.decode((root / f"compute/versions/{seen.version}/manifest.json").read_bytes()) for seen in (first, second)
+    )
+    assert one.is_same(other)
     assert second.version.startswith("0002-")
     assert " iommu=pt " in (root / "compute/current/boot/gpu.ipxe").read_text()
 
@@ -158,7 +181,10 @@ def test_a_test_that_it_never_passed_makes_another_version_of_the_same_image(tmp
     first = published(place(root), image(tmp_path / "a", "a"))
     more = {**RESULTS, "image_boot.boot_bios": []}
     second = published(place(root), image(tmp_path / "a", "a"), results=more)
-    assert second.version.partition("-")[2] == first.version.partition("-")[2]
+    one, other = (
+        manifest.decode((root / f"compute/versions/{seen.version}/manifest.json").read_bytes()) for seen in (first, second)
+    )
+    assert one.is_same(other)
     assert second.version.startswith("0002-")
     assert published(place(root), image(tmp_path / "a", "a")).unchanged, "fewer tests were passed as well"
 
