@@ -25,6 +25,7 @@ FILES = {
     "/usr/share/OVMF/OVMF_CODE.fd": "ovmf",
     "/usr/lib/ipxe/qemu/pxe-virtio.rom": "ipxe-qemu",
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1": "libfaketime",
+    "/usr/lib/x86_64-linux-gnu/libfuse3.so.3": "libfuse3-3",
 }
 INSTALL_SECONDS = 900
 

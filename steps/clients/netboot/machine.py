@@ -30,10 +30,12 @@ _PACKAGES = "apt-get install qemu-system-x86 ipxe-qemu ovmf"
 
 
 class Hardware(Struct, frozen=True, kw_only=True):
-    """What a fault may change of a machine: the model of its network card, and its clock (empty: right)."""
+    """What a test may change of a machine: the model of its network card, its clock (empty: right), and the tap device that the
+    card is plugged into (empty: QEMU's user-mode network)."""
 
     card: str = "virtio-net-pci"
     clock: str = ""
+    tap: str = ""
 
 
 class Running:
@@ -93,11 +95,13 @@ def start(machine: Machine, hardware: Hardware, folder: Path) -> Running:
 
 def _command(machine: Machine, hardware: Hardware, folder: Path) -> list[str]:
     card = f"{hardware.card},netdev=n0,mac={machine.mac},bootindex=0"
+    user = f"user,id=n0,tftp={folder / 'tftp'},bootfile=boot.ipxe"
+    wire = f"tap,id=n0,ifname={hardware.tap},script=no,downscript=no" if hardware.tap else user
     return [
         *(QEMU, "-name", machine.name, "-nodefaults", "-no-user-config", "-no-reboot"),
         *("-accel", "tcg,thread=multi", "-m", str(machine.memory_mib), "-smp", str(machine.processors)),
         *("-display", "none", "-monitor", "none", "-serial", f"file:{folder / 'console'}"),
-        *("-netdev", f"user,id=n0,tftp={folder / 'tftp'},bootfile=boot.ipxe", "-device", card),
+        *("-netdev", wire, "-device", card),
         *("-device", "virtio-rng-pci"),
         *(("-rtc", f"base={hardware.clock}") if hardware.clock else ()),
         *_firmware(machine, folder),

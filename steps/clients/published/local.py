@@ -20,6 +20,10 @@ _DISK = {errno.ESTALE, errno.EIO}
 _RIGHT = {errno.EACCES, errno.EPERM}
 _CODES = {"device": {errno.EXDEV}, "right": _RIGHT, "room": _ROOM, "disk": _DISK}
 _FILE, _FOLDER = 0o644, 0o755
+_GONE = {errno.ENOENT, errno.ESTALE}
+_OPEN = {errno.ENOTEMPTY, errno.EBUSY}
+"""A network file system keeps a removed file in its folder, by another name, as long as a process of this machine has it open."""
+_TRIES = 3  # times that a folder is removed: what was removed may be answered with a no
 
 
 class Local:
@@ -52,10 +56,12 @@ class Local:
         """Try to have the lock of a folder."""
         place, mine = self._root / folder, self._root / folder / f"{published.CLAIM}{token}"
         with self._saying(f"{folder}/{published.LOCK}"):
-            _write(mine, holder + b"\n", None)
             try:
+                _write(mine, holder + b"\n", None)
                 return self._claimed(place, mine, token, over)
-            except FileNotFoundError:  # a lock that gave way to a newer one meanwhile
+            except OSError as error:  # a lock gave way to a newer one meanwhile, or its holder cleared the claim away
+                if error.errno not in _GONE:
+                    raise
                 return Claimed(had=False, free=True)
             finally:
                 mine.unlink(missing_ok=True)
@@ -104,13 +110,13 @@ class Local:
             case do.Move(path, to):
                 if os.path.lexists(self._root / to):
                     raise failure("exists", to, self.where)
-                os.rename(self._root / path, self._root / to)
+                _rename(self._root / path, self._root / to)
             case do.Replace(path, to):
-                os.replace(self._root / path, self._root / to)
+                _rename(self._root / path, self._root / to)
             case do.Link(path, target):
-                os.symlink(target, self._root / path)
+                _link(self._root / path, target)
             case do.Remove(path):
-                _remove(self._root / path)
+                self._remove(path)
             case _:
                 self._about_lock(one)
 
@@ -121,8 +127,9 @@ class Local:
                     raise failure("lost", folder, self.where)
                 self._renew()
             case do.Release(folder, token):
-                if _holds(lock := _newest(self._root / folder), token):
-                    os.truncate(lock, 0)
+                with suppress(FileNotFoundError):  # whoever sees it empty may take the next one before this is answered
+                    if _holds(lock := _newest(self._root / folder), token):
+                        os.truncate(lock, 0)
                 self._lock = None
 
     def _put(self, path: Path, source: bytes | Path, size: int, said: str) -> None:
@@ -133,6 +140,19 @@ class Local:
                 written = _write(path, iter(lambda: stream.read(CHUNK), b""), self._renew)
         if written != size:
             raise failure("short", said, self.where)
+
+    def _remove(self, path: str) -> None:
+        place, tries = self._root / path, 0
+        while os.path.lexists(place):
+            try:
+                _remove(place)
+            except OSError as error:
+                tries += 1
+                if tries < _TRIES and error.errno in {errno.ENOENT, *_OPEN}:
+                    continue
+                if error.errno not in _OPEN:
+                    raise
+                raise failure("open", path, self.where) from error
 
     def _renew(self) -> None:
         if self._lock is not None:
@@ -158,7 +178,7 @@ class Local:
     def _read(self, tree: Tree, name: str, entry: Entry, digests: Sequence[str]) -> None:
         parts = name.split("/")
         is_asked = len(parts) > 3 and parts[1] == published.VERSIONS and (parts[2] in digests or ALL in digests)
-        with self._saying(name), suppress(PermissionError):
+        with self._saying(name), suppress(FileNotFoundError, PermissionError):  # a publisher at work removes what it is done with
             if name.endswith(READ) and entry.size <= MOST_BYTES:
                 tree.contents[name] = (self._root / name).read_bytes()
             if parts[0] == tree.image and is_asked:
@@ -210,10 +230,33 @@ def _write(path: Path, data: bytes | Iterable[bytes], renew: object) -> int:
         return stream.tell()
 
 
+def _rename(path: Path, to: Path) -> None:
+    """A network file system whose first answer was lost is asked again, and may say that there is no such file any more."""
+    before = path.lstat()
+    try:
+        os.replace(path, to)
+    except FileNotFoundError:
+        if not (os.path.lexists(to) and os.path.samestat(before, to.lstat())):
+            raise
+
+
+def _link(path: Path, target: str) -> None:
+    """The same: or that there is one already."""
+    try:
+        os.symlink(target, path)
+    except FileExistsError:
+        if not (path.is_symlink() and os.readlink(path) == target):
+            raise
+
+
 def _flush(path: Path) -> None:
+    """A folder's names to disk. Some network file systems refuse that for any folder: it is up to their server then."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
     finally:
         os.close(handle)
 

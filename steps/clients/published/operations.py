@@ -143,6 +143,9 @@ def failure(code: str, what: str, where: str) -> StepError:
             return BadTask(f"{where}: {what} is on another file system than incoming", hint=hint)
         case "root":
             return BadTask(f"{where}: there is no such folder that can be entered", hint="make it, or mount what it should be")
+        case "open":
+            hint = "publish again when nobody on the machine that writes the tree reads it any more"
+            return StoreBusy(f"{where}: {what} has a file that is still open, as a web server's", hint=hint)
         case "right":
             hint = "give this user the folders of the tree, or publish as the user that has them"
             return Refused(f"{where}: this user lacks a right: {what}", hint=hint)

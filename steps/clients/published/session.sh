@@ -26,6 +26,30 @@ try() { why=$("$@" 2>&1 </dev/null) || fail os "$why"; }
 renew() { if [ -n "$lock" ]; then touch -c -- "$lock" 2>/dev/null; fi; }
 device() { stat -c %d -- "$(dirname -- "$1")" 2>/dev/null; }
 same() { [ "$(device "$1")" = "$(device "$2")" ] || fail device "$2"; }
+# A network file system whose first answer was lost is asked again, and may say no to what it has done.
+inode() { stat -c %d:%i -- "$1" 2>/dev/null; }
+rename() {
+  was=$(inode "$1")
+  why=$(mv -fT -- "$1" "$2" 2>&1 </dev/null) && return 0
+  if [ -z "$was" ] || [ "$(inode "$2")" != "$was" ]; then fail os "$why"; fi
+}
+link() {
+  why=$(ln -s -T -- "$2" "$1" 2>&1 </dev/null) && return 0
+  if [ ! -L "$1" ] || [ "$(readlink -- "$1")" != "$2" ]; then fail os "$why"; fi
+}
+# Some refuse to flush any folder: it is up to their server then.
+flush() {
+  why=$(sync -- "$1" 2>&1 </dev/null) && return 0
+  case $why in *"Invalid argument"*) [ -d "$1" ] || fail os "$why" ;; *) fail os "$why" ;; esac
+}
+# They keep a removed file, by another name, as long as a process of this machine has it open.
+remove() {
+  for again in yes yes no; do
+    why=$(rm -rf -- "$1" 2>&1 </dev/null) && return 0
+    case $why in *"not empty"* | *"resource busy"*) ;; *) fail os "$why" ;; esac
+  done
+  fail open "$1"
+}
 newest() {
   newest=0
   for found in "$1"/.lock.*; do
@@ -185,18 +209,18 @@ while IFS=$tab read -r word a b c d; do
     folder) try mkdir -p -- "$a" ;;
     put) put "$a" "$b" ;;
     check) check "$a" "$b" "$c" ;;
-    sync) try sync -- "$a" ;;
+    sync) flush "$a" ;;
     move)
       if [ -e "$b" ] || [ -L "$b" ]; then fail exists "$b"; fi
       same "$a" "$b"
-      try mv -T -- "$a" "$b"
+      rename "$a" "$b"
       ;;
     replace)
       same "$a" "$b"
-      try mv -fT -- "$a" "$b"
+      rename "$a" "$b"
       ;;
-    link) try ln -s -T -- "$b" "$a" ;;
-    remove) try rm -rf -- "$a" ;;
+    link) link "$a" "$b" ;;
+    remove) remove "$a" ;;
     held)
       newest "$a"
       holds "$a/.lock.$newest" "$b" || fail lost "$a"

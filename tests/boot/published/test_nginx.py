@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -15,37 +14,20 @@ from pathlib import Path
 import pytest
 
 from steps.clients.published.local import Local
+from tests.boot.published import servers
 from tests.hosts.hostlab.waiting import until
 from tests.unit.clients.published.published_trees import image, place, published
 
 EXAMPLE = Path(__file__).parents[3] / "workflows/examples/images/boot-server/nginx.conf"
 ROOT = "/srv/bringup/images"
 SECONDS = 20.0
-MAIN = """daemon off;
-{user}pid {folder}/pid;
-error_log {folder}/errors;
-events {{}}
-http {{
-  access_log off;
-  {temporary}
-  include {folder}/bringup.conf;
-}}
-"""
-TEMPORARY = ("client_body_temp_path", "proxy_temp_path", "fastcgi_temp_path", "uwsgi_temp_path", "scgi_temp_path")
 REPORT = json.dumps({"node": "node001", "image": "sha256:0", "at": 1.0}) + "\n"
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """nginx: the installed one, else Debian's unpacked here. Nothing is installed, so no server of this machine is started."""
-    if found := shutil.which("nginx", path="/usr/sbin:/usr/bin"):
-        return Path(found)
-    folder = tmp_path_factory.mktemp("nginx")
-    done = subprocess.run(["apt-get", "download", "nginx"], cwd=folder, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"nginx is not installed and cannot be fetched: {done.stderr.strip()[-200:]}")
-    subprocess.run(["dpkg-deb", "--extract", next(folder.glob("*.deb")), folder], check=True)
-    return folder / "usr/sbin/nginx"
+    """nginx: the installed one, else Debian's unpacked here."""
+    return servers.program("nginx", "nginx", tmp_path_factory.mktemp("nginx"))
 
 
 @pytest.fixture
@@ -63,9 +45,8 @@ def running(program: Path, folder: Path, root: Path) -> Iterator[int]:
         port = int(free.getsockname()[1])
     text = EXAMPLE.read_text().replace("listen 80;", f"listen 127.0.0.1:{port};").replace(ROOT, str(root))
     (folder / "bringup.conf").write_text(text.replace("10.0.0.0/22", "127.0.0.0/8"))
-    user = "user www-data;\n" if os.geteuid() == 0 else ""
-    temporary = " ".join(f"{name} {folder}/{name};" for name in TEMPORARY)
-    (folder / "nginx.conf").write_text(MAIN.format(user=user, folder=folder, temporary=temporary))
+    lines = servers.nginx_lines(folder, folder / "bringup.conf", "www-data" if os.geteuid() == 0 else "")
+    (folder / "nginx.conf").write_text(lines)
     command = [program, "-c", folder / "nginx.conf", "-e", folder / "errors"]
     checked = subprocess.run([*command, "-t"], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
