@@ -21,9 +21,16 @@ from ansible.module_utils.nodeprofile.item import (
 )
 
 ON = "on the command line"
-UNWRITTEN = "written, but the boot loader's menu does not have it, or has another value after it"
-SEVERAL = ("console", "earlycon", "pci", "memmap", "crashkernel", "hugepagesz", "hugepages", "modprobe.blacklist")
-"""Keys of which each value counts: more consoles, quirks and ranges, page counts for the size before them, more modules."""
+UNWRITTEN = "written, but the boot loader's menu does not have it, or has another value that counts"
+SEVERAL = (
+    *("console", "earlycon", "pci", "memmap", "crashkernel", "hugepagesz", "hugepages", "modprobe.blacklist"),
+    *("rd.driver.blacklist", "rd.driver.pre", "rd.lvm.lv", "rd.lvm.vg", "rd.luks.uuid", "rd.md.uuid"),
+    *("ip", "ifname", "nameserver", "systemd.setenv", "systemd.mask", "systemd.wants"),
+)
+"""Keys of which each value counts: more consoles, quirks and ranges, page counts for the size before them, more modules, what
+dracut looks for before it mounts the root (without which a machine may not boot), and settings of systemd."""
+SIZE = "hugepagesz"
+"""The kernel ignores a size of pages that it was given before: of its counts the first one counts."""
 GRUB = {
     "update_grub": (["update-grub"], "/boot/grub/grub.cfg"),
     "grub2_mkconfig": (["grub2-mkconfig", "-o", "/boot/grub2/grub.cfg"], "/boot/grub2/grub.cfg"),
@@ -49,7 +56,7 @@ def parameters(node: Node, wanted: list, adapter: str, rebooted: bool) -> list:
         kept = _kept(node, adapter)
         lacking = [one for one in wanted if kept and not all(_has(line, one, wanted) for line in kept)]
         if lacking and not node.check_mode:
-            _keep(node, adapter, wanted, kept)
+            _keep(node, adapter, wanted, kept, lacking)
             kept = _kept(node, adapter)
     except (OSError, CannotChange) as reason:
         error, kept, lacking = str(reason), [], []
@@ -85,10 +92,12 @@ def _item(node: Node, one: str, runs: bool, kept: "bool | None", lacked: bool, r
 def _has(line: str, parameter: str, wanted: list) -> bool:
     """Whether a command line gives the kernel a parameter: several words stand one after the other, and of a key that repeats the
     last value counts, where the kernel does not take each."""
-    words = line.split()
+    words, ours = line.split(), parameter.split()
     key = _key(parameter)
-    if len(parameter.split()) > 1 or key in SEVERAL or [_key(one) for one in wanted].count(key) > 1:
-        return " %s " % " ".join(parameter.split()) in " %s " % " ".join(words)
+    if key == SIZE and ours[0] in words:
+        return words[words.index(ours[0]) :][: len(ours)] == ours
+    if len(ours) > 1 or key in SEVERAL or [_key(one) for one in wanted].count(key) > 1:
+        return " %s " % " ".join(ours) in " %s " % " ".join(words)
     return [word for word in words if _key(word) == key][-1:] == [parameter]
 
 
@@ -108,9 +117,11 @@ def _kept(node: Node, adapter: str) -> list:
     return [line for line in lines if line.startswith("linux") and "/vmlinu" in line]
 
 
-def _keep(node: Node, adapter: str, wanted: list, kept: list) -> None:
+def _keep(node: Node, adapter: str, wanted: list, kept: list, lacking: list) -> None:
     if adapter == "grubby":
-        node.must("grubby", "--update-kernel=ALL", "--args=" + " ".join(_beside(kept, wanted) + wanted))
+        keys = _keys(lacking)
+        given = [one for one in wanted if _keys([one]) & keys]  # others stay where they are: the last console= is /dev/console
+        node.must("grubby", "--update-kernel=ALL", "--args=" + " ".join(_beside(kept, given) + given))
         return
     if adapter == "update_grub":
         words = " ".join(wanted)
@@ -123,16 +134,27 @@ def _keep(node: Node, adapter: str, wanted: list, kept: list) -> None:
 def _beside(kept: list, wanted: list) -> list:
     """What the entries give already of keys of which each value counts: grubby takes all values of a key away for the one it adds,
     so that they are given once more, in their order."""
-    keys = {_key(word) for one in wanted for word in one.split()} & set(SEVERAL)
+    keys = _keys(wanted) & set(SEVERAL)
     found: list = []
     for line in kept:
-        text = " %s " % " ".join(word for word in line.split() if _key(word) in keys)
+        text = " %s " % " ".join(word for word in _without_counts(line, wanted).split() if _key(word) in keys)
         for one in wanted:
             text = text.replace(" %s " % " ".join(one.split()), " ", 1)
         own = text.split()
         found = found or own
         found += [word for word in own if word not in found]
     return found
+
+
+def _keys(parameters: list) -> set:
+    return {_key(word) for one in parameters for word in one.split()}
+
+
+def _without_counts(line: str, wanted: list) -> str:
+    """Without the counts of pages of the sizes that are wanted: ours take their place."""
+    for size in [word for one in wanted for word in one.split() if _key(word) == SIZE]:
+        line = re.sub(r"(?<![^\s\"'])%s\s+hugepages=[^\s\"']*[ \t]*" % re.escape(size), "", line)
+    return line
 
 
 def merged(text: str, wanted: list) -> str:
@@ -144,11 +166,12 @@ def merged(text: str, wanted: list) -> str:
     if text[end : end + 1] not in ("", " ", "\t", "\n", ";", "#"):
         raise CannotChange("%s: GRUB_CMDLINE_LINUX has a quote that nothing ends: correct it" % DEFAULTS)
     have = " ".join(shlex.split(word))
-    lacking = " ".join(one for one in wanted if not _has(have, one, wanted))
-    if not lacking:
+    lack = [one for one in wanted if not _has(have, one, wanted)]
+    if not lack:
         return text
+    word, lacking = _without_counts(word, lack), " ".join(lack)
     whole = WHOLE.fullmatch(word)
-    if not have:
+    if not " ".join(shlex.split(word)):
         word = '"%s"' % lacking
     elif whole:
         word = "%s %s%s" % (word[:-1], lacking, word[-1])

@@ -14,6 +14,9 @@ from ansible.module_utils.nodeprofile.item import Item, Node, read_text, settle
 BEGIN = "# begin of bringup's lines\n"
 END = "# end of bringup's lines\n"
 OURS = "# Made by bringup."
+BLACKLIST = "/etc/modprobe.d/90-bringup.conf"
+DRACUT = "/etc/dracut.conf.d/90-bringup.conf"
+IN_INITRAMFS = 'install_optional_items+=" %s "' % BLACKLIST
 BEFORE = ".before-bringup"
 """How the name of a file ends that another one of ours took the place of."""
 
@@ -24,7 +27,9 @@ def kept(want: dict) -> list:
     rows = ["%s %s memlock %s" % (user, kind, memlock) for user in ("*", "root") for kind in ("soft", "hard")]
     return [
         _ours("/etc/modules-load.d/90-bringup.conf", sorted(want["modules"])),
-        _ours("/etc/modprobe.d/90-bringup.conf", _blacklisted(want["blacklist"]), reload="initramfs"),
+        _ours(BLACKLIST, _blacklisted(want["blacklist"]), reload="initramfs"),
+        # an initramfs for any machine (dracut-config-generic, as in cloud images) has nothing of /etc/modprobe.d else
+        _ours(DRACUT, [IN_INITRAMFS] if want["blacklist"] else [], needs="/etc/dracut.conf.d", reload="initramfs"),
         # last of all: of two assignments a boot takes the later, and hardened images have theirs in 99-sysctl.conf and net_*.conf
         _ours("/etc/sysctl.d/zz-bringup.conf", ["%s = %s" % pair for pair in sorted(want["sysctls"].items())]),
         # root is not among the users that * stands for

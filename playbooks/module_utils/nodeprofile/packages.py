@@ -64,19 +64,25 @@ BROKEN = {
         r"|Unable to parse package file|package cache file is corrupted"
     ),
     proxies.REFUSED: r"[Pp]roxy [Aa]uthentication [Rr]equired",
-    "its repositories cannot be reached": (
-        r"[Ff]ailed to fetch|[Cc]ould not resolve|Cannot download|Failed to download|Curl error|[Tt]emporary failure"
-    ),
     "a repository's signature is not trusted": r"not signed|NO_PUBKEY|GPG check FAILED|[Ss]ignature verification failed",
     "No space left on device": r"No space left on device",
     "Read-only file system": r"Read-only file system",
+    "its repositories cannot be reached": (
+        r"[Ff]ailed to fetch|[Cc]ould not resolve|Cannot download|Failed to download|Curl error|[Tt]emporary failure"
+        r"|Could not refresh the repositories"
+    ),
 }
 """The reason in our words, and what a package manager says when it works for no package at all because of it."""
 
 
-ANSWER = re.compile(r"\b(40[17]) +(?:Proxy|Unauthorized)|(?:[Ss]tatus code:?|HTTP code) (40[17])")
+ANSWER = re.compile(r"\b(40[17]) +(?:Proxy|Unauthorized)|(?:[Ss]tatus code:?|HTTP code|returned error:) (40[17])")
 """The code of an answer that may be a proxy's."""
 
+
+PARTLY = "Some of the repositories have not been refreshed"
+"""zypper goes on with the others: an installation medium that is no longer there must not keep a mirror from being used."""
+SKIPPED = "ended with 106:"
+"""zypper has installed what was asked for, from the repositories that it could reach."""
 
 LOCKED = re.compile(BROKEN["another package manager holds the lock"])
 
@@ -188,7 +194,8 @@ def _problem(node: Node, adapter: Adapter, command: list) -> Optional[CannotChan
     try:
         node.must(*command, **_environment(adapter))
     except CannotChange as error:
-        return error
+        done = PARTLY in str(error) and (command == adapter["refresh"] or SKIPPED in str(error))
+        return None if done else error
     return None
 
 
@@ -205,7 +212,8 @@ def _judged(error: CannotChange) -> Exception:
     said = str(error)
     answer = ANSWER.search(said)
     refused = proxies.refused(int(answer.group(1) or answer.group(2))) if answer else ""
-    reason = refused or next((reason for reason, pattern in BROKEN.items() if re.search(pattern, said)), "")
+    found = [reason for reason, pattern in BROKEN.items() if re.search(pattern, said)] if PARTLY not in said else []
+    reason = refused or "".join(found[:1])
     if not reason:
         return error
     rows = [line.strip() for line in said.splitlines() if line.strip()]

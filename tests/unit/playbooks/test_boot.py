@@ -14,7 +14,7 @@ from tests.unit.playbooks.machine import Machine
 
 class Grubby:
     """A stand-in for grubby: two boot entries, and a third that a later kernel brings without our words. What it adds takes the
-    place of all values of its key, as with grubby of boot loader entries."""
+    place of all values of its key, as with grubby of boot loader entries, which also tells root= apart from the arguments."""
 
     def __init__(self) -> None:
         self.entries = ["ro root=/dev/vda1", "ro root=/dev/vda1 quiet"]
@@ -22,12 +22,19 @@ class Grubby:
 
     def run(self, command: tuple[str, ...]) -> tuple[int, str, str]:
         if command[1] == "--info=ALL":
-            return 0, "".join(f'index={number}\nargs="{line}"\n' for number, line in enumerate(self.entries)), ""
+            return 0, "".join(self.info(number, line) for number, line in enumerate(self.entries)), ""
         added = next(word.partition("=")[2] for word in command if word.startswith("--args=")).split()
         keys = {word.partition("=")[0] for word in added}
         left = [[word for word in line.split() if word.partition("=")[0] not in keys] for line in self.entries]
         self.entries = [" ".join([*words, *added]) for words in left]
         return 0, "", ""
+
+    @staticmethod
+    def info(number: int, line: str) -> str:
+        root = next((word for word in line.split() if word.startswith("root=")), "")
+        args = " ".join(word for word in line.split() if word != root)
+        place = f'root="{root.partition("=")[2]}"\n' if root else ""
+        return f'index={number}\nkernel="/boot/vmlinuz-{number}"\nargs="{args}"\n{place}title="Rocky Linux ({number})"\n'
 
 
 def status(grubby: Grubby, *wanted: str, rebooted: bool = False) -> dict[str, tuple[str, str]]:
@@ -53,7 +60,8 @@ def test_every_boot_entry_gets_the_words_once_and_waits_for_the_boot() -> None:
     ("line", "wanted", "after"),
     [
         ("ro console=ttyS0 quiet", ["console=tty0"], "ro quiet console=ttyS0 console=tty0"),
-        ("ro console=tty0 console=ttyS0", ["console=tty0", "x=1"], "ro console=ttyS0 console=tty0 x=1"),
+        ("ro console=tty0 console=ttyS0", ["console=tty0", "x=1"], "ro console=tty0 console=ttyS0 x=1"),
+        ("ro console=ttyS0", ["console=tty0", "console=ttyS0"], "ro console=tty0 console=ttyS0"),
         ("ro console=tty0 console=ttyS0", ["console=tty0"], "ro console=tty0 console=ttyS0"),
         (
             "ro hugepagesz=2M hugepages=16 iommu=off",
@@ -61,6 +69,13 @@ def test_every_boot_entry_gets_the_words_once_and_waits_for_the_boot() -> None:
             "ro hugepagesz=2M hugepages=16 iommu=pt hugepagesz=1G hugepages=16",
         ),
         ("ro modprobe.blacklist=floppy", ["modprobe.blacklist=nouveau"], "ro modprobe.blacklist=floppy modprobe.blacklist=nouveau"),
+        ("ro hugepagesz=1G hugepages=8 quiet", ["hugepagesz=1G hugepages=16"], "ro quiet hugepagesz=1G hugepages=16"),
+        (
+            "ro hugepagesz=1G hugepages=8 hugepagesz=2M hugepages=4",
+            ["hugepagesz=1G hugepages=16"],
+            "ro hugepagesz=2M hugepages=4 hugepagesz=1G hugepages=16",
+        ),
+        ("ro rd.lvm.lv=rl/root rd.lvm.lv=rl/swap", ["rd.lvm.lv=rl/a"], "ro rd.lvm.lv=rl/root rd.lvm.lv=rl/swap rd.lvm.lv=rl/a"),
     ],
 )
 def test_grubby_keeps_other_values_of_a_key_of_which_each_counts(line: str, wanted: list[str], after: str) -> None:
@@ -105,6 +120,8 @@ def test_what_the_running_kernel_has_is_good_without_a_loader_too() -> None:
             'GRUB_CMDLINE_LINUX="iommu=pt iommu=off iommu=pt hugepagesz=1G hugepages=2"',
         ),
         ('GRUB_CMDLINE_LINUX="iommu=pt"\n', 'GRUB_CMDLINE_LINUX="iommu=pt hugepagesz=1G hugepages=2"'),
+        ('GRUB_CMDLINE_LINUX="hugepagesz=1G hugepages=8 iommu=pt"\n', 'GRUB_CMDLINE_LINUX="iommu=pt hugepagesz=1G hugepages=2"'),
+        ("GRUB_CMDLINE_LINUX='hugepagesz=1G hugepages=8'\n", 'GRUB_CMDLINE_LINUX="iommu=pt hugepagesz=1G hugepages=2"'),
     ],
 )
 def test_grub_defaults_keep_what_they_have(text: str, line: str) -> None:
@@ -133,6 +150,8 @@ def test_of_two_assignments_the_last_is_changed_and_a_quote_without_an_end_is_re
         ("console=tty0 console=ttyS0", ["console=tty0"], "ok"),
         ("intel_iommu=on intel_iommu=sm_on", ["intel_iommu=on", "intel_iommu=sm_on"], "ok"),
         ("hugepagesz=1G hugepages=2 hugepagesz=2M hugepages=9", ["hugepagesz=1G hugepages=2"], "ok"),
+        ("hugepagesz=1G hugepages=4 hugepagesz=1G hugepages=2", ["hugepagesz=1G hugepages=2"], "differs"),
+        ("rd.driver.blacklist=nouveau rd.driver.blacklist=floppy", ["rd.driver.blacklist=nouveau"], "ok"),
         ("nosmt", ["nosmt"], "ok"),
         ("nosmt nosmt=force", ["nosmt"], "differs"),
     ],

@@ -62,6 +62,16 @@ def test_what_belongs_to_somebody_else_becomes_roots(tmp_path: Path) -> None:
     assert [os.stat(one).st_uid for one in (path, folder)] == [0, 0]
 
 
+def test_an_initramfs_of_dracut_gets_the_blacklist_on_any_image() -> None:
+    want = {"memlock": "", "modules": {}, "sysctls": {}, "files": []}
+    for blacklist, text in ((["nouveau"], 'install_optional_items+=" /etc/modprobe.d/90-bringup.conf "\n'), ([], "")):
+        kept = {entry["path"]: entry for entry in files.kept({**want, "blacklist": blacklist})}
+        entry = kept["/etc/dracut.conf.d/90-bringup.conf"]
+        assert (entry["content"].removeprefix("# Made by bringup.\n"), entry["reload"]) == (text, "initramfs")
+        assert entry["needs"] == "/etc/dracut.conf.d", "only where there is dracut"
+        assert bool(kept["/etc/modprobe.d/90-bringup.conf"]["content"]) is bool(text)
+
+
 def test_our_sysctls_are_the_last_that_a_boot_reads() -> None:
     """systemd-sysctl takes all files by name in the order of their bytes; hardening writes such ones, with ip_forward off."""
     kept = files.kept({"memlock": "", "modules": {}, "blacklist": [], "sysctls": {"net.ipv4.ip_forward": "1"}, "files": []})

@@ -16,6 +16,17 @@ QUERY = {"apt": "dpkg-query", "dnf": "rpm", "zypper": "rpm"}
 INSTALL = {"apt": "apt-get", "dnf": "dnf", "zypper": "zypper"}
 
 
+UNREACHABLE = """Repository 'dead' is invalid.
+ - Download (curl) error for 'http://192.0.2.1/x/content':
+Error code: Connection failed
+Error message: Failed to connect
+Skipping repository 'dead' because of the above error.
+"""
+REFUSED = "The requested URL returned error: 407"
+NONE_REFRESHED = "Could not refresh the repositories because of errors."
+SOME_REFRESHED = "Some of the repositories have not been refreshed because of an error."
+
+
 class Manager:
     """A stand-in for a package manager: knows packages, or fails with words of the real one."""
 
@@ -49,6 +60,15 @@ class Locked(Manager):
     def install(self, command: tuple[str, ...]) -> tuple[int, str, str]:
         self.tries -= 1
         return (self.code, "", self.said) if self.tries >= 0 else super().install(command)
+
+
+class Partly(Manager):
+    """zypper, where the name of one of its repositories does not resolve."""
+
+    def install(self, command: tuple[str, ...]) -> tuple[int, str, str]:
+        code, _, error = super().install(command)
+        said = UNREACHABLE.replace("Failed to connect", "Could not resolve host: dead.example") + SOME_REFRESHED
+        return (104, "", f"{said}\n{error}") if code else (106 if "install" in command else 4, "", said)
 
 
 def settled(manager: Manager, name: str, *wanted: str) -> dict[str, dict[str, str]]:
@@ -88,6 +108,9 @@ def test_what_lacks_is_installed_and_one_unknown_package_fails_alone(name: str) 
         ),
         ("dnf", "Error: Status code: 407 for http://d/repodata/repomd.xml (IP: 192.0.2.1)", "refuses this login"),
         ("apt", "E: Failed to fetch http://d/x  401  Unauthorized [IP: 192.0.2.1 80]", "cannot be reached"),
+        ("zypper", UNREACHABLE + NONE_REFRESHED, "cannot be reached"),
+        ("zypper", UNREACHABLE.replace("Failed to connect", REFUSED) + NONE_REFRESHED, "refuses this login"),
+        ("zypper", f" - Signature verification failed for repomd.xml\n{NONE_REFRESHED}", "signature is not trusted"),
         ("apt", "W: GPG error: NO_PUBKEY 0E98404D386FA1D9", "signature is not trusted"),
         ("apt", "E: Unmet dependencies. Try 'apt --fix-broken install'", "half installed"),
         ("dnf", "Error Summary: No space left on device", "No space left on device"),
@@ -100,6 +123,16 @@ def test_a_manager_that_does_not_work_is_said_once(name: str, said: str, reason:
     assert reason in rows["package manager"]["why"]
     assert rows["package manager"]["want"] == "installs socat, chrony, conntrack"
     assert len([command for command in manager.machine.said if command[0] == INSTALL[name]]) == 1, "not tried again for each"
+
+
+def test_zypper_installs_from_the_repositories_that_it_reaches() -> None:
+    manager = Partly("zypper", known={"socat", "chrony"})
+    assert {row["status"] for row in settled(manager, "zypper", "socat", "chrony").values()} == {"changed"}
+    assert len([command for command in manager.machine.said if command[0] == "zypper"]) == 2, "at once"
+    manager = Partly("zypper", known={"socat", "chrony"})
+    rows = settled(manager, "zypper", "socat", "none-such", "chrony")
+    assert [row["status"] for row in rows.values()] == ["changed", "failed", "changed"]
+    assert "No match for argument: none-such" in rows["package none-such"]["why"]
 
 
 @pytest.mark.parametrize(
