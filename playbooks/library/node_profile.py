@@ -43,8 +43,10 @@ options:
       dns: {description: 'DNS: servers, search.', type: dict}
       links: {description: 'Interfaces of the fabric: names, devices, mtu.', type: dict}
       default_route: {description: Whether there must be a default route., type: bool}
+      interface_names: {description: 'Names of interfaces, with the PCI address of each.', type: dict}
       routes: {description: 'Routes: to, via, device.', type: list, elements: dict}
       selinux: {description: Mode of SELinux., type: str, choices: ['', enforcing, permissive]}
+      apparmor: {description: Mode of AppArmor., type: str, choices: ['', enabled, disabled]}
       system_users: {description: Users of services by name with their comment., type: dict}
       users: {description: 'People: name, groups, keys, sudo.', type: list, elements: dict}
       pcie_acs: {description: What PCIe ACS must be., type: str, choices: ['', 'off']}
@@ -74,7 +76,7 @@ KINDS = {
     "rows": ("files", "routes", "users"),
     "dict": (
         *("directories", "modules", "sysctls", "hugepages", "services", "disks"),
-        *("mounts", "dns", "links", "system_users", "system"),
+        *("mounts", "dns", "links", "interface_names", "system_users", "system"),
     ),
     "bool": ("swap_off", "time_service", "default_route"),
     "str": ("memlock",),
@@ -86,6 +88,7 @@ PART = {
     **{name: {"type": "bool", "default": False} for name in KINDS["bool"]},
     **{name: {"type": "str", "default": ""} for name in KINDS["str"]},
     "selinux": {"type": "str", "choices": ["", "enforcing", "permissive"], "default": ""},
+    "apparmor": {"type": "str", "choices": ["", "enabled", "disabled"], "default": ""},
     "pcie_acs": {"type": "str", "choices": ["", "off"], "default": ""},
 }
 PROFILE = dict(

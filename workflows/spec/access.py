@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from workflows.spec.fields import AbsolutePath, Argument, Listed, OneOrMore, SecretRef, Section, Url, problem
 from workflows.spec.hosts import Address, Cidr, JumpHosts, SshPort, SshProxy, SshUser
-from workflows.spec.node import Dns, Hugepages, KernelParameter, Mount, Route, User
+from workflows.spec.node import Dns, Hugepages, InterfaceName, KernelParameter, Mount, PciAddress, Route, User
 from workflows.spec.proxy import User as ProxyUser
 from workflows.spec.proxy import require_whole_login
 from workflows.spec.rke2_parts import EtcdSnapshots, RegistryAccess, RegistryName, VirtualAddress
@@ -116,11 +116,20 @@ class Os(Section):
     )
     dns: Dns | None = Field(default=None, description="DNS; default: as it is.")
     users: Annotated[tuple[User, ...], Listed, Field(max_length=10)] = Field(default=(), description="Accounts on every machine.")
+    interface_names: Annotated[Mapping[InterfaceName, PciAddress], Field(max_length=40)] = Field(
+        default={},
+        description="Names of interfaces by the PCI address of each (`lspci -D`), on GPU machines (on all where none has GPUs); "
+        "default: as they are.",
+        examples=[{"fab0": "0000:18:00.0"}],
+    )
     routes: Annotated[tuple[Route, ...], Listed, Field(max_length=20)] = Field(
         default=(), description="Routes of the fabric, on GPU machines (on all where none has GPUs)."
     )
     mounts: Mapping[AbsolutePath, Mount] = Field(
         default={}, description="Folders that must be file systems of their own.", examples=[{"/var/lib/rancher": {}}]
+    )
+    apparmor: Literal["enabled", "disabled"] | None = Field(
+        default=None, description="AppArmor (Debian, Ubuntu, SLES); default: as it is.", examples=["enabled"]
     )
     selinux: Literal["enforcing", "permissive"] | None = Field(
         default=None,

@@ -1,8 +1,9 @@
 """What a site asks of the operating system beyond the catalog's node profile: kernel, huge pages, DNS, users, routes, mounts."""
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from workflows.spec.fields import Listed, Section, problem
 from workflows.spec.hosts import Cidr, IpAddress
@@ -16,6 +17,19 @@ PublicKey = Annotated[
 ]
 """A line of an SSH .pub file."""
 Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,15}$")]
+
+
+def _not_the_kernels(name: str) -> str:
+    """What the kernel calls whatever it finds first may be another interface's name when ours appears (systemd.link(5))."""
+    if KERNELS.fullmatch(name):
+        raise problem(f"the kernel itself gives the name {name}, to whichever interface it finds first", "choose another: fab0")
+    return name
+
+
+KERNELS = re.compile(r"(eth|ib|wlan|lo)[0-9]*")
+InterfaceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,14}$"), AfterValidator(_not_the_kernels)]
+"""A name to give to an interface."""
+PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
 FileSystem = Literal["xfs", "ext4", "btrfs", "zfs"]
 
 
@@ -53,7 +67,8 @@ class User(Section):
 
 
 class Route(Section):
-    """A route that machines must have. It is checked: what configures the interface must bring it, also after a boot."""
+    """A route that machines must have. One that is absent is set, and kept where systemd-networkd or NetworkManager configures the
+    interface; one that leads another way stays, and fails the machine."""
 
     to: Cidr = Field(description="Network that it leads to.", examples=["192.168.0.0/16"])
     via: IpAddress | None = Field(default=None, description="Gateway.", examples=["192.168.1.254"])

@@ -88,8 +88,8 @@ def _asks_for_time(spec: ClusterSpec) -> bool:
 
 
 def node_profile(spec: ClusterSpec) -> Object:
-    """The catalog's layers for this spec, and over them what the spec says itself. Kernel, huge pages, links and routes are for
-    the machines with GPUs, which the fabric connects; for all where none has GPUs."""
+    """The catalog's layers for this spec, and over them what the spec says itself. Kernel, huge pages, interfaces and routes are
+    for the machines with GPUs, which the fabric connects; for all where none has GPUs."""
     general, special = profile.resolve(criteria.facts(spec))
     general = profile.over(general, _of_all(spec))
     special = profile.over(special, _of_fast(spec))
@@ -108,6 +108,8 @@ def _of_all(spec: ClusterSpec) -> Object:
         "dns": {"servers": list(os.dns.servers), "search": list(os.dns.search)} if os.dns else {},
         "users": [user.model_dump(mode="json", exclude_defaults=True) for user in os.users],
         "selinux": os.selinux or "",
+        "apparmor": os.apparmor or "",
+        "kernel_parameters": [f"apparmor={int(os.apparmor == 'enabled')}"] if os.apparmor else [],
     }
     return {key: value for key, value in said.items() if value}
 
@@ -126,6 +128,7 @@ def _of_fast(spec: ClusterSpec) -> Object:
         "sysctls": sysctls,
         "hugepages": {os.hugepages.size: os.hugepages.count} if os.hugepages else {},
         "links": _links(spec) if linked else {},
+        "interface_names": dict(sorted(os.interface_names.items())),
         "routes": [route.model_dump(mode="json", exclude_none=True) for route in os.routes],
     }
     return {key: value for key, value in said.items() if value}
@@ -168,8 +171,9 @@ def proven(part: Object) -> list[str]:
     names += [f"system user {name}" for name in part.get("system_users", {})]
     names += [f"user {user['name']}" for user in part.get("users", ())]
     names += [f"route {route['to']}" for route in part.get("routes", ())]
+    names += [f"name of {address}" for address in part.get("interface_names", {}).values()]
     names += [f"link {name}" for name in links.get("names", ())] + (["MTU of *"] if links.get("mtu") else [])
-    said = {"default_route": "default route", "dns": "DNS", "selinux": "SELinux", "pcie_acs": "PCIe ACS"}
+    said = {"default_route": "default route", "dns": "DNS", "pcie_acs": "PCIe ACS"} | profile.CONFINEMENT
     return names + [name for key, name in said.items() if part.get(key)]
 
 

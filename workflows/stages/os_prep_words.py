@@ -12,6 +12,8 @@ _FURTHER = {
     "dns": "DNS",
     "users": "users",
     "links": "MTU",
+    "interface_names": "names of interfaces",
+    "routes": "routes",
     "time_servers": "time servers",
 }
 """What a spec or its criteria add, by the profile's key."""
@@ -26,6 +28,7 @@ def changed(profile: Object) -> str:
     parts += [f"{_listed(names)} {state}" for state in ("stopped", "masked") if (names := _services(said, state))]
     parts += [word for key, word in _FURTHER.items() if said.get(key)]
     parts += [f"SELinux {said['selinux']}"] if said.get("selinux") else []
+    parts += [f"AppArmor {said['apparmor']}"] if said.get("apparmor") else []
     return ", ".join(parts)
 
 
@@ -50,9 +53,13 @@ def _steps(said: Object) -> Iterator[str]:
         yield _boot_loader(str(system.get("boot_loader", "")), said["kernel_parameters"])
     if said.get("selinux"):
         yield "give /etc/selinux/config the mode it had"
+    if said.get("interface_names"):
+        yield "remove /etc/systemd/network/10-bringup-*.link"
+    if said.get("routes"):
+        yield "take the routes out of NetworkManager's connections, where it configures their interfaces"
     if said.get("dns"):
         yield "give /etc/resolv.conf the servers it had, where no service writes it"
-    if said.get("blacklist") and system.get("initramfs"):
+    if (said.get("blacklist") or said.get("interface_names")) and system.get("initramfs"):
         yield f"run {' '.join(system['initramfs'])}"
 
 

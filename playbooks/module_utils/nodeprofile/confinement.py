@@ -1,14 +1,16 @@
-"""SELinux and AppArmor: what confines programs on this machine; the mode of SELinux is set now and for the next boots."""
+"""SELinux and AppArmor: what confines programs on this machine. SELinux's mode is set now and for the next boots, AppArmor's by the
+kernel's command line."""
 
 from __future__ import annotations
 
 import os
 import re
 
-from ansible.module_utils.nodeprofile.item import CannotChange, Node, Unavailable, read_text, settle
+from ansible.module_utils.nodeprofile.item import CannotChange, Node, Unavailable, Waiting, read_text, settle
 
 ENFORCE = "/sys/fs/selinux/enforce"
 CONFIG = "/etc/selinux/config"
+PARSER = "apparmor_parser"
 
 
 def selinux(node: Node, wanted: str, root: str = "") -> list:
@@ -42,9 +44,31 @@ def selinux_mode(root: str = "") -> str:
     return "disabled" if os.path.exists(root + CONFIG) else ""
 
 
-def apparmor_mode() -> str:
+def apparmor(node: Node, wanted: str, waiting: list, rebooted: bool, root: str = "") -> list:
+    """`enabled` or `disabled`; empty: as it is. Where it is enabled, its parser must be there: containerd loads a profile for
+    each pod. `waiting` is what the next boot will bring of the kernel's command line."""
+    mode = apparmor_mode(root)
+    if not wanted and not mode:
+        return []
+
+    def read() -> str:
+        now = apparmor_mode(root)
+        if not now:
+            raise Unavailable("this kernel has no AppArmor")
+        if now != (wanted or now):
+            if any("apparmor" in one for one in waiting) and not rebooted:
+                raise Waiting("the next boot brings it", now)
+            raise CannotChange("it is %s: see `apparmor` and `lsm` on the kernel's command line" % now)
+        if now == "enabled" and not node.has(PARSER):
+            raise CannotChange("%s is missing, without which containerd starts no pod: install the package that has it" % PARSER)
+        return now
+
+    return [settle(node, "AppArmor", wanted or mode, read, lambda: None)]
+
+
+def apparmor_mode(root: str = "") -> str:
     """enabled or disabled; empty where the kernel has no AppArmor."""
-    text = read_text("/sys/module/apparmor/parameters/enabled").strip()
+    text = read_text(root + "/sys/module/apparmor/parameters/enabled").strip()
     return {"Y": "enabled", "N": "disabled"}.get(text, "")
 
 

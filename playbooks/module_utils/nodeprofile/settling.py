@@ -11,11 +11,13 @@ from ansible.module_utils.nodeprofile import (
     facts,
     files,
     kernel,
+    link_names,
     links,
     listening,
     names,
     packages,
     pci,
+    routes,
     services,
     storage,
 )
@@ -60,7 +62,7 @@ def settle_all(node: Node, want: dict) -> list:
         *storage.disks(want["disks"]),
         *storage.mounts(want["mounts"]),
         *listening.ports(want["ports"]),
-        *links.default_route(want["default_route"]),
+        *routes.default_route(want["default_route"]),
         *files.hostname(node, want["hostname"]),
         *files.hosts(node, want["address"], want["hostname"]),
         *installed,
@@ -73,16 +75,23 @@ def settle_all(node: Node, want: dict) -> list:
         *parameters,
         *boot.hugepages(want["hugepages"], waiting),
         *confinement.selinux(node, want["selinux"]),
+        *confinement.apparmor(node, want["apparmor"], waiting, rebooted),
         *accounts.system_users(node, want["system_users"]),
         *accounts.users(node, want["users"]),
         *names.dns(node, want["dns"].get("servers") or [], want["dns"].get("search") or []),
+        *link_names.named(node, want["interface_names"], _mtus(want["links"]), rebooted),
         *links.links(node, want["links"]),
-        *links.routes(node, want["routes"]),
+        *routes.routes(node, want["routes"]),
         *pci.acs(node, want["pcie_acs"]),
         *services.memlock(node, want["memlock"]),
         *services.services(node, want["services"], (system.get("time_services") or []) if want["time_service"] else []),
         *services.reloads(node, system),
     ]
+
+
+def _mtus(links_wanted: dict) -> dict:
+    """What interfaces that are given a name start with: they may be there only after a boot."""
+    return dict.fromkeys(links_wanted.get("names") or [], int(links_wanted.get("mtu") or 0))
 
 
 def _adapter(system: dict, key: str) -> str:

@@ -1,7 +1,7 @@
 """`manifest.json` of a built image: everything about it, equal for equal inputs (no times, no host).
 
-That of a published version also says where its recipe came from and how each test ended; that of a built one cannot know it yet, and
-two commits may mean the same bytes. How long tests took and what they said is in `tests.json` beside it.
+That of a published version also says where its recipe came from and how each test ended; that of a built one cannot know it yet,
+and two commits may mean the same bytes. How long tests took and what they said is in `tests.json` beside it.
 """
 
 from typing import Final

@@ -33,11 +33,11 @@ PACKAGES = (
 )
 """What a machine has after its installer: enough for SSH and Python, and the two inits."""
 
-OFFERED = ("chrony", "conntrack", "curl", "ethtool", "open-iscsi", "nfs-common", "pciutils", "socat")
-OFFERED += ("dnf", "network-manager", "rpm", "ufw")
+OFFERED = ("apparmor", "chrony", "conntrack", "curl", "ethtool", "open-iscsi", "nfs-common", "pciutils", "socat")
+OFFERED += ("dnf", "network-manager", "rpm", "udev", "ufw")
 """Packages that the hosts can install with apt, from a repository inside the root: they have no way to the mirror."""
 
-PROFILE = ("chrony", "conntrack", "curl", "ethtool", "pciutils", "socat")
+PROFILE = ("apparmor", "chrony", "conntrack", "curl", "ethtool", "pciutils", "socat")
 """Those of them that the prepared root has already."""
 
 MASKED = (

@@ -1,8 +1,10 @@
-"""SELinux's mode, now and for the next boots; a machine without it, or booted without it, is left alone."""
+"""SELinux's mode, now and for the next boots; a machine without it, or booted without it, is left alone. AppArmor's mode, and the
+parser that containerd needs with it."""
 
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible.module_utils.nodeprofile import confinement
 
 from tests.unit.playbooks.machine import Machine
@@ -52,3 +54,40 @@ def test_disabled_is_not_turned_on_and_none_is_unavailable(tmp_path: Path) -> No
     assert "label the files first" in row["why"]
     assert settled(machine(tmp_path / "none"), "enforcing")["status"] == "unavailable"
     assert confinement.selinux(machine(tmp_path / "none"), "") == []
+
+
+WAITS = ["kernel parameter apparmor=0"]
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted", "parser", "waiting", "status", "why"),
+    [
+        ("Y", "", True, [], "ok", ""),
+        ("N", "", False, [], "ok", ""),
+        ("Y", "", False, [], "failed", "containerd starts no pod"),
+        ("Y", "enabled", True, [], "ok", ""),
+        ("Y", "disabled", True, WAITS, "differs", "the next boot brings it"),
+        ("Y", "disabled", True, [], "failed", "it is enabled: see `apparmor` and `lsm`"),
+        ("N", "disabled", False, [], "ok", ""),
+        ("", "enabled", True, [], "unavailable", "this kernel has no AppArmor"),
+    ],
+)
+def test_apparmor_is_as_wanted_and_its_parser_is_there(
+    tmp_path: Path, now: str, wanted: str, parser: bool, waiting: list[str], status: str, why: str
+) -> None:
+    if now:
+        (tmp_path / "sys/module/apparmor/parameters").mkdir(parents=True)
+        (tmp_path / "sys/module/apparmor/parameters/enabled").write_text(f"{now}\n")
+    node = Machine({confinement.PARSER: lambda _: (0, "", "")} if parser else {})
+    (row,) = confinement.apparmor(node, wanted, waiting, False, str(tmp_path))
+    assert row["status"] == status, row
+    assert why in row.get("why", "")
+    assert bool(node.reboots) is (status == "differs")
+
+
+def test_after_its_reboot_apparmor_waits_no_more_and_without_it_nothing_is_said(tmp_path: Path) -> None:
+    assert confinement.apparmor(Machine({}), "", [], False, str(tmp_path)) == []
+    (tmp_path / "sys/module/apparmor/parameters").mkdir(parents=True)
+    (tmp_path / "sys/module/apparmor/parameters/enabled").write_text("Y\n")
+    (row,) = confinement.apparmor(Machine({}), "disabled", WAITS, True, str(tmp_path))
+    assert row["status"] == "failed"

@@ -315,6 +315,11 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     *(("P18", {"os": {"distribution": name, "version": "9.5"}}, ("warning", "os.selinux")) for name in compat.system.ENFORCING),
     ("P18", {"os": {"distribution": "debian", "version": "12", "selinux": "enforcing"}}, ("error", "os.selinux")),
     ("P18", {"os": {"distribution": "sles", "version": "15.6", "selinux": "enforcing"}}, ("error", "os.selinux")),
+    (
+        "P18",
+        {"os": {"distribution": "rhel", "version": "9.6", "selinux": "enforcing", "apparmor": "enabled"}},
+        ("error", "os.apparmor"),
+    ),
 ]
 
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [

@@ -22,7 +22,9 @@ def test_a_site_can_say_all_of_it() -> None:
         hugepages={"size": "1G", "count": 64},
         dns={"servers": ["10.10.0.53"], "search": ["cluster.example.org"]},
         users=[{"name": "ops", "keys": [KEY], "groups": ["adm"], "sudo": True}],
+        interface_names={"fab0": "0000:18:00.0"},
         routes=[{"to": "192.168.0.0/16", "via": "192.168.1.254"}],
+        apparmor="enabled",
         mounts={"/var/lib/rancher": {"filesystem": ["xfs"]}},
         selinux="enforcing",
     ).os
@@ -42,6 +44,9 @@ def test_a_site_can_say_all_of_it() -> None:
         ({"routes": [{"to": "192.168.0.0/16"}]}, "os.routes", "neither gateway nor interface"),
         ({"mounts": {"var": {}}}, "os.mounts", "var"),
         ({"selinux": "disabled"}, "os.selinux", "disabled"),
+        ({"apparmor": "complain"}, "os.apparmor", "complain"),
+        ({"interface_names": {"fab0": "18:00.0"}}, "os.interface_names.fab0", "18:00.0"),
+        ({"interface_names": {"ib0": "0000:18:00.0"}}, "os.interface_names.ib0", "the kernel itself gives the name ib0"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_place(os: dict[str, object], path: str, said: str) -> None:

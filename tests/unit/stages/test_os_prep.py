@@ -21,6 +21,7 @@ SAID = {
     "hugepages": {"size": "1G", "count": 64},
     "dns": {"servers": ["10.10.0.53"], "search": ["cluster.example.org"]},
     "users": [{"name": "ops", "keys": [KEY], "sudo": True}],
+    "interface_names": {"ibs1": "0000:18:00.0"},
     "routes": [{"to": "192.168.0.0/16", "device": "ibs1"}],
     "mounts": {"/var/lib/rancher": {"filesystem": ["xfs"]}},
     "selinux": "enforcing",
@@ -62,6 +63,7 @@ def test_a_site_s_own_words_come_over_the_catalog_and_the_gate_wants_to_see_each
         "kernel_parameters": ["iommu=pt", "intel_iommu=on", "hugepagesz=1G hugepages=64"],
         "hugepages": {"1G": 64},
         "links": {"names": ["ibs1"], "mtu": 4092},
+        "interface_names": {"ibs1": "0000:18:00.0"},
         "routes": [{"to": "192.168.0.0/16", "device": "ibs1"}],
     }
     want = expected(stage)
@@ -72,6 +74,7 @@ def test_a_site_s_own_words_come_over_the_catalog_and_the_gate_wants_to_see_each
         "kernel parameter hugepagesz=1G hugepages=64",
         "hugepages 1G",
         "route 192.168.0.0/16",
+        "name of 0000:18:00.0",
         "link ibs1",
         "MTU of *",
         "PCIe ACS",
@@ -113,6 +116,17 @@ def test_a_machine_must_have_a_synchronized_clock_unless_the_spec_tolerates_that
 def test_the_gate_knows_the_mode_of_selinux_that_the_plan_counts_on() -> None:
     red_hat = {"distribution": "rocky", "version": "9.5"}
     assert [expected(built(os=red_hat | more)).selinux for more in ({}, {"selinux": "enforcing"})] == ["", "enforcing"]
+
+
+@pytest.mark.parametrize(("mode", "parameter"), [("enabled", "apparmor=1"), ("disabled", "apparmor=0")])
+def test_apparmor_is_asked_for_on_the_kernels_command_line_and_proven(mode: str, parameter: str) -> None:
+    stage = built(os={"apparmor": mode, "kernel_parameters": ["nosmt"]})
+    said = profile(stage)
+    assert (said["apparmor"], said["kernel_parameters"]) == (mode, [parameter])
+    assert "nosmt" in said["gpu"]["kernel_parameters"]
+    assert {"AppArmor", f"kernel parameter {parameter}"} <= set(expected(stage).items)
+    assert f"AppArmor {mode}" in stage.changes[0].what
+    assert "AppArmor" not in expected(built()).items
 
 
 def test_rke2_s_default_route_is_asked_for_and_proven() -> None:

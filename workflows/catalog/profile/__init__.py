@@ -20,11 +20,14 @@ KEYS = frozenset(
     {
         *("packages", "files", "directories", "modules", "blacklist", "sysctls", "kernel_parameters", "hugepages", "memlock"),
         *("swap_off", "services", "time_service", "time_servers", "disks", "ports", "mounts", "dns", "links", "routes", "selinux"),
-        "default_route",
+        *("default_route", "interface_names", "apparmor"),
         *("system_users", "users", "pcie_acs", "system"),
     }
 )
 """What a profile may say: the keys of `playbooks/library/node_profile.py`."""
+
+CONFINEMENT = {"selinux": "SELinux", "apparmor": "AppArmor"}
+"""What confines programs: the profile's key, and the name of its item."""
 
 Profile = dict[str, Any]
 

@@ -19,6 +19,8 @@ CHANGE, REBOOT, READ, ASSERT = (
     "os_prep : Fail the node whose items could not be changed",
 )
 MODULE = "node_profile"
+CONFIGURED = {"dns": "DNS", "selinux": "SELinux", "apparmor": "AppArmor"}
+"""Items that a machine has as the spec says, by the profile's key."""
 CHANGE_SECONDS, READ_SECONDS, REBOOT_SECONDS = 45.0, 4.0, 420.0
 UNREACHABLE = "Failed to connect to the host via ssh: ssh: connect to host {} port 22: No route to host"
 AWAY = "Timed out waiting for last boot time check (timeout=1380)"
@@ -150,9 +152,10 @@ def _items(one: Machine) -> list[Item]:
         *((f"system user {name}", "user and group", new) for name in want.get("system_users", {})),
         *((f"user {entry['name']}", "present", new) for entry in want.get("users", ())),
         *((f"route {entry['to']}", entry.get("via") or entry["device"], "ok") for entry in want.get("routes", ())),
+        *((f"name of {address}", name, new) for name, address in want.get("interface_names", {}).items()),
         *((f"link {name}", "present", "ok") for name in links.get("names", ())),
         *((f"MTU of {name}", str(links["mtu"]), new) for name in links.get("names", ["ibs1"]) if links.get("mtu")),
-        *((name, str(want[key]), "ok") for key, name in (("dns", "DNS"), ("selinux", "SELinux")) if want.get(key)),
+        *((name, str(want[key]), "ok") for key, name in CONFIGURED.items() if want.get(key)),
         *([("default route", "present", "ok")] if want.get("default_route") else []),
         *([("PCIe ACS", "off", new)] if want.get("pcie_acs") else []),
         *((f"service {name}", state, new) for name, state in want.get("services", {}).items()),
@@ -221,7 +224,7 @@ def _facts(one: Machine, epoch: float) -> dict[str, Any]:
         "cpu_model": "Simulated CPU",
         "nic_firmware": [f"{hardware.pci_nic} {NIC_FIRMWARE}"] * hardware.nics,
         "selinux": one.want.get("selinux", "none"),
-        "apparmor": "enabled",
+        "apparmor": one.want.get("apparmor", "enabled"),
         "cpus": hardware.cpus,
         "memory_mib": hardware.memory_gib * 1024,
         "memlock": "unlimited",

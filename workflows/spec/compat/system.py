@@ -12,8 +12,13 @@ ENFORCING = ("rhel", "rocky", "almalinux")
 
 @rule("P18", "warning", later=("os_prep/nodes",), source="docs.rke2.io/security/selinux")
 def selinux_is_said(platform: Platform) -> Iterator[Finding]:
-    """SELinux enforces only where RKE2 has a policy for it, which the spec asks for by saying the mode."""
+    """SELinux enforces only where RKE2 has a policy for it, which the spec asks for by saying the mode; AppArmor is not built into
+    the kernels that come with SELinux."""
     os = platform.spec.os
+    if os.distribution in ENFORCING and os.apparmor is not None:
+        yield Finding(
+            "os.apparmor", f"the kernel of {os.distribution} has no AppArmor", "leave it out, or write os.selinux", "error"
+        )
     if os.distribution in ENFORCING and os.selinux is None:
         problem = f"{os.distribution} comes with SELinux enforcing, and without os.selinux nothing brings RKE2's policy for it"
         yield Finding("os.selinux", problem, "write os: {selinux: enforcing}, or permissive; where it is disabled, leave it out")

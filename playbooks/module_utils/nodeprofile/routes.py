@@ -1,0 +1,111 @@
+"""Routes of the fabric, now and after a boot, and the default route that RKE2 needs."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Optional
+
+from ansible.module_utils.nodeprofile import keepers
+from ansible.module_utils.nodeprofile.item import CannotChange, Item, Node, measured, read_text, settle
+
+CLASS = "/sys/class/net"
+
+
+class Way:
+    """One way of a route: gateway and interface, what keeps it from working (a link without carrier, an interface that is down, a
+    refusal), and whether it was set by hand, so that a boot takes it away (`ip` says no protocol then)."""
+
+    def __init__(self, gateway: str, device: str, down: list, by_hand: bool) -> None:
+        self.gateway, self.device, self.down, self.by_hand = gateway, device, down, by_hand
+
+    def leads(self, via: str, device: str) -> bool:
+        """Whether it is the wanted one; what is empty may be any."""
+        return (not via or self.gateway == via) and (not device or self.device == device)
+
+    def __str__(self) -> str:
+        return " ".join(["via " + self.gateway] * bool(self.gateway) + ["dev " + self.device] * bool(self.device) + self.down)
+
+
+def default_route(wanted: bool, root: str = "") -> list:
+    """Whether there is one, by IPv4 or IPv6, that leads to an interface (proc(5); the kernel's own refusals have none, or lo)."""
+    if not wanted:
+        return []
+    rows = [line.split() for line in read_text(root + "/proc/net/route").splitlines()[1:]]
+    found = [row[0] for row in rows if len(row) > 7 and row[1] == row[7] == "00000000" and row[0] != "*"]
+    rows = [line.split() for line in read_text(root + "/proc/net/ipv6_route").splitlines()]
+    found += [row[9] for row in rows if len(row) > 9 and row[0] == "0" * 32 and row[1] == "00" and row[9] != "lo"]
+    seen = ", ".join("dev " + name for name in dict.fromkeys(found)) or "absent"
+    why = "RKE2 does not start without one: give it where an interface is configured; one that leads nowhere is enough"
+    return [measured("default route", bool(found), "present", seen, why)]
+
+
+def routes(node: Node, wanted: list) -> list:
+    """Routes: `to`, `via`, `device`. One that is absent is set, and kept where the interface is configured; one that leads another
+    way is the site's and stays."""
+    return [_route(node, entry["to"], entry.get("via") or "", entry.get("device") or "") for entry in wanted]
+
+
+def _route(node: Node, to: str, via: str, device: str) -> Item:
+    want = " ".join(["via " + via] * bool(via) + ["dev " + device] * bool(device))
+    # without -6, `ip` looks among the routes of IPv4 whatever the network is
+    family = ["-6"] if ":" in to else []
+    seen: list = []
+
+    def read() -> str:
+        seen[:] = _ways(json.loads(node.must("ip", "-json", *family, "route", "show", "exact", to) or "[]"))
+        working = [way for way in seen if way.leads(via, device) and not way.down]
+        if not working:
+            return "; ".join(map(str, seen)) or "absent"
+        return want if _lasts(node, working, to, via) else want + " until the next boot"
+
+    def change() -> None:
+        if any(way.leads(via, device) and way.down for way in seen):
+            raise CannotChange("its link is down: see the cable, the transceiver and the port of the switch")
+        if not all(way.leads(via, device) for way in seen):
+            raise CannotChange("it leads another way, which may have its reason: take that route away, or ask for it")
+        name = device or _on_link(node, family, via)
+        kept = keepers.keeper(node, name)
+        if kept is None:
+            raise CannotChange(_nobody(name))
+        if not kept.has_route(to, via):
+            kept.keep_route(node, to, via)
+        node.must("ip", *family, "route", "replace", to, *["via", via][: 2 * bool(via)], "dev", name)
+
+    return settle(node, "route " + to, want, read, change)
+
+
+def _nobody(name: str) -> str:
+    if not os.path.exists("%s/%s" % (CLASS, name)):
+        return "the machine has no interface %s" % name
+    return "neither systemd-networkd nor NetworkManager manages %s: give this route where it is configured" % name
+
+
+def _lasts(node: Node, ways: list, to: str, via: str) -> bool:
+    """Whether a route is there after a boot, as far as anybody tells: what was set by hand is not, unless it is kept beside. Where
+    neither manager has the interface, the site's own scripts set routes by hand at each boot."""
+    if not all(way.by_hand for way in ways):
+        return True
+    kept = keepers.keeper(node, ways[0].device)
+    return kept is None or kept.has_route(to, via)
+
+
+def _on_link(node: Node, family: list, via: str) -> str:
+    """The interface of the network that a gateway is on."""
+    found = json.loads(node.must("ip", "-json", *family, "route", "get", via) or "[]")
+    first: Optional[dict] = found[0] if found else None
+    if first is None or first.get("gateway") or first.get("via"):
+        raise CannotChange("the gateway %s is on no network of this machine" % via)
+    return str(first.get("dev", ""))
+
+
+def _ways(rows: list) -> list:
+    """Every way of the routes. A route with several has them as its next hops; one that refuses (its type) has none."""
+    found = []
+    for row in rows:
+        refuses = [row["type"]] if row.get("type", "unicast") != "unicast" else []
+        for hop in row.get("nexthops") or [row]:
+            down = [flag for flag in hop.get("flags") or [] if flag in ("linkdown", "dead")]
+            gateway = hop.get("gateway") or (hop.get("via") or {}).get("host", "")
+            found.append(Way(gateway, hop.get("dev", ""), refuses + down, row.get("protocol", "boot") == "boot"))
+    return found
