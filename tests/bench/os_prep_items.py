@@ -34,7 +34,19 @@ MODULES = ("overlay", "br_netfilter", "nf_conntrack")
 BLACKLIST = ("nouveau",)
 STOPPED = ("firewalld.service", "ufw.service", "nm-cloud-setup.service", "nm-cloud-setup.timer")
 MASKED = ("swap.target",)
-PACKAGES = ("ca-certificates", "chrony", "conntrack", "curl", "ethtool", "iproute2", "iptables", "kmod", "pciutils", "socat")
+PACKAGES = (
+    "apparmor",
+    "ca-certificates",
+    "chrony",
+    "conntrack",
+    "curl",
+    "ethtool",
+    "iproute2",
+    "iptables",
+    "kmod",
+    "pciutils",
+    "socat",
+)
 """There before the first row: every row asks for them, none installs one."""
 
 TIME_SERVICE = "chrony.service"
