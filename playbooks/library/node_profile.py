@@ -67,6 +67,7 @@ RETURN = r"""
 failing: {description: A sentence for each item that failed., type: dict, returned: always}
 unsettled: {description: Names of the items that are not as wanted., type: list, returned: always}
 reboot: {description: Why the machine asks for a reboot; empty while RKE2 runs on it., type: list, returned: always}
+continues: {description: Whether some items can be changed only after that reboot., type: bool, returned: always}
 boot_id: {description: Id of this boot., type: str, returned: always}
 observation: {description: 'Items (name, status, want, before, after, why) and facts, as JSON.', type: str, returned: always}
 """
@@ -131,6 +132,7 @@ def main() -> None:
         failing={entry["name"]: "%s: %s" % (entry["name"], entry.get("why", "")) for entry in items if entry["status"] == "failed"},
         unsettled=[entry["name"] for entry in items if entry["status"] in ("failed", "differs")],
         reboot=[] if runs else waiting,
+        continues=settling.is_to_be_continued(items),
         boot_id=seen["boot_id"],
         diff=node.diffs if module._diff else [],
         # text, and no echo of the arguments: the controller marks and copies every leaf of a result several times

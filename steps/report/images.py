@@ -121,6 +121,7 @@ def image(latest: Sequence[Evidence]) -> Image | None:
         return made
     return msgspec.structs.replace(
         made,
+        manifest=published.manifest or made.manifest,
         version=published.version,
         before=published.before,
         first=published.origin,

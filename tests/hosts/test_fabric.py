@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.nodeprofile import link_names
+from hostlab import network
 from hostlab.host import Host, answers
 from hostlab.lab import Init, Lab
 from hostlab.profile import judged, request, variables
@@ -52,9 +53,9 @@ def plugged(host: Host) -> None:
     host.run("systemctl", "enable", "--now", "fabric.service")
 
 
-def networkd(host: Host) -> None:
-    """systemd-networkd configures it."""
-    text = f"[Match]\nName={NAME}\n[Network]\nAddress={OWN}\nAddress=fd00::1/64\n"
+def networkd(host: Host, names: str = NAME) -> None:
+    """systemd-networkd configures it, and others of these names alike."""
+    text = f"[Match]\nName={names}\n[Network]\nAddress={OWN}\nAddress=fd00::1/64\n"
     host.run("sh", "-c", "mkdir -p /etc/systemd/network; cat > /etc/systemd/network/20-fabric.network", text=text)
     host.run("systemctl", "unmask", "systemd-networkd.service")
     host.run("systemctl", "enable", "--now", "systemd-networkd.service")
@@ -85,9 +86,9 @@ def routes(host: Host) -> list[str]:
     return [line for line in said.splitlines() if line.split()[0] in {route["to"] for route in WANTED["routes"]}]
 
 
-def play(lab: Lab) -> PlayResult:
-    """The profile with the fabric."""
-    return playing.play(request(lab, variables=variables("debian", **WANTED)))
+def play(lab: Lab, **wanted: Any) -> PlayResult:
+    """The profile with the fabric, or with other wishes for it."""
+    return playing.play(request(lab, variables=variables("debian", **(wanted or WANTED))))
 
 
 def boot_id(host: Host) -> str:
@@ -125,6 +126,33 @@ def test_mtu_and_routes_are_set_now_and_are_there_after_a_boot(up: Any, configur
     assert all("proto static" in line for line in routes(host)), "set by whoever configures the interface"
     last = play(lab)
     assert [(outcome.status, outcome.changed) for outcome in last.hosts] == [(HostStatus.OK, 0)], items(last)
+
+
+def test_another_gateway_is_followed_and_a_route_that_would_take_ssh_elsewhere_is_not_set(up: Any) -> None:
+    lab = up(1, Init.SYSTEMD, prepared=True)
+    host = lab.hosts[0]
+    plugged(host)
+    networkd(host)
+    assert until(lambda: is_up(host), SECONDS), host.run("ip", "address")
+    to, cuts = "172.16.0.0/12", {"to": f"{network.GATEWAY}/32", "device": NAME}
+    for gateway in (GATEWAY, "192.168.50.253"):
+        result = play(lab, routes=[{"to": to, "via": gateway}, cuts])
+        seen = items(result)
+        assert (seen[f"route {to}"].status.value, seen[f"route {to}"].after) == ("changed", f"via {gateway}")
+        assert f"{network.GATEWAY} has a connection open" in seen[f"route {cuts['to']}"].why
+        assert host.run("ip", "route", "show", to).split()[1:3] == ["via", gateway]
+    assert host.run("cat", "/etc/systemd/network/20-fabric.network.d/90-bringup-routes.conf").count("[Route]") == 1
+
+
+def test_a_file_of_networkd_for_several_interfaces_gets_nothing_that_is_meant_for_one(up: Any) -> None:
+    lab = up(1, Init.SYSTEMD, prepared=True)
+    host = lab.hosts[0]
+    plugged(host)
+    networkd(host, f"{NAME} switch0")
+    assert until(lambda: is_up(host), SECONDS), host.run("ip", "address")
+    seen = items(play(lab))
+    assert all("20-fabric.network configures switch0 too" in seen[name].why for name in ITEMS), seen
+    assert routes(host) == []
 
 
 def test_udev_gives_the_name_by_our_file(up: Any) -> None:

@@ -26,6 +26,11 @@ def items(result: PlayResult, status: ItemStatus) -> dict[str, list[str]]:
     return {node.node: [item.name for item in node.items if item.status is status] for node in nodes}
 
 
+def kept(events: Path) -> list[PlayEvent]:
+    """The events of a play as they were kept."""
+    return [msgspec.json.decode(line, type=PlayEvent) for line in events.read_bytes().splitlines()]
+
+
 def test_bare_hosts_are_changed_once(up: Any, tmp_path: Path) -> None:
     lab = up(3)
     events = tmp_path / "events.jsonl"
@@ -41,20 +46,23 @@ def test_bare_hosts_are_changed_once(up: Any, tmp_path: Path) -> None:
     verdict = judged(first)
     assert verdict.is_pass, verdict.reason
 
-    again = playing.play(request(lab))
+    again = playing.play(request(lab), events_file=tmp_path / "again.jsonl")
     assert [(outcome.status, outcome.changed) for outcome in again.hosts] == [(HostStatus.OK, 0)] * 3
     assert items(again, ItemStatus.DIFFERS) == {host.name: [] for host in lab.hosts}
+    asked = [(one.host, one.task, one.seconds > 0) for one in kept(tmp_path / "again.jsonl") if one.event == "runner_on_ok"]
+    assert sorted(asked) == [(host.name, CHANGE, True) for host in lab.hosts], "the whole profile in one round trip"
     assert judged(again).is_pass
 
     host = lab.hosts[1]
     assert host.run("hostname") == "n001\n"
+    assert f"{host.address} {host.name}\n" in host.run("cat", "/etc/hosts")
     assert host.run("dpkg-query", "--show", "--showformat=${Status}", "socat") == "install ok installed"
     assert host.run("sysctl", "-n", "vm.max_map_count") == "262144\n"
     assert "vm.max_map_count = 262144" in host.run("cat", "/etc/sysctl.d/zz-bringup.conf")
     assert "# bringup: /dev/vda2" in host.run("cat", "/etc/fstab")
     assert Path("/proc/sys/kernel/hostname").read_text() != "n001\n"
 
-    lines = [msgspec.json.decode(line, type=PlayEvent) for line in events.read_bytes().splitlines()]
+    lines = kept(events)
     assert [line.host for line in lines if line.event == "runner_on_ok" and line.task == CHANGE and line.changed].count("n002") == 1
     assert not left_behind()
 

@@ -144,6 +144,24 @@ class Os(Section):
             raise problem(f"users has {twice[0]} twice", "give each user once, with all keys")
         return self
 
+    @model_validator(mode="after")
+    def _one_of_each(self) -> "Os":
+        slots, routes = list(self.interface_names.values()), [route.to for route in self.routes]
+        if twice := sorted({slot for slot in slots if slots.count(slot) > 1}):
+            raise problem(f"interface_names has {twice[0]} twice", "give each interface one name")
+        if twice := sorted({to for to in routes if routes.count(to) > 1}):
+            raise problem(f"routes has {twice[0]} twice", "give each network one route")
+        return self
+
+    @model_validator(mode="after")
+    def _apparmor_is_said_once(self) -> "Os":
+        said = [word for word in self.kernel_parameters if word.partition("=")[0] in ("apparmor", "security", "lsm")]
+        if self.apparmor and said:
+            raise problem(
+                f"kernel_parameters has {said[0]}, and apparmor is {self.apparmor}", f"leave one out: {said[0]}, or apparmor"
+            )
+        return self
+
 
 class Rke2(Section):
     """RKE2."""

@@ -1,5 +1,6 @@
 """What a site asks of the operating system beyond the catalog's node profile: kernel, huge pages, DNS, users, routes, mounts."""
 
+import ipaddress
 import re
 from typing import Annotated, Literal
 
@@ -66,12 +67,23 @@ class User(Section):
     sudo: bool = Field(default=False, description="Whether the user may use sudo without a password.", examples=[True])
 
 
+def _network(text: str) -> str:
+    """As the kernel writes it, so that what is read can be compared."""
+    return str(ipaddress.ip_network(text))
+
+
+def _address(text: str) -> str:
+    return str(ipaddress.ip_address(text))
+
+
 class Route(Section):
     """A route that machines must have. One that is absent is set, and kept where systemd-networkd or NetworkManager configures the
     interface; one that leads another way stays, and fails the machine."""
 
-    to: Cidr = Field(description="Network that it leads to.", examples=["192.168.0.0/16"])
-    via: IpAddress | None = Field(default=None, description="Gateway.", examples=["192.168.1.254"])
+    to: Annotated[Cidr, AfterValidator(_network)] = Field(description="Network that it leads to.", examples=["192.168.0.0/16"])
+    via: Annotated[IpAddress, AfterValidator(_address)] | None = Field(
+        default=None, description="Gateway.", examples=["192.168.1.254"]
+    )
     device: Interface | None = Field(default=None, description="Interface.", examples=["ens1np0"])
 
     @model_validator(mode="after")
@@ -80,6 +92,8 @@ class Route(Section):
             raise problem(
                 f"the route to {self.to} names neither gateway nor interface", "add via: 192.168.1.254 or device: ens1np0"
             )
+        if self.via is not None and (":" in self.via) != (":" in self.to):
+            raise problem(f"{self.via} and {self.to} are of two versions of IP", "give a gateway of the network's own version")
         return self
 
 

@@ -109,7 +109,6 @@ def _of_all(spec: ClusterSpec) -> Object:
         "users": [user.model_dump(mode="json", exclude_defaults=True) for user in os.users],
         "selinux": os.selinux or "",
         "apparmor": os.apparmor or "",
-        "kernel_parameters": [f"apparmor={int(os.apparmor == 'enabled')}"] if os.apparmor else [],
     }
     return {key: value for key, value in said.items() if value}
 

@@ -59,11 +59,20 @@ def apparmor(node: Node, wanted: str, waiting: list, rebooted: bool, root: str =
             if any("apparmor" in one for one in waiting) and not rebooted:
                 raise Waiting("the next boot brings it", now)
             raise CannotChange("it is %s: see `apparmor` and `lsm` on the kernel's command line" % now)
-        if now == "enabled" and not node.has(PARSER):
-            raise CannotChange("%s is missing, without which containerd starts no pod: install the package that has it" % PARSER)
-        return now
+        return now if now != "enabled" or node.has(PARSER) else "enabled, without %s" % PARSER
 
-    return [settle(node, "AppArmor", wanted or mode, read, lambda: None)]
+    def refuse() -> None:
+        raise CannotChange("%s is missing, without which containerd starts no pod: install the package that has it" % PARSER)
+
+    return [settle(node, "AppArmor", wanted or mode, read, refuse)]
+
+
+def apparmor_parameters(wanted: str, root: str = "") -> list:
+    """What the kernel's command line must say for it; nothing where it is so by itself, which spares a reboot."""
+    told = any(word.startswith("apparmor=") for word in read_text(root + "/proc/cmdline").split())
+    if not wanted or not apparmor_mode(root) or (apparmor_mode(root) == wanted and not told):
+        return []
+    return ["apparmor=%d" % (wanted == "enabled")]
 
 
 def apparmor_mode(root: str = "") -> str:

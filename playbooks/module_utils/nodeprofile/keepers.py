@@ -7,6 +7,7 @@ import re
 
 from ansible.module_utils.nodeprofile.item import CannotChange, Node, read_text
 
+CLASS = "/sys/class/net"
 MANAGER = "/etc/NetworkManager/conf.d/90-bringup-fabric.conf"
 NETWORKD = "/etc/systemd/network/%s.d/90-bringup.conf"
 NETWORKD_ROUTES = "/etc/systemd/network/%s.d/90-bringup-routes.conf"
@@ -18,7 +19,8 @@ class Networkd:
     """Drop-ins beside the .network file by which systemd-networkd configures an interface; it reads them with the next boot, and
     what holds now is set by hand."""
 
-    def __init__(self, network: str) -> None:
+    def __init__(self, node: Node, network: str) -> None:
+        self._node, self._network = node, network
         self._path = NETWORKD % os.path.basename(network)
         self._routes = NETWORKD_ROUTES % os.path.basename(network)
 
@@ -26,19 +28,29 @@ class Networkd:
         """Whether the drop-in says this MTU."""
         return read_text(self._path) == self._text(mtu)
 
-    def keep(self, node: Node, mtu: int) -> None:
+    def keep(self, mtu: int) -> None:
         """Write the drop-in."""
-        node.write(self._path, self._text(mtu), 0o644)
+        self._node.write(self._path, self._text(mtu), 0o644)
 
     def has_route(self, to: str, via: str) -> bool:
         """Whether the drop-in says this route."""
         return (to, via) in ROUTE.findall(read_text(self._routes))
 
-    def keep_route(self, node: Node, to: str, via: str) -> None:
+    def kept_via(self, to: str) -> "str | None":
+        """The gateway by which our drop-in leads to a network; None where it does not."""
+        return dict(ROUTE.findall(read_text(self._routes))).get(to)
+
+    def keep_route(self, to: str, via: str) -> None:
         """Write the drop-in with this route in place of an older one to the same network."""
         others = [pair for pair in ROUTE.findall(read_text(self._routes)) if pair[0] != to]
         sections = ["[Route]\nDestination=%s\n%s" % (one, "Gateway=%s\n" % way if way else "") for one, way in [*others, (to, via)]]
-        node.write(self._routes, OURS + "".join(sections), 0o644)
+        self._node.write(self._routes, OURS + "".join(sections), 0o644)
+
+    def require_for_none_but(self, ours: list) -> None:
+        """Raises CannotChange where the .network file configures other interfaces too, which would get what is meant for ours."""
+        for name in sorted(set(os.listdir(CLASS)) - {"lo", *ours}):
+            if _network_of(self._node, name) == self._network:
+                raise CannotChange("%s configures %s too: give %s a file of its own" % (self._network, name, ", ".join(ours)))
 
     @staticmethod
     def _text(mtu: int) -> str:
@@ -49,36 +61,39 @@ class Manager:
     """NetworkManager: our section of its configuration for an MTU, a default where the connection says nothing itself; routes can
     stand in the connection alone."""
 
-    def __init__(self, name: str, connection: str = "", said: str = "") -> None:
+    def __init__(self, node: Node, name: str, connection: str = "", said: str = "") -> None:
         own = re.search(r"^((?:802-3-ethernet|infiniband)\.mtu):(\d+)$", said, re.MULTILINE)
-        self._name, self._connection = name, connection
+        self._node, self._name, self._connection = node, name, connection
         self._setting, self._own = own.groups() if own else ("", "")
-        self._said = " ".join(re.findall(r"^ipv[46]\.routes:(.*)$", said, re.MULTILINE))
+        self._said = " ".join(re.findall(r"^ipv[46]\.routes:(.*)$", said, re.MULTILINE)).replace("\\:", ":")
 
     def has(self, mtu: int) -> bool:
         """Whether the connection says it itself, or leaves it to our sections, which have this one."""
         return self._own == str(mtu) if self._own else self._section(mtu) in read_text(MANAGER)
 
-    def keep(self, node: Node, mtu: int) -> None:
+    def keep(self, mtu: int) -> None:
         """Write the section in place of an older one of this interface."""
         if self._own:
             step = "nmcli connection modify %s %s %d" % (self._connection, self._setting, mtu)
             raise CannotChange("its connection in NetworkManager has an MTU of its own, %s: `%s`" % (self._own, step))
         old = re.sub(r"\[connection-bringup-%s\]\n(?:[^\[].*\n)*" % re.escape(self._name), "", read_text(MANAGER))
-        node.reload("networkmanager")
-        node.write(MANAGER, (old or OURS) + self._section(mtu), 0o644)
+        self._node.reload("networkmanager")
+        self._node.write(MANAGER, (old or OURS) + self._section(mtu), 0o644)
 
     def has_route(self, to: str, via: str) -> bool:
         """Whether the connection says this route, as `{ ip = TO, nh = VIA }` or `TO VIA`."""
         entries = [re.findall(r"[0-9a-fA-F.:/]+", entry) for entry in re.split(r"[;},]\s*(?=$|\{|[0-9a-f.:]+/)", self._said)]
         return any(to in words and (not via or via in words) for words in entries)
 
-    def keep_route(self, node: Node, to: str, via: str) -> None:
+    def keep_route(self, to: str, via: str) -> None:
         """Add it to the connection, which says it from its next start on."""
         if not self._connection:
             raise CannotChange("NetworkManager has no connection for %s: make one, with this route" % self._name)
         setting = "+ipv%s.routes" % ("6" if ":" in to else "4")
-        node.must("nmcli", "connection", "modify", self._connection, setting, ("%s %s" % (to, via)).strip())
+        self._node.must("nmcli", "connection", "modify", self._connection, setting, ("%s %s" % (to, via)).strip())
+
+    def require_for_none_but(self, ours: list) -> None:
+        """What we say to NetworkManager is of one interface, or of its connection."""
 
     def _section(self, mtu: int) -> str:
         lines = (self._name, self._name, mtu, mtu)
@@ -87,13 +102,19 @@ class Manager:
 
 def keeper(node: Node, name: str) -> "Networkd | Manager | None":
     """What configures an interface at boot; None where it is neither of the two."""
-    _, output, _ = node.run("networkctl", "--no-pager", "--no-legend", "status", name)
-    network = re.search(r"Network File: (/\S+\.network)", output)
+    network = _network_of(node, name)
     if network:
-        return Networkd(network.group(1))
+        return Networkd(node, network)
     _, output, _ = node.run("nmcli", "--terse", "--fields=GENERAL.STATE,GENERAL.CON-UUID", "device", "show", name)
     if not re.search(r"GENERAL.STATE:(?!10\b)\d+", output):
         return None
     connection = "".join(re.findall(r"^GENERAL.CON-UUID:([0-9a-f-]+)$", output, re.MULTILINE))
     said = node.run("nmcli", "--terse", "connection", "show", connection)[1] if connection else ""
-    return Manager(name, connection, said)
+    return Manager(node, name, connection, said)
+
+
+def _network_of(node: Node, name: str) -> str:
+    """The .network file by which systemd-networkd configures an interface; empty where it does not."""
+    _, output, _ = node.run("networkctl", "--no-pager", "--no-legend", "status", name)
+    found = re.search(r"Network File: (/\S+\.network)", output)
+    return found.group(1) if found else ""

@@ -1,57 +1,79 @@
 """Names of interfaces by their place on the PCI bus, in files of systemd.link(5): udev goes by them when a device appears.
 
-An interface that is in use keeps its name until the next boot; one that is down is given it at once.
+An interface that is in use keeps its name until the next boot; one that is down is given it at once. One by which this machine is
+reached keeps its name: its configuration would not find it.
 """
 
 from __future__ import annotations
 
 import glob
 import os
+import re
 
-from ansible.module_utils.nodeprofile import files
-from ansible.module_utils.nodeprofile.item import FAILED, CannotChange, Node, Waiting, read_text, settle
+from ansible.module_utils.nodeprofile import files, reach
+from ansible.module_utils.nodeprofile.item import FAILED, OK, CannotChange, Item, Node, Waiting, item, read_text, settle
 
 CLASS = "/sys/class/net"
 FILE = "/etc/systemd/network/10-bringup-%s.link"
+UDEV = "/run/udev/data/n%s"
+DEFAULT = "99-default.link"
 UP = 1
 """IFF_UP among an interface's flags (netdevice(7))."""
 
 
-def named(node: Node, wanted: dict, mtus: dict, rebooted: bool, root: str = "") -> list:
-    """`wanted`: name → PCI address (`0000:18:00.0`) of the interface that has it; `mtus`: name → what it is to start with.
-    `rebooted`: the machine was booted for it, so that waiting is over."""
-    rows = []
-    for name, address in sorted(wanted.items()):
-        # an initramfs has a copy of its own, and names interfaces first
-        path, content = FILE % name, text(address, name, mtus.get(name, 0))
-        file = files.whole(node, "file " + path, root + path, content, reload="initramfs")
-        rows.append(file)
-        if file["status"] != FAILED:
-            rows.append(_named(node, name, address, rebooted, root + CLASS))
-    return rows
+def named(node: Node, wanted: dict, mtus: dict, address: str, rebooted: bool, root: str = "") -> list:
+    """`wanted`: name → PCI address (`0000:18:00.0`) of the interface that has it; `mtus`: name → what it is to start with;
+    `address`: this machine's. `rebooted`: the machine was booted for it, so that waiting is over."""
+    return [
+        row for name, slot in sorted(wanted.items()) for row in _both(node, name, slot, mtus.get(name, 0), address, rebooted, root)
+    ]
 
 
-def _named(node: Node, name: str, address: str, rebooted: bool, shown: str) -> dict:
+def _both(node: Node, name: str, slot: str, mtu: int, address: str, rebooted: bool, root: str) -> list:
+    """The file, and the name that it gives; no file where it would name another interface, or cut the machine off."""
+    label = "name of " + slot
+    try:
+        now = _now(slot, root + CLASS)
+        if now != name:
+            _may_change(node, now, slot, address, root)
+    except CannotChange as reason:
+        return [item(label, FAILED, want=name, why=str(reason))]
+    path, content = FILE % name, text(slot, name, mtu)
+    # an initramfs has a copy of its own, and names interfaces first
+    file = files.whole(node, "file " + path, root + path, content, reload="initramfs")
+    if file["status"] == FAILED:
+        return [file]
+    booted = rebooted or (file["status"] == OK and _booted_since(root + path, root))
+    return [file, _named(node, label, name, slot, booted, root)]
+
+
+def _named(node: Node, label: str, name: str, slot: str, booted: bool, root: str) -> Item:
     def read() -> str:
-        now = _now(name, address, shown)
-        if now == name or not _is_up(now, shown):
+        now = _now(slot, root + CLASS)
+        if now == name or not _is_up(now, root + CLASS):
             return now
-        if rebooted:
-            how = "see `udevadm test-builtin net_setup_link /sys/class/net/%s`" % now
-            raise CannotChange("the reboot did not bring the name, it is %s: %s" % (now, how))
+        if booted:
+            raise CannotChange("the boot did not bring the name, it is %s: see `udevadm info /sys/class/net/%s`" % (now, now))
         raise Waiting("it is in use as %s; the next boot brings the name" % now, now)
 
     def change() -> None:
-        if os.path.exists("%s/%s" % (shown, name)):
+        if os.path.exists("%s/%s" % (root + CLASS, name)):
             raise CannotChange("another interface has this name")
-        node.must("ip", "link", "set", "dev", _now(name, address, shown), "name", name)
+        node.must("ip", "link", "set", "dev", _now(slot, root + CLASS), "name", name)
 
-    return settle(node, "name of %s" % address, name, read, change)
+    return settle(node, label, name, read, change)
 
 
-def text(address: str, name: str, mtu: int) -> str:
-    """The file that udev goes by: ID_PATH of a device on the PCI bus is its address."""
-    lines = ["# Made by bringup.", "[Match]", "Path=pci-" + address, "", "[Link]", "Name=" + name]
+def pending(rows: list) -> list:
+    """Names that only the next boot brings, of the items."""
+    return [row["want"] for row in rows if row["name"].startswith("name of ") and row["status"] == "differs" and row.get("why")]
+
+
+def text(slot: str, name: str, mtu: int) -> str:
+    """The file that udev goes by: ID_PATH of a device on the PCI bus is its address. The first file that matches is the only one,
+    so that what systemd's own says besides is said here too."""
+    lines = ["# Made by bringup.", "[Match]", "Path=pci-" + slot, "", "[Link]", "Name=" + name]
+    lines += ["AlternativeNamesPolicy=database onboard slot path", "MACAddressPolicy=persistent"]
     return "\n".join([*lines, *["MTUBytes=%d" % mtu] * bool(mtu)]) + "\n"
 
 
@@ -60,20 +82,51 @@ def brings(name: str, mtu: int) -> bool:
     return "MTUBytes=%d\n" % mtu in read_text(FILE % name)
 
 
-def _now(name: str, address: str, shown: str) -> str:
+def _may_change(node: Node, now: str, slot: str, address: str, root: str) -> None:
+    """Raises CannotChange where another name would cut the machine off, or where somebody else names the interface."""
+    if now in reach.carriers(node, address, root):
+        raise CannotChange("%s carries the default route or this machine's address: its configuration would not find it" % now)
+    index = read_text("%s/%s/ifindex" % (root + CLASS, now)).strip()
+    used = re.search(r"^E:ID_NET_LINK_FILE=(.+)$", read_text(root + UDEV % index), re.MULTILINE)
+    if used and os.path.basename(used.group(1)) != DEFAULT and "-bringup-" not in used.group(1):
+        raise CannotChange("%s configures %s: give it the name there" % (used.group(1), now))
+    mac = read_text("%s/%s/address" % (root + CLASS, now)).strip()
+    for path in sorted(glob.glob(root + "/etc/udev/rules.d/*.rules") + glob.glob(root + "/run/udev/rules.d/*.rules")):
+        for line in read_text(path).splitlines():
+            if re.search(r"\bNAME:?=\s*\"", line) and any(word and word in line for word in (mac, slot)):
+                raise CannotChange("%s names %s (netplan's set-name does that): change it there" % (path[len(root) :], now))
+
+
+def _booted_since(path: str, root: str) -> bool:
+    """Whether this machine was booted after a file was written."""
+    found = re.search(r"^btime (\d+)$", read_text(root + "/proc/stat"), re.MULTILINE)
+    return bool(found) and os.path.getmtime(path) < int(found.group(1))
+
+
+def _now(slot: str, shown: str) -> str:
     """The interface at an address, by the name that it has."""
-    found = sorted(path.split("/")[-2] for path in glob.glob(shown + "/*/device") if _is_at(path, address))
+    found = sorted(path.split("/")[-2] for path in glob.glob(shown + "/*/device") if _is_at(path, slot))
     if not found:
-        raise CannotChange("no network interface is at %s: see `lspci -D | grep -i -e ethernet -e infiniband`" % address)
-    if len(found) > 1 and name not in found:
-        raise CannotChange("several interfaces are at %s: %s" % (address, ", ".join(found)))
-    return name if name in found else found[0]
+        raise CannotChange("no network interface is at %s: see `lspci -D | grep -i -e ethernet -e infiniband`" % slot)
+    if len(found) > 1:
+        raise CannotChange("several interfaces are at %s: %s" % (slot, ", ".join(found)))
+    return found[0]
 
 
-def _is_at(path: str, address: str) -> bool:
-    """Whether an interface's device is that of an address, or is on one: a virtio interface is below its PCI device."""
-    real = os.path.realpath(path)
-    return address in (os.path.basename(real), os.path.basename(os.path.dirname(real)))
+def _is_at(path: str, slot: str) -> bool:
+    """Whether an interface's device is that of an address, or is on one: a virtio interface is below its PCI device. Children of an
+    IPoIB interface, and those that stand for virtual functions, are none of their own."""
+    real, folder = os.path.realpath(path), os.path.dirname(path)
+    if os.path.exists(folder + "/parent") or re.match(r"pf\d+vf\d+", _port(folder)):
+        return False
+    return slot in (os.path.basename(real), os.path.basename(os.path.dirname(real)))
+
+
+def _port(folder: str) -> str:
+    try:
+        return read_text(folder + "/phys_port_name").strip()
+    except OSError:  # the driver has no names of ports
+        return ""
 
 
 def _is_up(name: str, shown: str) -> bool:

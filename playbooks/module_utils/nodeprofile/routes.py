@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
-from typing import Optional
 
-from ansible.module_utils.nodeprofile import keepers
-from ansible.module_utils.nodeprofile.item import CannotChange, Item, Node, measured, read_text, settle
+from ansible.module_utils.nodeprofile import keepers, reach
+from ansible.module_utils.nodeprofile.item import CannotChange, Item, Node, Waiting, measured, read_text, settle
+from ansible.module_utils.nodeprofile.links import NAMED_LATER
 
 CLASS = "/sys/class/net"
 
@@ -40,13 +41,13 @@ def default_route(wanted: bool, root: str = "") -> list:
     return [measured("default route", bool(found), "present", seen, why)]
 
 
-def routes(node: Node, wanted: list) -> list:
+def routes(node: Node, wanted: list, pending: list) -> list:
     """Routes: `to`, `via`, `device`. One that is absent is set, and kept where the interface is configured; one that leads another
-    way is the site's and stays."""
-    return [_route(node, entry["to"], entry.get("via") or "", entry.get("device") or "") for entry in wanted]
+    way is the site's and stays. `pending`: interfaces that only the next boot brings."""
+    return [_route(node, entry["to"], entry.get("via") or "", entry.get("device") or "", pending) for entry in wanted]
 
 
-def _route(node: Node, to: str, via: str, device: str) -> Item:
+def _route(node: Node, to: str, via: str, device: str, pending: list) -> Item:
     want = " ".join(["via " + via] * bool(via) + ["dev " + device] * bool(device))
     # without -6, `ip` looks among the routes of IPv4 whatever the network is
     family = ["-6"] if ":" in to else []
@@ -55,6 +56,8 @@ def _route(node: Node, to: str, via: str, device: str) -> Item:
     def read() -> str:
         seen[:] = _ways(json.loads(node.must("ip", "-json", *family, "route", "show", "exact", to) or "[]"))
         working = [way for way in seen if way.leads(via, device) and not way.down]
+        if not working and pending and (not device or device in pending):
+            raise Waiting(NAMED_LATER)
         if not working:
             return "; ".join(map(str, seen)) or "absent"
         return want if _lasts(node, working, to, via) else want + " until the next boot"
@@ -62,17 +65,24 @@ def _route(node: Node, to: str, via: str, device: str) -> Item:
     def change() -> None:
         if any(way.leads(via, device) and way.down for way in seen):
             raise CannotChange("its link is down: see the cable, the transceiver and the port of the switch")
-        if not all(way.leads(via, device) for way in seen):
-            raise CannotChange("it leads another way, which may have its reason: take that route away, or ask for it")
         name = device or _on_link(node, family, via)
         kept = keepers.keeper(node, name)
+        if not all(way.leads(via, device) or _is_ours(way, kept, to, name) for way in seen):
+            raise CannotChange("it leads another way, which may have its reason: take that route away, or ask for it")
         if kept is None:
             raise CannotChange(_nobody(name))
+        _cuts_nobody_off(node, family, to, via, name)
         if not kept.has_route(to, via):
-            kept.keep_route(node, to, via)
+            kept.require_for_none_but([name])
+            kept.keep_route(to, via)
         node.must("ip", *family, "route", "replace", to, *["via", via][: 2 * bool(via)], "dev", name)
 
     return settle(node, "route " + to, want, read, change)
+
+
+def _is_ours(way: Way, kept: "keepers.Networkd | keepers.Manager | None", to: str, name: str) -> bool:
+    """Whether an earlier run set it, with the gateway of then. A connection of NetworkManager does not tell whose routes it has."""
+    return isinstance(kept, keepers.Networkd) and way.device == name and way.gateway == kept.kept_via(to)
 
 
 def _nobody(name: str) -> str:
@@ -90,11 +100,29 @@ def _lasts(node: Node, ways: list, to: str, via: str) -> bool:
     return kept is None or kept.has_route(to, via)
 
 
+def _cuts_nobody_off(node: Node, family: list, to: str, via: str, name: str) -> None:
+    """Raises CannotChange where a machine that has a connection open to this one, as SSH does, would be answered another way."""
+    network = ipaddress.ip_network(to)
+    for peer in sorted(reach.callers()):
+        if ipaddress.ip_address(peer) not in network:
+            continue
+        rows = json.loads(node.must("ip", "-json", *family, "route", "show", "match", peer) or "[]")
+        length, ways = max([(_length(row), _ways([row])) for row in rows] or [(-1, [])], key=lambda pair: pair[0])
+        if length <= network.prefixlen and not any(way.leads(via, name) for way in ways):
+            raise CannotChange("%s has a connection open, and this route would take it elsewhere: narrow it" % peer)
+
+
+def _length(row: dict) -> int:
+    """Of a route's prefix; an address without one has all bits."""
+    to = str(row.get("dst", ""))
+    return 0 if to == "default" else ipaddress.ip_network(to).prefixlen
+
+
 def _on_link(node: Node, family: list, via: str) -> str:
     """The interface of the network that a gateway is on."""
     found = json.loads(node.must("ip", "-json", *family, "route", "get", via) or "[]")
-    first: Optional[dict] = found[0] if found else None
-    if first is None or first.get("gateway") or first.get("via"):
+    first = dict(found[0]) if found else {}
+    if not first or first.get("gateway") or first.get("via"):
         raise CannotChange("the gateway %s is on no network of this machine" % via)
     return str(first.get("dev", ""))
 

@@ -55,7 +55,8 @@ def settle_all(node: Node, want: dict) -> list:
     boot_loader, manager = _adapter(system, "boot_loader"), _adapter(system, "package_manager")
     # first of all: a package may bring a kernel, whose boot entry needs our parameters
     installed = packages.packages(node, want["packages"], manager, int(system.get("lock_seconds") or 0))
-    parameters = boot.parameters(node, want["kernel_parameters"], boot_loader, rebooted)
+    words = [*want["kernel_parameters"], *confinement.apparmor_parameters(want["apparmor"])]
+    parameters = boot.parameters(node, words, boot_loader, rebooted)
     waiting = [entry["name"] for entry in parameters if entry["status"] in (CHANGED, DIFFERS)]
     return [
         measured("root", os.geteuid() == 0, "uid 0", "uid %d" % os.geteuid(), NO_ROOT),
@@ -79,9 +80,7 @@ def settle_all(node: Node, want: dict) -> list:
         *accounts.system_users(node, want["system_users"]),
         *accounts.users(node, want["users"]),
         *names.dns(node, want["dns"].get("servers") or [], want["dns"].get("search") or []),
-        *link_names.named(node, want["interface_names"], _mtus(want["links"]), rebooted),
-        *links.links(node, want["links"]),
-        *routes.routes(node, want["routes"]),
+        *_fabric(node, want, rebooted),
         *pci.acs(node, want["pcie_acs"]),
         *services.memlock(node, want["memlock"]),
         *services.services(node, want["services"], (system.get("time_services") or []) if want["time_service"] else []),
@@ -89,9 +88,17 @@ def settle_all(node: Node, want: dict) -> list:
     ]
 
 
-def _mtus(links_wanted: dict) -> dict:
-    """What interfaces that are given a name start with: they may be there only after a boot."""
-    return dict.fromkeys(links_wanted.get("names") or [], int(links_wanted.get("mtu") or 0))
+def _fabric(node: Node, want: dict, rebooted: bool) -> list:
+    """Interfaces by name, then what needs one of that name."""
+    mtus = dict.fromkeys(want["links"].get("names") or [], int(want["links"].get("mtu") or 0))
+    named = link_names.named(node, want["interface_names"], mtus, want["address"], rebooted)
+    pending = link_names.pending(named)
+    return [*named, *links.links(node, want["links"], pending), *routes.routes(node, want["routes"], pending)]
+
+
+def is_to_be_continued(items: list) -> bool:
+    """Whether something can be changed only after the boot that the machine asks for."""
+    return any(entry["status"] == DIFFERS and entry.get("why") == links.NAMED_LATER for entry in items)
 
 
 def _adapter(system: dict, key: str) -> str:

@@ -4,6 +4,15 @@ from hostlab.host import Host
 
 STARTED = "var/fault-started"
 """Path below the root where a Python that was started for a module leaves its mark."""
+UPDATE = """#!/usr/bin/python3
+import fcntl, subprocess, time
+file = open("/var/lib/dpkg/lock-frontend", "w")
+fcntl.lockf(file, fcntl.LOCK_EX)
+open("/run/held", "w").close()
+while subprocess.run(["pgrep", "--full", "apt-get.* install"], stdout=subprocess.DEVNULL).returncode:
+    time.sleep(0.1)
+time.sleep(2)
+"""
 
 
 def python_that_waits(host: Host, seconds: int) -> str:
@@ -39,12 +48,16 @@ def broken_packages(host: Host) -> None:
     host.run("sh", "-c", "echo 'Package: half\nStat' >> /var/lib/dpkg/status")
 
 
-def packages_locked_once(host: Host) -> None:
-    """A stand-in for an update that holds the lock until apt-get gives up, and is done when it is asked again."""
+def packages_locked(host: Host) -> None:
+    """Another process has dpkg's lock, as an update that goes on; it ends once an installation has waited for it for a moment."""
     host.run("dpkg", "--purge", "socat")
-    said = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 77 (unattended-upgr)"
-    once = f"[ -e /var/locked-once ] || {{ touch /var/locked-once; echo '{said}' >&2; exit 100; }}"
-    _write(host, "/usr/local/sbin/apt-get", f'#!/bin/sh\n{once}\nexec /usr/bin/apt-get "$@"\n')
+    _write(host, "/usr/local/bin/update", UPDATE)
+    host.run("sh", "-c", "setsid /usr/local/bin/update > /dev/null 2>&1 & until test -e /run/held; do sleep 0.05; done")
+
+
+def slow_link(host: Host) -> None:
+    """What the host says comes at 30 kB/s, as over a link that is full or damaged."""
+    host.run(*("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "240kbit", "burst", "4kb", "latency", "10s"))
 
 
 def half_applied(host: Host) -> None:

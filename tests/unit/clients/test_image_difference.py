@@ -5,6 +5,7 @@ import msgspec
 from steps.contract.image import difference
 from steps.contract.image.difference import Content, FileOf
 from steps.contract.image.manifest import LayerOf, Manifest, PackageOf, Part
+from steps.contract.image.testing import Outcome
 
 BASE = Manifest(
     name="compute",
@@ -39,6 +40,15 @@ def test_equal_images_are_said_to_be_equal() -> None:
     found = difference.compare(Content(manifest=BASE), Content(manifest=BASE))
     assert found == difference.Difference(same=True)
     assert difference.sentence(found) == "the images are bit for bit the same"
+
+
+def test_an_image_and_its_published_versions_are_the_same() -> None:
+    published = (
+        msgspec.structs.replace(BASE, origin=commit, outcomes={"image_sandbox.tests": {"gcc": Outcome.PASS}})
+        for commit in ("3f2a", "9b1c")
+    )
+    for one in published:
+        assert difference.compare(Content(manifest=BASE), Content(manifest=one)) == difference.Difference(same=True)
 
 
 def test_packages_that_came_went_changed_and_were_built_anew() -> None:

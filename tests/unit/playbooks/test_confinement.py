@@ -65,6 +65,7 @@ WAITS = ["kernel parameter apparmor=0"]
         ("Y", "", True, [], "ok", ""),
         ("N", "", False, [], "ok", ""),
         ("Y", "", False, [], "failed", "containerd starts no pod"),
+        ("Y", "enabled", False, [], "failed", "containerd starts no pod"),
         ("Y", "enabled", True, [], "ok", ""),
         ("Y", "disabled", True, WAITS, "differs", "the next boot brings it"),
         ("Y", "disabled", True, [], "failed", "it is enabled: see `apparmor` and `lsm`"),
@@ -91,3 +92,25 @@ def test_after_its_reboot_apparmor_waits_no_more_and_without_it_nothing_is_said(
     (tmp_path / "sys/module/apparmor/parameters/enabled").write_text("Y\n")
     (row,) = confinement.apparmor(Machine({}), "disabled", WAITS, True, str(tmp_path))
     assert row["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted", "line", "words"),
+    [
+        ("Y", "enabled", "ro quiet", []),
+        ("Y", "disabled", "ro quiet", ["apparmor=0"]),
+        ("N", "disabled", "ro apparmor=0", ["apparmor=0"]),
+        ("N", "enabled", "ro apparmor=0", ["apparmor=1"]),
+        ("", "enabled", "ro", []),
+        ("Y", "", "ro", []),
+    ],
+)
+def test_the_command_line_says_it_only_where_it_is_not_so_by_itself(
+    tmp_path: Path, now: str, wanted: str, line: str, words: list[str]
+) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cmdline").write_text(line)
+    if now:
+        (tmp_path / "sys/module/apparmor/parameters").mkdir(parents=True)
+        (tmp_path / "sys/module/apparmor/parameters/enabled").write_text(now)
+    assert confinement.apparmor_parameters(wanted, str(tmp_path)) == words

@@ -1,5 +1,6 @@
 """What keeps an interface's MTU and routes over a boot: systemd-networkd's drop-ins, NetworkManager, or nobody whom we know."""
 
+import os
 from typing import Any
 
 import pytest
@@ -14,12 +15,12 @@ NETWORKD = "● 4: ens1np0\n  Link File: n/a\n  Network File: /run/systemd/netwo
 def kept(machine: Machine, mtu: int = 9000) -> Any:
     keeper = keepers.keeper(machine, "ens1np0")
     if keeper is not None:
-        keeper.keep(machine, mtu)
+        keeper.keep(mtu)
     return keeper
 
 
 def test_networkd_gets_a_drop_in_beside_its_own_file() -> None:
-    machine = Machine({"networkctl": lambda _: (0, NETWORKD, "")})
+    machine = Machine({"networkctl": lambda command: (0, NETWORKD if command[-1] == "ens1np0" else "", "")})
     assert kept(machine) is not None
     assert machine.written == {
         "/etc/systemd/network/10-netplan-ens1np0.network.d/90-bringup.conf": "# Made by bringup.\n[Link]\nMTUBytes=9000\n"
@@ -52,7 +53,7 @@ def test_a_connections_own_mtu_goes_before_our_section(setting: str, own: str, k
     keeper = keepers.keeper(machine, "ens1np0")
     assert keeper.has(9000) is kept_by_it
     with pytest.raises(CannotChange, match=f"{own}: `nmcli connection modify {UUID} {setting} 9000`"):
-        keeper.keep(machine, 9000)
+        keeper.keep(9000)
     assert machine.written == {}
 
 
@@ -88,26 +89,35 @@ SAID = [
     ],
 )
 def test_a_connections_routes_are_read(said: str, to: str, via: str, has: bool) -> None:
-    assert keepers.Manager("ens1", UUID, said).has_route(to, via) is has
+    assert keepers.Manager(Machine({}), "ens1", UUID, said).has_route(to, via) is has
 
 
 def test_a_route_is_added_to_the_connection() -> None:
     machine = Machine({"nmcli": lambda _: (0, "", "")})
-    keepers.Manager("ens1", UUID).keep_route(machine, "fd01::/64", "fd00::2")
-    keepers.Manager("ens1", UUID).keep_route(machine, "10.3.0.0/16", "")
+    keepers.Manager(machine, "ens1", UUID).keep_route("fd01::/64", "fd00::2")
+    keepers.Manager(machine, "ens1", UUID).keep_route("10.3.0.0/16", "")
     assert machine.said == [
         ("nmcli", "connection", "modify", UUID, "+ipv6.routes", "fd01::/64 fd00::2"),
         ("nmcli", "connection", "modify", UUID, "+ipv4.routes", "10.3.0.0/16"),
     ]
     with pytest.raises(CannotChange, match="no connection for ens1"):
-        keepers.Manager("ens1").keep_route(machine, "10.3.0.0/16", "")
+        keepers.Manager(machine, "ens1").keep_route("10.3.0.0/16", "")
 
 
 def test_networkd_keeps_each_route_in_its_drop_in() -> None:
     machine = Machine({})
-    keepers.Networkd("/run/systemd/network/10-netplan-ens1.network").keep_route(machine, "192.168.0.0/16", "10.1.0.1")
+    keepers.Networkd(machine, "/run/systemd/network/10-netplan-ens1.network").keep_route("192.168.0.0/16", "10.1.0.1")
     assert machine.written == {
         "/etc/systemd/network/10-netplan-ens1.network.d/90-bringup-routes.conf": (
             "# Made by bringup.\n[Route]\nDestination=192.168.0.0/16\nGateway=10.1.0.1\n"
         )
     }
+
+
+def test_a_file_of_networkd_that_configures_others_too_gets_no_drop_in() -> None:
+    """Whatever is on this machine besides lo is configured by the same file here: `Name=en*` of many images."""
+    others = [name for name in os.listdir("/sys/class/net") if name != "lo"]
+    machine = Machine({"networkctl": lambda _: (0, NETWORKD, "")})
+    with pytest.raises(CannotChange, match="too: give ens1np0 a file of its own"):
+        keepers.keeper(machine, "ens1np0").require_for_none_but(["ens1np0"])
+    keepers.keeper(machine, "ens1np0").require_for_none_but(["ens1np0", *others])

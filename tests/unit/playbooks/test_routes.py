@@ -37,7 +37,7 @@ def test_a_route_counts_where_one_of_its_ways_is_the_wanted_one_and_works(
     said: str, via: str | None, device: str | None, status: str, seen: str
 ) -> None:
     machine = Machine({"ip": lambda _: (0, said, "")})
-    (row,) = routes.routes(machine, [{"to": "172.16.0.0/12", "via": via, "device": device}])
+    (row,) = routes.routes(machine, [{"to": "172.16.0.0/12", "via": via, "device": device}], [])
     assert (row["status"], row.get("after") or row["before"]) == (status, seen)
 
 
@@ -45,7 +45,7 @@ def test_a_route_of_ip_version_six_is_asked_for_as_such() -> None:
     machine = Machine(
         {"ip": lambda command: (0, '[{"dst":"fd01::/64","gateway":"fd00::2","dev":"v1"}]' if "-6" in command else "[]", "")}
     )
-    (row,) = routes.routes(machine, [{"to": "fd01::/64", "via": "fd00::2"}])
+    (row,) = routes.routes(machine, [{"to": "fd01::/64", "via": "fd00::2"}], [])
     assert row["status"] == "ok"
 
 
@@ -66,26 +66,34 @@ def fabric(shown: str, *, get: str = ON_LINK, networkctl: str = NETWORKD) -> Mac
             now[0] = BY_HAND
         return 0, now[0], ""
 
-    return Machine({"ip": ip, "networkctl": lambda _: (0, networkctl, "")})
+    return Machine({"ip": ip, "networkctl": lambda command: (0, networkctl if command[-1] == "v0" else "", "")})
 
 
 def test_a_route_that_is_absent_is_set_and_kept_on_the_interface_of_its_gateway() -> None:
     machine = fabric("[]")
-    (row,) = routes.routes(machine, [{"to": "172.16.0.0/12", "via": "10.99.0.2"}])
+    (row,) = routes.routes(machine, [{"to": "172.16.0.0/12", "via": "10.99.0.2"}], [])
     assert ("ip", "route", "replace", "172.16.0.0/12", "via", "10.99.0.2", "dev", "v0") in machine.said
     assert "Destination=172.16.0.0/12\nGateway=10.99.0.2\n" in machine.written[FILE]
     # the file is not on this machine, so that the second reading says what a boot would
     assert (row["status"], row["before"], row["after"]) == ("failed", "absent", "via 10.99.0.2 until the next boot")
 
 
+def test_a_route_waits_for_an_interface_that_gets_its_name_by_the_next_boot() -> None:
+    for entry in ({"to": "172.16.0.0/12", "device": "fab0"}, {"to": "172.16.0.0/12", "via": "10.99.0.2"}):
+        machine = fabric("[]")
+        (row,) = routes.routes(machine, [entry], ["fab0"])
+        assert (row["status"], row["why"]) == ("differs", routes.NAMED_LATER)
+        assert machine.written == {}
+
+
 def test_a_route_that_was_set_by_hand_is_kept_and_one_of_the_configuration_left_alone() -> None:
     wanted = [{"to": "172.16.0.0/12", "via": "10.99.0.2"}]
     by_hand = fabric(BY_HAND)
-    assert routes.routes(by_hand, wanted)[0]["before"] == "via 10.99.0.2 until the next boot"
+    assert routes.routes(by_hand, wanted, [])[0]["before"] == "via 10.99.0.2 until the next boot"
     assert list(by_hand.written) == [FILE]
     configured, unmanaged = fabric(ONE), fabric(BY_HAND, networkctl="  Network File: n/a\n")
     for machine in (configured, unmanaged):
-        assert routes.routes(machine, wanted)[0]["status"] == "ok", "who sets them at each boot has a script for it"
+        assert routes.routes(machine, wanted, [])[0]["status"] == "ok", "who sets them at each boot has a script for it"
         assert machine.written == {}
 
 
@@ -101,7 +109,7 @@ def test_a_route_that_was_set_by_hand_is_kept_and_one_of_the_configuration_left_
     ],
 )
 def test_a_route_that_cannot_be_set_says_why_and_nothing_is_changed(machine: Machine, device: str | None, why: str) -> None:
-    (row,) = routes.routes(machine, [{"to": "172.16.0.0/12", "via": "10.99.0.2", "device": device}])
+    (row,) = routes.routes(machine, [{"to": "172.16.0.0/12", "via": "10.99.0.2", "device": device}], [])
     assert row["status"] == "failed"
     assert why in row["why"]
     assert machine.written == {}

@@ -43,7 +43,7 @@ def records(boot: Boot) -> Iterator[tuple[str, str, object]]:
     yield "image_boot", "boot_uefi", Booted(key="i" * 64, boots=(boot,))
     added, changed = ("htop=3.2",), ("gcc 12.1 → 12.2",)
     before = {"before": "0006-000000000000", "packages_added": added, "packages_changed": changed}
-    yield "image_publish", "tree", Published(version="0007-bbbbbbbbbbbb", **before)
+    yield "image_publish", "tree", Published(version="0007-bbbbbbbbbbbb", manifest="sha256:bbbbbbbbbbbb", **before)
 
 
 def verdict_on(boot: Boot, stage: str) -> Verdict:
@@ -79,6 +79,7 @@ def test_what_was_built_is_told_as_data() -> None:
     made = image(evidence(boot()))
     assert made is not None
     assert (made.version, made.before, made.packages, made.fetched) == ("0007-bbbbbbbbbbbb", "0006-000000000000", 140, 3)
+    assert made.manifest == "sha256:bbbbbbbbbbbb", "that of the version beside it"
     assert [(layer.name, layer.cached, layer.seconds) for layer in made.layers] == [("base", False, 33.5), ("hpc", True, 2.0)]
     assert [(test.name, test.where, test.outcome) for test in made.tests] == [
         ("mpi runs", "sandbox", "pass"),

@@ -55,6 +55,12 @@ def test_what_cannot_work_is_refused(rke2: str, sentence: str) -> None:
     assert sentence in str(caught.value)
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_an_even_number_of_servers_is_refused(count: int) -> None:
+    with pytest.raises(spec.SpecErrors, match=f"{count} servers cannot hold an etcd majority well"):
+        spec.load(HEAD.replace("ranges: s1", f'ranges: "s[1-{count}]"').replace("RKE2", "{registration_address: 10.9.2.1}"))
+
+
 def test_what_is_left_open_is_left_to_the_role() -> None:
     assert variables(load("{}").rke2) == {}
     assert secret_variables(load("{}").rke2) == {}
