@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from steps import timeouts
 from steps.clients.image import entries
+from steps.clients.image.files import cpio
 from steps.clients.netboot import disturbances
 from steps.clients.netboot.disturbances import Disturbance
 from steps.clients.netboot.machine import ARCHITECTURE, GATEWAY, Running, start
@@ -86,8 +87,9 @@ def _manifest(folder: Path) -> Manifest:
 
 def _all(plan: Plan, machines: list[Machine], seconds: float, say: Say) -> tuple[Boot, ...]:
     with private_folder() as private, Server() as server:
+        parts = _parts(plan, private)
         for one in machines:
-            _prepare(plan, one, private / one.name, server)
+            _prepare(plan, one, parts, private / one.name, server)
         server.start()
         watch = Watch(server, seconds, say)
         try:
@@ -100,13 +102,13 @@ def _all(plan: Plan, machines: list[Machine], seconds: float, say: Say) -> tuple
                 running.end()
 
 
-def _prepare(plan: Plan, one: Machine, folder: Path, server: Server) -> None:
+def _prepare(plan: Plan, one: Machine, parts: dict[str, Part], folder: Path, server: Server) -> None:
     """The machine's folder, and what the server has for it."""
     (folder / "tftp").mkdir(parents=True)
     base = f"http://{GATEWAY}:{server.port}{server.place(one.name)}"
     (folder / "tftp" / "boot.ipxe").write_text(ipxe.chain(f"{base}/boot.ipxe"))
     tests = _tests(plan.recipe)
-    server.serve(one.name, Orders(script=_script(plan, one, base), tests=tests, parts=_parts(plan)))
+    server.serve(one.name, Orders(script=_script(plan, one, base), tests=tests, parts=parts))
 
 
 def _tests(recipe: Recipe) -> bytes:
@@ -134,12 +136,16 @@ def _script(plan: Plan, one: Machine, base: str) -> str:
     )
 
 
-def _parts(plan: Plan) -> dict[str, Part]:
-    """The files of the image as this boot serves them."""
+def _parts(plan: Plan, private: Path) -> dict[str, Part]:
+    """The files of the image as this boot serves them; a changed one lies in the private folder."""
     changed, parts = plan.disturbance, {}
     for what, name in (("kernel", KERNEL), ("initrd", INITRD), ("root", ROOT)):
         path = plan.folder / (changed.kernel_file if what == "kernel" and changed.kernel_file else name)
         parts[name] = Part(what=what, path=path, size=path.stat().st_size)
+    if changed.initrd_without:
+        path = private / INITRD
+        path.write_bytes(cpio.without(plan.folder / INITRD, changed.initrd_without))
+        parts[INITRD] = Part(what="initrd", path=path, size=path.stat().st_size)
     root = parts[ROOT]
     gone = None if changed.gone_share is None else int(root.size * changed.gone_share)
     parts[ROOT] = replace(root, size=int(root.size * changed.root_share), gone_after=gone)

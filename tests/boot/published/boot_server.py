@@ -1,7 +1,8 @@
 """A boot server and one machine on its wire, in namespaces of their own: `boot_server.py FOLDER FIRMWARE DNSMASQ NGINX`.
 
-There the network is one cable, called as in the examples, and /srv is the server's: their lines are read as they stand. The first
-process of the namespaces is this one, so all that it starts, mounts and plugs in is gone with it, however it ends.
+There the network is one cable, called as in the examples, and /srv is the server's: their lines are read as they stand, for a BIOS
+but for the one that knows iPXE (`BY_WHAT_IT_WAS_TOLD`). The first process of the namespaces is this one, so all that it starts,
+mounts and plugs in is gone with it, however it ends.
 """
 
 import os
@@ -37,6 +38,14 @@ ip link set {WIRE} up
 """What other tests have mounted for a moment is not kept from going."""
 CARDS = {Firmware.BIOS: "virtio-net-pci", Firmware.UEFI: "virtio-net-pci,romfile="}
 """A card's ROM in QEMU is iPXE, and all that a BIOS has there to boot from a network. UEFI has its own where the card has none."""
+IS_IPXE = "dhcp-match=set:ipxe,175\n"
+BY_WHAT_IT_WAS_TOLD = """dhcp-match=set:says-so,175
+dhcp-userclass=set:loaded,loaded
+tag-if=set:ipxe,tag:says-so,tag:loaded
+dhcp-option-force=tag:!loaded,option:user-class,loaded
+"""
+"""In its place for a BIOS, so that QEMU's ROM is answered as a plain PXE ROM, although it is iPXE and says so. An iPXE that comes
+by TFTP sends the same options; but it takes over the answer that the ROM had: here a user class, which it says from then on."""
 
 
 def run(folder: Path, firmware: Firmware, dnsmasq: Path, nginx: Path) -> subprocess.CompletedProcess[str]:
@@ -46,13 +55,21 @@ def run(folder: Path, firmware: Firmware, dnsmasq: Path, nginx: Path) -> subproc
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=MOST_SECONDS)
 
 
+def dhcp_lines(firmware: Firmware) -> str:
+    """The example's for dnsmasq, as that firmware is served."""
+    lines = (EXAMPLES / "dnsmasq.conf").read_text()
+    assert lines.count(IS_IPXE) == 1
+    return lines.replace(IS_IPXE, BY_WHAT_IT_WAS_TOLD) if firmware is Firmware.BIOS else lines
+
+
 def main(folder: Path, firmware: Firmware, dnsmasq: str, nginx: str) -> int:
     """Serve one machine until it has told what it runs."""
     subprocess.run(["sh", "-ec", PLUGGED], cwd=folder, check=True)
+    (folder / "dnsmasq.conf").write_text(dhcp_lines(firmware))
     with ExitStack() as ends, (folder / DHCP).open("w") as log:
         told = f"--address=/{NAME}/{SERVER}"  # a site's own name service knows it
         quiet = ("--no-resolv", "--no-hosts", "--leasefile-ro", "--pid-file", "--log-dhcp", "--log-queries", "--log-facility=-")
-        command = [dnsmasq, "--keep-in-foreground", f"--conf-file={EXAMPLES}/dnsmasq.conf", told, *quiet]
+        command = [dnsmasq, "--keep-in-foreground", f"--conf-file={folder}/dnsmasq.conf", told, *quiet]
         commands = (command, [nginx, "-c", str(folder / "nginx.conf"), "-e", str(folder / "errors")])
         servers = [ends.enter_context(subprocess.Popen(one, stderr=log)) for one in commands]
         for server in servers:

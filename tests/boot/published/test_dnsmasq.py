@@ -1,4 +1,8 @@
-"""The examples for a boot server as they stand, by dnsmasq and nginx themselves: a machine finds its image with them alone."""
+"""The examples for a boot server, by dnsmasq and nginx themselves: a machine finds its image with them alone.
+
+UEFI boots by their lines as they stand. A BIOS has QEMU's ROM, which is iPXE: it is answered as a plain PXE ROM, where one line for
+dnsmasq is another (`boot_server`), so that it too goes the whole way, from its ROM to an iPXE that TFTP sent, to its image by HTTP.
+"""
 
 import shutil
 import time
@@ -57,7 +61,7 @@ def test_a_machine_boots_by_the_lines_of_the_examples(
     said = (tmp_path / boot_server.CONSOLE).read_text(errors="replace")
     assert done.returncode == 0, f"{done.stderr}\n{log[-3000:]}\n{said[-3000:]}"
     fetched = [name for name in FOR_FIRMWARE if f"sent /srv/tftp/{name} to " in log]
-    assert fetched == (["ipxe.efi"] if firmware is Firmware.UEFI else []), "what is iPXE already needs none"
+    assert fetched == ["ipxe.efi" if firmware is Firmware.UEFI else "undionly.kpxe"]
     (name,) = Local(root).look("boot").images
     (row,) = rows.nodes((Local(root).look(name),), now=time.time())
     assert (row.node, row.stand.value, row.mac, row.version) == ("node001", "current", boot_server.MAC, seen.version), row

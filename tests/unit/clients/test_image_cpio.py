@@ -2,6 +2,8 @@
 
 import gzip
 import hashlib
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,24 @@ def test_what_is_no_whole_initrd_is_told(data: bytes, sentence: str, tmp_path: P
     (tmp_path / "initrd").write_bytes(data)
     with pytest.raises(BadTask, match=sentence):
         cpio.read(tmp_path / "initrd")
+
+
+PACKERS = [words for words in ("cat", "gzip -cn", "zstd -cq", "xz -c --check=crc32", "lz4 -lc") if shutil.which(words.split()[0])]
+"""Those that this machine has; each packs as the kernel takes it."""
+
+
+@pytest.mark.parametrize("words", PACKERS)
+def test_files_are_taken_out_and_the_rest_stays(words: str, tmp_path: Path) -> None:
+    early = archive(member("kernel/x86/microcode.bin", b"code")) + b"\0" * 300
+    init, driver = member("init", b"#!/bin/sh\n", 0o100755), member("lib/x.ko.xz", b"driver")
+    main = subprocess.run(words.split(), input=archive(init, driver), capture_output=True, check=True).stdout
+    (tmp_path / "initrd").write_bytes(early + main)
+    left = cpio.without(tmp_path / "initrd", r".*/x\.ko(\.\w+)?")
+    assert left[: len(early) + 4] == (early + main)[: len(early) + 4], "packed as before"
+    (tmp_path / "left").write_bytes(left)
+    assert [one.path for one in cpio.read(tmp_path / "left")] == ["kernel/x86/microcode.bin", "init"]
+    with pytest.raises(BadTask, match="left has nothing like"):
+        cpio.without(tmp_path / "left", r".*/x\.ko(\.\w+)?")
 
 
 def test_a_kernel_says_its_version(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""Reads an initrd: `newc` archives one behind the other, plain or compressed, as the kernel takes them."""
+"""Reads an initrd, and takes files out: `newc` archives one behind the other, plain or compressed, as the kernel takes them."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -15,11 +16,12 @@ _MAGIC: Final = b"070701"
 _HEADER: Final = 110
 _TRAILER: Final = "TRAILER!!!"
 _COMPRESSED: Final = (
-    (b"\x28\xb5\x2f\xfd", ("zstd", "-dcq")),
-    (b"\x1f\x8b", ("gzip", "-dc")),
-    (b"\xfd7zXZ", ("xz", "-dc")),
-    (b"\x02\x21\x4c\x18", ("lz4", "-dc")),
+    (b"\x28\xb5\x2f\xfd", ("zstd", "-dcq"), ("zstd", "-cq")),
+    (b"\x1f\x8b", ("gzip", "-dc"), ("gzip", "-cn")),
+    (b"\xfd7zXZ", ("xz", "-dc"), ("xz", "-c", "--check=crc32")),
+    (b"\x02\x21\x4c\x18", ("lz4", "-dc"), ("lz4", "-lc")),
 )
+"""How each begins, what reads it, and what writes it as the kernel takes it."""
 
 
 class Member(Struct, frozen=True):
@@ -47,15 +49,45 @@ def read(path: Path) -> list[Member]:
                     found.append(member)
             data = data[end:]
         else:
-            data = _plain(data, path.name)
+            data, _ = _plain(data, path.name)
     return found
 
 
-def _plain(data: bytes, name: str) -> bytes:
-    for magic, command in _COMPRESSED:
+def without(path: Path, unwanted: str) -> bytes:
+    """The initrd without the members whose path matches, else as it was: each archive plain or compressed as before. Raises BadTask
+    where it has no such member: what was to change would stay the same."""
+    data = path.read_bytes()
+    kept, taken = _without(data, path.name, re.compile(unwanted))
+    if not taken:
+        raise BadTask(f"{path.name} has nothing like {unwanted} that could be taken out")
+    return kept
+
+
+def _without(data: bytes, name: str, unwanted: re.Pattern[str]) -> tuple[bytes, int]:
+    kept, taken = b"", 0
+    while rest := data.lstrip(b"\0"):
+        kept += data[: len(data) - len(rest)]
+        if not rest.startswith(_MAGIC):
+            plain, pack = _plain(rest, name)
+            inner, found = _without(plain, name, unwanted)
+            return kept + streams.through(pack, inner, timeouts.IMAGE_TOOL), taken + found
+        begin, parts = 0, []
+        for end, member in _members(rest, name):
+            if member and unwanted.fullmatch(member.path):
+                taken += 1
+            else:
+                parts.append(rest[begin:end])
+            begin = end
+        kept, data = kept + b"".join(parts), rest[begin:]
+    return kept + data, taken
+
+
+def _plain(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
+    """What is compressed there, and what would compress it again."""
+    for magic, unpack, pack in _COMPRESSED:
         if data.startswith(magic):
             try:
-                return streams.through(command, data, timeouts.IMAGE_TOOL)
+                return streams.through(unpack, data, timeouts.IMAGE_TOOL), pack
             except BadTask as error:
                 raise BadTask(f"{name} is damaged or cut off: {error}", hint="build the image anew") from error
     raise BadTask(
