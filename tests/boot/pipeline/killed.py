@@ -10,6 +10,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from steps.clients.image.layer import layers
+from steps.clients.published import source
 from steps.contract.image.manifest import decode
 from tests.boot.builder.started import descendants
 from tests.boot.pipeline.site import NAME, Site, digests
@@ -66,6 +68,17 @@ def is_sound(site: Site) -> None:
         assert {part.name for part in decode(packed.read_bytes()).parts} <= {path.name for path in packed.parent.iterdir()}
     for entry in (path for path in site.images.glob("layers/*") if len(path.name) == 64):
         assert json.loads((entry / "entry.json").read_text()), entry
+
+
+def is_whole(site: Site) -> None:
+    """All that a cache keeps is read to its last byte, as the product itself does it: every layer, every packed image."""
+    layer = [path.name for path in site.images.glob("layers/*") if len(path.name) == 64]
+    packed = [path for path in site.images.glob("assembled/*") if len(path.name) == 64]
+    assert layer, site.images
+    assert packed, site.images
+    assert [wrong for key in layer if (wrong := layers.verify(site.images, key))] == []
+    for folder in packed:
+        source.examine(source.load(folder))
 
 
 Finished = dict[Path, tuple[int, int]]

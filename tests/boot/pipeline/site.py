@@ -23,6 +23,8 @@ LOCK = "site.lock.json"
 ELSEWHERE = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "LANG": "de_DE.UTF-8", "SOURCE_DATE_EPOCH": "1", "USER": "somebody"}
 """Of a machine that is set up otherwise."""
 ALONE = ("unshare", "--net")
+IDENTITY = ("-c", "user.name=site", "-c", "user.email=site@example.org", "-c", "commit.gpgsign=false")
+"""Who commits, whatever Git knows of the machine's user."""
 
 
 class Site:
@@ -61,6 +63,19 @@ class Site:
         """Lock the recipe; what the command said."""
         return self.run("image", "lock", "image.yaml")
 
+    def commit(self) -> str:
+        """Commit spec, recipes and locks as they stand, in a work tree of their own; the commit. Equal manifests are of one commit,
+        so sites whose bytes are compared have none."""
+        files = sorted(path.name for path in self.folder.iterdir() if path.suffix in (".yaml", ".json"))
+        self._git("init", "--quiet")
+        self._git("add", "--", *files)
+        self._git("commit", "--quiet", "--message", "as it stands")
+        return self._git("rev-parse", "HEAD")
+
+    def _git(self, *words: str) -> str:
+        command = ["git", "-C", self.folder, *IDENTITY, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS).stdout.strip()
+
     def run(self, *words: str, code: int = 0) -> str:
         """What a command printed; it must end with this code."""
         command = [*self.within, BRINGUP, *words]
@@ -90,6 +105,11 @@ class Site:
     def runs(self) -> list[str]:
         """Names of runs, the newest last."""
         return sorted(path.name for path in (self.home / "store/runs").iterdir())
+
+    def report(self, run: str) -> tuple[str, dict[str, Any]]:
+        """The page of a run's report, and the same as data."""
+        folder = self.home / "store/runs" / run / "report"
+        return (folder / "report.html").read_text(), json.loads((folder / "report.json").read_text())
 
     def records(self, stage: str, task: str) -> list[dict[str, Any]]:
         """Records of a task in the newest run, attempt by attempt."""

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,46 +10,18 @@ import pytest
 import yaml
 
 from steps.clients.image.sandbox import testing
-from steps.clients.published import serving
-from steps.contract.image.booting import NodeReport
 from steps.contract.image.manifest import ROOT, decode
 from steps.contract.image.testing import Outcome
 from tests.boot.builder.started import descendants, mounts
-from tests.boot.pipeline import canary, killed
+from tests.boot.pipeline import canary, checks, given, killed
+from tests.boot.pipeline.given import CANARY, FAILING, LEAKS, MORE, OF_SITE, ONE_BOOT, TOKEN
 from tests.boot.pipeline.site import ALONE, ELSEWHERE, LOCK, NAME, PUBLISH, SECONDS, Site, by_ssh, same_image, written
 from tests.boot.published import ssh_server
 from tests.hosts.hostlab.waiting import until
 from workflows.images.nodes import resolve
 from workflows.spec.image import load_image
 
-STAGES = ("image_standing", "image_lock", "image_layers", "image_assemble", "image_sandbox", "image_boot", "image_publish")
-MORE = {
-    "apiVersion": "bringup/v1",
-    "kind": "ImageRecipe",
-    "name": "more",
-    "description": "base with one small package more.",
-    "extends": "base",
-    "layers": [
-        {
-            "name": "site",
-            "packages": ["less"],
-            "commands": [{"run": "cat /run/secrets/token; wc -c < /run/secrets/token > /opt/length", "secrets": ["token"]}],
-            "budget_mib": 5,
-        }
-    ],
-}
 WAITS = re.compile(r"waits for an approval \(bringup approve (\S+) --as NAME --evidence (sha256:[0-9a-f]{64})\)")
-OF_SITE = {"time_server": "ntp.example.org", "admin_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC00 admin"}
-CANARY = b"canary-5e0d1b7a9c42"
-TOKEN = {"token": {"file": "./token"}}
-LEAKS = {
-    "copied": "cp /run/secrets/token /opt/x",
-    "encoded": "base64 /run/secrets/token > /opt/x",
-    "packed": "gzip -c /run/secrets/token > /opt/x.gz",
-    "archived": "tar czf /opt/x.tgz -C /run/secrets token",
-    "said": "cat /run/secrets/token /run/secrets/token >&2; exit 3",
-}
-"""What careless commands do, one layer each."""
 
 
 def test_an_image_is_published_that_booted_by_bios_and_uefi(first: Site) -> None:
@@ -61,20 +32,27 @@ def test_an_image_is_published_that_booted_by_bios_and_uefi(first: Site) -> None
         (one,) = record["observation"]["boots"]
         assert record["verdict"]["status"] == "pass"
         assert (one["firmware"], one["report"]["root"], one["ended"]) == (firmware, "overlay", "report")
+    bios, uefi = (first.records("image_boot", f"boot_{firmware}")[0] for firmware in ("bios", "uefi"))
+    assert max(bios["started"], uefi["started"]) < min(bios["finished"], uefi["finished"]), "side by side"
     version = first.tree / NAME / "versions" / first.current
     made = decode((version / "manifest.json").read_bytes())
     assert [layer.name for layer in made.layers] == ["base"]
     assert len(made.packages) > 100
+    assert made.outcomes.keys() == {"image_sandbox.tests", "image_boot.boot_bios", "image_boot.boot_uefi"}
+    assert {name for ended in made.outcomes.values() for name in ended} == set(made.tests)
+    assert {outcome for ended in made.outcomes.values() for outcome in ended.values()} == {Outcome.PASS}
     assert {path.name for path in (version / "boot").iterdir()} == {"default.ipxe", "compute.ipxe"}
     assert "are whole" in first.run("image", "verify", "image.yaml") or "is whole" in first.run("image", "verify", "image.yaml")
     first.run("image", "detach-check", "image.yaml")
 
 
 def test_the_report_shows_layers_tests_and_boots(first: Site) -> None:
-    page = (first.home / "store/runs" / first.runs[0] / "report/report.html").read_text()
+    page, told = first.report(first.runs[0])
     for text in ("<h2>Layers</h2>", "<h2>Tests</h2>", "<h2>Boots</h2>", "root.squashfs", "the first version", first.current):
         assert text in page, text
     assert re.search(r"script \d+\.\d s → kernel", page)
+    assert checks.LAYER.findall(page) == [("base", "built")]
+    assert [(layer["name"], layer["cached"]) for layer in told["image"]["layers"]] == [("base", False)]
     first.run("verify", str(first.home / "store/runs" / first.runs[0]))
 
 
@@ -112,9 +90,9 @@ def test_one_package_more_is_built_on_what_there_is_published_and_rolled_back(fi
     earlier, before = first.current, written(first.tree / NAME / "versions" / first.current)
     (first.folder / "more.yaml").write_text(yaml.safe_dump(MORE))
     (first.folder / "token").write_bytes(CANARY + b"\n")
-    boot = {"firmware": ["bios"], "memory_mib": 1536, "timeout": "10m"}
-    first.write(recipe="more.yaml", lock="more.lock.json", boot=boot, secrets=TOKEN)
+    first.write(recipe="more.yaml", lock="more.lock.json", boot=ONE_BOOT, secrets=TOKEN)
     assert "site 1" in first.lock()
+    commit = first.commit()
     first.run("image", "build")
     base, site = (first.records("image_layers", f"layer_{name}")[0]["observation"] for name in ("base", "site"))
     assert base["cached"]
@@ -124,6 +102,7 @@ def test_one_package_more_is_built_on_what_there_is_published_and_rolled_back(fi
     assert later != earlier
     (record,) = first.records("image_publish", "tree")
     assert [name.partition("=")[0] for name in record["observation"]["packages_added"]] == ["less"]
+    checks.is_told_of(first, commit, earlier, record["observation"]["packages_added"])
     assert written(first.tree / NAME / "versions" / earlier) == before, "what is published is never written again"
 
     listed = first.run("image", "list", "image.yaml")
@@ -135,6 +114,20 @@ def test_one_package_more_is_built_on_what_there_is_published_and_rolled_back(fi
     said = first.run("image", "diff", f"published/{NAME}/versions/{earlier}", f"published/{NAME}/versions/{later}")
     assert "less" in said
     assert "/usr/bin/less" in said
+
+
+def test_an_image_that_fails_a_boot_test_is_not_published_and_the_report_says_why(first: Site, tmp_path: Path) -> None:
+    site = same_image(first, tmp_path / "site")
+    (site.folder / "failing.yaml").write_text(yaml.safe_dump(given.failing()))
+    site.write(recipe="failing.yaml", boot=ONE_BOOT)
+    site.run("image", "build", "--junit", "report.xml", code=65)
+    assert list(site.tree.iterdir()) == []
+    assert site.records("image_publish", "tree") == []
+    (record,) = site.records("image_assemble", "outputs")
+    assert (site.images / "assembled" / record["observation"]["key"] / ROOT).stat().st_nlink > 1, (
+        "that of the first, not packed anew"
+    )
+    checks.a_failed_boot_test_is_told(site, FAILING["name"], "no rack is known of this node")
 
 
 def test_a_build_secret_is_in_nothing_that_the_run_left(first: Site) -> None:
@@ -164,14 +157,6 @@ def test_a_build_that_would_leak_its_secret_fails_and_leaves_none(leak: str, fir
     assert not list(site.tree.rglob("*"))
 
 
-def report(site: Site, node: str, digest: str) -> None:
-    """Have a node say what it runs."""
-    told = NodeReport(
-        mac="52:54:00:00:00:01", address="10.0.0.7", kernel="6", root="overlay", clock=1, uptime=9, node=node, image=digest
-    )
-    serving.keep(site.tree, told, time.time())
-
-
 def test_it_is_published_listed_verified_and_rolled_back_by_ssh(first: Site, tmp_path: Path) -> None:
     site, home = same_image(first, tmp_path / "site"), tmp_path / "ssh"
     home.mkdir()
@@ -186,14 +171,15 @@ def test_it_is_published_listed_verified_and_rolled_back_by_ssh(first: Site, tmp
         later = site.current
         assert later != earlier
         parts = decode((site.tree / NAME / "current/manifest.json").read_bytes()).parts
-        report(site, "node001", next(one.digest for one in parts if one.name == ROOT))
-        report(site, "node002", "sha256:" + "0" * 64)
+        checks.a_node_reports(site, "node001", next(one.digest for one in parts if one.name == ROOT))
+        checks.a_node_reports(site, "node002", "sha256:" + "0" * 64)
         rows = json.loads(site.run("image", "nodes", "-o", "json"))
         assert {row["node"]: row["stand"] for row in rows} == {"node001": "current", "node002": "unknown"}
         assert [row["version"] for row in json.loads(site.run("image", "list", "-o", "json"))] == [later, earlier]
         site.run("image", "rollback")
         assert site.current == earlier
         assert "are whole" in site.run("image", "verify")
+        checks.a_wrong_signature_is_told(site, later)
         said = json.loads(site.run("image", "detach-check", "-o", "json", code=65))
         assert (said["problems"], len(said["unread"])) == ([], 1), "packed roots of another machine are not read"
         site.run("image", "detach-check", "--unread-ok")
@@ -224,6 +210,9 @@ def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> N
     assert not other.get("cached")
     assert (other["key"], other["digest"]) == (built["key"], built["digest"])
     assert [name.partition("=")[0] for name in top["installed"] if name not in other["installed"]]
+    tree = again.images / "layers" / top["key"] / "tree"
+    assert (tree / "etc/systemd/timesyncd.conf.d/site.conf").read_text() == f"[Time]\nNTP={OF_SITE['time_server']}\n"
+    assert (tree / "home/admin/.ssh/authorized_keys").read_text().splitlines() == [OF_SITE["admin_key"]]
     recipe = resolve.resolved(load_image(again.folder / "image.yaml"), again.folder).recipe
     seen = testing.run(again.images, recipe, print)
     assert {one.name for one in seen.results} > named.keys()
@@ -245,6 +234,7 @@ def test_killed_at_random_points_it_ends_in_the_same_bytes(first: Site, tmp_path
         kills += killed.disturbed(site, first.runs[0], luck, stages, log)
         number += 1
         assert site.published() == first.published(first.versions[0])
+        killed.is_whole(site)
         for task in ("image_layers.layer_base", "image_assemble.outputs"):
             seen = [one["observation"] for one in site.records(*task.split(".")) if one.get("observation")]
             made = [one for one in seen if not one.get("cached")]
@@ -259,11 +249,11 @@ def test_killed_at_random_points_it_ends_in_the_same_bytes(first: Site, tmp_path
 
 @pytest.mark.long
 def test_killed_while_a_machine_boots_it_boots_again_and_ends_in_the_same_bytes(first: Site, tmp_path: Path) -> None:
-    boot = {"firmware": ["bios"], "memory_mib": 1536, "timeout": "10m"}
-    site = Site(tmp_path / "site", first.images / "archive", boot=boot)
+    site = Site(tmp_path / "site", first.images / "archive", boot=ONE_BOOT)
     shutil.copy(first.folder / LOCK, site.folder)
     killed.in_a_boot(site, killed.chance(), tmp_path / "log")
     assert site.published() == first.published(first.versions[0])
+    killed.is_whole(site)
     gone = until(lambda: not [pid for pid in descendants(1) if killed.works_in(pid, site.folder)], 30)
     assert gone, "a process lives on"
     assert mounts(site.folder) == []

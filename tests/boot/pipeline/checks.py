@@ -1,0 +1,74 @@
+"""Longer checks of an image's life: what its manifest and its report page must say, and what a tree's verification must find."""
+
+import html
+import json
+import re
+import time
+from xml.etree import ElementTree
+
+from steps.clients.published import serving
+from steps.contract.image.booting import NodeReport
+from steps.contract.image.manifest import SIGNATURE, decode
+from steps.contract.image.published import SUMS_SIGNATURE
+from steps.contract.image.testing import Outcome
+from tests.boot.pipeline.given import ARGUMENT
+from tests.boot.pipeline.site import NAME, Site
+
+LAYER = re.compile(r"<tr><td><strong>(\w+)</strong></td><td>(cached|built)</td>")
+"""A layer's row on a report page."""
+
+
+def is_told_of(site: Site, commit: str, before: str, added: list[str]) -> None:
+    """The change in its manifest and on its report page: where it came from, what was built of it, what it differs by, and that its
+    kernel argument reached the node."""
+    folder = site.tree / NAME / "current"
+    made = decode((folder / "manifest.json").read_bytes())
+    assert made.origin.startswith(f"{commit}, on bringup ")
+    assert made.kernel_arguments == (ARGUMENT,)
+    assert all(f" {ARGUMENT} " in script.read_text() for script in (folder / "boot").glob("*.ipxe"))
+    assert made.outcomes["image_boot.boot_bios"]["kernel_argument_arrives"] is Outcome.PASS
+    page, told = site.report(site.runs[-1])
+    assert LAYER.findall(page) == [("base", "cached"), ("site", "built")]
+    assert f"<h2>Packages against {before}</h2>" in page
+    assert f"<summary>1 added</summary><pre>{added[0]}</pre>" in page
+    image = told["image"]
+    assert (image["origin"], image["before"], image["version"]) == (made.origin, before, site.current)
+    assert (image["added"], image["removed"], image["changed"]) == (added, [], [])
+
+
+def a_failed_boot_test_is_told(site: Site, test: str, said: str) -> None:
+    """In the file for CI servers, and on the report page with the end of its console."""
+    failures = [one.get("message", "") for one in ElementTree.parse(site.folder / "report.xml").getroot().iter("failure")]
+    assert [one for one in failures if test in one and said in one], failures
+    page, told = site.report(site.runs[-1])
+    assert LAYER.findall(page) == [("base", "cached")]
+    assert [one["name"] for one in told["image"]["tests"] if one["outcome"] != "pass"] == [test]
+    assert re.search(rf"<td>{test}</td><td>\S+</td><td><span class=\"badge fail\">fail</span></td>", page)
+    (machine,) = told["image"]["machines"]
+    assert machine["console"]
+    assert "<summary>Its console at the end</summary>" in page
+    assert html.escape(machine["console"][-1], quote=False) in page
+
+
+def a_node_reports(site: Site, node: str, digest: str) -> None:
+    """Have a node say what it runs."""
+    told = NodeReport(
+        mac="52:54:00:00:00:01", address="10.0.0.7", kernel="6", root="overlay", clock=1, uptime=9, node=node, image=digest
+    )
+    serving.keep(site.tree, told, time.time())
+
+
+def a_wrong_signature_is_told(site: Site, version: str) -> None:
+    """One with letters changed, and one that the trusted key made over another file; the right one is whole again."""
+    folder = site.tree / NAME / "versions" / version
+    path, other = folder / SIGNATURE, (folder / SUMS_SIGNATURE).read_bytes()
+    right = path.read_bytes()
+    lines = right.splitlines(keepends=True)
+    lines[-2] = lines[-2].swapcase()
+    for wrong in (b"".join(lines), other):
+        assert wrong != right
+        path.write_bytes(wrong)
+        (problem,) = json.loads(site.run("image", "verify", "-o", "json", code=65))["problems"]
+        assert "signature" in problem["why"], problem
+    path.write_bytes(right)
+    assert "are whole" in site.run("image", "verify")
