@@ -130,14 +130,21 @@ def test_what_needs_no_restart_owes_none(tmp_path: Path) -> None:
 
 
 class Systemd:
-    """A stand-in for a module on a host where RKE2's process was started then, by the clock since the boot."""
+    """A stand-in for a module on a host where RKE2's process was started then, by the clock since the boot; `stops`: for how many
+    looks a restart that was asked for is still stopping what ran before."""
 
-    def __init__(self, started: float, crashes: int = 0) -> None:
-        self.started, self.crashes = started, crashes
+    def __init__(self, started: float, crashes: int = 0, stops: int = 0, job: str = "", state: str = "running") -> None:
+        self.started, self.crashes, self.stops, self.job, self.state = started, crashes, stops, job, state
+        self.looks = 0
 
     def run_command(self, command: list[str], **_words: Any) -> tuple[int, str, str]:
         name = "ExecMainStartTimestampMonotonic"
-        return 0, f"NRestarts={self.crashes}\n{name}={self.started * 1e6:.0f}\n\nNRestarts=0\n{name}=0\n", ""
+        self.looks += 1
+        stopping = self.looks <= self.stops
+        started = 1 if stopping else self.started * 1e6
+        job, state = ("77", "stop-sigterm") if stopping else (self.job, self.state)
+        mine = f"NRestarts={self.crashes}\n{name}={started:.0f}\nJob={job}\nSubState={state}\n"
+        return 0, f"{mine}\nNRestarts=0\n{name}=0\nSubState=dead\n", ""
 
 
 def test_a_start_after_the_change_is_the_restart_that_was_owed(tmp_path: Path) -> None:
@@ -153,6 +160,18 @@ def test_a_start_after_the_change_is_the_restart_that_was_owed(tmp_path: Path) -
     words = Path(owed).read_text().split()
     Path(owed).write_text(f"{words[0]} another-boot {time.monotonic() + 9}")
     assert pending.restarted(Systemd(before), owed), "every start since a reboot knows what was there before it"
+
+
+def test_a_restart_that_a_killed_run_has_asked_for_is_waited_for(tmp_path: Path) -> None:
+    owed = str(tmp_path / "owed")
+    pending.mark(owed)
+    pending.made(owed)
+    host = Systemd(time.monotonic() + 1, stops=2, job="78", state="start")
+    assert pending.restarted(host, owed, pause=0.001)
+    assert host.looks == 3
+    stuck = Systemd(time.monotonic() - 1, job="79", state="start")
+    assert not pending.restarted(stuck, owed, pause=0.001), "it was started before the change, and waits for its cluster"
+    assert stuck.looks == 1
 
 
 def test_a_file_that_is_replaced_keeps_its_label(tmp_path: Path) -> None:
