@@ -147,9 +147,12 @@ class Pods:
         log, _, told = self._home.fetch(f"{self._home.core('pods', made)}/log").decode().partition(TOLD)
         runtime = self.node.runtime(state["containerID"].removeprefix("containerd://"))
         verb = next(iter(self._rendered(called.name)["container"]["args"]), "")
-        found = json.loads(told or "{}")
+        # a pod's two streams come by two pipes: what it logged before may stand behind what it told last
+        found, end = json.JSONDecoder().raw_decode(told or "{}")
         outputs = {one.name: value for one in called.outputs if (value := found.get(one.name, one.default)) is not None}
-        return Ended(called.name, verb, state["exitCode"], outputs, state.get("message", ""), log, begun.latest, runtime)
+        return Ended(
+            called.name, verb, state["exitCode"], outputs, state.get("message", ""), log + told[end:], begun.latest, runtime
+        )
 
     def placed_without(self, part: str, name: str, given: Mapping[str, str]) -> str:
         """The node that the scheduler chooses for the same pod without one part of its spec; the pod is gone afterwards."""
