@@ -6,8 +6,8 @@ import os
 import re
 
 from ansible.module_utils.nodeprofile.item import CannotChange, Node, read_text
+from ansible.module_utils.nodeprofile.reach import CLASS
 
-CLASS = "/sys/class/net"
 MANAGER = "/etc/NetworkManager/conf.d/90-bringup-fabric.conf"
 NETWORKD = "/etc/systemd/network/%s.d/90-bringup.conf"
 NETWORKD_ROUTES = "/etc/systemd/network/%s.d/90-bringup-routes.conf"

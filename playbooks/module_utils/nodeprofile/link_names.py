@@ -12,8 +12,8 @@ import re
 
 from ansible.module_utils.nodeprofile import files, reach
 from ansible.module_utils.nodeprofile.item import FAILED, OK, CannotChange, Item, Node, Waiting, item, read_text, settle
+from ansible.module_utils.nodeprofile.reach import CLASS
 
-CLASS = "/sys/class/net"
 FILE = "/etc/systemd/network/10-bringup-%s.link"
 UDEV = "/run/udev/data/n%s"
 DEFAULT = "99-default.link"

@@ -18,8 +18,8 @@ from ansible.module_utils.nodeprofile.item import (
     read_text,
     settle,
 )
+from ansible.module_utils.nodeprofile.reach import CLASS
 
-CLASS = "/sys/class/net"
 NAMED_LATER = "its interface gets its name with the next boot"
 
 

@@ -11,24 +11,32 @@ import struct
 
 from ansible.module_utils.nodeprofile.item import Node, read_text
 
+CLASS = "/sys/class/net"
+"""The folder of all interfaces."""
 ESTABLISHED, LISTENS = "01", "0A"
 """States in /proc/net/tcp (proc(5))."""
 
 
 def carriers(node: Node, address: str, root: str = "") -> set:
     """Interfaces with the default route or this address, and those below them: ports of a bond, what a VLAN is on."""
-    rows = [line.split() for line in read_text(root + "/proc/net/route").splitlines()[1:]]
-    found = {row[0] for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"}
-    rows = [line.split() for line in read_text(root + "/proc/net/ipv6_route").splitlines()]
-    found |= {row[9] for row in rows if len(row) > 9 and row[0] == "0" * 32 and row[1] == "00"}
+    found = set(default_routes(root))
     for one in json.loads(node.run("ip", "-json", "address")[1] or "[]"):
         if any(entry.get("local") == address for entry in one.get("addr_info", [])):
             found.add(one["ifname"])
     below = set(found)
     while below:
-        below = {_lower(path) for name in below for path in glob.glob("%s/sys/class/net/%s/lower_*" % (root, name))} - found
+        below = {_lower(path) for name in below for path in glob.glob("%s/%s/lower_*" % (root + CLASS, name))} - found
         found |= below
-    return found - {"lo", "*"}
+    return found - {"lo"}
+
+
+def default_routes(root: str = "") -> list:
+    """Interfaces that a default route leads to, by IPv4 or IPv6 (proc(5)); the kernel's own refusals have none, or lo."""
+    rows = [line.split() for line in read_text(root + "/proc/net/route").splitlines()[1:]]
+    found = [row[0] for row in rows if len(row) > 7 and row[1] == row[7] == "00000000" and row[0] != "*"]
+    rows = [line.split() for line in read_text(root + "/proc/net/ipv6_route").splitlines()]
+    found += [row[9] for row in rows if len(row) > 9 and row[0] == "0" * 32 and row[1] == "00" and row[9] != "lo"]
+    return list(dict.fromkeys(found))
 
 
 def _lower(path: str) -> str:

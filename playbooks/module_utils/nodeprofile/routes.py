@@ -7,10 +7,8 @@ import json
 import os
 
 from ansible.module_utils.nodeprofile import keepers, reach
-from ansible.module_utils.nodeprofile.item import CannotChange, Item, Node, Waiting, measured, read_text, settle
+from ansible.module_utils.nodeprofile.item import CannotChange, Item, Node, Waiting, measured, settle
 from ansible.module_utils.nodeprofile.links import NAMED_LATER
-
-CLASS = "/sys/class/net"
 
 
 class Way:
@@ -29,14 +27,11 @@ class Way:
 
 
 def default_route(wanted: bool, root: str = "") -> list:
-    """Whether there is one, by IPv4 or IPv6, that leads to an interface (proc(5); the kernel's own refusals have none, or lo)."""
+    """Whether there is one that leads to an interface."""
     if not wanted:
         return []
-    rows = [line.split() for line in read_text(root + "/proc/net/route").splitlines()[1:]]
-    found = [row[0] for row in rows if len(row) > 7 and row[1] == row[7] == "00000000" and row[0] != "*"]
-    rows = [line.split() for line in read_text(root + "/proc/net/ipv6_route").splitlines()]
-    found += [row[9] for row in rows if len(row) > 9 and row[0] == "0" * 32 and row[1] == "00" and row[9] != "lo"]
-    seen = ", ".join("dev " + name for name in dict.fromkeys(found)) or "absent"
+    found = reach.default_routes(root)
+    seen = ", ".join("dev " + name for name in found) or "absent"
     why = "RKE2 does not start without one: give it where an interface is configured; one that leads nowhere is enough"
     return [measured("default route", bool(found), "present", seen, why)]
 
@@ -86,7 +81,7 @@ def _is_ours(way: Way, kept: "keepers.Networkd | keepers.Manager | None", to: st
 
 
 def _nobody(name: str) -> str:
-    if not os.path.exists("%s/%s" % (CLASS, name)):
+    if not os.path.exists("%s/%s" % (reach.CLASS, name)):
         return "the machine has no interface %s" % name
     return "neither systemd-networkd nor NetworkManager manages %s: give this route where it is configured" % name
 

@@ -15,7 +15,7 @@ START = "ExecMainStartTimestampMonotonic"
 RUNS = ("start", "auto-restart", "auto-restart-queued")
 """States in which a job that systemd has for a unit has started its process, or waits for it to fail less often."""
 BOOT = "/proc/sys/kernel/random/boot_id"
-STARTED = ["systemctl", "show", "--property=ExecMainStartTimestampMonotonic,NRestarts,Job,SubState", "rke2-server", "rke2-agent"]
+STARTED = ["systemctl", "show", "--property=%s,NRestarts,Job,SubState" % START, "rke2-server", "rke2-agent"]
 JOB_SECONDS = 100
 """How long a restart that another run has asked systemd for may take until it starts: what runs is stopped first."""
 
