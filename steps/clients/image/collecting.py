@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from steps.clients.image import entries, removing
 from steps.clients.image.files import tools
-from steps.contract.image import keys
+from steps.contract.image import debian, keys
 from steps.contract.image.manifest import Manifest
 from steps.contract.image.recipe import Recipe
 
@@ -86,7 +86,7 @@ def collect(images: Path, roots: Roots, *, recent: float, dry_run: bool, package
         if (kind == ARCHIVE and not packages) or _reached(kind, path, roots) or _used(path) >= before:
             kept += 1
             continue
-        found = Garbage(kind=kind, name=path.name.removesuffix(".deb"), size=_size(path))
+        found = Garbage(kind=kind, name=path.name.removesuffix(debian.SUFFIX), size=_size(path))
         with _alone(images, kind, path, create=not dry_run) as free:
             if _used(path) >= before:  # between the first look and the lock
                 kept += 1
@@ -104,7 +104,7 @@ def collect(images: Path, roots: Roots, *, recent: float, dry_run: bool, package
 
 
 def _entries(images: Path) -> Iterator[tuple[str, Path]]:
-    for kind, pattern in ((LAYERS, "*"), (IMAGES, "*"), (BLOBS, "*"), (INITRDS, "*/*"), (ARCHIVE, "*/*.deb")):
+    for kind, pattern in ((LAYERS, "*"), (IMAGES, "*"), (BLOBS, "*"), (INITRDS, "*/*"), (ARCHIVE, f"*/*{debian.SUFFIX}")):
         for path in sorted((images / kind).glob(pattern)):
             if not path.name.startswith("."):
                 yield kind, path
@@ -113,7 +113,7 @@ def _entries(images: Path) -> Iterator[tuple[str, Path]]:
 def _reached(kind: str, path: Path, roots: Roots) -> bool:
     """An initial RAM disk is a copy that saves seconds: only use keeps it."""
     known = {LAYERS: roots.layers, BLOBS: roots.layers, IMAGES: roots.images, ARCHIVE: roots.packages, INITRDS: frozenset[str]()}
-    return tools.key_of(path.name.removesuffix(".deb")) in known[kind]
+    return tools.key_of(path.name.removesuffix(debian.SUFFIX)) in known[kind]
 
 
 def _used(path: Path) -> float:

@@ -26,7 +26,7 @@ _CODE = ("OVMF_CODE_4M.fd", "OVMF_CODE.fd")
 _OVMF = Path("/usr/share/OVMF")
 _TERMINATED = "terminating on signal"
 """What QEMU says, and ends with 0, where it is told to end."""
-_PACKAGES = "apt-get install qemu-system-x86 ipxe-qemu ovmf"
+_PACKAGES = "install QEMU for x86, its iPXE ROMs and OVMF (Debian: qemu-system-x86 ipxe-qemu ovmf)"
 
 
 class Hardware(Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from steps.contract import plain
+from steps.contract.image import debian
 from steps.contract.image.booting import NodeReport
 from steps.contract.image.testing import Check, ImageTest, Outcome, Result, Where
 
@@ -33,14 +34,13 @@ MAX_ROWS: Final = 2_000
 MAX_WORD: Final = 400
 MAX_OUTPUT: Final = 400
 
+_IS_INSTALLED = debian.IS_INSTALLED.replace("{", "{{").replace("}", "}}")  # a script is a form that its arguments go into
 _SCRIPTS: dict[str, str] = {
     Check.SERVICES_ENABLED: 'for one in {}; do systemctl is-enabled -q "$one" || {{ echo "$one is not enabled"; exit 1; }}; done',
     Check.PATHS_PRESENT: 'for path in {}; do [ -e "$path" ] || {{ echo "$path is absent"; exit 1; }}; done',
     Check.PATHS_ABSENT: 'for path in {}; do [ ! -e "$path" ] || {{ echo "$path is there"; exit 1; }}; done',
-    Check.PACKAGES_PRESENT: "for name in {}; do dpkg-query -W -f '${{db:Status-Status}}' \"$name\" | grep -qx installed"
-    ' || {{ echo "$name is not installed"; exit 1; }}; done',
-    Check.PACKAGES_ABSENT: "for name in {}; do ! dpkg-query -W -f '${{db:Status-Status}}' \"$name\" 2>&1 | grep -qx installed"
-    ' || {{ echo "$name is installed"; exit 1; }}; done',
+    Check.PACKAGES_PRESENT: f'for name in {{}}; do {_IS_INSTALLED} || {{{{ echo "$name is not installed"; exit 1; }}}}; done',
+    Check.PACKAGES_ABSENT: f'for name in {{}}; do ! {_IS_INSTALLED} || {{{{ echo "$name is installed"; exit 1; }}}}; done',
     Check.MODULES_PRESENT: 'for name in {}; do modprobe -n -q "$name" || {{ echo "no module $name"; exit 1; }}; done',
 }
 """Checks as shell. The others read the root as it was packed: a running node has a machine-id, keys and files of its own."""

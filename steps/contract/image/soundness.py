@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from steps.contract.image import debian
 from steps.contract.image.rooted import FOLDER, LINK, REGULAR, Root, plain_path
 from steps.contract.image.testing import Check
 
-DPKG_STATUS: Final = "var/lib/dpkg/status"
 MODULE_LISTS: Final = ("modules.dep", "modules.builtin")
 MODULES: Final = "usr/lib/modules"
 MACHINE_ID: Final = "etc/machine-id"
-TEXTS: Final = (DPKG_STATUS, MACHINE_ID)
+TEXTS: Final = (debian.STATUS, MACHINE_ID)
 """Files whose text the checks read, besides MODULE_LISTS below MODULES."""
 MOST_TOLD: Final = 4
 
@@ -49,18 +49,6 @@ def told(problems: Sequence[str]) -> str:
     return "; ".join(problems[:MOST_TOLD]) + more
 
 
-def installed(status: str) -> dict[str, str]:
-    """Packages of a dpkg status file, name → what its Status line says (`install ok installed`)."""
-    found: dict[str, str] = {}
-    name = ""
-    for line in status.splitlines():
-        if line.startswith("Package: "):
-            name = line.removeprefix("Package: ").strip()
-        elif line.startswith("Status: ") and name:
-            found[name] = line.removeprefix("Status: ").strip()
-    return found
-
-
 def _services_enabled(units: Sequence[str], root: Root) -> Iterable[str]:
     for unit in units:
         if root.link_of(f"/etc/systemd/system/{unit}") == "/dev/null":
@@ -95,7 +83,7 @@ def _packages_present(names: Sequence[str], root: Root) -> Iterable[str]:
         state = states.get(name)
         if state is None:
             yield f"package {name} is not installed"
-        elif not state.endswith(" ok installed"):
+        elif not debian.is_whole(state):
             yield f"package {name} is not installed completely ({state})"
 
 
@@ -105,7 +93,7 @@ def _packages_absent(names: Sequence[str], root: Root) -> Iterable[str]:
 
 
 def _states(root: Root) -> dict[str, str]:
-    return installed(root.texts.get(DPKG_STATUS, ""))
+    return debian.states(root.texts.get(debian.STATUS, ""))
 
 
 def _links_resolve(arguments: Sequence[str], root: Root) -> Iterable[str]:

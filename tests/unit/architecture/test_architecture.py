@@ -49,6 +49,21 @@ def test_functions_are_short() -> None:
     assert statistics.median(size for _, size in sizes) <= MEDIAN_FUNCTION
 
 
+def test_one_adapter_knows_the_package_manager_of_an_image() -> None:
+    adapter = {
+        "steps/contract/image/debian.py",
+        "steps/clients/image/layer/apt.py",
+        "workflows/images/nodes/packages.py",
+        "workflows/images/nodes/versions.py",
+    }
+    rooms = ("steps/clients/image", "steps/contract/image", "steps/contract/stages/image", "steps/verbs/image", "steps/gates/image")
+    rooms += ("workflows/images/nodes", "workflows/cli/images", "workflows/image.py", "workflows/stages/image")
+    code = {path: (ROOT / path).read_text() for path in map(_relative, CODE) if path.startswith(rooms) and path not in adapter}
+    assert len(code) > 80
+    assert not [path for path, text in code.items() if re.search(r"dpkg|apt-get|apt-cache|apt-helper|var/lib/apt|\.deb\b", text)]
+    assert all((ROOT / path).is_file() for path in adapter)
+
+
 def test_no_drawer_for_everything() -> None:
     assert not [_relative(path) for path in (*CODE, *TESTS) if path.stem in ("utils", "util", "helpers", "common", "misc")]
 

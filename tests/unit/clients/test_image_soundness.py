@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from steps.contract.image import soundness
+from steps.contract.image import debian, soundness
 from steps.contract.image.rooted import FOLDER, LINK, REGULAR, Entry, Root
 from steps.contract.image.testing import Check
 
@@ -40,7 +40,7 @@ def root(**more: Entry) -> Root:
         f"{WANTS}/gone.service": Entry(LINK, 0o777, link="/lib/systemd/system/gone.service"),
     }
     texts = {
-        soundness.DPKG_STATUS: STATUS,
+        debian.STATUS: STATUS,
         f"{KERNEL}/modules.dep": "kernel/net/virtio_net.ko.xz: kernel/a.ko\nkernel/fs/overlay.ko:\n",
         f"{KERNEL}/modules.builtin": "kernel/fs/ext4.ko\n",
     }

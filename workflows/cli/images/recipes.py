@@ -126,9 +126,10 @@ def before(request: Asked, path: Path) -> Lock | None:
 def kept(request: Asked, seeds: Sequence[Path], *, quiet: bool = False) -> int:
     """Keep the locked packages in the archive of this machine's store; exit code 75 where some cannot be had now."""
     from steps.clients.image.layer import archive
+    from steps.contract.image import debian
 
     images = Home.of_environment().store / "images"
-    told = archive.fill(images, resolve.resolve(request).recipe, lambda _: None, (*seeds, *archive.SEEDS))
+    told = archive.fill(images, resolve.resolve(request).recipe, lambda _: None, (*seeds, *debian.CACHES))
     if lacking := [*told.missing, *told.wrong]:
         why = f": {told.problems[0]}" if told.problems else ""
         output.error(f"{output.count(len(lacking), 'package')} could not be kept{why}", "run it again when the mirror answers")

@@ -1,6 +1,7 @@
-"""The one module that knows a distribution's package manager: where packages come from, and what a list of them brings along.
+"""Asks a distribution's package manager where packages come from, and what a list of them brings along.
 
-Debian and Ubuntu by apt. Another family would be told apart by `Foundation.distribution` here, and nowhere else.
+Debian and Ubuntu by apt. What it leaves in a root is said by `contract/image/debian`, how it installs by `clients/image/layer/apt`;
+nothing else knows it. Another family is told apart by `Foundation.distribution` here.
 """
 
 import re

@@ -15,7 +15,7 @@ from steps.clients.image import room
 from steps.clients.image.contained import confined
 from steps.clients.image.files import initrds
 from steps.clients.image.sandbox import scanning
-from steps.contract.image import soundness
+from steps.contract.image import debian
 from steps.contract.image.manifest import INITRD, KERNEL, ROOT
 from steps.errors import BadTask
 
@@ -38,7 +38,7 @@ class Pack(Struct, frozen=True, kw_only=True):
 
 class Packed(Struct, frozen=True, kw_only=True):
     """What was packed: the kernel's version, whether the initrd was a kept one, the root's packages with their state in
-    dpkg's words, seconds of each part."""
+    the package manager's words, seconds of each part."""
 
     kernel: str
     initrd_kept: bool
@@ -60,7 +60,7 @@ def pack(root: Path, told: Pack) -> Packed:
         squashed.result()
     for name in (ROOT, KERNEL, INITRD):
         (out / name).chmod(0o644)
-    states = soundness.installed(listing.texts.get(soundness.DPKG_STATUS, ""))
+    states = debian.states(listing.texts.get(debian.STATUS, ""))
     return Packed(kernel=kernel, initrd_kept=made.cached, installed=states, seconds=seconds)
 
 

@@ -1,7 +1,6 @@
 """Reads a squashfs without mounting or unpacking it: every path with what it is and the digest of its bytes."""
 
 import hashlib
-import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from steps.clients.image import streams
+from steps.contract.image import debian
 from steps.contract.image.difference import FileOf
 from steps.errors import BadTask
 
@@ -17,12 +17,11 @@ _HEADER_END: Final = b"# START OF DATA - DO NOT MODIFY"
 _ESCAPED: Final = re.compile(r"\\(.)")
 _SPLIT: Final = re.compile(r"(?<!\\) ")
 _CHUNK: Final = 1 << 20
-_PACKAGE_FILE: Final = re.compile(r"var/lib/dpkg/info/([^/:]+?)(?::\w+)?\.(list|[a-z0-9]+)")
 _MOST_HEADER: Final = 256 << 20
 
 
 class Squashed:
-    """A squashfs that was read: `files` by path, and `owners`, the package of each path that dpkg knows."""
+    """A squashfs that was read: `files` by path, and `owners`, the package of each path that the package manager knows."""
 
     def __init__(self) -> None:
         self.files: dict[str, FileOf] = {}
@@ -78,20 +77,18 @@ def _contents(stream: IO[bytes], sources: list[tuple[int, int, str]], found: Squ
     stream.readline()
     for begin, size, path in sources:
         _skip(stream, begin - at)
-        known = _PACKAGE_FILE.fullmatch(path)
-        keep = known is not None and known[2] == "list"
+        note = debian.note(path)
         digest, text = hashlib.sha256(), []
         for chunk in _chunks(stream, size, name):
             digest.update(chunk)
-            if keep:
+            if note and note.lists:
                 text.append(chunk)
         at = begin + size
         before = found.files[path]
         found.files[path] = FileOf(before.kind, before.mode, before.owner, before.time, size, digest.hexdigest())
-        if known:
-            paths = b"".join(text).decode(errors="surrogateescape").splitlines()
-            found.owners.update((_merged(one), known[1]) for one in paths if one not in ("/.", ""))
-            found.owners[path] = known[1]
+        if note:
+            paths = debian.listed(b"".join(text).decode(errors="surrogateescape"))
+            found.owners.update(dict.fromkeys([*paths, path], note.package))
 
 
 def _skip(stream: IO[bytes], size: int) -> None:
@@ -108,9 +105,3 @@ def _chunks(stream: IO[bytes], size: int, name: str) -> Iterator[bytes]:
             )
         size -= len(chunk)
         yield chunk
-
-
-def _merged(path: str) -> str:
-    """A path of a package in a root whose /bin, /sbin and /lib are links to those in /usr."""
-    plain = os.path.normpath(path).lstrip("/")
-    return f"usr/{plain}" if re.match(r"(bin|sbin|lib\w*)/", plain) else plain

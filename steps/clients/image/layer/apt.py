@@ -16,6 +16,7 @@ from typing import Final
 from urllib.parse import quote
 
 from steps.clients.image.contained import chroot, kernel
+from steps.contract.image import debian
 from steps.contract.image.recipe import Package
 
 ARCHIVE: Final = f"{chroot.OURS}/archive"
@@ -26,17 +27,10 @@ _MERGED_64: Final = ("lib32", "lib64", "libx32")
 _READERS: Final = 4
 _SHORT: Final = (Path("/mnt"), Path("/media"), Path("/srv"))
 """Folders that every machine has and no program needs that works on a root (FHS 3.0 §3)."""
-_STATUS: Final = "var/lib/dpkg/status"
-_MARKS: Final = "var/lib/apt/extended_states"
 
 
 class CannotInstall(Exception):
     """The packages could not be installed; the message is the end of what was said."""
-
-
-def file_of(archive: Path, package: Package) -> Path:
-    """Where the archive has a package: by its digest."""
-    return archive / package.sha256[:2] / f"{package.sha256}.deb"
 
 
 def unpack(root: Path, archive: Path, packages: Iterable[Package]) -> None:
@@ -46,7 +40,7 @@ def unpack(root: Path, archive: Path, packages: Iterable[Package]) -> None:
         return
     _merge_usr(root, essential)
     for package in essential:
-        file = file_of(archive, package)
+        file = debian.in_archive(archive, package.sha256)
         if hashlib.sha256(file.read_bytes()).hexdigest() != package.sha256:
             raise CannotInstall(
                 f"{file} is not the locked {package.name}={package.version}: remove it, and run the lock stage again"
@@ -72,29 +66,24 @@ def install(root: Path, archive: Path, packages: Sequence[Package], epoch: int) 
             with _short(root) as place:
                 _install_with_apt(place, rest, epoch)
     with chroot.entered(root):
-        _mark(Path("/", _MARKS), [one for one in packages if not one.asked and not one.essential])
+        _mark(Path("/", debian.MARKS), [one for one in packages if not one.asked and not one.essential])
 
 
 def installed(root: Path) -> list[str]:
     """`name=version` of what dpkg's database says is installed completely, sorted."""
-    status = root / _STATUS
-    found = []
-    for block in status.read_text().split("\n\n") if status.is_file() else []:
-        fields = dict(re.findall(r"^(Package|Status|Version): (.*)$", block, re.MULTILINE))
-        if fields.get("Status", "").endswith(" ok installed"):
-            found.append(f"{fields['Package']}={fields['Version']}")
-    return sorted(found)
+    status = root / debian.STATUS
+    return debian.installed(status.read_text()) if status.is_file() else []
 
 
 def _bootstrap(root: Path, packages: Sequence[Package], epoch: int) -> None:
     """Have the root's own dpkg install what was unpacked."""
     if not packages:
         return
-    for folder in ("var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers"):
+    for folder in (debian.NOTES, "var/lib/dpkg/updates", "var/lib/dpkg/triggers"):
         (root / folder).mkdir(parents=True, exist_ok=True)
-    for file in (_STATUS, "var/lib/dpkg/available"):
+    for file in (debian.STATUS, "var/lib/dpkg/available"):
         (root / file).touch()
-    files = [f"/{file_of(Path(ARCHIVE), package)}" for package in packages]
+    files = [f"/{debian.in_archive(Path(ARCHIVE), package.sha256)}" for package in packages]
     command = ["dpkg", "--force-depends", "--force-unsafe-io", "--force-confnew", "--install", *files]
     _succeed(chroot.run(root, command, chroot.environment(epoch)))
 
@@ -157,7 +146,7 @@ def _configuration(root: Path, packages: Sequence[Package]) -> str:
     architecture = next((one.architecture for one in packages if one.architecture != "all"), "")
     settings = {
         "Dir::State": f"{ours}",
-        "Dir::State::status": f"{root / _STATUS}",
+        "Dir::State::status": f"{root / debian.STATUS}",
         "Dir::Cache": f"{ours}/cache",
         "Dir::Log": f"{ours}/log",
         "Dir::Etc": f"{ours}",
@@ -184,14 +173,16 @@ def _configuration(root: Path, packages: Sequence[Package]) -> str:
 def _index(archive: Path, packages: Sequence[Package]) -> Iterable[str]:
     """The repository's index: what each package says of itself, and what the lock says of its file."""
     with ThreadPoolExecutor(_READERS) as pool:
-        for package, control in zip(packages, pool.map(lambda one: _control(file_of(archive, one)), packages), strict=True):
+        for package, control in zip(
+            packages, pool.map(lambda one: _control(debian.in_archive(archive, one.sha256)), packages), strict=True
+        ):
             fields = dict(re.findall(r"^(Package|Version|Architecture): (.*)$", control, re.MULTILINE))
             said = (fields.get("Package"), fields.get("Version"), fields.get("Architecture"))
             if said != (package.name, package.version, package.architecture):
                 raise CannotInstall(
                     f"the archive's file of {package.name}={package.version} says that it is {said}: lock the recipe again"
                 )
-            name = f"./archive/{file_of(Path(), package)}"
+            name = f"./archive/{debian.in_archive(Path(), package.sha256)}"
             yield f"{control.strip()}\nFilename: {name}\nSize: {package.size}\nSHA256: {package.sha256}\n\n"
 
 

@@ -1,7 +1,8 @@
 """The archive of packages, by digest: what a recipe locks is fetched once and kept, so that mirrors may forget it.
 
-`archive/AB/SHA256.deb`. A file appears there by one rename after its bytes were found to be the locked ones and are on the disk;
-until then it lies in `archive/incoming`, held by a lock of who writes it: one that nobody holds is left from a kill, and removed.
+`archive/AB/SHA256` with the suffix of packages. A file appears there by one rename after its bytes were found to be the locked ones
+and are on the disk; until then it lies in `archive/incoming`, held by a lock of who writes it: one that nobody holds is left from a
+kill, and removed.
 """
 
 import fcntl
@@ -13,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Final
-from urllib.parse import quote
 from uuid import uuid4
 
 from msgspec import Struct
 
 from steps.clients.image import entries
 from steps.clients.image.layer.mirror import Mirrors, in_words
+from steps.contract.image import debian
 from steps.contract.image.recipe import Package, Recipe
 from steps.contract.stages.image_lock import Archive
 from steps.errors import StepError, StoreBusy, Unreachable
@@ -31,8 +32,6 @@ SIDE_BY_SIDE: Final = 4
 MOST_PROBLEMS: Final = 20
 MOST_SAID: Final = 5
 """Problems in the record, and of them on the way: a mirror that is away keeps hundreds of packages away."""
-SEEDS: Final = (Path("/var/cache/apt/archives"),)
-"""Folders of this machine that may have a package already."""
 
 
 class _Got(Struct, frozen=True, kw_only=True):
@@ -46,10 +45,10 @@ class _Got(Struct, frozen=True, kw_only=True):
 
 def path(images: Path, sha256: str) -> Path:
     """Where a package of a digest lies, or would."""
-    return images / FOLDER / sha256[:2] / f"{sha256}.deb"
+    return debian.in_archive(images / FOLDER, sha256)
 
 
-def fill(images: Path, recipe: Recipe, say: Callable[[str], None], seeds: Sequence[Path] = SEEDS) -> Archive:
+def fill(images: Path, recipe: Recipe, say: Callable[[str], None], seeds: Sequence[Path] = debian.CACHES) -> Archive:
     """Have every package that the recipe locks: keep what is there and right, take from `seeds` or fetch the rest.
 
     Never raises for a mirror: what cannot be had is `missing`, with the mirror's words. Raises StoreBusy where the disk refuses.
@@ -126,9 +125,8 @@ def _bring(images: Path, recipe: Recipe, package: Package, before: str, seeds: S
 
 
 def _copied(seed: Path, package: Package, file: IO[bytes]) -> bool:
-    """Whether a folder had the package, as apt's cache or as another archive; then its bytes are in the file."""
-    named = f"{package.name}_{quote(package.version, safe='+~')}_{package.architecture}.deb"
-    for there in (seed / package.sha256[:2] / f"{package.sha256}.deb", seed / named.replace("%3A", "%3a")):
+    """Whether a folder had the package, as the package manager's cache or as another archive; then its bytes are in the file."""
+    for there in (debian.in_archive(seed, package.sha256), seed / debian.cached_name(package)):
         try:
             data = there.read_bytes() if there.stat().st_size == package.size else b""
         except OSError:

@@ -16,6 +16,7 @@ from typing import IO, Final
 from urllib.parse import quote_from_bytes
 
 from steps.clients.image.layer import content, packed
+from steps.contract.image import debian
 
 SHORTEST: Final = 8
 """Bytes of a secret, or of a line of it, without white space; a shorter one stands in many files by chance."""
@@ -59,7 +60,7 @@ def search(tree: Path, secrets: Mapping[str, bytes]) -> list[str]:
 
 
 class _Brought:
-    """What packages of a layer brought, by path, with the digest that dpkg noted; read when it is asked for."""
+    """What packages of a layer brought, by path, with the digest that was noted; read when it is asked for."""
 
     def __init__(self, tree: Path) -> None:
         self._tree = tree
@@ -75,9 +76,8 @@ class _Brought:
 
     @cached_property
     def _noted(self) -> dict[str, str]:
-        texts = (path.read_text(errors="replace") for path in self._tree.glob("var/lib/dpkg/info/*.md5sums"))
-        rows = (line.partition("  ") for text in texts for line in text.splitlines())
-        return {place: digest for digest, _, place in rows}
+        texts = (path.read_text(errors="replace") for path in self._tree.glob(debian.DIGESTS))
+        return debian.digests(texts)
 
 
 def _packed(path: Path, needles: list[tuple[str, bytes]], brought: _Brought) -> set[str]:

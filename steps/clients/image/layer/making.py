@@ -13,7 +13,7 @@ from msgspec import Struct
 from steps import timeouts
 from steps.clients.image import removing
 from steps.clients.image.contained import namespace
-from steps.clients.image.layer import apt, build_secrets, building, canaries
+from steps.clients.image.layer import archive, build_secrets, building, canaries
 from steps.clients.image.layer.content import Content
 from steps.contract.image import keys
 from steps.contract.image.recipe import Layer, Recipe
@@ -115,11 +115,11 @@ def _archive_held(archive: Path) -> Iterator[None]:
 
 def gather(layer: Making) -> building.Work:
     """What the builder needs, all of it at hand before anything is started."""
-    archive = layer.images / "archive"
-    missing = [one for one in layer.layer.packages if not apt.file_of(archive, one).is_file()]
+    folder = layer.images / archive.FOLDER
+    missing = [one for one in layer.layer.packages if not archive.path(layer.images, one.sha256).is_file()]
     if missing:
         raise BadTask(
-            f"{len(missing)} packages of layer {layer.name} are not in {archive}, first {missing[0].name}={missing[0].version}",
+            f"{len(missing)} packages of layer {layer.name} are not in {folder}, first {missing[0].name}={missing[0].version}",
             hint="run the image's lock stage, which fills the archive",
         )
     lacking = [file.path for file in layer.layer.files if file.sha256 and file.sha256 not in layer.files]
@@ -128,7 +128,7 @@ def gather(layer: Making) -> building.Work:
     layers = [layer.recipe.layer(name) for name in (*layer.below, layer.name)]
     return building.Work(
         layer=layer.layer,
-        archive=str(archive.absolute()),
+        archive=str(folder.absolute()),
         files={file.sha256: layer.files[file.sha256] for file in layer.layer.files if file.sha256},
         secrets=build_secrets.note(layer.secrets, _asked_for(layer.layer), layer.name),
         epoch=layer.recipe.epoch,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from steps.clients.image.layer import content
+from steps.contract.image import debian
 
 EMPTIED: Final = (
     "dev",
@@ -20,8 +21,7 @@ EMPTIED: Final = (
     "sys",
     "tmp",
     "var/tmp",
-    "var/lib/apt/lists",
-    "var/cache/apt",
+    *debian.EMPTIED,
     "var/cache/man",
     "var/cache/fontconfig",
 )
@@ -43,16 +43,12 @@ REMOVED: Final = (
     "root/.cache",
     "root/.wget-hsts",
     "usr/sbin/policy-rc.d",
-    "var/cache/debconf/*-old",
     "var/cache/ldconfig/aux-cache",
-    "var/lib/apt/daily_lock",
     "var/lib/dbus/machine-id",
     "var/lib/dhcp/*.leases",
-    "var/lib/dpkg/*-old",
-    "var/lib/dpkg/lock*",
-    "var/lib/dpkg/triggers/Lock",
     "var/lib/systemd/credential.secret",
     "var/lib/systemd/random-seed",
+    *debian.REMOVED,
 )
 """Identities of a machine, locks, old copies, caches; and initial RAM disks, which are made when an image is packed."""
 BLANKED: Final = ("etc/machine-id",)

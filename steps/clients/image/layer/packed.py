@@ -157,7 +157,7 @@ def _zstd(stream: IO[bytes]) -> Iterator[IO[bytes]]:
     try:
         child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     except FileNotFoundError as error:
-        raise BadTask("zstd is not installed, and a file of the layer is packed by it", hint="apt-get install zstd") from error
+        raise BadTask("zstd is not installed, and a file of the layer is packed by it", hint="install zstd") from error
     assert child.stdin
     assert child.stdout
     fed: list[TooMuch] = []

@@ -203,7 +203,7 @@ def test_a_machine_that_lacks_qemu_is_said(images: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BadTask, match="qemu-system-x86_64 is not installed") as refused:
         boot(images)
-    assert "apt-get install" in refused.value.hint
+    assert "qemu-system-x86" in refused.value.hint
 
 
 def test_machines_die_with_us(images: Path, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
