@@ -40,6 +40,8 @@ def test_bare_hosts_are_changed_once(up: Any, tmp_path: Path) -> None:
     assert all("package socat" in names for names in items(looked, ItemStatus.DIFFERS).values())
     assert lab.hosts[0].run("cat", "/etc/hostname") == "unnamed\n"
 
+    lab.hosts[1].run("sh", "-c", "echo 127.0.1.1 n001.site.example n001 >> /etc/hosts")  # as Debian's installer leaves it
+
     first = playing.play(request(lab), events_file=events)
     assert first.status is PlayStatus.OK, first
     assert [outcome.changed > 0 for outcome in first.hosts] == [True] * 3
@@ -55,7 +57,8 @@ def test_bare_hosts_are_changed_once(up: Any, tmp_path: Path) -> None:
 
     host = lab.hosts[1]
     assert host.run("hostname") == "n001\n"
-    assert f"{host.address} {host.name}\n" in host.run("cat", "/etc/hosts")
+    assert f"{host.address} n001.site.example n001\n" in host.run("cat", "/etc/hosts")
+    assert {line.split()[0] for line in host.run("getent", "ahostsv4", "n001").splitlines()} == {host.address}
     assert host.run("dpkg-query", "--show", "--showformat=${Status}", "socat") == "install ok installed"
     assert host.run("sysctl", "-n", "vm.max_map_count") == "262144\n"
     assert "vm.max_map_count = 262144" in host.run("cat", "/etc/sysctl.d/zz-bringup.conf")

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import os
-import re
-import socket
 
 from ansible.module_utils.nodeprofile import services
 from ansible.module_utils.nodeprofile.item import Item, Node, read_text, settle
 
-BEGIN = "# begin of bringup's lines\n"
-END = "# end of bringup's lines\n"
 OURS = "# Made by bringup."
 BLACKLIST = "/etc/modprobe.d/90-bringup.conf"
 DRACUT = "/etc/dracut.conf.d/90-bringup.conf"
@@ -111,43 +106,6 @@ def _directory(node: Node, path: str, mode: int) -> Item:
             os.chown(path, 0, 0)
 
     return settle(node, "directory " + path, "%04o" % mode, read, change)
-
-
-def hostname(node: Node, want: str) -> list:
-    """The name of the machine, now and after a reboot."""
-    if not want:
-        return []
-
-    def read() -> str:
-        now, kept = socket.gethostname(), read_text("/etc/hostname").strip()
-        return now if now == kept else "%s, %s in /etc/hostname" % (now, kept)
-
-    def change() -> None:
-        node.write("/etc/hostname", want + "\n", 0o644)
-        socket.sethostname(want)
-
-    return [settle(node, "hostname", want, read, change)]
-
-
-def hosts(node: Node, address: str, name: str) -> list:
-    """Our line in /etc/hosts; the other lines stay. A machine that is reached by a name has DNS, and needs none."""
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        return []
-    line = "%s %s" % (address, name)
-    ours = re.compile(re.escape(BEGIN) + "(.*?)" + re.escape(END), re.DOTALL)
-
-    def read() -> str:
-        found = ours.search(read_text("/etc/hosts"))
-        return found.group(1).strip() if found else "absent"
-
-    def change() -> None:
-        rest = ours.sub("", read_text("/etc/hosts"))
-        rest += "" if rest.endswith("\n") or not rest else "\n"
-        node.write("/etc/hosts", rest + BEGIN + line + "\n" + END, 0o644)
-
-    return [settle(node, "hosts", line, read, change)]
 
 
 def swap(node: Node, off: bool, root: str = "") -> list:

@@ -1,0 +1,70 @@
+"""A machine finds itself by its own address: /etc/hosts in a folder that stands for the root."""
+
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.nodeprofile import own_name
+
+from tests.unit.playbooks.machine import Machine
+
+LOCAL = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+OURS = "# begin of bringup's lines\n{}\n# end of bringup's lines\n"
+
+
+def settled(root: Path, *, check: bool = False, address: str = "10.0.0.7") -> list[str]:
+    machine = Machine({}, root=root, check_mode=check)
+    return [row["status"] for row in own_name.hosts(machine, address, "n001", str(root))]
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Path:
+    (tmp_path / "etc").mkdir()
+    return tmp_path / "etc/hosts"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        (LOCAL, LOCAL, "10.0.0.7 n001"),
+        (f"{LOCAL}127.0.1.1\tn001\n", f"{LOCAL}# bringup: 127.0.1.1\tn001\n", "10.0.0.7 n001"),
+        (
+            f"{LOCAL}127.0.1.1 n001.site.example n001 head # by the installer\n10.0.0.9 store\n",
+            f"{LOCAL}# bringup: 127.0.1.1 n001.site.example n001 head # by the installer\n10.0.0.9 store\n",
+            "10.0.0.7 n001.site.example n001 head",
+        ),
+        (
+            "127.0.0.1 localhost localhost.localdomain n001\n::1 localhost\n",
+            "# bringup: 127.0.0.1 localhost localhost.localdomain n001\n127.0.0.1 localhost localhost.localdomain\n::1 localhost\n",
+            "10.0.0.7 n001",
+        ),
+        ("127.0.1.1 other n0011\n10.0.0.8 n001-store", "127.0.1.1 other n0011\n10.0.0.8 n001-store\n", "10.0.0.7 n001"),
+        ("", "", "10.0.0.7 n001"),
+    ],
+    ids=["nothing-to-take", "installer", "canonical-name", "with-localhost", "others", "no-file"],
+)
+def test_no_line_sends_the_name_to_the_loopback(hosts: Path, tmp_path: Path, before: str, after: str, line: str) -> None:
+    if before:
+        hosts.write_text(before)
+    assert settled(tmp_path, check=True) == ["differs"]
+    assert not before or hosts.read_text() == before
+    assert settled(tmp_path) == ["changed"]
+    assert hosts.read_text() == after + OURS.format(line)
+    assert settled(tmp_path) == ["ok"]
+
+    assert settled(tmp_path, address="10.0.0.8") == ["changed"]
+    assert hosts.read_text() == after + OURS.format(line.replace("10.0.0.7", "10.0.0.8"))
+
+
+def test_a_line_that_comes_again_is_said_and_put_aside_again(hosts: Path, tmp_path: Path) -> None:
+    hosts.write_text(LOCAL)
+    settled(tmp_path)
+    hosts.write_text(f"127.0.1.1 n001\n{hosts.read_text()}")
+    (row,) = own_name.hosts(Machine({}, root=tmp_path), "10.0.0.7", "n001", str(tmp_path))
+    assert (row["status"], row["before"]) == ("changed", "10.0.0.7 n001, and 127.0.1.1 n001")
+    assert hosts.read_text() == f"# bringup: 127.0.1.1 n001\n{LOCAL}" + OURS.format("10.0.0.7 n001")
+
+
+@pytest.mark.parametrize("address", ["n001.site.example", ""])
+def test_a_machine_that_is_reached_by_a_name_keeps_its_file(hosts: Path, tmp_path: Path, address: str) -> None:
+    hosts.write_text("127.0.1.1 n001\n")
+    assert settled(tmp_path, address=address) == []
