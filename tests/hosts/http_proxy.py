@@ -13,7 +13,7 @@ from typing import Any
 from hostlab import network
 from hostlab.host import Host
 from hostlab.lab import Lab
-from hostlab.waiting import until
+from hostlab.waiting import listens, until
 from release_site import Quiet
 
 from tests.unit.served import served
@@ -98,7 +98,7 @@ def behind_a_proxy(site: Path, password: str) -> Iterator[Proxy]:
         settings.write_text(text)
         with subprocess.Popen(["tinyproxy", "-d", "-c", str(settings)], stdout=subprocess.DEVNULL) as process:
             try:
-                assert until(lambda: _listens(proxy.port), START_SECONDS), proxy.log.read_text()
+                assert until(lambda: listens(network.GATEWAY, proxy.port), START_SECONDS), proxy.log.read_text()
                 yield proxy
             finally:
                 process.terminate()
@@ -130,7 +130,7 @@ def before_ssh(host: Host, folder: Path, password: str) -> Iterator[BeforeSsh]:
     command = ["ip", "netns", "exec", network.namespace(host.name), "tinyproxy", "-d", "-c", str(settings)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
-            assert until(lambda: _listens(BEFORE_SSH_PORT, host.address), START_SECONDS), proxy.log.read_text()
+            assert until(lambda: listens(host.address, BEFORE_SSH_PORT), START_SECONDS), proxy.log.read_text()
             yield proxy
         finally:
             process.terminate()
@@ -139,8 +139,3 @@ def before_ssh(host: Host, folder: Path, password: str) -> Iterator[BeforeSsh]:
 def _free_port() -> int:
     with socket.create_server((network.GATEWAY, 0)) as held:
         return int(held.getsockname()[1])
-
-
-def _listens(port: int, address: str = network.GATEWAY) -> bool:
-    with socket.socket() as asking:
-        return asking.connect_ex((address, port)) == 0

@@ -1,6 +1,5 @@
 """A real load balancer (HAProxy) before the servers of a cluster: `rke2.registration_address` is the address of none of them."""
 
-import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,7 +7,7 @@ from pathlib import Path
 
 from hostlab import network
 from hostlab.host import Host
-from hostlab.waiting import until
+from hostlab.waiting import listens, until
 
 PORTS = (9345, 6443)
 """RKE2's supervisor, where machines register, and the API."""
@@ -37,12 +36,7 @@ def balanced(servers: Sequence[Host], folder: Path) -> Iterator[str]:
     settings.write_text("".join(lines))
     with subprocess.Popen(["haproxy", "-db", "-q", "-f", str(settings)], stderr=subprocess.DEVNULL) as process:
         try:
-            assert until(lambda: all(_listens(port) for port in PORTS), START_SECONDS), process.poll()
+            assert until(lambda: all(listens(network.GATEWAY, port) for port in PORTS), START_SECONDS), process.poll()
             yield network.GATEWAY
         finally:
             process.terminate()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as asking:
-        return asking.connect_ex((network.GATEWAY, port)) == 0

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import yaml
 
 from workflows import places
-from workflows.inventory import gpus
+from workflows.inventory import gpus, standing
 from workflows.inventory.connection import SSH_PROXY
 from workflows.inventory.model import BadInventory
 from workflows.spec.cluster import ClusterSpec
@@ -60,9 +60,7 @@ def _variables(spec: ClusterSpec, machine: Machine, folder: Path) -> dict[str, A
         "ansible_ssh_common_args": _arguments(spec, folder, machine) if machine.ssh_jump or machine.ssh_http_proxy else "",
         SSH_PROXY: machine.ssh_http_proxy,
         "ansible_become": machine.ssh_user != "root" if machine.ssh_user else "",
-        "bringup_rack": machine.rack,
-        "bringup_leaf": machine.leaf,
-        "bringup_scalable_unit": machine.scalable_unit,
+        **standing.of_host(machine),
         **gpus.of_host(spec, machine),
     }
     return {name: value for name, value in named.items() if value or value is False or name == gpus.COUNT}

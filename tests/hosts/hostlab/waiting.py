@@ -1,5 +1,6 @@
 """Waiting for a condition, with an end."""
 
+import socket
 import time
 from collections.abc import Callable
 
@@ -12,3 +13,9 @@ def until(condition: Callable[[], object], seconds: float, *, every: float = 0.0
             return False
         time.sleep(every)
     return True
+
+
+def listens(address: str, port: int) -> bool:
+    """Whether somebody accepts connections there."""
+    with socket.socket() as asking:
+        return asking.connect_ex((address, port)) == 0

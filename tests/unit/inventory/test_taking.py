@@ -339,6 +339,9 @@ def test_an_inventory_of_a_spec_gives_the_same_machines_again(source: str, form:
                 machine.python or PYTHON,
                 machine.gpu,
                 machine.gpus,
+                machine.rack,
+                machine.leaf,
+                machine.scalable_unit,
             )
             for machine in spec.machines
         }
@@ -360,6 +363,10 @@ def test_a_text_stays_one_in_every_form(tmp_path: Path, rack: str) -> None:
     (tmp_path / "hosts").write_text(writing.text(writing.inventory(spec, tmp_path), "ini"))
 
     assert reading.read(tmp_path / "hosts").hosts["rack01-gpu1"]["bringup_rack"] == rack
+    inventories.begin(tmp_path / "hosts", tmp_path / "cluster.yaml", "", (), None)
+    assert {machine.name: machine.rack for machine in load(tmp_path / "cluster.yaml").machines if machine.rack} == {
+        "rack01-gpu1": rack
+    }
 
 
 def test_a_group_that_ansible_means_otherwise_is_refused() -> None:
