@@ -153,6 +153,23 @@ def test_a_rule_that_refuses_is_data_for_plan_as_well(call: Call, tmp_path: Path
     assert call("plan", "h200-16", "--against", str(path), "-o", "json")[0] == 64
 
 
+def test_a_kubelet_policy_that_no_pod_with_a_whole_node_satisfies_is_refused_in_the_plan(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "numa.yaml"
+    path.write_text(
+        examples.path("h200-16")
+        .read_text()
+        .replace("\nrke2:\n", "\nrke2:\n  kubelet_args: {topology-manager-policy: single-numa-node}\n")
+    )
+    code, out, err = call("plan", str(path))
+    assert (code, out) == (64, "")
+    said = " ".join(err.split())
+    assert "rke2.kubelet_args.topology-manager-policy error P16: single-numa-node rejects the pods of" in said
+    assert "slurm, validation, which ask for all 8 GPUs (they are on two NUMA nodes)" in said
+    assert "use restricted or best-effort: pods with fewer GPUs are still aligned" in said
+    path.write_text(path.read_text().replace("single-numa-node", "restricted"))
+    assert call("plan", str(path))[0] == 0
+
+
 @pytest.mark.parametrize(
     ("old", "new", "fix"),
     [
