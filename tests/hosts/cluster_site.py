@@ -1,5 +1,6 @@
 """A cluster spec of the lab's hosts, with releases of the stand-in for RKE2, and the command line beside it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ OLDER, NEWER = "v1.35.7+rke2r1", "v1.35.8+rke2r1"
 
 
 class Site:
-    """A spec of the lab's hosts and the command line beside it."""
+    """A spec of the lab's hosts and the command line beside it; `more` are further keys of `rke2` and of `nodes`, the agents."""
 
     def __init__(self, lab: Lab, folder: Path, source: str) -> None:
         self.lab, self.folder, self.source = lab, folder, source
         self.registration_address = ""
+        self.more: Mapping[str, dict[str, Any]] = {}
         self.bringup = Command(folder, folder / "home")
 
-    def write(self, agents: str, version: str = OLDER, *, servers: int = 1, fsync_ms: float = 1000) -> specs.ClusterSpec:
+    def write(self, agents: str, version: str = OLDER, *, servers: int = 1) -> specs.ClusterSpec:
         """The spec with these agents after so many servers, and this release."""
         control = "n000" if servers == 1 else f"n[000-{servers - 1:03d}]"
         document: dict[str, Any] = {
@@ -32,7 +34,8 @@ class Site:
             "stages": ["os_prep", "rke2"],
             "hosts": {
                 "control": {"role": "server", "ranges": control, "addresses": {"start": "10.77.0.1"}},
-                "nodes": {"role": "agent", "ranges": agents, "addresses": {"start": f"10.77.0.{servers + 1}"}},
+                "nodes": {"role": "agent", "ranges": agents, "addresses": {"start": f"10.77.0.{servers + 1}"}}
+                | self.more.get("nodes", {}),
             },
             "ssh": {"key": {"file": str(self.lab.key)}, "known_hosts": str(self.lab.known_hosts)},
             "os": {
@@ -43,8 +46,9 @@ class Site:
                 "tolerate": ["time service"],  # one clock is shared
             },
             # this machine's disk is shared with much else
-            "rke2": {"version": version, "source": self.source, "images": ["core"], "etcd_fsync_ms": fsync_ms, "drain_seconds": 30}
-            | ({"registration_address": self.registration_address} if self.registration_address else {}),
+            "rke2": {"version": version, "source": self.source, "images": ["core"], "etcd_fsync_ms": 1000, "drain_seconds": 30}
+            | ({"registration_address": self.registration_address} if self.registration_address else {})
+            | self.more.get("rke2", {}),
             "quorum": {"default": "1/2"},
         }
         (self.folder / "cluster.yaml").write_text(yaml.safe_dump(document))

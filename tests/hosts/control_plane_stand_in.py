@@ -8,6 +8,7 @@ here they are child processes. Standard library only: it runs on the host.
 import base64
 import contextlib
 import json
+import os
 import secrets
 import shutil
 import ssl
@@ -25,21 +26,31 @@ HEALTH, READY = f"http://127.0.0.1:{METRICS}/health", f"https://127.0.0.1:{API}/
 SERVE_SECONDS = 90.0
 LOOK_SECONDS = 0.2
 RENEW_SECONDS = 0.2
-SHARED = ("ca.key", "ca.crt", "sa.key", "sa.pub", "tokens.csv")
+ENCRYPTION = "encryption-config.json"
+SHARED = ("ca.key", "ca.crt", "sa.key", "sa.pub", "tokens.csv", ENCRYPTION)
 """Files that all servers must have in common; RKE2 hands such data out as bootstrap data at its port 9345."""
 
 
 class ControlPlane:
-    """etcd and the API server of this host. `certified` is the `subjectAltName` of its certificate; `data` and `etcd` are folders
-    that outlive restarts (only the second is a database), `programs` where the binaries lie."""
+    """etcd and the API server of this host. `certified` is the `subjectAltName` of its certificate. Of the `folders` `data` and
+    `etcd` outlive restarts (only the second is a database), in `programs` lie the binaries. `flags` are further ones of the API
+    server; `user` runs etcd (empty: root)."""
 
-    def __init__(self, name: str, address: str, certified: str, data: str, etcd: str, programs: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        certified: str,
+        folders: Mapping[str, Path],
+        flags: Mapping[str, str],
+        user: str = "",
+    ) -> None:
         self.name = name
         self.address = address
         self.certified = certified
-        self.data = Path(data)
-        self.etcd = Path(etcd)
-        self.programs = Path(programs)
+        self.data, self.etcd, self.programs = (folders[kind] for kind in ("data", "etcd", "programs"))
+        self.flags = flags
+        self.user = user
         self.children: list[subprocess.Popen[bytes]] = []
 
     def shared(self) -> dict[str, str]:
@@ -93,6 +104,24 @@ class ControlPlane:
             command = [str(self.programs / "etcdutl"), "snapshot", "restore", file.name, *options, f"--data-dir={self.etcd}"]
             subprocess.run(command, check=True, capture_output=True)
 
+    def encrypts(self) -> bool:
+        """Whether Secrets are written encrypted from the next start on."""
+        return "aescbc" in self._providers()[0]
+
+    def encrypt(self, on: bool) -> None:
+        """Have Secrets encrypted, or not, from the next start on; what was written before can be read either way."""
+        both = sorted(self._providers(), key=lambda provider: ("aescbc" in provider) != on)
+        rows = [{"resources": ["secrets"], "providers": both}]
+        document = {"kind": "EncryptionConfiguration", "apiVersion": "apiserver.config.k8s.io/v1", "resources": rows}
+        self._keep({ENCRYPTION: json.dumps(document)})
+
+    def _providers(self) -> list[dict[str, Any]]:
+        """Who may have written a Secret, the one that writes now first; a new key where there is none yet."""
+        if (self.data / ENCRYPTION).exists():
+            return list(json.loads((self.data / ENCRYPTION).read_text())["resources"][0]["providers"])
+        key = base64.b64encode(secrets.token_bytes(32)).decode()
+        return [{"aescbc": {"keys": [{"name": "aescbckey", "secret": key}]}}, {"identity": {}}]
+
     def kubeconfig(self) -> str:
         """An admin kubeconfig for this host itself, as RKE2 writes it to rke2.yaml."""
         authority = base64.b64encode((self.data / "ca.crt").read_bytes()).decode()
@@ -117,6 +146,7 @@ class ControlPlane:
         self._openssl("genrsa", out="sa.key")
         self._openssl("rsa", "-pubout", **{"in": "sa.key", "out": "sa.pub"})
         self._keep({"tokens.csv": f'{secrets.token_hex(16)},admin,admin,"system:masters"\n'})
+        self.encrypt(True)
 
     def _certify(self) -> None:
         """A certificate of this server, by the CA that all share."""
@@ -151,7 +181,10 @@ class ControlPlane:
             "listen-metrics-urls": f"http://127.0.0.1:{METRICS}",
             "log-level": "warn",
         }
-        self._run("etcd", options)
+        if self.user:
+            self.etcd.mkdir(mode=0o700, exist_ok=True)
+            subprocess.run(["chown", "--recursive", self.user, str(self.etcd)], check=True)
+        self._run("etcd", options, self.user)
         self._until("etcd", lambda: json.loads(self._get(HEALTH))["health"] == "true")
 
     def _join(self, first: str, peer: str) -> str:
@@ -180,14 +213,20 @@ class ControlPlane:
             "token-auth-file": self.data / "tokens.csv",
             "service-cluster-ip-range": "10.43.0.0/16",
             "allow-privileged": "true",
+            "encryption-provider-config": self.data / ENCRYPTION,
         }
-        self._run("kube-apiserver", options)
+        self._run("kube-apiserver", options | self.flags)
         self._until("kube-apiserver", lambda: self._get(READY) == "ok")
 
-    def _run(self, program: str, options: Mapping[str, Any]) -> None:
+    def _run(self, program: str, options: Mapping[str, Any], user: str = "") -> None:
         command = [str(self.programs / program), *(f"--{option}={value}" for option, value in options.items())]
+        # both would tell systemd for us that all of RKE2 is ready
+        environment = {name: text for name, text in os.environ.items() if name != "NOTIFY_SOCKET"}
         with (self.data / f"{program}.log").open("ab") as log:
-            self.children.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+            started = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, user=user or None, env=environment
+            )
+        self.children.append(started)
 
     def _until(self, program: str, ready: Callable[[], bool]) -> None:
         until = time.monotonic() + SERVE_SECONDS

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hostlab.host import Host
 from hostlab.lab import Lab
 
@@ -27,11 +28,12 @@ QUICK = ("--real-time", "1", "--delay-scale", "0.02")
 
 RUNNING = "for kind in server agent; do systemctl --quiet is-active rke2-$kind && echo $kind; done; /usr/local/bin/rke2 --version"
 KUBECONFIG = "/etc/rancher/rke2/rke2.yaml"
+CONFIG = "/etc/rancher/rke2/config.yaml"
 
 
 @contextmanager
 def played(lab: Lab, plan: Plan, folder: Path) -> Iterator[None]:
-    """Play them while the context lasts; `plan` says what nodes are told at their registration. What ended the playing before, and
+    """Play them while the context lasts; `plan` says which machines there are. What ended the playing before, and
     let a run wait for nodes that nobody plays, is raised at the end."""
     done = threading.Event()
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +70,8 @@ def _follow(
             del known[host.name]
         elif state is not None and state[0] and known.get(host.name) != state:
             kind, version = state
-            if _let(cluster, host, f"rke2_{kind}", _arguments(plan, f"{kind}s")["variables"] | {"rke2_version": version}):
+            said = _arguments(plan, f"{kind}s")["variables"] | {"rke2_version": version} | _registers(plan, host)
+            if _let(cluster, host, f"rke2_{kind}", said):
                 known[host.name] = state
 
 
@@ -111,6 +114,13 @@ def _state(host: Host) -> tuple[str, str] | None:
     except (subprocess.CalledProcessError, RuntimeError, ValueError):
         return None
     return "".join(kinds), said.split()[2]
+
+
+def _registers(plan: Plan, host: Host) -> dict[str, Any]:
+    """The labels and taints that the host's own configuration has its kubelet register it with."""
+    config = yaml.safe_load(host.run("cat", CONFIG))
+    taints = {machine.group: config.get("node-taint", []) for machine in plan.hosts}
+    return {"rke2_node_labels": {}, "rke2_host_labels": {host.name: config.get("node-label", [])}, "rke2_node_taints": taints}
 
 
 def _kubeconfig(shown: dict[Host, tuple[str, str]], folder: Path) -> Path | None:

@@ -26,6 +26,7 @@ ETCD = DATA / "server/db/etcd"
 SHARE = Path("/usr/local/share/rke2-stand-in")
 FAULTS = Path("/etc/rke2-stand-in.json")
 LOG = Path("/var/log/rke2-stand-in.log")
+AUDIT_LOG = DATA / "server/logs/audit.log"
 PASSWORD = Path("/etc/rancher/node/password")
 REJECTED = 'level=fatal msg="Node password rejected, duplicate hostname or contents of /etc/rancher/node/password may not match"'
 UNVERIFIED = ssl._create_unverified_context()
@@ -38,11 +39,15 @@ def setting(key: str) -> str:
     return found[1].strip("'\"") if found else ""
 
 
+def listed(key: str) -> list:
+    """A list of plain values of config.yaml."""
+    found = re.search(rf"^{key}:\n((?: *- .*\n)*)", Path("/etc/rancher/rke2/config.yaml").read_text(), re.M)
+    return [one.strip("'\"") for one in re.findall(r"- +(\S+)", found[1])] if found else []
+
+
 def names() -> str:
     """For which names this server's certificates are: its own, and those of `tls-san`, as RKE2's."""
-    listed = re.search(r"^tls-san:\n((?: *- .*\n)*)", Path("/etc/rancher/rke2/config.yaml").read_text(), re.M)
-    others = [one.strip("'\"") for one in re.findall(r"- (\S+)", listed[1])] if listed else []
-    addresses = ["127.0.0.1", setting("node-ip"), *others]
+    addresses = ["127.0.0.1", setting("node-ip"), *listed("tls-san")]
     return "subjectAltName=" + ",".join(f"{'IP' if one[0].isdigit() else 'DNS'}:{one}" for one in dict.fromkeys(addresses))
 
 
@@ -237,9 +242,27 @@ def control_plane(images: Path) -> "ControlPlane":  # noqa: F821 - its module li
         place.mkdir(parents=True, exist_ok=True)
         for program in fresh.iterdir():
             program.rename(place / program.name)
-    return ControlPlane(
-        setting("node-name"), setting("node-ip"), names(), str(DATA / "server/real"), str(ETCD / "real"), str(place)
-    )
+    folders = {"data": DATA / "server/real", "etcd": ETCD / "real", "programs": place}
+    user = "etcd" if setting("profile") == "cis" else ""
+    return ControlPlane(setting("node-name"), setting("node-ip"), names(), folders, flags(), user)
+
+
+def flags() -> dict:
+    """What RKE2 makes of config.yaml for the API server."""
+    policy, found = setting("audit-policy-file"), {}
+    if policy:
+        AUDIT_LOG.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = {"audit-policy-file": policy, "audit-log-path": str(AUDIT_LOG)}
+    return found | dict(one.split("=", 1) for one in listed("kube-apiserver-arg"))
+
+
+def secrets_encrypt(word: str) -> None:
+    """Say whether Secrets are encrypted, or turn that off as of the next start. Without a real API server nothing is written."""
+    plane = control_plane(images) if (images := programs()) else None
+    if plane and word == "disable":
+        plane.encrypt(False)
+    print("Encryption Status:", "Enabled" if not plane or plane.encrypts() else "Disabled")
+    print("Current Rotation Stage: start")
 
 
 def real_control_plane(images: Path, joined: str) -> None:
@@ -328,7 +351,7 @@ def main() -> None:
     if word == "--version":
         print(f"rke2 version {VERSION} (stand-in)")
     elif word == "secrets-encrypt":
-        print("Encryption Status: Enabled\nCurrent Rotation Stage: start")
+        secrets_encrypt(sys.argv[2])
     elif word == "etcd-snapshot":
         save_etcd(DATA / f"server/db/snapshots/{sys.argv[sys.argv.index('--name') + 1]}-{setting('node-name')}-1")
     elif word == "server" and sys.argv[2:3] == ["--cluster-reset"]:
