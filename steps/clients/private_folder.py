@@ -1,4 +1,4 @@
-"""A private folder for one play or boot, and the removal of those that killed ones left: they hold keys."""
+"""A private folder for one play, boot or checkout, and the removal of those that killed ones left: they hold keys."""
 
 import fcntl
 import os

@@ -21,6 +21,7 @@ from steps.clients.git import errors as git_errors
 from steps.clients.git import objects, trees
 from steps.clients.git.access import GitAccess
 from steps.clients.git.trees import Entry
+from steps.clients.private_folder import private_folder
 from steps.contract.delivery import is_commit
 from steps.errors import BadTask, StepError, Unreachable
 
@@ -51,10 +52,12 @@ class Author(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def opened(access: GitAccess, most_bytes: int | None = None) -> Iterator[Git]:
-    """A repository's client with a place of its own for objects, while the context lasts. Errors come out as our own; one of them,
-    BadTask, is that a server sends more than `most_bytes`."""
+    """A repository's client with a place of its own for objects, while the context lasts; what a killed one left goes.
+
+    Errors come out as our own; one of them, BadTask, is that a server sends more than `most_bytes`.
+    """
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="bringup-git-")))
+        folder = stack.enter_context(private_folder())
         command = stack.enter_context(git_access.ssh_command(access)) if access.is_ssh and access.local is None else ""
         with _translated(access):
             client, path = _client(access, command, stack, bounded=most_bytes is not None)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -48,6 +47,7 @@ def from_git(
     place: Place,
 ) -> int:
     """Start a build on Argo of what a Git branch says now, and end all others of it; nothing where exactly that is being built."""
+    from steps.clients.private_folder import private_folder
     from workflows.cli import kubeconfigs
     from workflows.cli.images import from_git as building
     from workflows.cli.images.from_git_bounds import Bounds
@@ -57,5 +57,5 @@ def from_git(
     bounds = Bounds(secrets=tuple(use or ()), approvers=tuple(sorted(approver or ())))
     home = kubeconfigs.home(place.kubeconfig, place.context, place.namespace)
     target = building.Target(home=home, image=place.image, builder=place.builder, starter=place.starter)
-    with TemporaryDirectory(prefix="bringup-checkout-") as folder:
-        return building.build(wanted, bounds, target, Path(folder).resolve())
+    with private_folder() as folder:
+        return building.build(wanted, bounds, target, folder.resolve())

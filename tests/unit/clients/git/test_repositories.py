@@ -3,8 +3,11 @@
 import base64
 import errno
 import hashlib
+import os
 import shutil
 import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +20,7 @@ from dulwich.repo import Repo
 from dulwich.server import BackendRepo, DictBackend, UploadPackHandler
 from dulwich.web import make_wsgi_chain
 
+import steps
 from steps.clients.environment import Environment
 from steps.clients.git import access as git_access
 from steps.clients.git import errors, repositories
@@ -57,6 +61,31 @@ def publish(repo: Git, files: dict[str, str | None], *, branch: str = "main", ta
     updates = {f"refs/heads/{branch}": (before, made)} | ({f"refs/tags/{tag}": ("", made)} if tag else {})
     repo.push(updates)
     return made
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from steps.clients.git import repositories
+from steps.clients.git.access import GitAccess
+with repositories.opened(GitAccess(url="https://git.example.org/apps.git", local=Path(sys.argv[1]))):
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_place_of_a_killed_client_goes_with_the_next(bare: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="b-", dir="/tmp") as place:  # as short as `private_folder` asks for
+        environment = os.environ | {"TMPDIR": place, "PYTHONPATH": str(Path(steps.__file__).parents[1])}
+        command = [sys.executable, "-c", KILLED, str(bare)]
+        for left in (1, 1):
+            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as child:
+                assert child.stdout is not None
+                assert child.stdout.readline() == b"open\n"
+                child.kill()
+            assert len(list(Path(place).iterdir())) == left
+        subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, check=True)
+        assert not list(Path(place).iterdir())
 
 
 # ---- reading and writing -------------------------------------------------------------------------------------------------------
