@@ -1,9 +1,20 @@
-"""Whether the kinds that a chart brings are served."""
+"""Whether charts are deployed, and the kinds that they bring are served."""
 
 from collections.abc import Iterable
 
-from steps.contract.stages.base_services import Crd
-from steps.contract.verdict import FailureClass, Verdict, inconclusive
+from steps.contract.crds import ChartsExpectation, ChartsObservation, Crd
+from steps.contract.plural import count
+from steps.contract.verdict import FailureClass, Verdict, inconclusive, passed
+from steps.gates import charts
+
+
+def with_charts(gate: str, seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
+    """The charts are deployed and their kinds are served, so that resources of these can be applied."""
+    return (
+        charts.problem(gate, seen.releases, want.releases, seen.root_app, want.root_app)
+        or missing_crd(gate, seen.crds, want.crds)
+        or passed(gate, f"{', '.join(one.name for one in want.releases)} deployed, {count(len(want.crds), 'CRD')} established")
+    )
 
 
 def missing_crd(gate: str, seen: Iterable[Crd], want: Iterable[str]) -> Verdict | None:

@@ -1,10 +1,9 @@
 """Whether the fabric reaches pods: states that are `ignore` are not ready, one NFD, one Multus, bandwidth between neighbours."""
 
 from steps.contract.charts import Workload
+from steps.contract.crds import ChartsExpectation, ChartsObservation
 from steps.contract.plural import count
 from steps.contract.stages.network_operator import (
-    ChartsExpectation,
-    ChartsObservation,
     ControlExpectation,
     ControlObservation,
     FunctionalExpectation,
@@ -16,8 +15,7 @@ from steps.contract.stages.network_operator import (
 )
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
 from steps.gates import charts as releases
-from steps.gates import checks, network_operator_ring
-from steps.gates.crds import missing_crd
+from steps.gates import checks, crds, network_operator_ring
 from steps.gates.nfd import one_nfd
 from steps.gates.operands import SETTLE_SECONDS, serves
 
@@ -43,13 +41,7 @@ OPERANDS = {
 
 def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
     """The chart is deployed and its kinds are served, so that its resources can be applied."""
-    return (
-        releases.problem(CHARTS, seen.releases, want.releases, seen.root_app, want.root_app)
-        or missing_crd(CHARTS, seen.crds, want.crds)
-        or passed(
-            CHARTS, f"{', '.join(release.name for release in want.releases)} deployed, {count(len(want.crds), 'CRD')} established"
-        )
-    )
+    return crds.with_charts(CHARTS, seen, want)
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from steps.contract.plural import count
+from steps.contract.crds import ChartsExpectation, ChartsObservation
 from steps.contract.stages.slurm import (
-    ChartsExpectation,
-    ChartsObservation,
     ControlExpectation,
     ControlObservation,
     FunctionalExpectation,
@@ -17,9 +15,8 @@ from steps.contract.stages.slurm import (
 )
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
 from steps.gates import charts as releases
-from steps.gates import slurm_srun, slurm_states
+from steps.gates import crds, slurm_srun, slurm_states
 from steps.gates.causes import RUNTIME_REASONS
-from steps.gates.crds import missing_crd
 from steps.gates.finding import Finding, fail, unknown
 
 CHARTS, CONTROL = "slurm/charts", "slurm/control"
@@ -28,13 +25,7 @@ NODES, FUNCTIONAL = "slurm/nodes", "slurm/functional"
 
 def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
     """The operator is deployed and its kinds are served, so that the chart of the cluster itself can be installed."""
-    return (
-        releases.problem(CHARTS, seen.releases, want.releases, seen.root_app, want.root_app)
-        or missing_crd(CHARTS, seen.crds, want.crds)
-        or passed(
-            CHARTS, f"{', '.join(release.name for release in want.releases)} deployed, {count(len(want.crds), 'CRD')} established"
-        )
-    )
+    return crds.with_charts(CHARTS, seen, want)
 
 
 # ---- control -------------------------------------------------------------------------------------------------------------------

@@ -1,10 +1,20 @@
-"""Reads whether the API server serves the kinds of a chart."""
+"""Reads what the cluster shows of charts, and whether its API server serves their kinds."""
 
 from collections.abc import Iterable
 
-from steps.contract.stages.base_services import Crd
-from steps.probes.reader import KubeReader
+from steps.contract.crds import ChartsObservation, Crd
+from steps.probes import charts
+from steps.probes.reader import KubeReader, Scope
 from steps.probes.workloads import Conditioned
+
+
+def with_charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
+    """The charts that a task is about, and their kinds."""
+    return ChartsObservation(
+        releases=charts.observe(kube, charts.scoped(scope)),
+        root_app=charts.root(kube, scope),
+        crds=read_crds(kube, charts.asked(scope, "crds")),
+    )
 
 
 def read_crds(kube: KubeReader, names: Iterable[str]) -> tuple[Crd, ...]:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from steps.contract.crds import ChartsObservation
 from steps.contract.stages.network_operator import (
     AppliedState,
-    ChartsObservation,
     ControlObservation,
     FunctionalObservation,
     Network,
@@ -16,8 +16,7 @@ from steps.contract.stages.network_operator import (
     Pool,
 )
 from steps.probes import charts as releases
-from steps.probes import checks, managed, workloads
-from steps.probes.crds import read_crds
+from steps.probes import checks, crds, managed, workloads
 from steps.probes.nfd import nfd_workers
 from steps.probes.reader import KubeReader, Scope
 
@@ -95,11 +94,7 @@ class NodeState(Struct, frozen=True):
 
 def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
     """The chart and its CRDs."""
-    return ChartsObservation(
-        releases=releases.observe(kube, releases.scoped(scope)),
-        root_app=releases.root(kube, scope),
-        crds=read_crds(kube, releases.asked(scope, "crds")),
-    )
+    return crds.with_charts(kube, scope)
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:

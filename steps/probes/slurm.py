@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from steps.contract.checks import CheckPod
+from steps.contract.crds import ChartsObservation
 from steps.contract.stages.slurm import (
-    ChartsObservation,
     ControlObservation,
     FunctionalObservation,
     NodeSet,
@@ -20,9 +20,8 @@ from steps.contract.stages.slurm import (
     Srun,
 )
 from steps.probes import charts as releases
-from steps.probes import checks, mpi_output, packed, slurm_errors, slurm_output, workloads
+from steps.probes import checks, crds, mpi_output, packed, slurm_errors, slurm_output, workloads
 from steps.probes.conditions import Condition
-from steps.probes.crds import read_crds
 from steps.probes.reader import KubeReader, Scope
 
 NAMESPACE = "slurm"
@@ -83,11 +82,7 @@ class RawNodeSet(Struct, frozen=True):
 
 def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
     """The operator's charts and CRDs."""
-    return ChartsObservation(
-        releases=releases.observe(kube, releases.scoped(scope)),
-        root_app=releases.root(kube, scope),
-        crds=read_crds(kube, releases.asked(scope, "crds")),
-    )
+    return crds.with_charts(kube, scope)
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:

@@ -6,14 +6,7 @@ from msgspec import Struct
 
 from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
 from steps.contract.checks import CheckPod
-
-
-class Crd(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A CustomResourceDefinition. `established`: the API server serves it."""
-
-    name: str
-    established: bool = False
-    message: str = ""
+from steps.contract.crds import Crd
 
 
 class StorageClass(Struct, frozen=True, kw_only=True, omit_defaults=True):

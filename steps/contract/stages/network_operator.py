@@ -2,25 +2,8 @@
 
 from msgspec import Struct
 
-from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
+from steps.contract.charts import Trouble, Workload
 from steps.contract.checks import CheckPod
-from steps.contract.stages.base_services import Crd
-
-
-class ChartsObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The chart and the kinds it brings."""
-
-    releases: tuple[ReleaseState, ...] = ()
-    root_app: RootState | None = None
-    crds: tuple[Crd, ...] = ()
-
-
-class ChartsExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The release and the CRDs without which its resources cannot be applied."""
-
-    releases: tuple[Release, ...] = ()
-    root_app: RootApplication | None = None
-    crds: tuple[str, ...] = ()
 
 
 class AppliedState(Struct, frozen=True, kw_only=True, omit_defaults=True):

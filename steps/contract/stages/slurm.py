@@ -4,24 +4,7 @@ from msgspec import Struct
 
 from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
 from steps.contract.checks import CheckPod
-from steps.contract.stages.base_services import Crd
 from steps.contract.tool import ToolError
-
-
-class ChartsObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The operator's charts and the kinds they bring."""
-
-    releases: tuple[ReleaseState, ...] = ()
-    root_app: RootState | None = None
-    crds: tuple[Crd, ...] = ()
-
-
-class ChartsExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The operator's releases, and the CRDs without which the chart `slurm` cannot be installed."""
-
-    releases: tuple[Release, ...] = ()
-    root_app: RootApplication | None = None
-    crds: tuple[str, ...] = ()
 
 
 class NodeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,9 +4,9 @@ from msgspec import Struct
 
 from steps.contract.charts import Trouble, Workload
 from steps.contract.checks import CheckPod
+from steps.contract.crds import Crd
 from steps.contract.dcgm import DcgmRun
 from steps.contract.nccl import NcclLog, NcclWant
-from steps.contract.stages.base_services import Crd
 from steps.contract.tool import ToolError
 
 
