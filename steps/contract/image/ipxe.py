@@ -1,6 +1,7 @@
 """iPXE scripts that start a node: what they load is named whole, and where it fails they say so, wait and try again.
 
-They never fall through to another way to boot: a node that its server cannot serve waits for it, and starts nothing else.
+They never fall through to another way to boot: a node that its server cannot serve waits for it, and starts nothing else; nor does
+what they load stop for good where it cannot go on.
 """
 
 import re
@@ -15,6 +16,9 @@ SAID: Final = "bringup:"
 """Every line of ours on a console begins with it."""
 WAIT: Final = 10
 """Seconds between two tries: a server that restarts is back within a few, and a whole room that waits does not storm it."""
+RESTART: Final = 60
+"""Seconds until a node begins anew whose initial RAM disk has given up (no DHCP, a server that went away) or whose kernel panicked:
+so long its words can be read on its console, which gives nobody a shell. A recipe's own `panic=` counts instead."""
 LONGEST_ARGUMENTS: Final = 2000
 """Bytes of kernel arguments: an x86 kernel keeps 2,047 and drops the rest without a word."""
 
@@ -53,7 +57,7 @@ def arguments(loaded: Loaded) -> tuple[str, ...]:
     told = [f"bringup.image={loaded.image}"]
     if loaded.report:
         told += [f"{REPORT_ARGUMENT}={loaded.report}", *([f"{TESTS_ARGUMENT}=yes"] if loaded.tests else [])]
-    return ("boot=live", "nopersistence", f"fetch={loaded.root}", "ip=dhcp", *told, *loaded.arguments)
+    return ("boot=live", "nopersistence", f"fetch={loaded.root}", "ip=dhcp", f"panic={RESTART}", *told, *loaded.arguments)
 
 
 def script(loaded: Loaded) -> str:

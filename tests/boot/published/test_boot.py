@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from steps.clients.netboot import machine
 from steps.clients.published import publishing, rolling_back, rows, serving
 from steps.clients.published.local import Local
 from steps.contract.image import ipxe
 from steps.contract.image.booting import Firmware, Machine
-from steps.contract.image.manifest import MANIFEST
+from steps.contract.image.manifest import MANIFEST, ROOT
 from steps.contract.image.published import Group, Place
 from tests.unit.clients.published.published_trees import silent
 
@@ -20,28 +22,49 @@ SECONDS = 300.0
 
 
 def test_a_node_boots_what_is_current_and_says_so(store: Path, tmp_path: Path) -> None:
-    root = tmp_path / "tree"
-    root.mkdir()
     assembled = next(store.glob(f"assembled/*/{MANIFEST}")).parent
-    with served(root) as (port, heard):
-        url = f"http://{machine.GATEWAY}:{port}"
+    with served(tmp_path / "tree") as (root, url, heard):
         group = Group(name="nodes", kernel_arguments=("console=ttyS0",), nodes={MAC: "node001"})
         place = Place(root=str(root), url=url, report=url, groups=(group,))
         other = Place(root=str(root), url=url, report=url, groups=(Group(name="nodes", kernel_arguments=("quiet",)),))
         first = publishing.publish(place, assembled, {}, tmp_path, "run-1", silent)
         publishing.publish(other, assembled, {}, tmp_path, "run-2", silent)
         rolling_back.rollback(Local(root), first_image(root), "", "ada")
-        (tmp_path / "tftp").mkdir()
-        (tmp_path / "tftp/boot.ipxe").write_text(ipxe.chain(f"{url}/boot/nodes.ipxe"))
-        running = machine.start(Machine(name="node001", firmware=Firmware.BIOS, mac=MAC), machine.Hardware(), tmp_path)
-        try:
+        with started(url, tmp_path) as running:
             assert heard.wait(SECONDS), running.console()[-3000:]
-        finally:
-            running.end()
     (row,) = rows.nodes((Local(root).look(first_image(root)),), now=time.time())
     assert "quiet" not in (root / first_image(root) / "current/boot/nodes.ipxe").read_text()
     assert (row.node, row.stand.value, row.mac) == ("node001", "current", MAC), row
     assert Local(root).look(first_image(root)).current == first.version
+
+
+@pytest.mark.long
+def test_a_node_whose_root_cannot_be_had_begins_anew_by_itself(store: Path, tmp_path: Path) -> None:
+    """What it waits for is the reboot that the machine asks for: QEMU ends then."""
+    assembled = next(store.glob(f"assembled/*/{MANIFEST}")).parent
+    with served(tmp_path / "tree") as (root, url, heard):
+        place = Place(root=str(root), url=url, report=url, groups=(Group(name="nodes", kernel_arguments=("console=ttyS0",)),))
+        published = publishing.publish(place, assembled, {}, tmp_path, "run-1", silent)
+        (root / first_image(root) / "versions" / published.version / ROOT).rename(tmp_path / ROOT)
+        with started(url, tmp_path) as running:
+            until = time.monotonic() + SECONDS
+            while not running.ended and time.monotonic() < until:
+                heard.wait(0.2)
+            assert running.ended, running.console()[-3000:]
+            assert "Rebooting automatically due to panic= boot argument" in running.console()
+            assert not heard.is_set()
+
+
+@contextmanager
+def started(url: str, folder: Path) -> Iterator[machine.Running]:
+    """A machine that is told the entry of its group."""
+    (folder / "tftp").mkdir()
+    (folder / "tftp/boot.ipxe").write_text(ipxe.chain(f"{url}/boot/nodes.ipxe"))
+    running = machine.start(Machine(name="node001", firmware=Firmware.BIOS, mac=MAC), machine.Hardware(), folder)
+    try:
+        yield running
+    finally:
+        running.end()
 
 
 def first_image(root: Path) -> str:
@@ -49,8 +72,9 @@ def first_image(root: Path) -> str:
 
 
 @contextmanager
-def served(root: Path) -> Iterator[tuple[int, threading.Event]]:
-    """The tree by HTTP; the event says that a report came."""
+def served(root: Path) -> Iterator[tuple[Path, str, threading.Event]]:
+    """An empty tree by HTTP, with its address as machines see it; the event says that a report came."""
+    root.mkdir()
     heard = threading.Event()
 
     def say(line: str) -> None:
@@ -61,7 +85,7 @@ def served(root: Path) -> Iterator[tuple[int, threading.Event]]:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield int(server.server_address[1]), heard
+            yield root, f"http://{machine.GATEWAY}:{server.server_address[1]}", heard
         finally:
             server.shutdown()
             thread.join()
