@@ -97,11 +97,11 @@ def argo_cd_owner(spec: ClusterSpec) -> str:
 
 
 def wants_peer_to_peer(spec: ClusterSpec) -> bool:
-    """Whether GPUs and NICs must reach each other directly. GB200 reaches its NICs by ways that need ACS as its maker sets it."""
-    if spec.accelerator is None:
-        return False
-    by_default = spec.fabric.kind != "none" and spec.accelerator.product != "GB200"
-    return by_default if spec.os.peer_to_peer is None else spec.os.peer_to_peer
+    """Whether devices must reach each other directly: as the spec says, else GPUs and the NICs of a fabric. GB200 reaches its NICs
+    by ways that need ACS as its maker sets it."""
+    if spec.os.peer_to_peer is not None:
+        return spec.os.peer_to_peer
+    return spec.accelerator is not None and spec.fabric.kind != "none" and spec.accelerator.product != "GB200"
 
 
 def matches(criteria: Mapping[str, tuple[str, ...]], known: Facts) -> bool:

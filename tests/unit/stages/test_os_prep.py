@@ -51,6 +51,13 @@ def expected(stage: Stage) -> Expectation:
     return want
 
 
+def test_peer_to_peer_that_a_spec_without_gpus_asks_for_is_not_passed_over() -> None:
+    assert "pcie_acs" not in profile(built("three-hosts"))
+    stage = built("three-hosts", os={"peer_to_peer": True})
+    assert (profile(stage)["pcie_acs"], profile(stage)["kernel_parameters"]) == ("off", ["iommu=pt"])
+    assert {"PCIe ACS", "kernel parameter iommu=pt"} <= set(expected(stage).items)
+
+
 def test_a_site_s_own_words_come_over_the_catalog_and_the_gate_wants_to_see_each() -> None:
     stage = built(os=SAID, rke2={"profile": "cis"}, fabric={"interfaces": ["ibs1"], "mtu": 4092})
     said = profile(stage)
