@@ -51,10 +51,16 @@ class Node:
         found: dict[str, Any] = json.loads(self._said("containers", "info", container))["Spec"]
         return found
 
-    def restart_kubelet(self) -> None:
-        """End the kubelet as a crash would and start it again; containers go on."""
+    def restart_kubelet(self, *further: str) -> None:
+        """End the kubelet as a crash would and start it again, with further flags; containers go on."""
         box.stop("kubelet", "KILL")
-        box.start("kubelet", self._command())
+        box.start("kubelet", [*self._command(), *further])
+
+    def register(self, *further: str) -> None:
+        """Forget the node, and have the kubelet register it anew, with further flags."""
+        self.plane.kubectl("delete", "node", NAME)
+        self.restart_kubelet(*further)
+        box.until(self._ready, "kubelet")
 
     def _command(self) -> list[str]:
         program = str(self.plane.programs["kubelet"])
