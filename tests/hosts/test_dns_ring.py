@@ -1,24 +1,31 @@
-"""Script `dns_ring.sh` in three hosts in place of pods: real busybox, a real DNS server, a Service by the kernel's DNAT.
+"""Script `dns_ring.sh` in three hosts in place of pods: real busybox, a real DNS server, a Service by the kernel's DNAT,
+and HAProxy where the Ingress that the product makes asks for a controller.
 
 What Kubernetes would bring is made here: the Service's rules (kube-proxy), the names (CoreDNS), and each pod's environment.
 """
 
 import base64
 import json
+import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hostlab import network
+from cluster_site import Site
+from hostlab import lab, network
 from hostlab.host import Host
+from hostlab.waiting import until
 
 from steps.contract.checks import CheckPod
 from steps.contract.stages.rke2 import FunctionalExpectation, FunctionalObservation
 from steps.contract.verdict import Status, Verdict
 from steps.gates import rke2 as gate
+from workflows.plan.compiler import compile_plan
 from workflows.stages import objects
 
 API, VIP = "10.43.0.1", "10.43.0.50"
@@ -34,6 +41,20 @@ echo 'options ndots:5 timeout:1 attempts:1' >> /etc/resolv.conf
 """
 SCRIPT = objects.script("dns_ring.sh").replace(" -T 3 ", " ")
 """Debian's static busybox crashes where its wget has a time limit."""
+PROXY = """defaults
+  mode http
+  timeout connect 2s
+  timeout client 5s
+  timeout server 5s
+frontend node
+  bind @ADDRESS@:80
+  http-request deny deny_status 404 unless { hdr(host) -i @RULE@ }
+  default_backend service
+backend service
+  server vip @VIP@:80
+"""
+PROXY_SECONDS = 10.0
+NO_RULE = "wget: server returned error: HTTP/1.1 404 Not Found"
 SERVICE = "iptables -t nat -A OUTPUT -d {vip} -p tcp --dport 80 -j DNAT --to-destination {pod}:8080"
 
 
@@ -74,23 +95,81 @@ def test_every_pod_comes_through_and_what_one_lacks_is_told_of_it_alone(pods: Se
     assert "kubernetes.default resolves to nothing" in verdict.reason
 
 
+def test_every_pod_comes_in_by_the_product_s_ingress_and_a_controller_that_brings_no_answer_is_named(
+    pods: Sequence[Host], tmp_path: Path
+) -> None:
+    for host in pods:
+        serve(host, pods[0])
+    way = ingress_of(tmp_path)
+    with controller(pods[0], way, tmp_path), controller(pods[1], way, tmp_path):
+        verdict = ring(pods, way, controllers=("n000", "n001"))
+        assert verdict.is_pass, verdict.reason
+
+        verdict = ring(pods, way | {"INGRESS_HOST": "another.internal"}, controllers=("n000", "n001"))
+        seen = [row.seen for row in verdict.nodes if row.status is Status.FAIL]
+        assert seen[:2] == [f"the ingress controller of this node brings no answer on port 80 ({NO_RULE})"] * 2
+        assert [one.partition(" (")[0] for one in seen[2:]] == ["no ingress controller brings an answer on port 80"]
+    with controller(pods[0], way, tmp_path):
+        verdict = ring(pods, way, controllers=("n000", "n001"))
+        assert [row.node for row in verdict.nodes if row.status is not Status.PASS] == ["n001"]
+        said = "the ingress controller of this node brings no answer on port 80; that of another node brought an answer from n000"
+        assert said in verdict.reason
+
+
+def ingress_of(folder: Path) -> dict[str, str]:
+    """What the product tells its pods of the Ingress that it makes in these hosts' cluster, and to which host name and Service that
+    leads."""
+    site = Site(lab.current(), folder, "http://192.0.2.1")
+    site.more = {"rke2": {"ingress_controller": "ingress-nginx"}}
+    plan = compile_plan(site.write("n[001-002]"))
+    made = next(task.arguments["objects"] for task in plan.tasks if (task.stage, task.name) == ("rke2", "functional"))
+    objects = {one["kind"]: one for one in made}
+    (rule,) = objects["Ingress"]["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    (container,) = objects["Job"]["spec"]["template"]["spec"]["containers"]
+    told = {entry["name"]: entry["value"] for entry in container["env"] if entry["name"].startswith("INGRESS_")}
+    return told | {"RULE": rule["host"], "SERVICE": path["backend"]["service"]["name"]}
+
+
+@contextmanager
+def controller(host: Host, way: dict[str, str], folder: Path) -> Iterator[None]:
+    """A stand-in for an ingress controller on port 80 of a node: a real proxy that has the Ingress's rule."""
+    assert way["SERVICE"] == "vip", "the only Service here"
+    settings = folder / f"{host.name}.cfg"
+    settings.write_text(PROXY.replace("@ADDRESS@", host.address).replace("@RULE@", way["RULE"]).replace("@VIP@", VIP))
+    command = ["ip", "netns", "exec", network.namespace(host.name), "haproxy", "-db", "-q", "-f", str(settings)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as proxy:
+        try:
+            assert until(lambda: answers(host.address), PROXY_SECONDS), proxy.poll()
+            yield
+        finally:
+            proxy.terminate()
+
+
+def answers(address: str) -> bool:
+    """Whether something takes connections on port 80."""
+    with socket.socket() as asking:
+        return asking.connect_ex((address, 80)) == 0
+
+
 def serve(host: Host, pod: Host) -> None:
     """The Service of the check as this host reaches it: one pod behind its address."""
     host.run("sh", "-c", SERVICE.format(vip=VIP, pod=pod.address))
 
 
-def ring(pods: Sequence[Host]) -> Verdict:
-    """What the gate says of one round of all pods."""
+def ring(pods: Sequence[Host], way: Mapping[str, str] = MappingProxyType({}), controllers: tuple[str, ...] = ()) -> Verdict:
+    """What the gate says of one round of all pods; with a `way` in by ingress, where these nodes have a controller."""
     with ThreadPoolExecutor(len(pods)) as at_once:
-        reports = list(at_once.map(lambda number: report(pods, number), range(len(pods))))
+        reports = list(at_once.map(lambda number: report(pods, number, way), range(len(pods))))
     seen = tuple(
         CheckPod(name=f"dns-{number}", node=host.name, index=number, phase="Succeeded", report=said)
         for number, (host, said) in enumerate(zip(pods, reports, strict=True))
     )
-    return gate.functional(FunctionalObservation(pods=seen), FunctionalExpectation(nodes=tuple(host.name for host in pods)))
+    want = FunctionalExpectation(nodes=tuple(host.name for host in pods), ingress=bool(way))
+    return gate.functional(FunctionalObservation(pods=seen, ingress=controllers if way else None), want)
 
 
-def report(pods: Sequence[Host], number: int) -> dict[str, Any]:
+def report(pods: Sequence[Host], number: int, way: Mapping[str, str]) -> dict[str, Any]:
     """Run the script as the pod of this index, and read its termination message."""
     environment = {
         "JOB_COMPLETION_INDEX": str(number),
@@ -99,6 +178,8 @@ def report(pods: Sequence[Host], number: int) -> dict[str, Any]:
         "SECONDS_TO_WAIT": "6",
         "KUBERNETES_SERVICE_HOST": API,
         "VIP_SERVICE_HOST": VIP,
+        "HOST_IP": pods[number].address,
+        **way,
     }
     words = [f"{key}={value}" for key, value in environment.items()]
     pods[number].run("sh", "-c", "pkill httpd; rm -rf /tmp/www /tmp/asked /tmp/answer /dev/termination-log")
