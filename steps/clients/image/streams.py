@@ -1,8 +1,10 @@
 """Bytes through a program: what does not fit `process.run`, whose output is text."""
 
 import contextlib
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
@@ -34,6 +36,35 @@ def into(command: Sequence[str], file: IO[bytes]) -> Iterator[IO[bytes]]:
         yield child.stdin
         child.stdin.close()
         _require(command[0], child.wait(), b"")
+
+
+@contextlib.contextmanager
+def fed(command: Sequence[str], source: IO[bytes]) -> Iterator[IO[bytes]]:
+    """The output of a program that reads a stream; it need not be read to its end. Raises BadTask where it is not installed, or
+    does not end well with all that it was given."""
+    try:
+        child = subprocess.Popen(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    except FileNotFoundError as error:
+        raise _missing(command[0]) from error
+    with child, ThreadPoolExecutor(max_workers=1) as beside:
+        if child.stdin is None or child.stdout is None:
+            raise BadTask(f"no pipe to {command[0]}")
+        try:
+            feeding = beside.submit(_feed, source, child.stdin)
+            yield child.stdout
+            if not child.stdout.read(1):
+                feeding.result()
+                _require(command[0], child.wait(), b"")
+        finally:
+            child.kill()
+
+
+def _feed(source: IO[bytes], pipe: IO[bytes]) -> None:
+    """Hand on what is to be read; a program that has ended takes no more."""
+    with contextlib.suppress(BrokenPipeError):
+        shutil.copyfileobj(source, pipe)
+    with contextlib.suppress(BrokenPipeError):
+        pipe.close()
 
 
 @contextlib.contextmanager

@@ -10,12 +10,13 @@ from steps.contract.image.manifest import INITRD, KERNEL, PARTS, Manifest
 from steps.contract.plural import count
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
-CONTENT, MODE, OWNER, TIME, LINK, KIND = "content", "mode", "owner", "time", "link", "kind"
+CONTENT, MODE, OWNER, TIME, LINK, KIND, ATTRIBUTES = "content", "mode", "owner", "time", "link", "kind", "attributes"
 NO_PACKAGE: Final = ""
 
 
 class FileOf(Struct, frozen=True):
-    """One path of a root or an initrd; `digest` of a file's bytes, `link` a link's target or a device's numbers."""
+    """One path of a root or an initrd; `digest` of a file's bytes, `link` a link's target or a device's numbers, `attributes`
+    its capabilities and other extended ones in one text."""
 
     kind: str
     mode: int
@@ -24,6 +25,7 @@ class FileOf(Struct, frozen=True):
     size: int = 0
     digest: str = ""
     link: str = ""
+    attributes: str = ""
 
 
 class Content(Struct, frozen=True, kw_only=True):
@@ -37,8 +39,8 @@ class Content(Struct, frozen=True, kw_only=True):
 
 
 class FileDifference(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A path that differs: `how` (added, removed, changed), for a change `what` (content, mode, owner, time, link, kind), bytes
-    that it grew by, and the package that owns it."""
+    """A path that differs: `how` (added, removed, changed), for a change `what` (content, mode, owner, time, link, kind,
+    attributes), bytes that it grew by, and the package that owns it."""
 
     path: str
     how: str
@@ -162,7 +164,7 @@ def _what(old: FileOf, new: FileOf) -> Iterable[str]:
         yield KIND
     if (old.digest, old.size) != (new.digest, new.size):
         yield CONTENT
-    for name, field in ((MODE, "mode"), (OWNER, "owner"), (TIME, "time"), (LINK, "link")):
+    for name, field in ((MODE, "mode"), (OWNER, "owner"), (TIME, "time"), (LINK, "link"), (ATTRIBUTES, "attributes")):
         if getattr(old, field) != getattr(new, field):
             yield name
 

@@ -8,6 +8,7 @@ import io
 import os
 import shutil
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -68,9 +69,9 @@ def relocked(name: str, base: Path) -> Recipe:
     return resolve.resolve(asked).recipe
 
 
-def build(images: Path, recipe: Recipe) -> None:
-    """Build what is missing of a recipe's layers."""
-    files = {**resolved("base").files, **resolved("compute").files}
+def build(images: Path, recipe: Recipe, more: Mapping[str, bytes] | None = None) -> None:
+    """Build what is missing of a recipe's layers; `more`: files that the shipped recipes do not have."""
+    files = {**resolved("base").files, **resolved("compute").files, **(more or {})}
     for layer in recipe.names:
         built = layers.build(images, recipe, files, layer, NO_SECRETS, quiet)
         assert not built.failed, f"{layer}: {built.failed}: {built.output}"

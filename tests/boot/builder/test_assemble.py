@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
-import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,18 +15,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.clients.image.contained import namespace
-from steps.clients.image.files import assemble, comparing, packing, readback, squashed
+from steps.clients.image.files import assemble, comparing, readback
 from steps.clients.image.layer import layers
 from steps.contract.image import difference, keys, manifest
 from steps.contract.image.manifest import INITRD, MANIFEST, OCI, PARTS, ROOT
-from steps.contract.image.recipe import Recipe
+from steps.contract.image.recipe import Command, Layer, Recipe
 from steps.contract.stages.image_assemble import Assembled, Wanted
 from steps.errors import BadTask, StoreBusy
 from steps.gates import image_assemble
-from tests.boot.builder import shipped
+from tests.boot.builder import clock, packed, shipped, whole
+from tests.boot.pipeline.site import BRINGUP
 
 START_SECONDS = 60.0
+LATER = 400
+"""Days."""
+ODD = Path(__file__).with_name("odd.sh")
+CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
+"""That of raw sockets, as the file system keeps it."""
 Base = tuple[Path, Recipe, Assembled]
 
 
@@ -38,12 +44,21 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
 @pytest.fixture(scope="session")
 def site(base: Base) -> Base:
     """One small package more: the initrd is that of base."""
-    images, recipe = base[0], shipped.with_example(base[0], base[1])
+    images, recipe = base[0], msgspec.structs.replace(shipped.with_example(base[0], base[1]), kernel_arguments=("quiet", "a=b"))
     shipped.build(images, recipe)
     said: list[str] = []
     seen = assemble.assemble(images, recipe, said.append)
     assert any("initrd as before" in line for line in said), said
     return images, recipe, seen
+
+
+@pytest.fixture(scope="session")
+def odd(base: Base) -> Base:
+    """A layer more, with all that a root may hold."""
+    images, recipe = base[0], base[1]
+    made = msgspec.structs.replace(recipe, layers=(*recipe.layers, Layer(name="odd", commands=(Command(run=ODD.read_text()),))))
+    shipped.build(images, made)
+    return images, made, assemble.assemble(images, made, shipped.quiet)
 
 
 def folder(made: Base) -> Path:
@@ -59,6 +74,13 @@ def everything(place: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in found}
 
 
+def installed(*packages: str) -> list[str]:
+    """Versions of packages of this machine as their authors write them: without Debian's epoch and revision."""
+    command = ["dpkg-query", "--show", "--showformat=${Package} ${Version}\n", *packages]
+    told = dict(line.split() for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
+    return [re.sub(r"^\d+:|[+-].*", "", told[name]) for name in packages]
+
+
 def test_the_gate_passes_a_new_image(base: Base) -> None:
     images, recipe, seen = base
     assert not seen.cached
@@ -68,14 +90,37 @@ def test_the_gate_passes_a_new_image(base: Base) -> None:
     assert not list((images / assemble.FOLDER).glob(".*.part*"))
 
 
-def test_another_folder_and_time_give_the_same_bytes(site: Base, tmp_path: Path) -> None:
-    """Also the initrd: the first store kept it from the image without the package, the second makes it anew."""
+def test_elsewhere_at_another_date_the_same_bytes(site: Base, tmp_path: Path) -> None:
+    """In another folder, on one processor, under another umask, locale and time zone. Also the initrd: the first store kept it from
+    the image without the package, the second makes it anew."""
     images, recipe, _ = site
-    other = shipped.beside(images, tmp_path, "layers")
-    said: list[str] = []
-    again = assemble.assemble(other, recipe, said.append)
+    other = shipped.beside(images, tmp_path / "an other", "layers")
+    said, again = whole.elsewhere(other, recipe, {}, LATER)
     assert not any("initrd as before" in line for line in said), said
     assert digests(other / assemble.FOLDER / again.key) == digests(folder(site))
+    assert diff(folder(site), other / assemble.FOLDER / again.key) == "the images are bit for bit the same\n"
+
+
+@pytest.mark.long
+def test_a_year_later_the_same_image(base: Base, tmp_path: Path) -> None:
+    """Packages see that date too, by a lowest layer that says it: all else is the same."""
+    found = []
+    for days in (0, LATER):
+        first, files = clock.layer(days)
+        recipe = msgspec.structs.replace(base[1], layers=(first, *base[1].layers))
+        other = shipped.beside(base[0], tmp_path / str(days), "archive")
+        found.append(other / assemble.FOLDER / whole.elsewhere(other, recipe, files, days)[1].key)
+    told = json.loads(diff(*found, "-o", "json", code=65))
+    assert [one["path"] for one in told["root"]] == [clock.DPKG.removeprefix("/")]
+    assert [one["name"] for one in told["layers"]] == ["clock"]
+    assert {one["name"] for one in told["parts"]} == {ROOT, OCI}
+
+
+def diff(*words: str | Path, code: int = 0) -> str:
+    """What `bringup image diff` says."""
+    done = subprocess.run([BRINGUP, "image", "diff", "--exit-code", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_nothing_changed_writes_nothing(base: Base) -> None:
@@ -105,53 +150,31 @@ def test_the_manifest_names_what_brought_each_package(site: Base) -> None:
     assert next(one.layer for one in found.packages if one.name == shipped.EXAMPLE) == "site"
     assert next(one.layer for one in found.packages if one.name == "systemd-sysv") == "base"
     assert found.kernel == seen.kernel == seen.root_modules == seen.initrd_modules
-    assert found.tools["mksquashfs"][0].isdigit()
+    assert installed("squashfs-tools", "zstd", "libzstd1") == [found.tools[name] for name in ("mksquashfs", "zstd", "libzstd")]
+    assert found.tools["packer"] == str(keys.PACKER)
+    assert found.kernel_arguments == recipe.kernel_arguments
     assert found.tests == tuple(test.name for test in recipe.tests)
     assert keys.image(msgspec.structs.replace(recipe, origin="elsewhere")) == found.key
 
 
-def test_the_archive_has_the_same_root(site: Base, tmp_path: Path) -> None:
-    root = squashed.read(folder(site) / ROOT).files
-    with tarfile.open(folder(site) / OCI) as archive:
-        index = json.load(read(archive, "index.json"))
-        chosen = json.load(read(archive, "blobs/" + index["manifests"][0]["digest"].replace(":", "/")))
-        found: dict[str, str] = {}
-        for layer in chosen["layers"]:
-            data = read(archive, "blobs/" + layer["digest"].replace(":", "/")).read()
-            assert layer["digest"] == f"sha256:{hashlib.sha256(data).hexdigest()}"
-            lay(found, subprocess.run(["zstd", "-dcq"], input=data, capture_output=True, check=True).stdout, tmp_path)
-    wanted = {path: of(entry.kind, entry.mode, entry.owner, entry.link) for path, entry in root.items() if path != "/"}
-    assert {path: what for path, what in found.items() if root.get(path) and root[path].kind != "same"} == {
-        path: what for path, what in wanted.items() if root[path].kind != "same"
-    }
-    assert set(found) == set(wanted)
+def test_the_archive_has_the_same_root(odd: Base, tmp_path: Path) -> None:
+    """To the last attribute, bytes of files and names of each included."""
+    squashed, archived = packed.by_the_kernel(folder(odd) / ROOT, tmp_path / "root"), packed.of_layers(folder(odd) / OCI)
+    assert archived == squashed
+    assert squashed["usr/bin/tac"].attributes == (("security.capability", CAPABILITY),)
+    assert squashed["opt/noted"].attributes == (("user.note", b"\xff\x00="),)
+    assert squashed["opt/twice"].names == ("opt/once", "opt/twice")
+    assert (squashed["opt/once"].mode, squashed["opt/once"].owner, squashed["opt/pipe"].kind) == (0o4750, "7:8", "pipe")
+    assert (squashed["opt/to a place"].link, squashed["opt/null"].link) == ("any where", "1:3")
+    assert [path for path in squashed if path.startswith("etc/skel")] == ["etc/skel", "etc/skel/x"]
+    assert "etc/issue" not in squashed
+    assert len(squashed) > 5000
 
 
-def read(archive: tarfile.TarFile, name: str) -> "tarfile.ExFileObject":  # type: ignore[name-defined]
-    member = archive.extractfile(name)
-    assert member is not None
-    return member
-
-
-def of(kind: str, mode: int, owner: str, link: str) -> str:
-    return f"link {link} {owner}" if kind == "link" else f"{kind} {mode:o} {owner}"
-
-
-def lay(found: dict[str, str], layer: bytes, scratch: Path) -> None:
-    """Put a layer's tar over what is there, as a container runtime does."""
-    file = scratch / "layer.tar"
-    file.write_bytes(layer)
-    kinds = {tarfile.SYMTYPE: "link", tarfile.DIRTYPE: "folder", tarfile.REGTYPE: "file", tarfile.LNKTYPE: "file"}
-    with tarfile.open(file) as members:
-        for member in members:
-            above, _, name = member.name.rpartition("/")
-            if name.startswith(".wh."):
-                gone = f"{above}/" if name == ".wh..wh..opq" else "/".join(filter(None, (above, name.removeprefix(".wh."))))
-                for path in [path for path in found if path == gone or path.startswith(f"{gone.rstrip('/')}/")]:
-                    del found[path]
-            else:
-                kind = kinds.get(member.type, "device")
-                found[member.name] = of(kind, member.mode, f"{member.uid}:{member.gid}", member.linkname)
+def test_an_attribute_alone_is_a_difference(base: Base, odd: Base) -> None:
+    found = {one.path: one for one in comparing.compare(folder(base), folder(odd)).root}
+    assert found["usr/bin/tac"].what == (difference.ATTRIBUTES,)
+    assert found["usr/bin/tac"].package == "coreutils"
 
 
 def test_a_killed_assembly_leaves_nothing_that_is_used(base: Base, tmp_path: Path) -> None:
@@ -271,22 +294,3 @@ def test_the_root_is_left_as_it_was_and_the_initrd_is_of_no_machine(base: Base) 
         assert [path for path in files if path.rpartition("/")[2].startswith(f"{driver}.ko")], driver
     tree = layers.stack(images, recipe)[-1]
     assert not [path for path in (tree / "var/tmp").iterdir() if "initramfs" in path.name]
-
-
-@pytest.mark.parametrize(
-    ("paths", "sentence"),
-    [
-        ((), "no kernel in /boot"),
-        (("boot/vmlinuz-6.1.0-1", "boot/vmlinuz-6.1.0-2"), r"2 kernels \(6\.1\.0-1, 6\.1\.0-2\)"),
-        (("boot/vmlinuz-6.1.0-1",), r"no modules of its kernel 6\.1\.0-1"),
-        (("boot/vmlinuz-6.1.0-1", "usr/lib/modules/6.1.0-1/modules.dep"), "no /usr/sbin/mkinitramfs"),
-    ],
-)
-def test_a_root_that_cannot_be_packed_is_told(paths: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
-    root, out = shipped.upper(tmp_path / "root"), shipped.upper(tmp_path / "out")
-    for path in paths:
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text("")
-    told = packing.Pack(out=str(out), epoch=1, initrds=str(tmp_path / "initrds"))
-    with pytest.raises(BadTask, match=sentence):
-        namespace.call((root,), "steps.clients.image.files.packing:pack", told, packing.Packed, seconds=60)

@@ -1,7 +1,5 @@
 """Layers built for real: equal wherever they are built, exactly the lock, small where little was added, used only when whole."""
 
-import hashlib
-import time
 from pathlib import Path
 
 import msgspec
@@ -13,12 +11,10 @@ from steps.contract.image import keys
 from steps.contract.image.recipe import Command, Layer, PlacedFile, Recipe, Service, User
 from steps.contract.stages.image_layers import Built
 from steps.errors import BadTask
-from tests.boot.builder import tiny
+from tests.boot.builder import clock, tiny
 from tests.boot.builder.started import Build
 
 MIB = 1 << 20
-DAY = 86_400
-LIBFAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
 
 class Look(msgspec.Struct):
@@ -96,19 +92,9 @@ def test_a_year_later_the_same(archive: Path, tmp_path: Path) -> None:
 
 
 def _ground_after(days: int, archive: Path, images: Path) -> Built:
-    """The ground, built on a layer whose dpkg sees a later date, and ends with 9 where it does not."""
-    library = "/opt/clock/libfaketime.so.1"
-    early = int(time.time()) + days * DAY - DAY
-    later = f"export LD_PRELOAD={library} FAKETIME=+{days}d\ntest $(date +%s) -gt {early} || exit 9"
-    texts = {
-        library: LIBFAKETIME.read_bytes(),
-        "/usr/local/sbin/dpkg": f'#!/bin/sh\n{later}\nexec /usr/bin/dpkg "$@"\n'.encode(),
-        # libfaketime 0.9.10 finds no file for it: its stat is of an older C library
-        "/usr/local/sbin/update-alternatives": b'#!/bin/sh\nunset LD_PRELOAD\nexec /usr/bin/update-alternatives "$@"\n',
-    }
-    files = {hashlib.sha256(data).hexdigest(): data for data in texts.values()}
-    placed = tuple(PlacedFile(path=path, sha256=digest, mode=0o755) for path, digest in zip(texts, files, strict=True))
-    wanted = msgspec.structs.replace(tiny.recipe(), layers=(Layer(name="clock", files=placed), tiny.recipe().layers[0]))
+    """The ground, built on a layer whose dpkg sees a later date."""
+    first, files = clock.layer(days)
+    wanted = msgspec.structs.replace(tiny.recipe(), layers=(first, tiny.recipe().layers[0]))
     images.mkdir()
     (images / "archive").symlink_to(archive / "archive")
     built = [layers.build(images, wanted, {**tiny.files(), **files}, name, images, lambda line: None) for name in wanted.names]

@@ -5,10 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from steps.clients.image.files import cpio, readback, squashed
+from msgspec.structs import replace
+
+from steps.clients.image.files import attributes_of, cpio, readback, squashed
 from steps.contract.image import difference, manifest
 from steps.contract.image.difference import Content, Difference, FileOf
-from steps.contract.image.manifest import INITRD, MANIFEST, PARTS, ROOT, Manifest, ManifestError
+from steps.contract.image.manifest import INITRD, MANIFEST, OCI, PARTS, ROOT, Manifest, ManifestError
 from steps.contract.image.published import CURRENT, VERSIONS, number_of
 from steps.errors import BadTask
 
@@ -75,9 +77,21 @@ def _whole(folder: Path) -> Manifest:
 
 
 def _content(folder: Path, of: Manifest, unequal: tuple[str, ...]) -> Content:
-    root = squashed.read(folder / ROOT) if ROOT in unequal else squashed.Squashed()
+    root = _root(folder) if ROOT in unequal else squashed.Squashed()
     initrd = {one.path: _member(one) for one in cpio.read(folder / INITRD)} if INITRD in unequal else {}
     return Content(manifest=of, root=root.files, initrd=initrd, owners=root.owners)
+
+
+def _root(folder: Path) -> squashed.Squashed:
+    """Every path of the root. A file with several names has its attributes at the first that its squashfs lists."""
+    found = squashed.read(folder / ROOT)
+    for path, told in attributes_of.read(folder / OCI).items():
+        entry = found.files.get(path)
+        while entry is not None and entry.kind == squashed.SAME:
+            path, entry = entry.link, found.files.get(entry.link)
+        if entry is not None:
+            found.files[path] = replace(entry, attributes=told)
+    return found
 
 
 def _member(one: cpio.Member) -> FileOf:

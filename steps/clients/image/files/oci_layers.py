@@ -20,11 +20,13 @@ from steps.errors import BadTask
 
 LEVEL: Final = 3
 FILE, NOTE = "layer.tar.zst", "blob.json"
-_HIDDEN, _OPAQUE = ".wh.", ".wh..wh..opq"
+HIDDEN, OPAQUE = ".wh.", ".wh..wh..opq"
 """Names by which an OCI layer hides what a lower one has."""
 _OVERLAY: Final = ("user.overlay.", "trusted.overlay.")
-_KEPT: Final = ("security.capability",)
-"""Extended attributes that an image needs."""
+_KEPT: Final = ("security.capability", "user.")
+"""Extended attributes that an image has, in its squashfs as here: a file's rights, and what its users wrote there."""
+ATTRIBUTE: Final = "SCHILY.xattr."
+"""How the name of one begins in a tar."""
 _KINDS: Final = {
     stat.S_IFREG: tarfile.REGTYPE,
     stat.S_IFDIR: tarfile.DIRTYPE,
@@ -97,7 +99,7 @@ def _add(
 ) -> None:
     marks = _attributes(tree / path, facts)
     if hides(facts, marks):
-        archive.addfile(_member(_beside(path, _HIDDEN + path.rpartition("/")[2]), facts, epoch, empty=True))
+        archive.addfile(_member(_beside(path, HIDDEN + path.rpartition("/")[2]), facts, epoch, empty=True))
         return
     kind = _KINDS.get(stat.S_IFMT(facts.st_mode))
     if kind is None:  # a socket means nothing without its program
@@ -105,7 +107,9 @@ def _add(
     member = _member(path, facts, epoch)
     member.type = kind
     member.pax_headers = {
-        f"SCHILY.xattr.{name}": value.decode("utf-8", "surrogateescape") for name, value in marks.items() if name in _KEPT
+        f"{ATTRIBUTE}{name}": value.decode("utf-8", "surrogateescape")
+        for name, value in sorted(marks.items())
+        if not name.startswith(_OVERLAY)
     }
     if kind == tarfile.SYMTYPE:
         member.linkname = os.readlink(tree / path)
@@ -116,7 +120,7 @@ def _add(
         return
     archive.addfile(member)
     if kind == tarfile.DIRTYPE and any(marks.get(f"{prefix}opaque") == b"y" for prefix in _OVERLAY):
-        archive.addfile(_member(f"{path}/{_OPAQUE}", facts, epoch, empty=True))
+        archive.addfile(_member(f"{path}/{OPAQUE}", facts, epoch, empty=True))
 
 
 def _add_file(

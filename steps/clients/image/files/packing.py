@@ -67,7 +67,7 @@ def pack(root: Path, told: Pack) -> Packed:
 def _squash(root: Path, out: Path, epoch: int, seconds: dict[str, float]) -> None:
     """mksquashfs sorts by itself and gives the same bytes for any number of processors; times after `epoch` become `epoch`."""
     begun = time.monotonic()
-    processors = min(os.cpu_count() or 1, _MOST_PROCESSORS)
+    processors = min(len(os.sched_getaffinity(0)), _MOST_PROCESSORS)
     words = ["mksquashfs", str(root), str(out), "-noappend", "-no-progress", "-quiet", "-no-exports", "-xattrs"]
     words += ["-comp", "zstd", "-Xcompression-level", str(LEVEL), "-processors", str(processors), "-mem", f"{_memory_mib()}M"]
     words += ["-wildcards", "-e", f"{scanning.LEFT_OUT}/*"]

@@ -12,7 +12,11 @@ from steps.contract.image import debian
 from steps.contract.image.difference import FileOf
 from steps.errors import BadTask
 
-_KINDS: Final = {"D": "folder", "R": "file", "S": "link", "C": "device", "B": "device", "F": "pipe", "I": "special", "L": "same"}
+SAME: Final = "same"
+"""Another name of a file; `link` is the one that has its facts."""
+_KINDS: Final = {"D": "folder", "R": "file", "S": "link", "C": "device", "B": "device", "F": "pipe", "I": "special", "L": SAME}
+_ATTRIBUTE: Final = "x"
+"""A line of squashfs-tools 4.6 and later; earlier ones tell no attributes, so nobody relies on it."""
 _HEADER_END: Final = b"# START OF DATA - DO NOT MODIFY"
 _ESCAPED: Final = re.compile(r"\\(.)")
 _SPLIT: Final = re.compile(r"(?<!\\) ")
@@ -51,6 +55,8 @@ def _listing(stream: IO[bytes], found: Squashed, name: str) -> list[tuple[int, i
             continue
         path, kind, *words = _SPLIT.split(line)
         path = _ESCAPED.sub(r"\1", path)
+        if kind == _ATTRIBUTE:
+            continue
         if kind == "L":
             found.files[path] = FileOf(_KINDS[kind], 0, "", 0, link=_ESCAPED.sub(r"\1", " ".join(words)))
             continue

@@ -20,8 +20,8 @@ def versions() -> dict[str, str]:
 
 
 def mark(key: str, found: Mapping[str, str]) -> str:
-    """The name of what zstd alone makes of something with this key: another of the `versions` may make other bytes of it."""
-    squeezed = hashlib.sha256(found["zstd"].encode())
+    """The name of what zstd and this version of ours make of something with this key: others may make other bytes of it."""
+    squeezed = hashlib.sha256(f"{found['zstd']} {found['packer']}".encode())
     return f"{key}-{squeezed.hexdigest()[:12]}"
 
 
