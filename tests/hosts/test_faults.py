@@ -1,12 +1,11 @@
 """Faults of hosts with systemd, side by side in one play: each is named with its class, ends in its time, and holds up nobody."""
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from hostlab import faults, profile
+from hostlab.faults import Case, nothing, waiting
 from hostlab.host import Host
 from hostlab.lab import Init, Lab
 from hostlab.waiting import until
@@ -18,30 +17,8 @@ from steps.contract.verdict import FailureClass, Status
 from steps.probes import os_prep as probe
 
 OK, FAILED, UNREACHABLE = HostStatus.OK, HostStatus.FAILED, HostStatus.UNREACHABLE
-HOST_SECONDS, REBOOT_SECONDS = 40, 15
-"""Longest times of the module and of a reboot on one host in this play."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A fault: what makes it, how the play ends after how many tries, the class that the gate gives, how the host is reached."""
-
-    name: str
-    make: Callable[[Host], object]
-    status: HostStatus = OK
-    kind: FailureKind | None = None
-    failure_class: FailureClass | None = None
-    tries: int = 1
-    reach: dict[str, Any] = field(default_factory=dict)
-
-
-def nothing(_host: Host) -> None:
-    """A healthy host."""
-
-
-def locked_out(host: Host) -> None:
-    """The run's key is not among those that may log in."""
-    host.run("sh", "-c", ": > /etc/ssh/authorized_keys")
+HOST_SECONDS, REBOOT_SECONDS, START_SECONDS = 40, 15, 60
+"""Longest times of the module and of a reboot on one host in this play, and until a host is asked to do anything."""
 
 
 def reboots(host: Host) -> None:
@@ -53,10 +30,6 @@ def lost(host: Host) -> None:
     """It asks for a reboot, and does not come back from it."""
     reboots(host)
     faults.no_way_back(host)
-
-
-def waiting(seconds: int) -> Callable[[Host], str]:
-    return lambda host: faults.python_that_waits(host, seconds)
 
 
 SLOW, LONG = "/usr/local/bin/waiting-3", "/usr/local/bin/waiting-600"
@@ -72,7 +45,7 @@ CASES = (
     Case("cable cut mid-play", waiting(8), UNREACHABLE, FailureKind.NETWORK, FailureClass.DEPENDENCY, 2, {"python": CUT}),
     Case("silent from start", Host.silence, UNREACHABLE, FailureKind.NETWORK, FailureClass.DEPENDENCY, 2),
     Case("stalled host", waiting(600), FAILED, FailureKind.TIMEOUT, FailureClass.RUNTIME, 1, {"python": LONG}),
-    Case("wrong key", locked_out, UNREACHABLE, FailureKind.SSH_AUTH, FailureClass.PERMISSION),
+    Case("wrong key", faults.locked_out, UNREACHABLE, FailureKind.SSH_AUTH, FailureClass.PERMISSION),
     Case("wrong sudo", nothing, FAILED, FailureKind.SUDO, FailureClass.PERMISSION, 1, {"user": "guest"}),
     Case("host key changed", nothing, UNREACHABLE, FailureKind.HOST_KEY, FailureClass.PERMISSION),
     Case("python missing", faults.no_python, FAILED, FailureKind.PYTHON_MISSING, FailureClass.DEPENDENCY),
@@ -84,10 +57,7 @@ CASES = (
     Case("reboot that does not", lost, FAILED, FailureKind.REBOOT, FailureClass.HARDWARE),
     Case("clock skew", lambda host: faults.skewed_clock(host, 3600), failure_class=FailureClass.DEPENDENCY),
 )
-
-
-def of(name: str) -> int:
-    return next(number for number, case in enumerate(CASES) if case.name == name)
+of = partial(faults.of, CASES)
 
 
 class Cables:
@@ -96,32 +66,31 @@ class Cables:
     def __init__(self, lab: Lab) -> None:
         self.cut, self.back = lab.hosts[of("cable cut mid-play")], lab.hosts[of("cable that comes back")]
         self.thread = threading.Thread(target=self._pull)
+        self.begins: dict[str, float] = {}
         self.ends: dict[str, float] = {}
 
     def _pull(self) -> None:
-        for host in (self.cut, self.back):
-            until(partial(faults.has_started, host), 30)
-            host.unplug()
+        plugged = [self.cut, self.back]
+        while plugged:
+            until(lambda: any(map(faults.has_started, plugged)), START_SECONDS)
+            first = next(filter(faults.has_started, plugged), plugged[0])
+            first.unplug()
+            plugged.remove(first)
 
     def hear(self, event: PlayEvent) -> None:
         """Events of the play, as they come."""
         if event.event == "runner_on_unreachable" and event.host == self.back.name:
             self.back.plug()
-        if event.host and event.event != "runner_on_start":
+        if event.host and event.event == "runner_on_start":
+            self.begins.setdefault(event.host, event.time)
+        elif event.host:
             self.ends[event.host] = event.time
-
-
-def swap_keys(lab: Lab, host: Host) -> None:
-    """Another host's key in place of this one's in known_hosts."""
-    lines = [line.split() for line in lab.known_hosts.read_text().splitlines()]
-    other = next(key for address, _, key in lines if address != host.address)
-    lab.known_hosts.write_text("".join(f"{at} {kind} {other if at == host.address else key}\n" for at, kind, key in lines))
 
 
 def played(lab: Lab, **words: Any) -> tuple[PlayResult, Cables]:
     for case, host in zip(CASES, lab.hosts, strict=True):
         case.make(host)
-    swap_keys(lab, lab.hosts[of("host key changed")])
+    faults.other_key(lab, lab.hosts[of("host key changed")])
     hosts: tuple[PlayHost, ...] = tuple(
         profile.reached(lab, host, **case.reach) for case, host in zip(CASES, lab.hosts, strict=True)
     )
@@ -156,9 +125,9 @@ def test_every_fault_is_named_with_its_class_while_the_others_go_on(up: Any) -> 
     assert classes == wanted, verdict.reason
     tasks = (profile.CHANGE, "Fail the node", "Reboot the node")
     assert all(row.task.startswith(tasks) for row in result.hosts if row.kind), [row.task for row in result.hosts]
-    last = cables.ends[lab.hosts[of("stalled host")].name] - result.started
-    assert last < HOST_SECONDS + 10, "a host that hangs is given up in its time"
-    assert cables.ends[lab.hosts[of("healthy")].name] - result.started < last, "nobody waits for it"
+    stalled, healthy = (lab.hosts[of(name)].name for name in ("stalled host", "healthy"))
+    assert cables.ends[stalled] - cables.begins[stalled] < HOST_SECONDS + 10, "a host that hangs is given up in its time"
+    assert cables.ends[healthy] < cables.ends[stalled], "nobody waits for it"
     healed = lab.hosts[of("half-applied previous run")]
     assert healed.run("dpkg-query", "--show", "--showformat=${Status}", "socat") == "install ok installed"
     assert healed.run("sh", "-c", "ls -a /etc/sysctl.d | grep -c bringup; hostname").split() == ["1", healed.name]

@@ -1,9 +1,19 @@
 """Faults of hosts, each as it is met in the field; where this machine cannot have the real one, a stand-in that says so."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
 from hostlab.host import Host
+from hostlab.lab import Lab
+from hostlab.waiting import until
+
+from steps.contract.play import FailureKind, HostStatus
+from steps.contract.verdict import FailureClass
 
 STARTED = "var/fault-started"
 """Path below the root where a Python that was started for a module leaves its mark."""
+HOLD_SECONDS = 30.0
 UPDATE = """#!/usr/bin/python3
 import fcntl, subprocess, time
 file = open("/var/lib/dpkg/lock-frontend", "w")
@@ -13,6 +23,33 @@ while subprocess.run(["pgrep", "--full", "apt-get.* install"], stdout=subprocess
     time.sleep(0.1)
 time.sleep(2)
 """
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fault: what makes it, how the play ends after how many tries, the class that the gate gives, how the host is reached."""
+
+    name: str
+    make: Callable[[Host], object]
+    status: HostStatus = HostStatus.OK
+    kind: FailureKind | None = None
+    failure_class: FailureClass | None = None
+    tries: int = 1
+    reach: dict[str, Any] = field(default_factory=dict)
+
+
+def of(cases: Sequence[Case], name: str) -> int:
+    """The place of a case among all."""
+    return next(number for number, case in enumerate(cases) if case.name == name)
+
+
+def nothing(_host: Host) -> None:
+    """A healthy host."""
+
+
+def waiting(seconds: int) -> Callable[[Host], str]:
+    """What makes a host where Python waits."""
+    return lambda host: python_that_waits(host, seconds)
 
 
 def python_that_waits(host: Host, seconds: int) -> str:
@@ -52,7 +89,13 @@ def packages_locked(host: Host) -> None:
     """Another process has dpkg's lock, as an update that goes on; it ends once an installation has waited for it for a moment."""
     host.run("dpkg", "--purge", "socat")
     _write(host, "/usr/local/bin/update", UPDATE)
-    host.run("sh", "-c", "setsid /usr/local/bin/update > /dev/null 2>&1 & until test -e /run/held; do sleep 0.05; done")
+    holding(host, "/usr/local/bin/update")
+
+
+def holding(host: Host, *command: str) -> None:
+    """Start a program on the host that goes on, and wait until it says by a file that it has what it holds."""
+    host.run("sh", "-c", 'setsid "$@" > /dev/null 2>&1 &', "sh", *command)
+    assert until(lambda: "held" in host.run("ls", "/run").split(), HOLD_SECONDS), command
 
 
 def slow_link(host: Host) -> None:
@@ -78,6 +121,18 @@ def full_disk(host: Host, folder: str = "/etc/sysctl.d") -> None:
 def no_python(host: Host) -> None:
     """Python was never installed, or somebody has removed it."""
     host.run("sh", "-c", "rm /usr/bin/python3*")
+
+
+def locked_out(host: Host) -> None:
+    """The run's key is not among those that may log in."""
+    host.run("sh", "-c", ": > /etc/ssh/authorized_keys")
+
+
+def other_key(lab: Lab, host: Host) -> None:
+    """The host shows another key than the one that is known: that of another host stands in known_hosts in its place."""
+    lines = [line.split() for line in lab.known_hosts.read_text().splitlines()]
+    other = next(key for address, _, key in lines if address != host.address)
+    lab.known_hosts.write_text("".join(f"{at} {kind} {other if at == host.address else key}\n" for at, kind, key in lines))
 
 
 def no_way_back(host: Host) -> None:
