@@ -19,6 +19,8 @@ class Site:
     def __init__(self, lab: Lab, folder: Path, source: str) -> None:
         self.lab, self.folder, self.source = lab, folder, source
         self.registration_address = ""
+        # this machine's disk is shared with much else
+        self.fsync: Mapping[str, float] = {"etcd_fsync_ms": 1000}
         self.more: Mapping[str, dict[str, Any]] = {}
         self.bringup = Command(folder, folder / "home")
 
@@ -45,8 +47,8 @@ class Site:
                 "free_disk_gib": {"/var/lib/rancher": 1},
                 "tolerate": ["time service"],  # one clock is shared
             },
-            # this machine's disk is shared with much else
-            "rke2": {"version": version, "source": self.source, "images": ["core"], "etcd_fsync_ms": 1000, "drain_seconds": 30}
+            "rke2": {"version": version, "source": self.source, "images": ["core"], "drain_seconds": 30}
+            | self.fsync
             | ({"registration_address": self.registration_address} if self.registration_address else {})
             | self.more.get("rke2", {}),
             "quorum": {"default": "1/2"},

@@ -35,7 +35,7 @@ class Host:
 
     def run(self, *command: str, text: str = "") -> str:
         """Run a command inside the host, past SSH, and return what it printed; `text` is its standard input."""
-        enter = ["nsenter", "--target", str(self._init()), "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd=/"]
+        enter = ["nsenter", "--target", str(self.init()), "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd=/"]
         return subprocess.run([*enter, *command], input=text, capture_output=True, text=True, check=True).stdout
 
     def read_only(self) -> None:
@@ -54,7 +54,7 @@ class Host:
         """Fault: nothing answers any more, as where the power is off behind a router."""
         self.run("ip", "route", "add", "blackhole", network.GATEWAY)
 
-    def _init(self) -> int:
+    def init(self) -> int:
         """Process 1 of the host, as this machine numbers it."""
         for pid in network.processes(self.name):
             with contextlib.suppress(OSError):  # it ended while we looked

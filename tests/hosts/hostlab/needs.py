@@ -24,6 +24,7 @@ PACKAGES = {
     "dnsmasq": "dnsmasq-base",
 }
 """Tools and the Debian package that brings each."""
+FUSE = Path("/usr/lib/x86_64-linux-gnu/libfuse3.so.3")
 
 INSTALL_SECONDS = 600
 PROBE_SECONDS = 20
@@ -31,7 +32,7 @@ PROBE_SECONDS = 20
 
 def install() -> None:
     """Install the lacking packages with apt-get; the package lists are refreshed first. Needs root on Debian."""
-    lacking = sorted({package for tool, package in PACKAGES.items() if shutil.which(tool) is None})
+    lacking = sorted({package for _, package in _lacking()})
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     commands = [["apt-get", "update"]]
     if lacking:
@@ -46,10 +47,15 @@ def missing() -> tuple[str, ...]:
         return ("not Linux: the hosts are network namespaces",)
     if os.geteuid() != 0:
         return ("not root: run as root",)
-    tools = [f"{tool} is missing: apt-get install {package}" for tool, package in PACKAGES.items() if shutil.which(tool) is None]
-    if tools:
-        return tuple(tools)
+    if found := _lacking():
+        return tuple(f"{what} is missing: apt-get install {package}" for what, package in found)
     return tuple(reason for reason in (_namespaces(), _overlay()) if reason)
+
+
+def _lacking() -> list[tuple[str, str]]:
+    """What is not there, and the package that brings it."""
+    tools = [(tool, package) for tool, package in PACKAGES.items() if shutil.which(tool) is None]
+    return tools if FUSE.exists() else [*tools, (str(FUSE), "libfuse3-3")]
 
 
 def _namespaces() -> str:
