@@ -53,20 +53,8 @@ def seen(kube: Kube, release: Release) -> Seen:
     return state, gates.problem("test", [state], [release])
 
 
-def until(
-    kube: Kube, release: Release, good: Callable[[ReleaseState, Verdict | None], bool]
-) -> tuple[ReleaseState, Verdict | None]:
-    found: list[Seen] = []
-
-    def look() -> bool:
-        found[:] = [seen(kube, release)]
-        return good(*found[0])
-
-    try:
-        box.until(look, "helm-controller", INSTALL_SECONDS)
-    except box.DidNotStart as error:
-        raise AssertionError(f"last seen: {found}") from error
-    return found[0]
+def until(kube: Kube, release: Release, good: Callable[[ReleaseState, Verdict | None], bool]) -> Seen:
+    return box.seen(lambda: seen(kube, release), lambda found: good(*found), "helm-controller", INSTALL_SECONDS)
 
 
 def test_a_chart_is_installed_by_a_real_pod_and_passes_our_gate(cluster: Cluster, kube: Kube, install: Install) -> None:

@@ -166,14 +166,4 @@ def _row(cluster: Cluster, plan: Plan, version: str = parts.KUBERNETES) -> NodeV
 
 def _until(cluster: Cluster, plan: Plan, status: Status, seconds: float) -> NodeVerdict:
     """The gate's verdict once it has this status."""
-    found: list[NodeVerdict] = []
-
-    def look() -> bool:
-        found[:] = [_row(cluster, plan)]
-        return found[0].status is status
-
-    try:
-        box.until(look, "gate", seconds)
-    except box.DidNotStart as error:
-        raise AssertionError(f"last seen: {found}") from error
-    return found[0]
+    return box.seen(lambda: _row(cluster, plan), lambda row: row.status is status, "gate", seconds)

@@ -8,7 +8,9 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+T = TypeVar("T")
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 """Which of the processes that test side by side this is."""
 NUMBER = int(os.environ.get("BRINGUP_CLUSTER_BOX") or 0) + WORKER
@@ -137,6 +139,21 @@ def until(ready: Callable[[], bool], name: str, seconds: float = START_SECONDS, 
             raise DidNotStart(f"{name} {'ended' if gone else f'was not ready in {seconds:.0f} s'}:\n{tail}")
         time.sleep(pause)
         pause = min(pause * 1.2, LOOK_SECONDS_LATER)
+
+
+def seen(look: Callable[[], T], good: Callable[[T], bool], name: str, seconds: float = START_SECONDS) -> T:
+    """What is seen once it is good. Raises AssertionError at the deadline, with what was seen last."""
+    found: list[T] = []
+
+    def is_good() -> bool:
+        found[:] = [look()]
+        return good(found[0])
+
+    try:
+        until(is_good, name, seconds)
+    except DidNotStart as error:
+        raise AssertionError(f"last seen: {found}") from error
+    return found[0]
 
 
 def _enter() -> list[str]:
