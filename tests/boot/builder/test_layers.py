@@ -1,10 +1,14 @@
 """Layers built for real: equal wherever they are built, exactly the lock, small where little was added, used only when whole."""
 
+import os
+import signal
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from steps.clients.image import collecting
+from steps.clients.image.collecting import Roots
 from steps.clients.image.contained import namespace
 from steps.clients.image.layer import layers
 from steps.contract.image import keys
@@ -12,7 +16,8 @@ from steps.contract.image.recipe import Command, Layer, PlacedFile, Recipe, Serv
 from steps.contract.stages.image_layers import Built
 from steps.errors import BadTask
 from tests.boot.builder import clock, tiny
-from tests.boot.builder.started import Build
+from tests.boot.builder.started import SECONDS, Build, descendants
+from tests.hosts.hostlab.waiting import until
 
 MIB = 1 << 20
 
@@ -227,3 +232,29 @@ def test_two_builds_side_by_side_build_once(reference: tuple[Path, Built]) -> No
     found = [one.built() for one in both]
     assert sorted(one.cached for one in found) == [False, True]
     assert found[0].digest == found[1].digest
+
+
+def test_a_collection_takes_nothing_of_a_build_that_goes_on(reference: tuple[Path, Built]) -> None:
+    """Neither the layer that it stands on, which nothing else reaches, nor what it has made so far; an orphan goes."""
+    images = reference[0]
+    kept, orphan = (
+        tiny.with_layer(Layer(name=name, commands=(Command(run=f"echo {name} > /opt/x"),))) for name in ("kept", "orphan")
+    )
+    for one in (kept, orphan):
+        assert not tiny.build(images, one, one.names[-1]).failed
+    run = "touch /opt/begun; sleep 86397 || true; echo whole > /opt/whole"
+    going = tiny.with_layer(Layer(name="going", commands=(Command(run=run),)))
+    build = Build(images, going, "going")
+    assert until(lambda: list(images.glob("layers/.*.part*/tree/opt/begun")) or build.process.poll() is not None, SECONDS)
+    below, (top, gone) = keys.layers(going)["ground"], (keys.layers(one)[one.names[-1]] for one in (kept, orphan))
+    found = collecting.collect(images, Roots(layers=frozenset({top})), recent=0, dry_run=False)
+    (asleep,) = [
+        pid for pid in descendants(build.process.pid) if b"86397" in Path(f"/proc/{pid}/cmdline").read_bytes().split(bytes(1))
+    ]
+    os.kill(asleep, signal.SIGTERM)
+    built = build.built()
+    assert (built.failed, built.output) == ("", "")
+    assert [one.name for one in found.in_use if one.kind == "layers"] == [below]
+    assert gone in [one.name for one in found.removed]
+    assert [layers.verify(images, key) for key in (below, top, built.key)] == ["", "", ""]
+    assert set(look(layers.stack(images, going), "opt/whole")) == {"opt/whole"}

@@ -30,12 +30,18 @@ def home(archive: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def as_user(folder: Path, *, ranges: bool = True) -> tuple[str, ...]:
-    """The command before another one that runs it as the user, who exists in a mount namespace alone, as do its subordinate ids."""
+WITHOUT = "exec unshare --user --map-users=0,0,65536 --map-groups=0,0,65536 sh -ec"
+"""In a user namespace of all ids of a system, where as on a machine of its own a switch may be set."""
+OFF = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
+
+
+def as_user(folder: Path, *, ranges: bool = True, namespaces: bool = True) -> tuple[str, ...]:
+    """The command before another one that runs it as the user, who exists in a mount namespace alone, as do its subordinate ids;
+    without `namespaces` no user may make a user namespace there."""
     account = f"{NAME}:x:{UID}:{UID}::/nonexistent:/bin/sh\n"
     for name, line in (("passwd", account), ("group", f"{NAME}:x:{UID}:\n"), ("subuid", ""), ("subgid", "")):
         before = Path("/etc", name).read_text() if Path("/etc", name).exists() else ""
-        (folder / name).write_text(before + (line or (f"{NAME}:600000:65536\n" if ranges else "")))
+        (folder / name).write_text(before + (line or (f"{NAME}:600000:65536\nroot:0:65536\n" if ranges else "")))
         (folder / name).chmod(0o644)
     script = [f"mount --bind {folder}/{name} /etc/{name}" for name in ("passwd", "group", "subuid", "subgid")]
     for number, closed in enumerate(_closed()):
@@ -43,7 +49,8 @@ def as_user(folder: Path, *, ranges: bool = True) -> tuple[str, ...]:
         upper.mkdir(mode=0o755, exist_ok=True)
         work.mkdir(exist_ok=True)
         script.append(f"mount -t overlay -o lowerdir={closed},upperdir={upper},workdir={work} none {closed}")
-    run = f'cd {ROOT}; exec setpriv --reuid {UID} --regid {UID} --clear-groups "$@"'
+    become = f"setpriv --reuid {UID} --regid {UID} --clear-groups"
+    run = f'cd {ROOT}; exec {become} "$@"' if namespaces else f"cd {ROOT}; {WITHOUT} '{OFF}' sh {become} \"$@\""
     return ("unshare", "--mount", "--propagation", "private", "sh", "-ec", "; ".join([*script, run]), "sh")
 
 
@@ -78,8 +85,17 @@ def test_a_user_hands_a_secret_to_its_command_alone(home: Path) -> None:
     assert (built.failed, built.output, built.secrets_found) == ("", "", ())
 
 
-def test_without_subordinate_ids_one_sentence_says_so(home: Path) -> None:
-    build = Build(home / "images", tiny.recipe(), "ground", as_user(home, ranges=False))
+@pytest.mark.parametrize(
+    ("lacking", "sentence"),
+    [
+        ({"ranges": False}, "/etc/subuid gives it no 65536 subordinate ids"),
+        ({"namespaces": False}, "/proc/sys/user/max_user_namespaces is 0"),
+    ],
+    ids=str,
+)
+def test_what_a_user_lacks_is_one_sentence(lacking: dict[str, bool], sentence: str, home: Path) -> None:
+    build = Build(home / "images", tiny.recipe(), "ground", as_user(home, **lacking))
     build.process.wait()
     said = build.output.read_text().splitlines()[-1]
-    assert said == f"steps.errors.BadTask: user {NAME} cannot build images here: /etc/subuid gives it no 65536 subordinate ids"
+    assert said == f"steps.errors.BadTask: user {NAME} cannot build images here: {sentence}"
+    assert not (home / "images/layers").exists(), "before anything is begun"

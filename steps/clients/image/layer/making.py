@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.image import removing
-from steps.clients.image.contained import namespace
+from steps.clients.image.contained import identities, namespace
 from steps.clients.image.layer import archive, build_secrets, building, canaries
 from steps.clients.image.layer.content import Content
 from steps.contract.image import keys
@@ -114,7 +114,9 @@ def _archive_held(archive: Path) -> Iterator[None]:
 
 
 def gather(layer: Making) -> building.Work:
-    """What the builder needs, all of it at hand before anything is started."""
+    """What the builder needs, all of it at hand before anything is started: without namespaces none of what was begun could be
+    removed either."""
+    identities.choose()
     folder = layer.images / archive.FOLDER
     missing = [one for one in layer.layer.packages if not archive.path(layer.images, one.sha256).is_file()]
     if missing:
