@@ -99,6 +99,27 @@ def test_what_a_test_leaves_running_ends_with_it(compute: tuple[Path, Recipe]) -
     assert not [line for line in running if mark.encode() in line]
 
 
+HELD = "held() { ! flock --nonblock $1 true; }"
+FIRST = f"{HELD}; exec 8</etc/passwd; flock 8; until held /etc/group; do sleep 0.01; done"
+"""Holds one file until the other one is held."""
+SECOND = f"{HELD}; until held /etc/passwd; do sleep 0.01; done; flock /etc/group sh -c '{HELD}; while held /etc/passwd; do :; done'"
+"""Holds the other one from when the first is held until it is free."""
+
+
+def test_tests_run_at_the_same_time_and_one_that_hangs_is_ended_after_a_second(compute: tuple[Path, Recipe]) -> None:
+    """Two wait for each other by locks on files of the root that all sandboxes share: one after the other, neither would end."""
+    hangs = ImageTest(name="hangs", incident="A test waited for a card that was not there.", run="sleep 1000")
+    tests = (script("first", FIRST), script("second", SECOND), hangs, script("after", "true"))
+    seen = sandbox.on(layers.stack(*compute), tests, "key")
+    assert [one.outcome for one in seen.results] == [Outcome.PASS, Outcome.PASS, Outcome.TIMEOUT, Outcome.PASS], seen.results
+    assert seen.results[2].output.endswith("(ended after 1 s)")
+    cases = tuple(Case(name=test.name, incident=test.incident) for test in tests)
+    verdict = image_sandbox.tests(seen, Wanted(key="key", tests=cases))
+    assert not verdict.is_pass
+    assert "hangs" in verdict.reason
+    assert "ended after 1 s" in verdict.reason
+
+
 def test_without_bubblewrap_one_sentence_says_so(
     compute: tuple[Path, Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
