@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(1, str(Path(__file__).parents[1] / "cluster"))
 
 import release_site
+from cluster_site import NEWER, OLDER
 from hostlab import lab, needs
 from hostlab.census import census, left
 from hostlab.waiting import until
@@ -59,6 +60,13 @@ def programs() -> tuple[Path, ...]:
     _need("real parts", real_needs.missing())
     every = parts.programs()
     return tuple(every[name] for name in CONTROL_PLANE)
+
+
+@pytest.fixture
+def source(tmp_path: Path, programs: tuple[Path, ...]) -> Iterator[str]:
+    """A download site with two releases whose servers run a real control plane, as hosts see it."""
+    with release_site.offered(tmp_path, (OLDER, NEWER), programs) as url:
+        yield url
 
 
 def _need(what: str, reasons: tuple[str, ...]) -> None:

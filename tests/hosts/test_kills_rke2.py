@@ -15,7 +15,6 @@ from typing import Any
 
 import nodes_stand_in
 import pytest
-import release_site
 from cluster_site import NEWER, OLDER, Site
 from hostlab import lab
 from hostlab.census import census
@@ -103,13 +102,6 @@ class Cluster:
         """Host → what a run has left there for the next one."""
         found = {host.name: host.run("sh", "-c", UNFINISHED).splitlines() for host in self.hosts}
         return {name: paths for name, paths in found.items() if paths}
-
-
-@pytest.fixture
-def source(tmp_path: Path, programs: tuple[Path, ...]) -> Iterator[str]:
-    """A download site with two releases."""
-    with release_site.offered(tmp_path, (OLDER, NEWER), programs) as url:
-        yield url
 
 
 @pytest.mark.parametrize("phases", [SHORT, pytest.param(WHOLE, marks=pytest.mark.long)], ids=["short", "whole"])

@@ -10,20 +10,12 @@ from typing import Any
 import load_balancer
 import nodes_stand_in
 import pytest
-import release_site
 import rke2_settings
 from cluster_site import NEWER, OLDER, Site
 from hostlab.lab import Init
 from rke2_settings import kubectl
 
 from workflows.plan.compiler import compile_plan
-
-
-@pytest.fixture
-def source(tmp_path: Path, programs: tuple[Path, ...]) -> Iterator[str]:
-    """A download site with two releases, as hosts see it."""
-    with release_site.offered(tmp_path, (OLDER, NEWER), programs) as url:
-        yield url
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from typing import Any
 
 import nodes_stand_in
 import pytest
-import release_site
-from cluster_site import OLDER, Site
+from cluster_site import Site
 from hostlab.host import Host
 from hostlab.lab import Init
 from hostlab.waiting import until
@@ -32,13 +31,6 @@ SLOW_MS = 40
 CHANGES = 4
 """One more than the gate allows in a quarter of an hour."""
 SECONDS = 20.0
-
-
-@pytest.fixture
-def source(tmp_path: Path, programs: tuple[Path, ...]) -> Iterator[str]:
-    """A download site with one release."""
-    with release_site.offered(tmp_path, (OLDER,), programs) as url:
-        yield url
 
 
 def test_a_slow_disk_is_named_with_its_figure_by_the_limit_that_the_product_has(up: Any, tmp_path: Path, source: str) -> None:
