@@ -8,7 +8,7 @@ import time
 
 from ansible.module_utils import alone, proxies
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.nodeprofile import facts, settling
+from ansible.module_utils.nodeprofile import facts, services, settling
 from ansible.module_utils.nodeprofile.item import Node
 
 DOCUMENTATION = r"""
@@ -115,6 +115,8 @@ def main() -> None:
     alone.or_fail(module, "node_profile")
     proxies.log_in(module.params)
     node = Node(module)
+    if module.params["rebooted_from"]:
+        services.booted(node)
     want = settling.of_machine(module.params)
     items = settling.settle_all(node, want)
     changed = any(entry["status"] == "changed" or (module.check_mode and entry["status"] == "differs") for entry in items)

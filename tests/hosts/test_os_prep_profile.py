@@ -50,6 +50,15 @@ ExecStart=/usr/local/sbin/firmware
 [Install]
 WantedBy=sysinit.target
 """
+SLOW = """[Unit]
+Before=bringup-acs-off.service
+[Service]
+Type=oneshot
+ExecStart=/bin/sleep 3
+[Install]
+WantedBy=multi-user.target
+"""
+"""A service of the site: at each boot SSH answers before it has ended, and ACS is still on."""
 
 
 def configuration() -> bytes:
@@ -126,6 +135,7 @@ def test_what_a_plan_adds_is_set_proven_by_a_reboot_and_then_left_alone(up: Any)
     looked = play(lab, check=True, **WANTED)
     assert seen(looked)[0]["PCIe ACS"].before == "on: 0000:3a:00.0 0x1d, 0000:5d:00.0 0x1d"
     assert not host.run("sh", "-c", "getent passwd ops || true")
+    host.run("sh", "-c", "cat > /etc/systemd/system/site-slow.service; systemctl enable site-slow.service", text=SLOW)
 
     first = play(lab, **WANTED)
     items, facts = seen(first)

@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from typing import Optional
 
+from ansible.module_utils import waiting
 from ansible.module_utils.nodeprofile import owed
 from ansible.module_utils.nodeprofile.item import CHANGED, FAILED, CannotChange, Item, Node, Unavailable, item, read_text, settle
 
@@ -15,11 +16,21 @@ MASKED = "masked"
 PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ConditionResult,ConditionTimestamp,NeedDaemonReload"
 
 MEMLOCK = "DefaultLimitMEMLOCK"
+BOOTING = ("initializing", "starting")
+BOOT_SECONDS = 180
+"""How long a machine that answers SSH may go on with its boot before it is read as it is: some unit may never end."""
 
 
 def has_systemd(root: str = "") -> bool:
     """Whether systemd is process 1 of this machine."""
     return os.path.isdir(root + "/run/systemd/system")
+
+
+def booted(node: Node, seconds: float = BOOT_SECONDS, pause: float = waiting.FIRST) -> None:
+    """Wait until systemd has started what it starts at boot: SSH answers sooner, with no time service yet, and ACS still on."""
+    for _ in waiting.rounds(seconds, pause):
+        if node.run("systemctl", "is-system-running")[1].strip() not in BOOTING:
+            break
 
 
 def services(node: Node, wanted: dict, time_services: list, root: str = "") -> list:

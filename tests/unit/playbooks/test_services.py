@@ -193,3 +193,18 @@ def test_the_limit_is_kib_to_pam_and_bytes_to_systemd(memlock: str, line: str) -
     texts = {entry["path"]: entry["content"] for entry in kept}
     assert texts["/etc/systemd/system.conf.d/90-bringup.conf"].splitlines()[-1] == f"DefaultLimitMEMLOCK={line}"
     assert f"* hard memlock {memlock}\n" in texts["/etc/security/limits.d/90-bringup.conf"]
+
+
+@pytest.mark.parametrize("end", ["running", "degraded", "offline"])
+def test_a_boot_that_goes_on_is_waited_for_whatever_became_of_it(end: str) -> None:
+    answers = ["initializing", "starting", "starting", end]
+    machine = Machine({"systemctl": lambda _: (0, answers.pop(0) + "\n", "")})
+    services.booted(machine, 60.0, pause=0.0)
+    assert answers == []
+
+
+def test_a_boot_that_does_not_end_and_a_machine_without_systemd_are_looked_at_once_time_is_up() -> None:
+    stuck = Machine({"systemctl": lambda _: (1, "starting\n", "")})
+    services.booted(stuck, 0.0)
+    assert len(stuck.said) == 1
+    services.booted(Machine({}), 60.0)
