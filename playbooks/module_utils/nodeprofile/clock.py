@@ -14,6 +14,9 @@ from ansible.module_utils.nodeprofile.item import Node
 TIMEX_SIZE, TIMEX_ERROR = 256, struct.calcsize("l") * 3
 """Room for the kernel's `struct timex`; its `maxerror`, in microseconds, is the fourth field, each as long as a `long`."""
 
+NEAR_SECONDS = 0.1
+"""An offset that nobody waits for any longer: a boot takes the time from a clock that counts whole seconds, and chrony needs some
+seconds more to make up for what that lacks."""
 ITSELF = "7F7F0101"
 """The reference 127.127.1.1: synchronized to nobody, with `local` at work (chronyc(1))."""
 
@@ -27,11 +30,12 @@ def read(node: Node, began: float, seconds: float) -> dict:
 
 
 def synchronized(node: Node, seconds: float, pause: float = waiting.FIRST) -> dict:
-    """What the time service says, as soon as it says yes, else after these seconds; empty where nobody says anything."""
+    """What the time service says, as soon as it says yes and the offset is small, else after these seconds; empty where nobody says
+    anything."""
     said: dict = {}
     for _ in waiting.rounds(seconds, pause, max(pause, 1.0)):
         said = chrony(node) or (_kernel() if services.has_systemd() else None) or {}
-        if said.get("synchronized"):
+        if said.get("synchronized") and abs(said.get("offset_seconds", 0.0)) < NEAR_SECONDS:
             break
     return said
 

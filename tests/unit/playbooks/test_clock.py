@@ -46,6 +46,12 @@ def test_a_time_service_that_has_just_started_is_waited_for_and_one_that_is_sett
     assert len(settled.said) == 1
 
 
+def test_a_clock_that_is_being_brought_near_is_waited_for() -> None:
+    answers = [(0, SYNCED.format(offset, "Normal"), "") for offset in ("-0.53", "0.2", "0.004", "0.001")]
+    slewing = Machine({"chronyc": lambda _: answers.pop(0)})
+    assert clock.synchronized(slewing, 60.0, pause=0.0) == {"synchronized": True, "offset_seconds": 0.004}
+
+
 def test_the_wait_ends_and_says_what_was_seen_last() -> None:
     alone = Machine({"chronyc": lambda _: (0, UNSYNCED, "")})
     assert clock.synchronized(alone, 0.0) == {"synchronized": False}
