@@ -13,14 +13,11 @@ sys.path.insert(1, str(Path(__file__).parents[1] / "cluster"))
 import release_site
 from cluster_site import NEWER, OLDER
 from hostlab import lab, needs
-from hostlab.census import census, left
+from hostlab.census import PLAYS_OF_OTHERS_SECONDS, census, left
 from hostlab.waiting import until
 from kubelab import needs as real_needs
 from kubelab import parts
 from rke2_plays import RELEASES, Site
-
-PLAYS_OF_OTHERS_SECONDS = 30.0
-"""Tests beside this tier play too, each for a few seconds."""
 
 CONTROL_PLANE = ("etcd", "etcdutl", "kube-apiserver", "kubectl")
 

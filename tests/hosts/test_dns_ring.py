@@ -41,6 +41,11 @@ echo 'options ndots:5 timeout:1 attempts:1' >> /etc/resolv.conf
 """
 SCRIPT = objects.script("dns_ring.sh").replace(" -T 3 ", " ")
 """Debian's static busybox crashes where its wget has a time limit."""
+FRESH = """pkill httpd
+while grep -qiE ':1F90 \\S+ 0A' /proc/net/tcp /proc/net/tcp6; do sleep 0.05; done
+rm -rf /tmp/www /tmp/asked /tmp/answer /dev/termination-log
+"""
+"""A pod of a former round no longer listens on port 8080."""
 PROXY = """defaults
   mode http
   timeout connect 2s
@@ -182,6 +187,6 @@ def report(pods: Sequence[Host], number: int, way: Mapping[str, str]) -> dict[st
         **way,
     }
     words = [f"{key}={value}" for key, value in environment.items()]
-    pods[number].run("sh", "-c", "pkill httpd; rm -rf /tmp/www /tmp/asked /tmp/answer /dev/termination-log")
+    pods[number].run("sh", "-c", FRESH)
     pods[number].run("env", *words, "busybox", "sh", "-c", SCRIPT)
     return dict(json.loads(pods[number].run("cat", "/dev/termination-log")))

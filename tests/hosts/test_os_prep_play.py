@@ -11,7 +11,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hostlab.lab import Init
+from hostlab.census import plays
+from hostlab.host import Host
+from hostlab.lab import Init, Lab
 from hostlab.profile import CHANGE, judged, reached, request, variables
 
 from steps.clients.ansible import playing
@@ -19,6 +21,8 @@ from steps.contract.play import FailureKind, HostStatus, Jump, PlayEvent, PlayRe
 from steps.contract.stages.os_prep import ItemStatus
 from steps.contract.verdict import FailureClass, Status
 from steps.probes import os_prep as probe
+
+PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 
 
 def items(result: PlayResult, status: ItemStatus) -> dict[str, list[str]]:
@@ -67,15 +71,37 @@ def test_bare_hosts_are_changed_once(up: Any, tmp_path: Path) -> None:
 
     lines = kept(events)
     assert [line.host for line in lines if line.event == "runner_on_ok" and line.task == CHANGE and line.changed].count("n002") == 1
-    assert not left_behind()
+    assert plays() == []
 
 
-def test_drift_is_seen_and_repaired(up: Any) -> None:
+def differences(lab: Lab, host: Host, folder: Path) -> list[str]:
+    """The lines that Ansible's own --diff shows of what it would change on a host."""
+    (folder / "hosts.json").write_text(lab.inventory())
+    (folder / "variables.json").write_text(json.dumps(variables() | {"bringup_address": host.address, "bringup_groups": []}))
+    options = (
+        "--check",
+        "--diff",
+        "--limit",
+        host.name,
+        "--inventory",
+        folder / "hosts.json",
+        "--extra-vars",
+        f"@{folder}/variables.json",
+    )
+    command = [Path(sys.executable).with_name("ansible-playbook"), *options, "os_prep.yml"]
+    done = subprocess.run(command, cwd=PLAYBOOKS, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line for line in done.stdout.splitlines() if line.startswith(("-", "+"))]
+
+
+def test_drift_is_seen_and_repaired(up: Any, tmp_path: Path) -> None:
     lab = up(3)
     playing.play(request(lab))
     lab.hosts[2].run("sysctl", "-w", "vm.overcommit_memory=0")
     lab.hosts[2].run("sh", "-c", "echo tampered > /etc/security/limits.d/90-bringup.conf")
     lab.hosts[2].run("touch", "/etc/security/limits.d/.bringup-cut-off")
+
+    assert {"-tampered", "+* hard memlock unlimited"} <= set(differences(lab, lab.hosts[2], tmp_path))
 
     looked = playing.play(request(lab, check=True))
     verdict = judged(looked)
@@ -101,7 +127,7 @@ def test_a_host_behind_a_jump_host(up: Any) -> None:
     result = playing.play(request(lab, through))
 
     assert result.hosts[0].status is HostStatus.OK, result.hosts[0]
-    assert not left_behind()
+    assert plays() == []
 
 
 def test_a_cable_pulled_during_the_play_does_not_hang_it(up: Any) -> None:
@@ -115,7 +141,7 @@ def test_a_cable_pulled_during_the_play_does_not_hang_it(up: Any) -> None:
 
     assert [outcome.status for outcome in result.hosts] == [HostStatus.OK, HostStatus.UNREACHABLE, HostStatus.OK]
     assert result.hosts[1].kind is FailureKind.NETWORK
-    assert result.finished - result.started < 60
+    assert result.finished - result.started < 120
 
 
 def test_a_play_that_takes_too_long_is_cut_off(up: Any) -> None:
@@ -126,7 +152,7 @@ def test_a_play_that_takes_too_long_is_cut_off(up: Any) -> None:
     assert result.status is PlayStatus.TIMEOUT
     assert {(outcome.status, outcome.kind) for outcome in result.hosts} == {(HostStatus.CANCELLED, FailureKind.TIMEOUT)}
     assert judged(result).status is Status.INCONCLUSIVE
-    assert not left_behind()
+    assert plays() == []
 
 
 CHILD = """
@@ -157,7 +183,7 @@ def test_a_signal_ends_the_play_and_its_children(up: Any, number: signal.Signals
     assert child.returncode == 0
     assert time.monotonic() - began < 10
     assert (result.status, len(result.hosts)) == (PlayStatus.CANCELLED, 3)
-    assert not left_behind()
+    assert plays() == []
 
 
 def test_systemd_hosts_have_their_services_set(up: Any) -> None:
@@ -191,16 +217,3 @@ def test_a_node_that_asks_for_a_reboot_gets_one_if_allowed(up: Any) -> None:
     assert [old == new for old, new in zip(booted, again, strict=True)] == [True, False, True]
     assert judged(done).notes == ()
     assert "server 192.0.2.123 iburst" in lab.hosts[0].run("cat", "/etc/chrony/chrony.conf")
-
-
-def left_behind() -> list[str]:
-    """Processes of a play that still run; the dead that nobody has collected yet do not count."""
-    found = []
-    for process in Path("/proc").iterdir():
-        try:
-            environment, title = (process / "environ").read_bytes(), (process / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"BRINGUP_PLAY=" in environment or title.startswith(b"ssh: /tmp/bringup-"):
-            found.append(title.replace(b"\0", b" ").decode())
-    return found

@@ -11,6 +11,10 @@ from pathlib import Path
 from hostlab import debian, host, lab, network
 
 PLAY = b"BRINGUP_PLAY="
+PLAYS_OF_OTHERS_SECONDS = 30.0
+"""Tests beside this tier play too, each for a few seconds."""
+OTHER_TIERS = re.compile(rb"PYTEST_CURRENT_TEST=tests/(?!hosts/)")
+"""In the environment of what a test of another tier has started."""
 LEAVES = re.compile(r"/bringup-n\d+$")
 
 
@@ -51,14 +55,23 @@ def _cgroups() -> list[str]:
     return sorted(str(path) for top in tops for path in top.glob("bringup-n*") if LEAVES.search(str(path)))
 
 
+def plays() -> list[str]:
+    """Plays and their SSH connections; not those of other tiers, whose tests run beside this one."""
+    return sorted(_said(title) for _, environment, title in _every() if _is_play(environment, title))
+
+
+def _is_play(environment: bytes, title: bytes) -> bool:
+    others = OTHER_TIERS.search(environment) is not None
+    return (PLAY in environment and not others) or title.startswith(b"ssh: " + tempfile.gettempdir().encode() + b"/bringup-")
+
+
 def _processes() -> list[str]:
     """Inits of hosts and whatever is in their namespaces, plays and their SSH connections."""
     inside = {pid for name in network.ours() for pid in network.processes(name)}
     found = []
     for pid, environment, title in _every():
-        play = PLAY in environment or title.startswith(b"ssh: " + tempfile.gettempdir().encode() + b"/bringup-")
         launcher = str(host.ENTER).encode() in title
-        if pid in inside or play or launcher:
+        if pid in inside or launcher or _is_play(environment, title):
             found.append(_said(title))
     return sorted(found)
 
