@@ -7,6 +7,7 @@ files that the module reads, and one for networkctl. Everything else on the host
 import struct
 from typing import Any
 
+from hostlab import faults
 from hostlab.host import Host
 from hostlab.lab import Init, Lab
 
@@ -191,8 +192,11 @@ def test_what_a_machine_lacks_is_named_and_nothing_is_pretended(up: Any) -> None
         "routes": [{"to": "192.168.0.0/16", "via": "192.168.0.1"}],
         "selinux": "enforcing",
     }
-    host.run("sh", "-c", f"setsid python3 -c '{LISTENER}' > /dev/null 2>&1 & until test -e /run/held; do sleep 0.05; done")
-    result = play(lab, mounts={"/var/lib/rancher": ["xfs"]}, packages=["bringup-no-such-package"], gpu=gpu)
+    faults.holding(host, "python3", "-c", LISTENER)
+    host.run("sh", "-c", "mkdir /srv/data; mount -t tmpfs data /srv/data")
+    result = play(
+        lab, mounts={"/var/lib/rancher": ["xfs"], "/srv/data": ["xfs", "ext4"]}, packages=["bringup-no-such-package"], gpu=gpu
+    )
 
     items, _ = seen(result)
     assert items["kernel parameter iommu=pt"].status is ItemStatus.UNAVAILABLE
@@ -201,6 +205,9 @@ def test_what_a_machine_lacks_is_named_and_nothing_is_pretended(up: Any) -> None
     assert (items["link ibs1"].status, items["link ibs1"].why) == (ItemStatus.FAILED, "the machine shows eth0")
     assert items["route 192.168.0.0/16"].after == ""
     assert items["mount /var/lib/rancher"].before == "part of /"
+    wrong = items["mount /srv/data"]
+    assert (wrong.status, wrong.after) == (ItemStatus.FAILED, "mounted, tmpfs")
+    assert "it is tmpfs: make the file system anew" in wrong.why
     assert (items["ports"].status, items["ports"].after) == (ItemStatus.FAILED, "6443 by python3")
     assert "bringup-no-such-package" in items["package bringup-no-such-package"].why
     assert items["package socat"].status is ItemStatus.CHANGED, "the other packages are installed all the same"
@@ -219,6 +226,13 @@ held = socket.create_server(("", 6443))
 open("/run/held", "w").close()
 signal.pause()
 """
+FUTURE = """mkdir /srv/future
+cp /srv/packages/Packages /srv/future
+printf 'Date: %s\\nSHA256:\\n %s %s Packages\\n' "$(date --utc --date '+9 days' '+%a, %d %b %Y %T UTC')" \
+    "$(sha256sum < /srv/future/Packages | cut -d ' ' -f 1)" "$(stat --format=%s /srv/future/Packages)" > /srv/future/Release
+echo 'deb [trusted=yes] file:///srv/future ./' > /etc/apt/sources.list
+"""
+"""A mirror whose list was made nine days from now, as it looks to a host whose clock is behind."""
 HELD = """import fcntl, signal
 file = open("/var/lib/dpkg/lock-frontend", "w")
 fcntl.lockf(file, fcntl.LOCK_EX)
@@ -228,18 +242,22 @@ signal.pause()
 
 
 def test_a_package_manager_that_does_not_work_is_one_reason_and_half_installed_packages_are_healed(up: Any) -> None:
-    lab = up(3)
-    locked, closed, interrupted = lab.hosts
-    locked.run("sh", "-c", f"setsid python3 -c '{HELD}' > /dev/null 2>&1 & until test -e /run/held; do sleep 0.05; done")
+    lab = up(4)
+    locked, closed, interrupted, behind = lab.hosts
+    faults.holding(locked, "python3", "-c", HELD)
     closed.run("sh", "-c", "echo 'deb [trusted=yes] file:///srv/gone ./' > /etc/apt/sources.list")
     interrupted.run("sh", "-c", f"cat > /var/lib/dpkg/updates/0001 <<'END'\n{INTERRUPTED}END\n")
 
+    behind.run("sh", "-ec", FUTURE)
+
     result = play(lab, packages=["bringup-no-such-package"], system={"lock_seconds": 1})
 
-    reasons = [[item.why for item in seen(result, number)[0].values() if item.status is ItemStatus.FAILED] for number in range(3)]
-    assert [len(whys) for whys in reasons] == [1, 1, 1]
+    reasons = [[item.why for item in seen(result, number)[0].values() if item.status is ItemStatus.FAILED] for number in range(4)]
+    assert [len(whys) for whys in reasons] == [1, 1, 1, 1]
     assert "another package manager holds the lock" in reasons[0][0]
     assert "its repositories cannot be reached" in reasons[1][0]
     assert "no-such-package" in reasons[2][0]
+    assert "not valid yet" in reasons[3][0]
+    assert (result.hosts[3].kind, judged(result).nodes[3].failure_class) == (FailureKind.CLOCK, FailureClass.DEPENDENCY)
     assert seen(result, 2)[0]["package socat"].status is ItemStatus.CHANGED
     assert result.hosts[0].kind is FailureKind.PACKAGE_LOCK

@@ -30,10 +30,12 @@ ip link add flannel.1 type vxlan id 1 dev eth0 dstport 8472
 ip addr add 10.42.0.0/32 dev flannel.1
 ip link set flannel.1 up
 """
-NETWORK_SECONDS = 10
+NETWORK_SECONDS = 30
 
 LOCK = Path("/var/cache/dnf/metadata_lock.pid")
 """dnf takes whoever it names for the holder of its lock, as long as that process runs."""
+FIREWALL = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+"""A stand-in for firewalld, which is on in every Rocky Linux after its installer."""
 PLUGINS = "/usr/lib/python3/dist-packages/dnf-plugins"
 NEEDS_RESTARTING = """import dnf
 @dnf.plugin.register_command
@@ -62,6 +64,7 @@ def test_dnf_installs_what_lacks_and_a_second_run_changes_nothing(up: Any, tmp_p
     good, closed, locked = lab.hosts
     for host in lab.hosts:
         host.run("sh", "-c", f"mkdir -p {PLUGINS}; cat > {PLUGINS}/needs_restarting.py", text=NEEDS_RESTARTING)
+    good.run("sh", "-c", "cat > /etc/systemd/system/firewalld.service; systemctl enable --now firewalld", text=FIREWALL)
     locked.run("sh", "-c", f"mkdir -p {LOCK.parent}; echo 1 > {LOCK}")
     with release_site.serving(tmp_path / "site") as url:
         repository(good, url)
@@ -79,6 +82,11 @@ def test_dnf_installs_what_lacks_and_a_second_run_changes_nothing(up: Any, tmp_p
     assert seen["package chrony"].after == f"{rpm_site.VERSION}-1"
     assert "no-such-package" in seen["package no-such-package"].why
     assert seen["time service"].after == "chronyd.service", "a unit that a package has just brought is started"
+    assert seen["service firewalld.service"].status is ItemStatus.CHANGED
+    assert good.run("sh", "-c", "systemctl is-active firewalld; systemctl is-enabled firewalld; true").split() == [
+        "inactive",
+        "disabled",
+    ]
     assert good.run("rpm", "--query", "libnetfilter") == f"libnetfilter-{rpm_site.VERSION}-1.noarch\n", (
         "what a package needs comes too"
     )
@@ -111,10 +119,17 @@ def test_a_firewall_that_runs_is_stopped_and_networkmanager_leaves_canal_alone(u
     assert "-P INPUT DROP" in host.run("iptables", "-S", "INPUT")
     assert until(lambda: managed(host, "flannel.1").startswith("connected"), NETWORK_SECONDS), "it takes what it does not know"
 
-    first = playing.play(request(lab))
-    again = playing.play(request(lab))
+    told = variables(dns={"servers": [network.GATEWAY], "search": ["lab.example.org"]})
+    first = playing.play(request(lab, variables=told))
+    again = playing.play(request(lab, variables=told))
 
     assert judged(first).is_pass, judged(first).reason
+    assert items(first, host)["DNS"].status is ItemStatus.CHANGED
+    asked = host.run("cat", "/etc/resolv.conf")
+    assert ("by NetworkManager" in asked, asked.split()[-4:]) == (
+        True,
+        ["search", "lab.example.org", "nameserver", network.GATEWAY],
+    )
     assert items(first, host)["service ufw.service"].status is ItemStatus.CHANGED
     assert items(first, host)["reload networkmanager"].status is ItemStatus.CHANGED
     assert "-P INPUT ACCEPT" in host.run("iptables", "-S", "INPUT")

@@ -14,6 +14,11 @@ RESOLV = "/etc/resolv.conf"
 RESOLVE = "/run/systemd/resolve"
 RESOLVED = "/etc/systemd/resolved.conf.d/90-bringup.conf"
 MANAGER = "/etc/NetworkManager/conf.d/90-bringup-dns.conf"
+RUNS = "/run/NetworkManager"
+BUS = "org.freedesktop.NetworkManager"
+KEEPER = (BUS, "/org/freedesktop/NetworkManager/DnsManager", BUS + ".DnsManager", "RcManager")
+"""The property that says how NetworkManager keeps resolv.conf."""
+LEFT_ALONE = ('s "unmanaged"', 's "immutable"')
 ALL_NAMES = "~."
 
 
@@ -25,12 +30,14 @@ def dns(node: Node, servers: list, search: list, root: str = "") -> list:
         now = _seen(node, root)
     except CannotChange as reason:
         return [item("DNS", FAILED, want=_line(servers, search, False), why=str(reason))]
-    everywhere = _owner(root) == "resolved" if servers else now[2]
-    if _owner(root) == "manager":
+    owner = _owner(node, root)
+    everywhere = owner == "resolved" if servers else now[2]
+    if owner == "manager":
         # its own settings take the place of all that links brought, and without servers it passes them over
         servers, search = servers or now[0], search or now[1]
     want = _line(servers or now[0], search or now[1], everywhere)
-    return [settle(node, "DNS", want, lambda: _line(*_seen(node, root)), lambda: _change(node, servers, search, everywhere, root))]
+    said = (servers, search, everywhere)
+    return [settle(node, "DNS", want, lambda: _line(*_seen(node, root)), lambda: _change(node, owner, *said, root))]
 
 
 def _line(servers: list, search: list, everywhere: bool) -> str:
@@ -40,7 +47,7 @@ def _line(servers: list, search: list, everywhere: bool) -> str:
 
 def _seen(node: Node, root: str) -> tuple:
     """Servers, search domains, and whether systemd-resolved is to ask its own servers for all names."""
-    if _owner(root) != "resolved":
+    if not _is_resolveds(root):
         rows = [line.split() for line in read_text(root + RESOLV).splitlines()]
         servers, search = ([word for row in rows if row[:1] == [key] for word in row[1:]] for key in ("nameserver", "search"))
         return servers, [word for word in search if word != "."], False
@@ -59,15 +66,26 @@ def _own(said: str) -> list:
     return words
 
 
-def _owner(root: str) -> str:
-    """Who writes /etc/resolv.conf: resolved, manager (NetworkManager), or nobody."""
-    if os.path.realpath(root + RESOLV).startswith(root + RESOLVE + "/"):
+def _is_resolveds(root: str) -> bool:
+    return os.path.realpath(root + RESOLV).startswith(root + RESOLVE + "/")
+
+
+def _owner(node: Node, root: str) -> str:
+    """Who writes /etc/resolv.conf: resolved, manager (NetworkManager, also where it has had no reason yet), or nobody."""
+    if _is_resolveds(root):
         return "resolved"
-    return "manager" if "NetworkManager" in read_text(root + RESOLV)[:200] else "nobody"
+    return "manager" if "NetworkManager" in read_text(root + RESOLV)[:200] or _will_write(node, root) else "nobody"
 
 
-def _change(node: Node, servers: list, search: list, everywhere: bool, root: str) -> None:
-    owner = _owner(root)
+def _will_write(node: Node, root: str) -> bool:
+    """Whether NetworkManager runs and says that resolv.conf is its own: the next reload would undo what another writes there."""
+    if not os.path.isdir(root + RUNS):
+        return False
+    code, said, _ = node.run("busctl", "--auto-start=no", "get-property", *KEEPER)
+    return code == 0 and said.strip() not in LEFT_ALONE
+
+
+def _change(node: Node, owner: str, servers: list, search: list, everywhere: bool, root: str) -> None:
     if owner == "resolved":
         # an empty value takes back what files before ours say
         domains = [*search, *[ALL_NAMES] * everywhere]

@@ -67,6 +67,7 @@ BROKEN = {
     "a repository's signature is not trusted": r"not signed|NO_PUBKEY|GPG check FAILED|[Ss]ignature verification failed",
     "No space left on device": r"No space left on device",
     "Read-only file system": r"Read-only file system",
+    "what a repository says is not valid yet: is this machine's clock behind?": r"not valid yet|not yet valid",
     "its repositories cannot be reached": (
         r"[Ff]ailed to fetch|[Cc]ould not resolve|Cannot download|Failed to download|Curl error|[Tt]emporary failure"
         r"|Could not refresh the repositories"

@@ -111,6 +111,16 @@ def test_network_manager_is_told_what_stays_too(tmp_path: Path, servers: list[st
         assert (row["status"], row["after"]) == (status, after), row
 
 
+@pytest.mark.parametrize(("keeps", "told"), [('s "symlink"\n', True), ('s "unmanaged"\n', False), ("", False)])
+def test_a_manager_that_has_had_no_reason_to_write_yet_is_told(tmp_path: Path, keeps: str, told: bool) -> None:
+    site = Site(tmp_path, "nobody")
+    (tmp_path / "run/NetworkManager").mkdir(parents=True)
+    site.machine.tools["busctl"] = lambda _: (0, keeps, "") if keeps else (1, "", "The name is not activatable")
+    assert site.settled()["status"] == "changed"
+    assert ((tmp_path / names.MANAGER[1:]).exists(), "NetworkManager" in site.resolv.read_text()) == (told, told)
+    assert site.settled()["status"] == "ok"
+
+
 def test_a_resolved_that_does_not_answer_fails_alone(tmp_path: Path) -> None:
     site = Site(tmp_path, "resolved")
     site.machine.tools["resolvectl"] = lambda _: (1, "", "Failed to get global data: Connection timed out")

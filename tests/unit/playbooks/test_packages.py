@@ -95,6 +95,7 @@ def test_what_lacks_is_installed_and_one_unknown_package_fails_alone(name: str) 
     [
         ("dnf", "error: rpmdb: damaged header #18 retrieved", "database is damaged"),
         ("apt", "E: Failed to fetch http://192.0.2.1/x.deb  Connection failed", "cannot be reached"),
+        ("apt", "E: Release file for http://192.0.2.1/InRelease is not valid yet (invalid for another 9d)", "clock behind"),
         ("dnf", "Error: Failed to download metadata for repo 'baseos'", "cannot be reached"),
         (
             "apt",
