@@ -30,7 +30,7 @@ BasicAuth @USER@ @PASSWORD@
 Upstream http 127.0.0.1:@SITE@ "@NAMES@"
 """
 """Of tinyproxy; what it is asked for under NAMES it gets from the site."""
-START_SECONDS = 10
+START_SECONDS = 30
 BEFORE_SSH = """Listen @ADDRESS@
 Port @PORT@
 Timeout 60

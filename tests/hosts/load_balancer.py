@@ -11,7 +11,7 @@ from hostlab.waiting import listens, until
 
 PORTS = (9345, 6443)
 """RKE2's supervisor, where machines register, and the API."""
-START_SECONDS = 10
+START_SECONDS = 30
 SETTINGS = """defaults
   mode tcp
   timeout connect 2s

@@ -16,7 +16,7 @@ def test_no_server_is_touched_after_one_that_failed_and_that_one_comes_back_firs
     tell(servers[1], crash=[MINOR])
     newer: dict[str, Any] = {"rke2_version": MINOR, "rke2_kubelet_args": {"max-pods": "200"}, "rke2_spare_seconds": 1}
 
-    failed = play(lab, site, "rke2_server", servers, **newer, rke2_ready_seconds=6)
+    failed = play(lab, site, "rke2_server", servers, **newer, rke2_ready_seconds=12)
     assert [host for host, _, _ in said(failed)] == [servers[1].name]
     assert "is not put back to" in failed.hosts[1].message
     assert starts(servers[0])[-1] == f"start server {MINOR}"
