@@ -52,7 +52,8 @@ def test_a_newer_build_ends_those_of_this_image_and_no_other(machine: Any, write
     until(lambda: len(machine.processes()) >= 2, "both to fetch packages", 30)
     newer = machine.start("image", "build", "lab.yaml", "--supersede", "--until", "image_lock")
     newer.say("is superseded, and is being cancelled")
-    assert older.end().code == 65
+    ended = older.end()
+    assert (ended.code, "(a newer build)" in ended.text) == (65, True), ended.text
     assert other.process.poll() is None, "a name that begins alike is another image"
     machine.call("cancel", "--now")
     for one in (newer, other):

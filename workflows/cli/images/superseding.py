@@ -38,7 +38,7 @@ def here(home: Home, bundle: Bundle) -> None:
     wanted = bundle.template["metadata"]["labels"]
     going = [folder for folder in map(home.run, home.runs()) if _is_of(folder, wanted) and _alive(folder)]
     for folder in going:
-        cancelling.by_command(folder)
+        cancelling.by_command(folder, NEWER)
         following.send(folder, "stop", "", {}, "superseded by a newer build")
         output.lines([f"{folder.name} is superseded, and is being cancelled"])
     until = time.monotonic() + timeouts.SUPERSEDED

@@ -31,9 +31,9 @@ def kept(keep: Callable[[], None]) -> None:
         output.lines([f"warning: the Workflow says who cancelled it, its report may not: {error}"])
 
 
-def by_command(folder: RunFolder) -> bool:
-    """Keep that this person cancels it by command; whether nobody had before."""
-    return _keep(folder, COMMAND)
+def by_command(folder: RunFolder, how: str = COMMAND) -> bool:
+    """Keep that this person cancels it by a command, and why where that is another one; whether nobody had before."""
+    return _keep(folder, how)
 
 
 def by_signal(folder: RunFolder) -> bool:
