@@ -3,16 +3,19 @@
 import html
 import json
 import re
+import shutil
 import time
+from pathlib import Path
 from xml.etree import ElementTree
 
-from steps.clients.published import serving
+from steps.clients.image.layer import layers
+from steps.clients.published import serving, source
 from steps.contract.image.booting import NodeReport
 from steps.contract.image.manifest import SIGNATURE, decode
 from steps.contract.image.published import SUMS_SIGNATURE
 from steps.contract.image.testing import Outcome
 from tests.boot.pipeline.given import ARGUMENT
-from tests.boot.pipeline.site import NAME, Site
+from tests.boot.pipeline.site import NAME, PUBLISH, Site
 
 LAYER = re.compile(r"<tr><td><strong>(\w+)</strong></td><td>(cached|built)</td>")
 """A layer's row on a report page."""
@@ -72,3 +75,34 @@ def a_wrong_signature_is_told(site: Site, version: str) -> None:
         assert "signature" in problem["why"], problem
     path.write_bytes(right)
     assert "are whole" in site.run("image", "verify")
+
+
+def a_way_into_the_factory_is_told(site: Site, tree: Path) -> None:
+    """A link into the store that the image was built in, and an address on a host of the factory; nothing before they are there."""
+    words = ("image", "detach-check", str(tree), "--factory-host", "builder.example.org")
+    assert "stands by itself" in site.run(*words)
+    (tree / NAME / "layers").symlink_to(site.images / "layers")
+    script = tree / NAME / "current/boot/default.ipxe"
+    script.write_text(script.read_text().replace(str(PUBLISH["url"]), "http://builder.example.org", 1))
+    found = {one["place"]: one["why"] for one in json.loads(site.run(*words, "-o", "json", code=65))["problems"]}
+    assert found[f"{NAME}/layers"] == f"leads to {site.images / 'layers'}: a folder of the factory"
+    led = f"leads to http://builder.example.org/{NAME}/versions/{site.current}/vmlinuz: a host of the factory"
+    assert found[f"{NAME}/versions/{site.current}/boot/default.ipxe"] == led
+    assert len(found) == 2
+
+
+def garbage_is_what_no_version_is_made_of(site: Site) -> None:
+    """Real layers, of which one is no version's; that of a version which a rollback left stays too, and all that stays is whole."""
+    made = [decode((site.tree / NAME / "versions" / version / "manifest.json").read_bytes()) for version in site.versions]
+    needed = {layer.key for image in made for layer in image.layers}
+    assert len(made) > 1 < len(needed)
+    shelf, orphan = site.images / "layers", "0" * 64
+    shutil.copytree(shelf / made[-1].layers[-1].key, shelf / orphan, symlinks=True)
+    words = ("image", "gc", "base", "--days", "0", "--published", str(site.tree), "-o", "json")
+    gone = {one["name"] for one in json.loads(site.run(*words))["removed"] if one["kind"] in ("layers", "assembled")}
+    assert orphan in gone
+    assert not gone & (needed | {image.key for image in made})
+    assert not (shelf / orphan).exists()
+    assert [layers.verify(site.images, key) for key in needed] == [""] * len(needed)
+    for image in made:
+        source.examine(source.load(site.images / "assembled" / image.key))

@@ -144,6 +144,12 @@ def written(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.lstat().st_mtime_ns, path.lstat().st_size) for path in found}
 
 
+def stood(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The same so closely that nothing can be written unseen: which file each path is, and when it was changed in any way."""
+    facts = {path: Path(path).lstat() for path in (str(folder), *written(folder))}
+    return {path: (at.st_ino, at.st_mtime_ns, at.st_ctime_ns) for path, at in facts.items()}
+
+
 def same_image(first: Site, folder: Path) -> Site:
     """Another site, where the image of the first run is packed and booted: what is new is where it is published."""
     site = Site(folder, first.images / "archive")

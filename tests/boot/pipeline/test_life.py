@@ -13,9 +13,9 @@ from steps.clients.image.sandbox import testing
 from steps.contract.image.manifest import ROOT, decode
 from steps.contract.image.testing import Outcome
 from tests.boot.builder.started import descendants, mounts
-from tests.boot.pipeline import canary, checks, given, killed
+from tests.boot.pipeline import by_ci, canary, checks, given, killed
 from tests.boot.pipeline.given import CANARY, FAILING, LEAKS, MORE, OF_SITE, ONE_BOOT, TOKEN
-from tests.boot.pipeline.site import ALONE, ELSEWHERE, LOCK, NAME, PUBLISH, SECONDS, Site, by_ssh, same_image, written
+from tests.boot.pipeline.site import ALONE, ELSEWHERE, LOCK, NAME, PUBLISH, SECONDS, Site, by_ssh, same_image, stood, written
 from tests.boot.published import ssh_server
 from tests.hosts.hostlab.waiting import until
 from workflows.images.nodes import resolve
@@ -57,10 +57,24 @@ def test_the_report_shows_layers_tests_and_boots(first: Site) -> None:
 
 
 def test_where_nothing_changed_nothing_is_written(first: Site) -> None:
-    before = written(first.folder)
+    before = stood(first.folder)
     said = first.run("image", "build")
     assert said.startswith(f"nothing changed: {first.current} of {NAME} is published")
-    assert written(first.folder) == before
+    assert stood(first.folder) == before
+
+
+@pytest.mark.parametrize("server", by_ci.SERVERS)
+def test_the_job_for_ci_passes_where_nothing_changed_and_says_so(server: str, first: Site, tmp_path: Path) -> None:
+    before = stood(first.home), stood(first.tree)
+    code, said = by_ci.run(server, first, tmp_path / "log")
+    assert (code, f"nothing changed: {first.current} of {NAME} is published" in said) == (0, True), said
+    (case,) = ElementTree.parse(first.folder / "report.xml").getroot().iter("testcase")
+    assert list(case.iter("failure")) == []
+    assert (stood(first.home), stood(first.tree)) == before
+
+
+def test_what_leads_into_the_factory_is_found_in_a_published_tree(first: Site, tmp_path: Path) -> None:
+    checks.a_way_into_the_factory_is_told(first, shutil.copytree(first.tree, tmp_path / "tree", symlinks=True))
 
 
 def test_an_image_is_published_once_it_is_approved_on_what_its_tests_showed(first: Site, tmp_path: Path) -> None:
@@ -257,6 +271,10 @@ def test_killed_while_a_machine_boots_it_boots_again_and_ends_in_the_same_bytes(
     gone = until(lambda: not [pid for pid in descendants(1) if killed.works_in(pid, site.folder)], 30)
     assert gone, "a process lives on"
     assert mounts(site.folder) == []
+
+
+def test_a_collection_leaves_all_that_published_versions_are_made_of(first: Site) -> None:
+    checks.garbage_is_what_no_version_is_made_of(first)
 
 
 def test_nothing_stays_behind(first: Site) -> None:
