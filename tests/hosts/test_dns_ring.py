@@ -6,7 +6,6 @@ What Kubernetes would bring is made here: the Service's rules (kube-proxy), the 
 
 import base64
 import json
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ import pytest
 from cluster_site import Site
 from hostlab import lab, network
 from hostlab.host import Host
-from hostlab.waiting import until
+from hostlab.waiting import listens, until
 
 from steps.contract.checks import CheckPod
 from steps.contract.stages.rke2 import FunctionalExpectation, FunctionalObservation
@@ -145,16 +144,10 @@ def controller(host: Host, way: dict[str, str], folder: Path) -> Iterator[None]:
     command = ["ip", "netns", "exec", network.namespace(host.name), "haproxy", "-db", "-q", "-f", str(settings)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as proxy:
         try:
-            assert until(lambda: answers(host.address), PROXY_SECONDS), proxy.poll()
+            assert until(lambda: listens(host.address, 80), PROXY_SECONDS), proxy.poll()
             yield
         finally:
             proxy.terminate()
-
-
-def answers(address: str) -> bool:
-    """Whether something takes connections on port 80."""
-    with socket.socket() as asking:
-        return asking.connect_ex((address, 80)) == 0
 
 
 def serve(host: Host, pod: Host) -> None:
