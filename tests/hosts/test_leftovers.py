@@ -13,6 +13,8 @@ from hostlab import lab, profile
 from hostlab.census import PLAYS_OF_OTHERS_SECONDS, census, left, plays
 from hostlab.lab import Init
 from hostlab.waiting import until
+from machine import qemu
+from machine.disk import Disk
 
 from steps.clients.ansible import playing
 from steps.contract.play import PlayStatus
@@ -42,6 +44,15 @@ def test_a_program_that_outlives_its_test_is_counted_by_the_folder_it_was_told(
         child.communicate("\n")
 
     assert [title.split()[:2] for title in there] == [command[:2]]
+    assert census(tmp_path)["programs"] == []
+
+
+def test_a_machine_under_qemu_is_counted_while_it_has_power(able: None, tmp_path: Path) -> None:
+    (tmp_path / "disk").write_bytes(bytes(1 << 20))
+    (tmp_path / "ssh_host_ed25519_key.pub").write_text("ssh-ed25519 none")
+    with qemu.powered(Disk(tmp_path), tmp_path):
+        assert until(lambda: [title.split()[0] for title in census(tmp_path)["programs"]] == [qemu.QEMU], 20)
+
     assert census(tmp_path)["programs"] == []
 
 

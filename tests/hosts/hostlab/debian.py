@@ -142,8 +142,8 @@ def cache_folder() -> Path:
 
 def root() -> Path:
     """The root folder, built now if this machine has none with the same content key (about half a minute)."""
-    sources = _sources()
-    return _kept(System(min((line.split()[2] for line in sources), key=len), tuple(sources)))
+    lines = sources()
+    return _kept(System(suite(lines), tuple(lines)))
 
 
 def ubuntu() -> Path:
@@ -194,7 +194,12 @@ def _variant(name: str, packages: tuple[str, ...], files: Mapping[str, str]) -> 
     return kept
 
 
-def _sources() -> list[str]:
+def suite(lines: list[str]) -> str:
+    """The release itself, among those that apt's sources name."""
+    return min((line.split()[2] for line in lines), key=len)
+
+
+def sources() -> list[str]:
     """apt's own sources of this distribution, as one-line entries."""
     wanted = "$(ORIGIN)|deb $(REPO_URI) $(RELEASE) $(COMPONENT)"
     command = ["apt-get", "indextargets", "--format", wanted, "Created-By: Packages"]

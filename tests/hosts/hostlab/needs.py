@@ -22,6 +22,7 @@ PACKAGES = {
     "haproxy": "haproxy",
     "busybox": "busybox-static",
     "dnsmasq": "dnsmasq-base",
+    "qemu-system-x86_64": "qemu-system-x86",
 }
 """Tools and the Debian package that brings each."""
 FUSE = Path("/usr/lib/x86_64-linux-gnu/libfuse3.so.3")
