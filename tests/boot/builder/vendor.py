@@ -2,7 +2,7 @@
 
 import hashlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import ThreadingHTTPServer
@@ -38,10 +38,17 @@ class Stand(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Repository(Struct, frozen=True):
-    """Where it is served, and the key that signs it."""
+    """Where it is served, the key that signs it, and the folders of its packages and of that key's owner."""
 
     url: str
     key: Path
+    place: Path
+    home: Path
+
+    def publish(self, packages: Iterable[Stand]) -> None:
+        """Have these packages, in place of those before."""
+        made = (_packed(one, self.home.with_name("trees") / one.name / one.version, self.place) for one in packages)
+        _signed(self.place, self.home, "\n".join(made))
 
 
 def stands() -> tuple[Stand, ...]:
@@ -50,19 +57,21 @@ def stands() -> tuple[Stand, ...]:
 
 
 @contextmanager
-def repository(folder: Path) -> Iterator[Repository]:
-    """A flat repository below a folder, until the end of the block."""
+def repository(folder: Path, packages: Iterable[Stand] | None = None) -> Iterator[Repository]:
+    """A flat repository below a folder, until the end of the block; without `packages` with those of the file."""
     home, place = folder / "gpg", folder / "served/cuda"
-    home.mkdir(mode=0o700)
+    home.mkdir(mode=0o700, parents=True)
     place.mkdir(parents=True)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(place.parent)))
+    made = Repository(f"http://127.0.0.1:{server.server_port}/cuda", folder / "vendor.gpg", place, home)
     try:
         gpg(home, "--quick-generate-key", "stand-in vendor <vendor@example.org>", "rsa2048", "sign", "never")
-        gpg(home, "--export", "--output", str(folder / "vendor.gpg"))
-        _signed(place, home, "\n".join(_packed(one, folder / "trees" / one.name, place) for one in stands()))
+        gpg(home, "--export", "--output", str(made.key))
+        made.publish(stands() if packages is None else packages)
+        with server, served(server):
+            yield made
     finally:
         subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False, capture_output=True)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(place.parent))) as server, served(server):
-        yield Repository(f"http://127.0.0.1:{server.server_port}/cuda", folder / "vendor.gpg")
 
 
 def _packed(one: Stand, tree: Path, place: Path) -> str:
@@ -93,5 +102,6 @@ def _at(tree: Path, path: str) -> Path:
 def _signed(place: Path, home: Path, index: str) -> None:
     (place / "Packages").write_text(index)
     digest = hashlib.sha256(index.encode()).hexdigest()
+    (place / "InRelease").unlink(missing_ok=True)
     release = f"Date: Sat, 21 Nov 2026 00:00:00 UTC\nSHA256:\n {digest} {len(index.encode())} Packages\n"
     gpg(home, "--clearsign", "--output", str(place / "InRelease"), data=release)

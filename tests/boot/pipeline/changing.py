@@ -28,6 +28,8 @@ CHANGES: Final[dict[str, tuple[Change, set[str]]]] = {
     "a layer between": (lambda layers: layers.insert(1, {"name": "between", "commands": [{"run": "true"}]}), {"between", "high"}),
 }
 """What is changed, and which layers are built anew: those that it is in, and all above."""
+FAT: Final = "yes | head -c 3M > /opt/fat"
+HANGS: Final = "touch /opt/begun; sleep 1000"
 
 
 def one(run: str, **more: Any) -> list[dict[str, Any]]:
