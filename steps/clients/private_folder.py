@@ -17,10 +17,11 @@ LONGEST_SOCKET_FOLDER = 60
 
 
 @contextmanager
-def private_folder(temporary: str = "") -> Iterator[Path]:
-    """Make the folder (0700) below `temporary`, else where temporary files lie, and remove it; before, those of dead plays."""
+def private_folder(temporary: str = "", *, sockets: bool = True) -> Iterator[Path]:
+    """Make the folder (0700) below `temporary`, else where temporary files lie, and remove it; before, those of dead plays.
+    Where no `sockets` are to lie in it, any path will do."""
     place = temporary or tempfile.gettempdir()
-    if len(place) + len(PREFIX) + 9 > LONGEST_SOCKET_FOLDER:
+    if sockets and len(place) + len(PREFIX) + 9 > LONGEST_SOCKET_FOLDER:
         place = "/tmp"
     remove_dead(Path(place))
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))

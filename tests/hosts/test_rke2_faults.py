@@ -65,6 +65,11 @@ def test_a_fault_while_agents_join_is_named_and_keeps_nobody_else_out(up: Any, s
     assert said(again) == []
     assert lacks(again, "agent") == ""
 
+    faults.python_that_waits(server, 600)
+    hung = play(lab, site, "rke2_agent", mended, [server], reach={server.name: {"python": LONG}}, rke2_look_seconds=LOOK_SECONDS)
+    assert said(hung) == [], "nor does a server that hangs, the only one to act for others"
+    assert lacks(hung, "agent") == ""
+
 
 def cut(host: Host) -> None:
     """Pull the cable once a module runs on the host."""

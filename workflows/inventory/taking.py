@@ -68,8 +68,7 @@ def taken(inventory: Inventory, choice: Choice) -> Taken:
     groups = {name: _group(name, members, ways, used, ssh, through[name][0]) for name, members in used.groups.items()}
     said += [note for _, notes in through.values() for note in notes]
     product = _mark_gpus(inventory, used, groups)
-    for name, members in used.groups.items():
-        standing.told(members, inventory.hosts, groups[name])
+    said += [note for name, members in used.groups.items() for note in standing.told(members, inventory.hosts, groups[name])]
     heads = [host for name in used.servers for host in used.groups[name]]
     front, told = _front(inventory, heads, ways)
     network, wide = _network(len(planned))

@@ -40,7 +40,7 @@ def undone(profile: Object) -> str:
 def _steps(said: Object) -> Iterator[str]:
     ours = "90-bringup*, zz-bringup* and bringup-*"
     yield f"remove the files named {ours} below /etc and /usr/local/sbin"
-    yield "remove bringup's lines of /etc/hosts, and take `# bringup: ` away from the others"
+    yield "remove bringup's lines of /etc/hosts, and take `# bringup: ` away from the lines there that begin with it"
     if said.get("swap_off"):
         yield "take `# bringup: ` away from the lines of /etc/fstab"
     if masked := _services(said, "masked"):

@@ -18,7 +18,8 @@ RUNS = "/run/NetworkManager"
 BUS = "org.freedesktop.NetworkManager"
 KEEPER = (BUS, "/org/freedesktop/NetworkManager/DnsManager", BUS + ".DnsManager", "RcManager")
 """The property that says how NetworkManager keeps resolv.conf."""
-LEFT_ALONE = ('s "unmanaged"', 's "immutable"')
+LEFT_ALONE, BY_LINK = ('s "unmanaged"', 's "immutable"'), 's "symlink"'
+"""What it answers where it writes none, or none that is a link to another file than its own (NetworkManager.conf(5))."""
 ALL_NAMES = "~."
 
 
@@ -82,7 +83,8 @@ def _will_write(node: Node, root: str) -> bool:
     if not os.path.isdir(root + RUNS):
         return False
     code, said, _ = node.run("busctl", "--auto-start=no", "get-property", *KEEPER)
-    return code == 0 and said.strip() not in LEFT_ALONE
+    elsewhere = os.path.islink(root + RESOLV) and not os.path.realpath(root + RESOLV).startswith(root + RUNS + "/")
+    return code == 0 and said.strip() not in LEFT_ALONE and not (elsewhere and said.strip() == BY_LINK)
 
 
 def _change(node: Node, owner: str, servers: list, search: list, everywhere: bool, root: str) -> None:

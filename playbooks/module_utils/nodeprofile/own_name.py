@@ -10,12 +10,14 @@ import ipaddress
 import re
 import socket
 
-from ansible.module_utils.nodeprofile.item import Node, read_text, settle
+from ansible.module_utils.nodeprofile.item import FAILED, Node, item, read_text, settle
 
 HOSTS = "/etc/hosts"
 BEGIN = "# begin of bringup's lines\n"
 END = "# end of bringup's lines\n"
 PUT_ASIDE = "# bringup: "
+LOOPBACKS = ("localhost", "loopback", "ip6-", "ipv6-", "broadcasthost")
+"""How names of the loopback itself begin, as distributions write them."""
 _OURS = re.compile(re.escape(BEGIN) + "(.*?)" + re.escape(END), re.DOTALL)
 
 
@@ -37,12 +39,15 @@ def hostname(node: Node, want: str) -> list:
 
 def hosts(node: Node, address: str, name: str, root: str = "") -> list:
     """Our line in /etc/hosts. Of the others only those are put aside that give the name an address of the loopback; what else they
-    call the machine stands in ours. A machine that is reached by a name has DNS, and needs none."""
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
+    call the machine stands in ours. A machine that is reached by a name has DNS, and needs none; nor does one that is reached by a
+    port of the loopback."""
+    if not name or not _is_of_a_network(address):
         return []
     path = root + HOSTS
+    try:
+        line = " ".join([address, *_names(read_text(path), name)])
+    except OSError as reason:
+        return [item("hosts", FAILED, want="%s %s" % (address, name), why=str(reason))]
 
     def read() -> str:
         text = read_text(path)
@@ -51,11 +56,18 @@ def hosts(node: Node, address: str, name: str, root: str = "") -> list:
 
     def change() -> None:
         text = read_text(path)
-        kept = [one for line in _others(text) for one in (_put_aside(line) if line in _looped(text, name) else [line])]
+        looped, others = set(_looped(text, name)), _others(text)
+        kept = [one for row in others for one in (_put_aside(row, others) if row in looped else [row])]
         node.write(path, "".join(row + "\n" for row in kept) + BEGIN + line + "\n" + END, 0o644)
 
-    line = " ".join([address, *_names(read_text(path), name)])
     return [settle(node, "hosts", line, read, change)]
+
+
+def _is_of_a_network(address: str) -> bool:
+    try:
+        return not ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _others(text: str) -> list:
@@ -63,21 +75,29 @@ def _others(text: str) -> list:
 
 
 def _looped(text: str, name: str) -> list:
-    """Lines of others that give a name an address of the loopback."""
-    return [line for line in _others(text) if name in _split(line)[1]]
+    """Lines of others that give a name, or another of that host, an address of the loopback."""
+    return [line for line in _others(text) if any(_host(one) == _host(name) for one in _split(line)[1])]
+
+
+def _host(name: str) -> str:
+    """A name without its domain; letter case is none of a host name."""
+    return name.partition(".")[0].lower()
 
 
 def _names(text: str, name: str) -> list:
-    """What such lines call the machine, also those that were put aside; without any, its name."""
+    """What such lines call the machine, also those that were put aside, with the name as it is written; those with a domain first,
+    as the first one is canonical."""
     lines = [line[len(PUT_ASIDE) :] if line.startswith(PUT_ASIDE) else line for line in _others(text)]
-    called = [_split(line)[1] for line in lines]
-    return list(dict.fromkeys([*(one for names in called if name in names for one in names), name]))
+    found = [one for line in _looped("\n".join(lines), name) for one in _split(line)[1]]
+    every = [name if one.lower() == name.lower() else one for one in [*found, name]]
+    return sorted(dict.fromkeys(every), key=lambda one: "." not in one)
 
 
-def _put_aside(line: str) -> list:
-    """The line as a comment, and what is left of it for the loopback's own name."""
+def _put_aside(line: str, others: list) -> list:
+    """The line as a comment, if it is not there from before, and what is left of it for the loopback's own name."""
     address, _, own = _split(line)
-    return [PUT_ASIDE + line, *([" ".join([address, *own])] if own else [])]
+    aside = PUT_ASIDE + line
+    return [*([] if aside in others else [aside]), *([" ".join([address, *own])] if own else [])]
 
 
 def _split(line: str) -> tuple:
@@ -88,5 +108,5 @@ def _split(line: str) -> tuple:
             return address, [], []
     except ValueError:
         return address, [], []
-    own = [name for name in names if name.startswith(("localhost", "ip6-"))]
+    own = [name for name in names if name.startswith(LOOPBACKS)]
     return address, [name for name in names if name not in own], own

@@ -57,7 +57,7 @@ def opened(access: GitAccess, most_bytes: int | None = None) -> Iterator[Git]:
     Errors come out as our own; one of them, BadTask, is that a server sends more than `most_bytes`.
     """
     with ExitStack() as stack:
-        folder = stack.enter_context(private_folder())
+        folder = stack.enter_context(private_folder(sockets=False))
         command = stack.enter_context(git_access.ssh_command(access)) if access.is_ssh and access.local is None else ""
         with _translated(access):
             client, path = _client(access, command, stack, bounded=most_bytes is not None)

@@ -51,7 +51,12 @@ def fed(command: Sequence[str], source: IO[bytes]) -> Iterator[IO[bytes]]:
             raise BadTask(f"no pipe to {command[0]}")
         try:
             feeding = beside.submit(_feed, source, child.stdin)
-            yield child.stdout
+            try:
+                yield child.stdout
+            except Exception:
+                if feeding.done() and (unread := feeding.exception()):
+                    raise unread from None  # what came of it was cut off by that alone
+                raise
             if not child.stdout.read(1):
                 feeding.result()
                 _require(command[0], child.wait(), b"")
@@ -61,10 +66,12 @@ def fed(command: Sequence[str], source: IO[bytes]) -> Iterator[IO[bytes]]:
 
 def _feed(source: IO[bytes], pipe: IO[bytes]) -> None:
     """Hand on what is to be read; a program that has ended takes no more."""
-    with contextlib.suppress(BrokenPipeError):
-        shutil.copyfileobj(source, pipe)
-    with contextlib.suppress(BrokenPipeError):
-        pipe.close()
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            shutil.copyfileobj(source, pipe)
+    finally:
+        with contextlib.suppress(BrokenPipeError):  # or else the program waits for more, and who reads it for the program
+            pipe.close()
 
 
 @contextlib.contextmanager

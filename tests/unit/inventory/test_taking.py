@@ -235,6 +235,8 @@ def test_an_inventory_goes_through_the_proxy_where_no_jump_host_stands_behind_it
         ({"ansible_python_interpreter": "python3.12"}, "a spec has no python of this form"),
         ({"ansible_host": {"__ansible_vault": "canary-77"}}, "encrypted"),
         ({"license": "canary-77"}, "variables license"),
+        ({"bringup_rack": 1.1}, "bringup_rack of s1 is 1.1, no name of a place"),
+        ({"bringup_leaf": "{{ canary-77 }}"}, "bringup_leaf of s1 is no name of a place"),
     ],
 )
 def test_what_has_no_place_is_said_and_never_shown(variables: Mapping[str, Any], said: str) -> None:

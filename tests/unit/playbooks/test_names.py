@@ -121,6 +121,16 @@ def test_a_manager_that_has_had_no_reason_to_write_yet_is_told(tmp_path: Path, k
     assert site.settled()["status"] == "ok"
 
 
+def test_a_manager_that_leaves_a_link_of_the_site_alone_is_not_told(tmp_path: Path) -> None:
+    site = Site(tmp_path, "nobody")
+    (tmp_path / "run/NetworkManager").mkdir(parents=True)
+    site.resolv.rename(tmp_path / "etc/resolv.site")
+    site.resolv.symlink_to("resolv.site")
+    site.machine.tools["busctl"] = lambda _: (0, 's "symlink"\n', "")
+    assert site.settled()["status"] == "changed"
+    assert not (tmp_path / names.MANAGER[1:]).exists()
+
+
 def test_a_resolved_that_does_not_answer_fails_alone(tmp_path: Path) -> None:
     site = Site(tmp_path, "resolved")
     site.machine.tools["resolvectl"] = lambda _: (1, "", "Failed to get global data: Connection timed out")

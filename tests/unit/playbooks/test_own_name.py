@@ -37,10 +37,16 @@ def hosts(tmp_path: Path) -> Path:
             "# bringup: 127.0.0.1 localhost localhost.localdomain n001\n127.0.0.1 localhost localhost.localdomain\n::1 localhost\n",
             "10.0.0.7 n001",
         ),
+        (
+            "::1 localhost ipv6-localhost ipv6-loopback N001\n127.0.1.1 n001.site.example n001\n",
+            "# bringup: ::1 localhost ipv6-localhost ipv6-loopback N001\n::1 localhost ipv6-localhost ipv6-loopback\n"
+            "# bringup: 127.0.1.1 n001.site.example n001\n",
+            "10.0.0.7 n001.site.example n001",
+        ),
         ("127.0.1.1 other n0011\n10.0.0.8 n001-store", "127.0.1.1 other n0011\n10.0.0.8 n001-store\n", "10.0.0.7 n001"),
         ("", "", "10.0.0.7 n001"),
     ],
-    ids=["nothing-to-take", "installer", "canonical-name", "with-localhost", "others", "no-file"],
+    ids=["nothing-to-take", "installer", "canonical-name", "with-localhost", "letters-and-SUSE", "others", "no-file"],
 )
 def test_no_line_sends_the_name_to_the_loopback(hosts: Path, tmp_path: Path, before: str, after: str, line: str) -> None:
     if before:
@@ -64,7 +70,24 @@ def test_a_line_that_comes_again_is_said_and_put_aside_again(hosts: Path, tmp_pa
     assert hosts.read_text() == f"# bringup: 127.0.1.1 n001\n{LOCAL}" + OURS.format("10.0.0.7 n001")
 
 
-@pytest.mark.parametrize("address", ["n001.site.example", ""])
-def test_a_machine_that_is_reached_by_a_name_keeps_its_file(hosts: Path, tmp_path: Path, address: str) -> None:
+def test_a_name_with_a_domain_has_its_short_form_with_it(hosts: Path, tmp_path: Path) -> None:
+    hosts.write_text("127.0.1.1 n001\n")
+    for status in ("changed", "ok"):
+        (row,) = own_name.hosts(Machine({}, root=tmp_path), "10.0.0.7", "n001.site.example", str(tmp_path))
+        assert (row["status"], row["want"]) == (status, "10.0.0.7 n001.site.example n001")
+    hosts.write_text(f"127.0.1.1 n001\n{hosts.read_text()}")
+    own_name.hosts(Machine({}, root=tmp_path), "10.0.0.7", "n001.site.example", str(tmp_path))
+    assert hosts.read_text() == "# bringup: 127.0.1.1 n001\n" + OURS.format("10.0.0.7 n001.site.example n001"), "once"
+
+
+def test_a_file_that_cannot_be_read_fails_this_item_alone(hosts: Path, tmp_path: Path) -> None:
+    hosts.mkdir()
+    assert settled(tmp_path) == ["failed"]
+
+
+@pytest.mark.parametrize("address", ["n001.site.example", "", "127.0.0.1"])
+def test_a_machine_that_is_reached_by_a_name_or_a_port_of_this_one_keeps_its_file(
+    hosts: Path, tmp_path: Path, address: str
+) -> None:
     hosts.write_text("127.0.1.1 n001\n")
     assert settled(tmp_path, address=address) == []

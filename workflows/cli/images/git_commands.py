@@ -57,5 +57,6 @@ def from_git(
     bounds = Bounds(secrets=tuple(use or ()), approvers=tuple(sorted(approver or ())))
     home = kubeconfigs.home(place.kubeconfig, place.context, place.namespace)
     target = building.Target(home=home, image=place.image, builder=place.builder, starter=place.starter)
-    with private_folder() as folder:
-        return building.build(wanted, bounds, target, folder.resolve())
+    with private_folder(sockets=False) as folder:
+        (folder / "checkout").mkdir()
+        return building.build(wanted, bounds, target, (folder / "checkout").resolve())

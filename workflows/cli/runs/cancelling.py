@@ -32,7 +32,7 @@ def kept(keep: Callable[[], None]) -> None:
 
 
 def by_command(folder: RunFolder, how: str = COMMAND) -> bool:
-    """Keep that this person cancels it by a command, and why where that is another one; whether nobody had before."""
+    """Keep that this person cancels it; `how`: by what, if not by `bringup cancel`. Whether nobody had before."""
     return _keep(folder, how)
 
 

@@ -18,7 +18,7 @@ from steps.clients.image.contained import namespace
 from steps.clients.image.files import oci_layers, packing, readback, tools
 from steps.clients.image.layer import layers
 from steps.contract import oci
-from steps.contract.image import keys, manifest
+from steps.contract.image import debian, keys, manifest
 from steps.contract.image.manifest import MANIFEST, OCI, PARTS, LayerOf, Manifest, ManifestError, PackageOf, Part
 from steps.contract.image.recipe import Package, Recipe
 from steps.contract.stages.image_assemble import Assembled
@@ -191,7 +191,7 @@ def _packages(recipe: Recipe) -> tuple[PackageOf, ...]:
 
 def _require_installed(recipe: Recipe, installed: Mapping[str, str]) -> None:
     locked = {name for name, _ in _latest(recipe)}
-    there = {name for name, state in installed.items() if state.endswith(" ok installed")}
+    there = {name for name, state in installed.items() if debian.is_whole(state)}
     if locked != there:
         odd = [f"{name} is locked and not installed" for name in sorted(locked - there)]
         odd += [f"{name} is installed and not locked" for name in sorted(there - locked)]

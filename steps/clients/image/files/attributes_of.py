@@ -25,7 +25,7 @@ def read(archive: Path) -> dict[str, str]:
             for layer in _manifest(whole)["layers"]:
                 with streams.fed(_UNPACK, _blob(whole, layer["digest"])) as plain:
                     _lay(plain, found)
-    except (tarfile.TarError, KeyError, ValueError, IndexError) as error:
+    except (tarfile.TarError, KeyError, ValueError, IndexError, TypeError, OSError) as error:
         raise BadTask(
             f"{archive.name} is no whole archive of layers: {error}", hint="`bringup image verify` says what is wrong"
         ) from error

@@ -1,4 +1,4 @@
-"""A layer as a tar blob of an OCI image: packed once, kept by the layer's key and zstd's version, equal for equal ones."""
+"""A layer as a tar blob of an OCI image: packed once, kept by the layer's key and the versions that decide its bytes (`tools`)."""
 
 import contextlib
 import errno

@@ -100,12 +100,12 @@ def make(layer: Making, work: building.Work, folder: Path) -> Made:
 
 
 @contextlib.contextmanager
-def _archive_held(archive: Path) -> Iterator[None]:
+def _archive_held(folder: Path) -> Iterator[None]:
     """A shared lock on the archive, so that no collector takes a package away meanwhile."""
-    if not archive.is_dir():  # a layer without packages needs none
+    if not folder.is_dir():  # a layer without packages needs none
         yield
         return
-    handle = os.open(archive, os.O_RDONLY | os.O_DIRECTORY)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH)
         yield

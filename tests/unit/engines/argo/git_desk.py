@@ -46,10 +46,11 @@ class Desk:
         """As a pod would reach it."""
         return f"file://{self.bare}"
 
-    def commit(self, spec: Mapping[str, Any] | None = None, **more: Any) -> str:
-        """Put a spec into the repository, `more` replacing keys of it; the commit."""
+    def commit(self, spec: Mapping[str, Any] | None = None, *, folder: str = "nodes/", **more: Any) -> str:
+        """Put a spec into a folder of the repository, `more` replacing keys of it; the commit."""
         text = yaml.safe_dump({**(SPEC if spec is None else spec), **more})
-        files = {"nodes/image.yaml": text, "nodes/known_hosts": "boot.example.org ssh-ed25519 AAAA\n"}
+        files = {f"{folder}image.yaml": text, f"{folder}known_hosts": "boot.example.org ssh-ed25519 AAAA\n"}
+        files[f"{folder}lock/of-the-site"] = "1\n"
         with repositories.opened(GitAccess(url="https://git.example.org/site.git", local=self.bare)) as repo:
             before = repo.tip("main")
             made = repo.commit(before, files, "a change", AUTHOR)

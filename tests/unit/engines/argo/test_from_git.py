@@ -49,6 +49,13 @@ def test_each_state_of_the_branch_is_built_once_and_ends_the_one_before(desk: De
     assert "submitted" in back.stdout
 
 
+def test_a_spec_at_the_root_is_built_whatever_lies_beside_it(desk: Desk) -> None:
+    desk.install()
+    desk.commit(folder="")
+    done = desk.run(path="image.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_who_may_do_what_is_left_to_whoever_installs_the_schedule(desk: Desk) -> None:
     desk.commit()
     done = desk.run()
