@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from steps.contract.play import FailureKind, HostStatus
+from steps.contract.plural import count
 from steps.contract.stages.os_prep import Expectation, Facts, FleetObservation, Item, ItemStatus, NodeObservation, Observation
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
 from steps.gates import os_prep_facts, os_prep_fleet, plays
@@ -138,7 +139,7 @@ def _notes(observed: tuple[NodeObservation, ...], want: Expectation) -> Iterator
     waiting = [name for name, one in facts.items() if one.reboot_required or one.reboot_reasons]
     if waiting:
         why = "; ".join(facts[waiting[0]].reboot_reasons) or "a package asks for it"
-        yield f"{len(waiting)} nodes ask for a reboot, first {waiting[0]}: {why}"
+        yield f"a reboot is asked for by {count(len(waiting), 'node')}, first {waiting[0]}: {why}"
     strangers = sorted({node.node for node in observed} - set(want.nodes))
     if strangers:
-        yield f"records of {len(strangers)} nodes that nobody expects, first {strangers[0]}"
+        yield f"records of {count(len(strangers), 'node')} that nobody expects, first {strangers[0]}"

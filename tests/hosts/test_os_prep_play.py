@@ -205,7 +205,7 @@ def test_a_node_that_asks_for_a_reboot_gets_one_if_allowed(up: Any) -> None:
     served = variables(time_servers=["192.0.2.123"])
 
     left = playing.play(request(lab, variables=served))
-    assert any("ask for a reboot" in note for note in judged(left).notes)
+    assert any("a reboot is asked for by 1 node, first" in note for note in judged(left).notes)
     done = playing.play(request(lab, variables=served | {"os_prep_reboot": True, "os_prep_reboot_seconds": 60}))
 
     assert [(outcome.status, outcome.changed) for outcome in done.hosts] == [
