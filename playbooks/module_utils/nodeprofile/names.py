@@ -48,7 +48,7 @@ def _line(servers: list, search: list, everywhere: bool) -> str:
 
 def _seen(node: Node, root: str) -> tuple:
     """Servers, search domains, and whether systemd-resolved is to ask its own servers for all names."""
-    if not _is_resolveds(root):
+    if not _is_below(RESOLVE, root):
         rows = [line.split() for line in read_text(root + RESOLV).splitlines()]
         servers, search = ([word for row in rows if row[:1] == [key] for word in row[1:]] for key in ("nameserver", "search"))
         return servers, [word for word in search if word != "."], False
@@ -67,13 +67,14 @@ def _own(said: str) -> list:
     return words
 
 
-def _is_resolveds(root: str) -> bool:
-    return os.path.realpath(root + RESOLV).startswith(root + RESOLVE + "/")
+def _is_below(folder: str, root: str) -> bool:
+    """Whether resolv.conf is a link into a folder: that of whoever writes it."""
+    return os.path.realpath(root + RESOLV).startswith(root + folder + "/")
 
 
 def _owner(node: Node, root: str) -> str:
     """Who writes /etc/resolv.conf: resolved, manager (NetworkManager, also where it has had no reason yet), or nobody."""
-    if _is_resolveds(root):
+    if _is_below(RESOLVE, root):
         return "resolved"
     return "manager" if "NetworkManager" in read_text(root + RESOLV)[:200] or _will_write(node, root) else "nobody"
 
@@ -83,7 +84,7 @@ def _will_write(node: Node, root: str) -> bool:
     if not os.path.isdir(root + RUNS):
         return False
     code, said, _ = node.run("busctl", "--auto-start=no", "get-property", *KEEPER)
-    elsewhere = os.path.islink(root + RESOLV) and not os.path.realpath(root + RESOLV).startswith(root + RUNS + "/")
+    elsewhere = os.path.islink(root + RESOLV) and not _is_below(RUNS, root)
     return code == 0 and said.strip() not in LEFT_ALONE and not (elsewhere and said.strip() == BY_LINK)
 
 

@@ -58,5 +58,6 @@ def from_git(
     home = kubeconfigs.home(place.kubeconfig, place.context, place.namespace)
     target = building.Target(home=home, image=place.image, builder=place.builder, starter=place.starter)
     with private_folder(sockets=False) as folder:
-        (folder / "checkout").mkdir()
-        return building.build(wanted, bounds, target, (folder / "checkout").resolve())
+        checkout = folder.resolve() / "checkout"
+        checkout.mkdir()
+        return building.build(wanted, bounds, target, checkout)
