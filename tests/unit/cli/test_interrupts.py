@@ -72,7 +72,8 @@ def test_nothing_outlives_a_killed_rehearsal(machine: Any, small: str) -> None:
     run.end()
     until(lambda: not machine.processes(), "the end of what the rehearsal started", 20)
     assert "interrupted" in machine.call("status").out
-    assert re.search(r"^h200-16: inconclusive: rke2: interrupted while \w+ ran", machine.call("report").out)
+    # it fell while a task ran, or between two
+    assert re.search(r"^h200-16: inconclusive: rke2: interrupted(?: while \w+ ran|: \w+ left no record)", machine.call("report").out)
     watched = machine.call("watch")
     assert watched.code == 65
     assert "interrupted: no engine drives it" in watched.out
