@@ -1,13 +1,17 @@
 """Recipes of small layers on a base that is built already, changed in one thing at a time; which layers a build makes of them."""
 
 import copy
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from steps.contract.image import keys
 from tests.boot.pipeline.site import Site
+
+ROOT: Final = Path(__file__).parents[3]
 
 LAYERS: Final[list[dict[str, Any]]] = [
     {"name": "low", "files": [{"path": "/etc/low", "content": "low\n"}]},
@@ -65,3 +69,15 @@ def built(site: Site) -> set[str]:
     names = [path.name for path in folder.glob("layer_*")]
     made = [name for name in names if not site.records("image_layers", name)[-1]["observation"].get("cached")]
     return {name.removeprefix("layer_") for name in made}
+
+
+def with_another_builder(folder: Path) -> Path:
+    """What this checkout would be after its builder's version is raised."""
+    for room in ("steps", "workflows", "images", "playbooks"):
+        shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
+    path = folder / Path(keys.__file__).relative_to(ROOT)
+    before, after = (f"BUILDER: Final = {version}\n" for version in (keys.BUILDER, keys.BUILDER + 1))
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    return folder

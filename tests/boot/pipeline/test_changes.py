@@ -79,6 +79,19 @@ def test_a_layer_is_built_anew_where_it_or_one_below_it_changed(shared: Path, tm
     assert found == {name: wanted for name, (_, wanted) in CHANGES.items()}
 
 
+@pytest.mark.long
+def test_a_release_with_another_builder_builds_every_layer_anew(shared: Path, tmp_path: Path) -> None:
+    site = on_base(shared, tmp_path / "site", LAYERS)
+    site.run("image", "build", "--until", "image_layers")
+    assert changing.built(site) == {"low", "high"}
+    site.environment["PYTHONPATH"] = str(changing.with_another_builder(tmp_path / "release"))
+    site.run("image", "build", "--until", "image_layers")
+    assert changing.built(site) == {"base", "low", "high"}
+    del site.environment["PYTHONPATH"]
+    site.run("image", "build", "--until", "image_layers")
+    assert changing.built(site) == set(), "what the release before made is there for it still"
+
+
 def tool(version: str) -> vendor.Stand:
     """A package of a site's own."""
     files = {"/usr/bin/tool": f"#!/bin/sh\necho {version}\n", "/usr/share/tool/same": "as before\n"}
