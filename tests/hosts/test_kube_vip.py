@@ -1,7 +1,7 @@
 """The registration address held by the real kube-vip, from the founding of a cluster to the loss of the server that has it.
 
-Asked for by `BRINGUP_KUBE_VIP=PROGRAM`: the program is not made here. The servers run the stand-in for RKE2 with a real etcd and API
-server; what kubelet does with the static pod that the role writes is played.
+Asked for by `BRINGUP_KUBE_VIP=PROGRAM`: the program is not made here. The servers run the stand-in for RKE2 with a real etcd and
+API server; what kubelet does with the static pod that the role writes is played.
 """
 
 import os
@@ -110,16 +110,15 @@ def held(servers: Sequence[Host]) -> list[str]:
 
 def answers() -> bool:
     """Whether a supervisor answers there."""
-    with suppress(OSError), urllib.request.urlopen(
-        f"https://{ADDRESS}:9345/ping", timeout=2, context=ssl._create_unverified_context()
-    ) as answer:
+    with (
+        suppress(OSError),
+        urllib.request.urlopen(f"https://{ADDRESS}:9345/ping", timeout=2, context=ssl._create_unverified_context()) as answer,
+    ):
         return bool(answer.read() == b"pong")
     return False
 
 
-def test_servers_and_agents_join_at_the_address_and_it_moves_where_its_server_is_lost(
-    up: Any, tmp_path: Path, source: str
-) -> None:
+def test_servers_and_agents_join_at_the_address_and_it_moves_where_its_server_is_lost(up: Any, tmp_path: Path, source: str) -> None:
     site = Site(up(4, Init.SYSTEMD), tmp_path, source)
     servers = site.lab.hosts[:3]
     site.registration_address = ADDRESS

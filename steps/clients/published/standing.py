@@ -28,10 +28,13 @@ def version(place: Place, image: str, key: str, firmware: tuple[str, ...] = ()) 
     it would be published now, with no more versions beside it than stay; empty where anything differs, is missing, or cannot be
     read. Large files are compared by size; `bringup image verify` reads."""
     root = Path(place.root)
-    if place.host or not root.is_dir():
-        return ""
+    return "" if place.host or not root.is_dir() else version_through(Local(root), place, image, key, firmware)
+
+
+def version_through(transport: Transport, place: Place, image: str, key: str, firmware: tuple[str, ...] = ()) -> str:
+    """The same of a tree to which there is a way."""
     try:
-        tree = Local(root).look(image)
+        tree = transport.look(image)
         return tree.current if tree.current and not next(_differing(tree, place, key, firmware), "") else ""
     except StepError:
         return ""

@@ -15,7 +15,7 @@ from steps.contract.image.manifest import SIGNATURE, decode
 from steps.contract.image.published import SUMS_SIGNATURE
 from steps.contract.image.testing import Outcome
 from tests.boot.pipeline.given import ARGUMENT
-from tests.boot.pipeline.site import NAME, PUBLISH, Site
+from tests.boot.pipeline.site import NAME, PUBLISH, Site, stood
 
 LAYER = re.compile(r"<tr><td><strong>(\w+)</strong></td><td>(cached|built)</td>")
 """A layer's row on a report page."""
@@ -89,6 +89,22 @@ def a_way_into_the_factory_is_told(site: Site, tree: Path) -> None:
     led = f"leads to http://builder.example.org/{NAME}/versions/{site.current}/vmlinuz: a host of the factory"
     assert found[f"{NAME}/versions/{site.current}/boot/default.ipxe"] == led
     assert len(found) == 2
+
+
+def nothing_changes(site: Site) -> None:
+    """A build of what is published says so, and writes nothing."""
+    before = stood(site.folder)
+    said = site.run("image", "build")
+    assert said.startswith(f"nothing changed: {site.current} of {NAME} is published")
+    assert stood(site.folder) == before
+
+
+def images_of_a_spec_are_kept(site: Site) -> None:
+    """Where the tree is on another machine too."""
+    key = decode((site.tree / NAME / "current/manifest.json").read_bytes()).key
+    words = ("image", "gc", "--days", "0", "--dry-run", "-o", "json")
+    gone = [{one["name"] for one in json.loads(site.run(*words, *more))["removed"]} for more in ((), ("--published", "image.yaml"))]
+    assert [key in names for names in gone] == [True, False]
 
 
 def garbage_is_what_no_version_is_made_of(site: Site) -> None:

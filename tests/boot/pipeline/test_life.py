@@ -57,10 +57,7 @@ def test_the_report_shows_layers_tests_and_boots(first: Site) -> None:
 
 
 def test_where_nothing_changed_nothing_is_written(first: Site) -> None:
-    before = stood(first.folder)
-    said = first.run("image", "build")
-    assert said.startswith(f"nothing changed: {first.current} of {NAME} is published")
-    assert stood(first.folder) == before
+    checks.nothing_changes(first)
 
 
 @pytest.mark.parametrize("server", by_ci.SERVERS)
@@ -180,6 +177,8 @@ def test_it_is_published_listed_verified_and_rolled_back_by_ssh(first: Site, tmp
         site.run("image", "build", "--reuse", first.runs[0])
         earlier = site.current
         assert site.published() == first.published(first.versions[0])
+        checks.nothing_changes(site)
+        checks.images_of_a_spec_are_kept(site)
         site.write(publish={**publish, "groups": {**PUBLISH["groups"], "default": {"kernel_arguments": ["console=ttyS0"]}}})
         site.run("image", "build", "--reuse", first.runs[0])
         later = site.current

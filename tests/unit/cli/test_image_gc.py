@@ -34,6 +34,24 @@ def layers(images: Path) -> set[str]:
     return {path.name for path in (images / "layers").iterdir() if path.is_dir()}
 
 
+def made_of(key: str) -> Manifest:
+    """An image with one layer."""
+    return Manifest(
+        name="compute",
+        key="c" * 64,
+        recipe="sha256:x",
+        distribution="debian",
+        release="bookworm",
+        architecture="amd64",
+        epoch=1,
+        kernel="6.1",
+        kernel_arguments=(),
+        parts=(),
+        layers=(LayerOf(name="base", key=key, digest="sha256:x", size=1, files=1),),
+        packages=(),
+    )
+
+
 def test_says_what_would_go_and_removes_nothing(machine: Any, images: Path) -> None:
     done = machine.call("image", "gc", "--dry-run", "--pin", KEPT)
     assert done.code == 0, done.text
@@ -91,23 +109,29 @@ def test_packages_go_where_asked_with_what_stays(machine: Any, package: Path) ->
 def test_keeps_what_is_published(machine: Any, images: Path, below: str) -> None:
     version = machine.folder / "tree/compute/versions/0001-aaaaaaaaaaaa"
     version.mkdir(parents=True)
-    layer = LayerOf(name="base", key=KEPT, digest="sha256:x", size=1, files=1)
-    made = Manifest(
-        name="compute",
-        key="c" * 64,
-        recipe="sha256:x",
-        distribution="debian",
-        release="bookworm",
-        architecture="amd64",
-        epoch=1,
-        kernel="6.1",
-        kernel_arguments=(),
-        parts=(),
-        layers=(layer,),
-        packages=(),
-    )
-    (version / manifest.MANIFEST).write_bytes(manifest.encode(made))
+    (version / manifest.MANIFEST).write_bytes(manifest.encode(made_of(KEPT)))
     assert machine.call("image", "gc", "--published", machine.folder / f"tree{below}").code == 0
+    assert layers(images) == {KEPT}
+
+
+def test_a_spec_names_the_tree_that_it_publishes_to(machine: Any, images: Path) -> None:
+    told = {
+        "apiVersion": "bringup/v1",
+        "kind": "Image",
+        "name": "compute",
+        "owner": "hpc@example.org",
+        "revision": "1",
+        "recipe": "base",
+        "publish": {"root": str(machine.folder / "tree"), "url": "http://boot", "groups": {"default": {}}},
+    }
+    (machine.folder / "image.yaml").write_text(json.dumps(told))
+    version = machine.folder / "tree/compute/versions/0001-aaaaaaaaaaaa"
+    version.mkdir(parents=True)
+    done = machine.call("image", "gc", "--published", "image.yaml")
+    assert (done.code, "manifest.json is missing, or cannot be read" in done.err) == (64, True), done.text
+    assert layers(images) == {GONE, KEPT}
+    (version / manifest.MANIFEST).write_bytes(manifest.encode(made_of(KEPT)))
+    assert machine.call("image", "gc", "--published", "image.yaml").code == 0
     assert layers(images) == {KEPT}
 
 

@@ -1,4 +1,5 @@
-"""Builds of an image that is published already, on a boot server by SSH: the run asks first, and then does nothing at all."""
+"""Builds of an image that is published already, on a boot server by SSH: the command asks first, and a run does, and then nothing is
+done at all."""
 
 import json
 import os
@@ -78,9 +79,33 @@ def report(site: Any) -> Any:
     return json.loads((site.runs[-1] / "report/report.json").read_text())
 
 
-def test_nothing_is_fetched_built_booted_or_written_where_nothing_changed(site: Any) -> None:
+def test_no_run_begins_where_nothing_changed(site: Any) -> None:
     version = publish(site, "a")
     before = published_trees.state(site.folder / "tree")
+    done = build(site, "--junit", "report.xml")
+    assert (done.code, done.out.startswith(f"nothing changed: {version} of lab is published")) == (0, True), done.text
+    assert published_trees.state(site.folder / "tree") == before
+    assert not site.home.exists()
+    (case,) = ElementTree.parse(site.folder / "report.xml").getroot().iter("testcase")
+    assert list(case) == []
+
+
+def test_a_server_that_does_not_answer_is_told_by_the_run(site: Any) -> None:
+    publish(site, "a")
+    (site.folder / "bin/ssh").write_text(
+        "#!/bin/sh\necho ssh: connect to host boot.example.org port 22: Connection refused >&2\nexit 255\n"
+    )
+    done = build(site)
+    assert done.code != 0
+    assert "boot.example.org" in done.text
+    assert "nothing changed" not in done.text
+
+
+def test_nothing_is_fetched_built_booted_or_written_by_a_run_where_nothing_changed(site: Any) -> None:
+    """Where the command could not ask, as from outside of an Argo."""
+    version = publish(site, "a")
+    before = published_trees.state(site.folder / "tree")
+    (site.folder / "bin/ssh").write_text(SSH.replace("for", f"test -d '{site.home}' || exit 255\nfor", 1))
     done = build(site, "--junit", "report.xml")
     assert done.code == 0, done.text
     sentence = f"nothing changed: version {version} is this image"
@@ -114,7 +139,7 @@ def test_a_job_of_ci_passes_and_does_nothing_where_nothing_changed(site: Any, se
     settings = {**given, **UV_OF_HERE, "PATH": f"{site.folder / 'bin'}:{os.environ['PATH']}"}
     done = subprocess.run(bash, cwd=site.folder, env=site.environment(settings), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"lab: pass: nothing changed: version {version} is this image" in done.stdout
+    assert f"nothing changed: {version} of lab is published" in done.stdout
     assert published_trees.state(site.folder / "tree") == before
     assert not (site.home / "store/images").exists()
     every = list(ElementTree.parse(site.folder / "report.xml").getroot().iter("testcase"))

@@ -73,7 +73,9 @@ def test_nothing_outlives_a_killed_rehearsal(machine: Any, small: str) -> None:
     until(lambda: not machine.processes(), "the end of what the rehearsal started", 20)
     assert "interrupted" in machine.call("status").out
     # it fell while a task ran, or between two
-    assert re.search(r"^h200-16: inconclusive: rke2: interrupted(?: while \w+ ran|: \w+ left no record)", machine.call("report").out)
+    assert re.search(
+        r"^h200-16: inconclusive: rke2: interrupted(?: while \w+ ran|: \w+ left no record)", machine.call("report").out
+    )
     watched = machine.call("watch")
     assert watched.code == 65
     assert "interrupted: no engine drives it" in watched.out

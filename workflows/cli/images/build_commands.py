@@ -1,6 +1,7 @@
 """Command `bringup image build`: a recipe becomes a published image, or nothing happens because nothing has changed."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,7 +56,7 @@ def build(
     path, loaded = pipelines.IMAGE.read(spec)
     publishes = until in ("", PUBLISHED)
     found = specs.check(path, loaded, specs.lacking(loaded, place.engine) if publishes else None)
-    if not again and not until and place.engine == LOCAL and (version := _published(loaded, found.recipe)):
+    if not again and not until and place.engine == LOCAL and (version := _published(path, loaded, found.recipe)):
         output.lines([f"nothing changed: {version} of {loaded.name} is published from this recipe, lock and settings"])
         return _told(place, loaded.name, version)
     if publishes and place.engine == LOCAL:
@@ -78,13 +79,24 @@ def _without_place(recipe: str, until: str) -> str:
     return until or TESTED
 
 
-def _published(loaded: Any, recipe: "Recipe") -> str:
-    """The version that is published from exactly this spec and recipe on a tree of this machine; empty where there is none."""
+def _published(path: Path, loaded: Any, recipe: "Recipe") -> str:
+    """The version that is published from exactly this spec and recipe; empty where there is none, or where the tree cannot be asked
+    from here, which the run says then."""
     from steps.clients.published import standing
     from steps.contract.image import keys
+    from steps.errors import StepError
+    from workflows.cli.images import trees
+    from workflows.engines.inputs import SecretMissing
     from workflows.plan.images import place
 
-    return standing.version(place(loaded), recipe.name, keys.image(recipe), loaded.boot.firmware)
+    wanted, told = place(loaded), (recipe.name, keys.image(recipe), loaded.boot.firmware)
+    if not wanted.host:
+        return standing.version(wanted, *told)
+    try:
+        with trees.opened(str(path)) as found:
+            return standing.version_through(found.transport, wanted, *told)
+    except (StepError, SecretMissing):
+        return ""
 
 
 def _told(place: starting.Place, name: str, version: str) -> int:

@@ -9,10 +9,11 @@ import typer
 
 from steps.clients.image import collecting
 from steps.clients.image.collecting import Collected, Garbage, Roots
+from steps.clients.published import reading
 from steps.contract.image import manifest, recipe
 from steps.contract.image.published import VERSIONS, number_of
 from workflows.cli import output
-from workflows.cli.images import recipes
+from workflows.cli.images import recipes, trees
 from workflows.engines.folders import Home
 from workflows.images.errors import BuildError
 from workflows.images.nodes import resolve, shipped
@@ -21,10 +22,11 @@ IMAGES = "images"
 """Folder of the store with everything that builds make and find again."""
 _WORDS = {"layers": "layer", "assembled": "image", "oci": "OCI blob", "initrds": "initial RAM disk", "archive": "package"}
 _MIB = 1 << 20
+_REPAIR = "nothing was removed; repair or remove that version"
 _PACKAGES_STAY = "packages stay; --packages removes them too, all but those of each RECIPE or SPEC that is named with it"
 
 
-def roots(home: Home, named: Sequence[str], published: Iterable[Path], pins: Iterable[str], recent: float) -> Roots:
+def roots(home: Home, named: Sequence[str], published: Iterable[str], pins: Iterable[str], recent: float) -> Roots:
     """Everything that must stay. Raises SpecErrors, BuildError, BadParameter: where one root cannot be read nothing is removed."""
     found = collecting.of_pins(pins)
     for name in named or [name for name in shipped.names() if _locked(name)]:
@@ -42,11 +44,13 @@ def _locked(name: str) -> bool:
     return asked.lock_path(asked.chain(by_name=True)).exists()
 
 
-def _published(tree: Path) -> Iterator[manifest.Manifest]:
-    """Of a tree, or of one image's folder in it, as other commands take them: every version must say what it is made of."""
-    if not tree.is_dir():
-        raise typer.BadParameter(f"{tree} is no folder")
-    folders = [tree / VERSIONS] if (tree / VERSIONS).is_dir() else sorted(tree.glob(f"*/{VERSIONS}"))
+def _published(tree: str) -> Iterator[manifest.Manifest]:
+    """Of a tree, of one image's folder in it, or of the tree that an image spec publishes to, as other commands take them: every
+    version must say what it is made of."""
+    if not Path(tree).is_dir():
+        yield from _where_a_spec_publishes(tree)
+        return
+    folders = [Path(tree, VERSIONS)] if Path(tree, VERSIONS).is_dir() else sorted(Path(tree).glob(f"*/{VERSIONS}"))
     versions = [path for folder in folders for path in sorted(folder.iterdir()) if number_of(path.name) >= 0]
     if not versions:
         raise typer.BadParameter(f"--published {tree}: it holds no version of an image; name the folder that nodes boot from")
@@ -55,8 +59,19 @@ def _published(tree: Path) -> Iterator[manifest.Manifest]:
             yield manifest.decode((path / manifest.MANIFEST).read_bytes())
         except (OSError, manifest.ManifestError) as error:
             why = "is missing" if isinstance(error, FileNotFoundError) else getattr(error, "strerror", "") or str(error)
-            hint = "nothing was removed; repair or remove that version"
-            raise BuildError(f"{path / manifest.MANIFEST}: {why}", hint=hint) from error
+            raise BuildError(f"{path / manifest.MANIFEST}: {why}", hint=_REPAIR) from error
+
+
+def _where_a_spec_publishes(spec: str) -> Iterator[manifest.Manifest]:
+    """Of every image there, on this machine or by SSH. Raises NoTree, and a StepError where it cannot be asked."""
+    with trees.opened(spec) as found:
+        for tree in found.looks():
+            for version in tree.versions:
+                one = reading.manifest_of(tree, version)
+                if one is None:
+                    where = f"{found.transport.where}: {tree.path(VERSIONS, version, manifest.MANIFEST)}"
+                    raise BuildError(f"{where} is missing, or cannot be read", hint=_REPAIR)
+                yield one
 
 
 def _of_runs(home: Home, recent: float) -> Iterator[recipe.Recipe]:

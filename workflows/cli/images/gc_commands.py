@@ -1,6 +1,5 @@
 """Command `bringup image gc`: removes from the store of images what nothing needs any more, and says what and how much."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +14,8 @@ Keep = Annotated[
     list[str] | None, typer.Argument(metavar="[RECIPE|SPEC]...", help="What stays buildable; default: the shipped recipes.")
 ]
 Published = Annotated[
-    list[Path] | None, typer.Option("--published", help="A published tree, whose images stay buildable; repeat for more.")
+    list[str] | None,
+    typer.Option("--published", metavar="TREE|SPEC", help="A published tree, whose images stay buildable; repeat for more."),
 ]
 Pin = Annotated[list[str] | None, typer.Option("--pin", metavar="KEY", help="A key or digest that stays; repeat for more.")]
 Packages = Annotated[bool, typer.Option("--packages", help="Packages go too: all that no RECIPE, SPEC or option keeps.")]
