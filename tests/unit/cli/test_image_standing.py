@@ -1,5 +1,5 @@
-"""Builds of an image that is published already, on a boot server by SSH: the command asks first, and a run does, and then nothing is
-done at all."""
+"""Builds of an image that is published already, on a boot server by SSH: the command asks first, and a run does, and then nothing
+is done at all."""
 
 import json
 import os
