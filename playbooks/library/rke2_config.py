@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import pwd
 import re
@@ -11,13 +10,14 @@ import secrets
 
 from ansible.module_utils import alone
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import files, kubelet, pending, supervisor
+from ansible.module_utils.rke2 import files, kubelet, pending, settings, supervisor
 
 DOCUMENTATION = r"""
 module: rke2_config
 short_description: Writes RKE2's configuration after checking it
 description:
-  - Refuses keys that contradict each other, keys that a drop-in of the host would override, and what a profile needs and lacks.
+  - Refuses keys that contradict each other, keys that a drop-in of the host would override, drop-ins that cannot be read, and what
+    a profile needs and lacks.
   - Then replaces each file that differs in one step. Whether RKE2 must be restarted is remembered on the host until it was.
 options:
   config:
@@ -47,9 +47,7 @@ restart: {description: Whether that is so or will be, once the files are written
 """
 
 TOKEN = "/etc/rancher/rke2/token"
-CONFIG = "/etc/rancher/rke2/config.yaml"
-OURS = "# Made by bringup."
-DROP_INS = "/etc/rancher/rke2/config.yaml.d"
+CONFIG, OURS = settings.CONFIG, settings.OURS
 KUBELET = "/var/lib/rancher/rke2/agent/etc/kubelet.conf.d/90-bringup.conf"
 EXCLUDE = (("token", "token-file"), ("agent-token", "agent-token-file"), ("datastore-endpoint", "disable-etcd"))
 """Pairs of keys of which RKE2 takes one."""
@@ -116,16 +114,30 @@ def check_etcd_user() -> None:
         raise Conflict("config.yaml: profile: a hardened server needs the user etcd, which stage os_prep makes") from None
 
 
-def check_drop_ins(config: dict, folder: str = DROP_INS) -> None:
+def check_drop_ins(config: dict, folder: str = settings.DROP_INS) -> None:
     """Drop-ins are read after config.yaml and win: none may hold a key that we write, or that nobody may. Raises Conflict."""
-    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.yaml"))):
-        with open(path, errors="replace") as source:
-            keys = re.findall(r"^([A-Za-z][A-Za-z0-9-]*):", source.read(), re.MULTILINE)
+    for path in settings.drop_ins(folder):
+        try:
+            keys = settings.load(path)
+        except settings.Unreadable as error:
+            raise Conflict(
+                "%s cannot be read (%s), and may win over config.yaml: write one key a line there" % (path, error)
+            ) from error
         for key in keys:
-            if key in NEVER:
-                raise Conflict("%s: %s: %s; remove it" % (path, key, NEVER[key]))
-            if key in config:
-                raise Conflict("%s sets %s, and would win over config.yaml: remove it there" % (path, key))
+            _check_drop_in(path, key, config)
+
+
+def _check_drop_in(path: str, key: str, config: dict) -> None:
+    """What a key with + says is added to a list that we write, and takes the place of anything else. Raises Conflict."""
+    name = key.rstrip("+")
+    if name in NEVER:
+        raise Conflict("%s: %s: %s; remove it" % (path, name, NEVER[name]))
+    if name in config and not (key != name and isinstance(config[name], list) and name != "cni"):
+        raise Conflict("%s sets %s, and would win over config.yaml: remove it there" % (path, key))
+    for pair in EXCLUDE:
+        other = pair[1 - pair.index(name)] if name in pair else ""
+        if config.get(other):
+            raise Conflict("%s sets %s, and config.yaml %s, which exclude each other: remove it there" % (path, name, other))
 
 
 def check_kubelet(config: dict, entries: list) -> None:

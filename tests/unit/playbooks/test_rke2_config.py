@@ -56,16 +56,27 @@ def test_a_network_plugin_is_known_however_it_was_written(module: Any, there: st
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("name", "text", "said"),
     [
-        ("data-dir: /data/rke2\n", "50-site.yaml: data-dir: RKE2's data lies in /var/lib/rancher/rke2"),
-        ("cluster-reset: true\n", "50-site.yaml: cluster-reset: it would make a cluster of one server"),
-        ("cni: none\n", "50-site.yaml sets cni, and would win over config.yaml"),
+        ("50-site.yaml", "data-dir: /data/rke2\n", "50-site.yaml: data-dir: RKE2's data lies in /var/lib/rancher/rke2"),
+        ("50-site.yaml", "cluster-reset: true\n", "50-site.yaml: cluster-reset: it would make a cluster of one server"),
+        ("50-site.yaml", "cni: none\n", "50-site.yaml sets cni, and would win over config.yaml"),
+        ("50-site.YML", "cni: none\n", "50-site.YML sets cni"),
+        (".hidden.yml", "  'cni': none\n", "hidden.yml sets cni"),
+        ("50-rancher.yaml", '{\n  "node-label": ["a=b"],\n  "cni": "calico"\n}\n', "50-rancher.yaml sets cni"),
+        ("50-site.yaml", "cni+: [multus]\n", r"50-site.yaml sets cni\+"),
+        ("50-site.yaml", "node-ip+: 192.0.2.7\n", r"50-site.yaml sets node-ip\+"),
+        ("50-site.yaml", "d: /data/rke2\n", "50-site.yaml: data-dir: RKE2's data lies in"),
+        ("50-site.yaml", "token: abc\n", "50-site.yaml sets token, and config.yaml token-file, which exclude each other"),
+        ("50-site.yaml", "{cni: none}\n", "50-site.yaml cannot be read .it is no JSON.*write one key a line there"),
+        ("50-site.yaml", "&all cni: none\n", "50-site.yaml cannot be read .line 1."),
     ],
 )
-def test_a_drop_in_that_would_undo_what_is_written_is_refused(module: Any, tmp_path: Path, text: str, said: str) -> None:
+def test_a_drop_in_that_would_undo_what_is_written_is_refused(module: Any, tmp_path: Path, name: str, text: str, said: str) -> None:
+    config = {"cni": ["canal"], "tls-san": ["a"], "node-ip": "192.0.2.1", "token-file": "/etc/rancher/rke2/token"}
     (tmp_path / "10-debug.yaml").write_text("debug: true\ntls-san+: [b]\n")
-    module.check_drop_ins({"cni": ["canal"]}, str(tmp_path))
-    (tmp_path / "50-site.yaml").write_text(text)
+    (tmp_path / "50-site.yaml.old").write_text("cni: none\n")
+    module.check_drop_ins(config, str(tmp_path))
+    (tmp_path / name).write_text(text)
     with pytest.raises(module.Conflict, match=said):
-        module.check_drop_ins({"cni": ["canal"]}, str(tmp_path))
+        module.check_drop_ins(config, str(tmp_path))

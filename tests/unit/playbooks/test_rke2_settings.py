@@ -1,0 +1,147 @@
+"""The reader of RKE2's settings sees every key that a YAML parser sees, or says that it cannot read the text."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils.rke2 import settings
+from hypothesis import given
+from hypothesis import strategies as st
+
+KEYS = ("server", "cni", "node-name", "kubelet-arg", "tls-san+", "token")
+TEXTS = st.text(alphabet="ab:/.,'\"#[]{}|>-&*!?%@` =\\\n", max_size=12)
+PLAIN = st.one_of(TEXTS, st.booleans(), st.integers(0, 99))
+ANY = st.one_of(
+    PLAIN, st.lists(st.one_of(PLAIN, st.lists(PLAIN, max_size=2)), max_size=3), st.dictionaries(TEXTS, PLAIN, max_size=2)
+)
+KEYED = ("server: ", '"cni": ', "'node-name' : ", "tls-san+: ", "token: ")
+HEADS = ("", "", "- ", "- - ", "- a: ", "? ", "x y: ", "--- ", "... ", *KEYED)
+TAILS = (
+    "",
+    "a",
+    "a b",
+    '"a"',
+    '"a',
+    "'a'",
+    "'a",
+    'a"',
+    "[a]",
+    "[a",
+    "]",
+    '["a", b]',
+    '[a"b, "c]',
+    "{}",
+    "{a: b",
+    "{a: b}",
+    "}",
+    "|",
+    ">-",
+)
+TAILS += ("# a", "a # b", "'it''s'", '"a\\"', "&x a", "*x", "!!str a", '"a" b', "a: b", "[a, 'b]", "[]# a", '"a"# b', "a'", '\\"')
+BELOW = st.tuples(st.sampled_from(("", "", " ", "  ", "    ", "\t")), st.sampled_from(HEADS), st.sampled_from(TAILS)).map("".join)
+BLOCK = st.tuples(st.sampled_from(KEYED), st.sampled_from(TAILS), st.lists(BELOW.map("\n{}".format), max_size=2)).map(
+    lambda parts: parts[0] + parts[1] + "".join(parts[2])
+)
+"""A key with anything beside and below it, such as texts and lists that go on over the next key."""
+
+
+def seen(text: str) -> dict[str, str] | None:
+    """What the reader sees; None where it says that it cannot."""
+    try:
+        return dict(settings.parse(text))
+    except settings.Unreadable:
+        return None
+
+
+def known(text: str) -> dict[Any, Any] | None:
+    """What a YAML parser sees; None where it is no YAML, or no mapping."""
+    try:
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, TypeError, ValueError):  # a key that is a list
+        return None
+    return found if isinstance(found, dict) else {} if found is None else None
+
+
+@given(st.lists(BLOCK, max_size=3))
+def test_no_key_is_overlooked_whatever_stands_around_it(blocks: list[str]) -> None:
+    text = "\n".join(blocks)
+    there, found = known(text), seen(text)
+    if there is not None and found is not None:
+        assert set(found) == set(there)
+
+
+@given(
+    st.dictionaries(st.sampled_from(KEYS), ANY, max_size=4),
+    st.sampled_from((None, False, True)),
+    st.sampled_from((None, '"', "'", "|", ">")),
+    st.sampled_from((30, 4096)),
+)
+def test_what_a_program_writes_is_read_or_refused(config: dict[str, Any], flow: bool | None, style: Any, width: int) -> None:
+    found = seen(yaml.safe_dump(config, default_flow_style=flow, default_style=style, width=width))
+    assert found is None or set(found) == set(config)
+    assert set(seen(json.dumps(config, indent=2)) or ()) == set(config), "JSON is always read"
+
+
+@given(
+    st.dictionaries(st.sampled_from(KEYS), st.from_regex(r"\A[a-z0-9][a-z0-9.:/-]{0,30}[a-z0-9]\Z"), min_size=1), st.integers(0, 4)
+)
+def test_plain_values_are_always_read(config: dict[str, str], indent: int) -> None:
+    plain = yaml.safe_dump(config, width=4096)
+    moved = "\n".join(" " * indent + line for line in plain.splitlines())
+    quoted = yaml.safe_dump(config, default_style='"', width=4096)
+    assert [seen(text) for text in (plain, moved, quoted, json.dumps(config))] == [config] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("server: https://192.0.2.1:9345 # the first\r\ncni: none\r\n", "https://192.0.2.1:9345"),
+        ("# of the site\n---\n'server': 'https://192.0.2.1:9345'\ntls-san:\n- a\n- b\n", "https://192.0.2.1:9345"),
+        ('  "server" : "https://192.0.2.1:9345"\n  kubelet-arg: ["a=b", c] # two\n', "https://192.0.2.1:9345"),
+        ('\n{\n  "server": "https://192.0.2.1:9345",\n  "debug": true\n}\n', "https://192.0.2.1:9345"),
+        ("tls-san:\n  - it's\n  - |\n    server: x\nserver: a\n", "a"),
+        ("kubelet-arg:\n- a=b\n", None),
+        ("", None),
+    ],
+)
+def test_what_people_and_tools_write_is_read(text: str, value: str | None) -> None:
+    assert settings.parse(text).get("server") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('tls-san: ["a\nserver: x"]\n', "line 1, which has no end there"),
+        ('tls-san:\n- "a\nserver: x"\n', "line 2, which has no end there"),
+        ("{server: x}", "it is no JSON"),
+        ("a: &x b\n", "line 1"),
+        ("<<: *x\n", "line 1"),
+        ("a: b\n---\nserver: x\n", "line 2"),
+        ("a: b\u2028server: x\n", "a character"),
+        ("\ttoken: x\n", "line 1"),
+        ("just words\n", "line 1"),
+    ],
+)
+def test_what_is_not_understood_is_said(text: str, where: str) -> None:
+    with pytest.raises(settings.Unreadable, match=where):
+        settings.parse(text)
+
+
+def test_the_files_that_rke2_reads_are_read_in_its_order(tmp_path: Path) -> None:
+    config, folder = tmp_path / "config.yaml", tmp_path / "config.yaml.d"
+    assert settings.find("server", str(config)) == ""
+    (folder / "sub.yaml").mkdir(parents=True)
+    (folder / "50-rancher.yaml").write_text(json.dumps({"server": "https://192.0.2.1:9345", "node-label": ["a=b"]}))
+    assert settings.find("server", str(config)) == "https://192.0.2.1:9345", "there is no config.yaml"
+    config.write_text("server: https://192.0.2.9:9345\nnode-name: n1\n")
+    (folder / "60-site.YML").write_text("s: https://192.0.2.2:9345\n")
+    (folder / ".70-hidden.yaml").write_text("node-name+: n2\n")
+    (folder / "80-odd.txt").write_text("server: x\n")
+    assert [Path(path).name for path in settings.drop_ins(str(folder))] == [".70-hidden.yaml", "50-rancher.yaml", "60-site.YML"]
+    assert settings.find("server", str(config)) == "https://192.0.2.2:9345"
+    assert settings.find("node-name", str(config)) == "n2"
+    (folder / "90-flow.yaml").write_text("{server: 'https://192.0.2.3:9345', debug: true}\n")
+    (folder / "99-lost.yaml").symlink_to("nowhere")
+    assert settings.find("server", str(config)) == "https://192.0.2.3:9345", "what is not understood is searched"
