@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 from ansible.module_utils import alone, direct, rke2metrics, waiting
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import kept, kube, mounts, pending, refusals, rollback, supervisor
+from ansible.module_utils.rke2 import kept, kube, mounts, pending, refusals, rollback, settings, supervisor
 
 DOCUMENTATION = r"""
 module: rke2_status
@@ -52,7 +52,6 @@ pings: {description: 'The first asked address where a supervisor answers; empty:
 
 BINARIES = ("/usr/local/bin/rke2", "/usr/bin/rke2", "/opt/rke2/bin/rke2")
 KUBECONFIG = kube.KUBECONFIG
-CONFIG = refusals.CONFIG
 TOKEN = "/var/lib/rancher/rke2/server/token"
 ETCD = "/var/lib/rancher/rke2/server/db/etcd"
 JOINED = {"rke2-server": ETCD, "rke2-agent": "/var/lib/rancher/rke2/agent/kubelet.kubeconfig"}
@@ -78,7 +77,7 @@ def observe(module: AnsibleModule, service: str) -> tuple:
         "enabled": seen.get("UnitFileState") == "enabled",
         "joined": joined,
         "kept": kept.version_kept() or "",
-        "node_ip": configured("node-ip"),
+        "node_ip": settings.find("node-ip"),
         "restarts": int(seen.get("NRestarts") or 0),
         "started": started(int(seen.get("ActiveEnterTimestampMonotonic") or 0)),
     }
@@ -89,7 +88,7 @@ def observe(module: AnsibleModule, service: str) -> tuple:
     lacks += [name for name in ("supervisor", "etcd_healthy") if active and facts.get(name) is False]
     lacks += [] if not active or answers(module, service) else ["API server" if service == "rke2-server" else "kubelet"]
     if service == "rke2-server" and not lacks and module.params["ready_seconds"]:
-        lacks = member(configured("node-name") or socket.gethostname())
+        lacks = member(settings.find("node-name") or socket.gethostname())
     facts["ready"], facts["waiting_for"] = not lacks, ", ".join(lacks)
     return facts, seen.get("InvocationID", "")
 
@@ -152,12 +151,6 @@ def encryption(module: AnsibleModule) -> str:
     said = module.run_command([installed(), "secrets-encrypt", "status"], handle_exceptions=True)[1] if installed() else ""
     found = re.search(r"^Encryption Status:\s*(\w+)", said, re.MULTILINE)
     return found.group(1) if found else ""
-
-
-def configured(key: str) -> str:
-    """A plain value of the configuration; empty where it has none."""
-    found = re.search(r"^%s:\s*(\S+)" % re.escape(key), read(CONFIG), re.MULTILINE)
-    return found.group(1).strip("'\"") if found else ""
 
 
 def read(path: str) -> str:
@@ -258,12 +251,12 @@ def main() -> None:
         "observation": seen,
         "architecture": platform.machine(),
         "refusal": refusals.of(seen, asked["wanted"], asked["servers"]) or refused,
-        "adopted": seen["joined"] and not refusals.is_ours(),
+        "adopted": refusals.is_theirs(seen),
         "start": invocation,
         "pending": pending.is_there(),
         "half": kept.is_replacing(),
         "cleared": rollback.is_cleared(seen["version"]),
-        "server": configured("server"),
+        "server": settings.find("server"),
         "pings": "" if seen["joined"] else supervisor.answering(asked["ping"]),
     }
     if seen["ready"] and not asked["ready_seconds"] and not module.check_mode and pending.restarted(module):

@@ -13,6 +13,7 @@ import load_balancer
 import nodes_stand_in
 import pytest
 import rke2_settings
+import yaml
 from bringup_command import Command
 from cluster_site import NEWER, OLDER, Site
 from hostlab.host import Host
@@ -21,7 +22,8 @@ from rke2_settings import kubectl
 
 from workflows.plan.compiler import compile_plan
 
-SETTINGS = "/etc/rancher/rke2/config.yaml"
+SETTINGS, TOKEN = "/etc/rancher/rke2/config.yaml", "/etc/rancher/rke2/token"
+LISTED = "find /etc/rancher -type f -exec sha256sum {} + | sort; systemctl show --property=InvocationID rke2-server rke2-agent"
 UNSCHEDULABLE = "-o=jsonpath={.spec.unschedulable}"
 UID = "-o=jsonpath={.metadata.uid}"
 
@@ -123,17 +125,24 @@ def set_aside_and_released(site: Site) -> None:
 
 
 def adopted(site: Site) -> None:
-    """RKE2 as somebody else has set it up, and a run that knows nothing of it: it passes the gates, and nothing is touched."""
+    """RKE2 as somebody else has set it up, on one host as Rancher does (without config.yaml), and a run that knows nothing of it:
+    it passes the gates, and nothing is touched."""
     for host in site.lab.hosts[:3]:
         host.run("sh", "-c", f"cp -a {SETTINGS} /root/ours; sed -i 1d {SETTINGS}")
-    theirs = [host.run("cat", SETTINGS) for host in site.lab.hosts[:3]]
+    agent = site.lab.hosts[2]
+    rancher = json.dumps(yaml.safe_load(agent.run("cat", SETTINGS)) | {"token": agent.run("cat", TOKEN).strip()}, indent=2)
+    agent.run(
+        "sh", "-c", f"mkdir -p {SETTINGS}.d; cat > {SETTINGS}.d/50-rancher.yaml; rm {SETTINGS}; mv {TOKEN} /root", text=rancher
+    )
+    theirs = [host.run("sh", "-c", LISTED) for host in site.lab.hosts[:3]]
     stranger = Command(site.folder, site.folder / "another-home")
     done = stranger.call("run", "cluster.yaml", "--until", "rke2", check=True)
     assert "rke2: pass: 3 of 3 nodes passed all gates" in done.stdout, done.stdout
     assert [change for attempt in stranger.report()["attempts"] for change in attempt["changes"] if change.startswith("n0")] == []
-    assert [host.run("cat", SETTINGS) for host in site.lab.hosts[:3]] == theirs
+    assert [host.run("sh", "-c", LISTED) for host in site.lab.hosts[:3]] == theirs
     for host in site.lab.hosts[:3]:
         host.run("cp", "-a", "/root/ours", SETTINGS)
+    agent.run("sh", "-c", f"rm -r {SETTINGS}.d; mv /root/token {TOKEN}")
 
 
 def reinstalled(host: Host) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ansible.module_utils.rke2 import rollback, versions
+from ansible.module_utils.rke2 import kept, places, rollback, settings, versions
 
-CONFIG = "/etc/rancher/rke2/config.yaml"
-OURS = "# Made by bringup."
+TOKEN = "/etc/rancher/rke2/token"
+RUNNING = ("active", "activating", "reloading")
 KINDS = {"rke2-server": "a server", "rke2-agent": "an agent"}
 
 
@@ -16,10 +16,11 @@ def of(seen: dict, wanted: str, servers: dict) -> str:
     """Why the wanted release is refused here; empty where it is not, or none is named."""
     if not wanted:
         return ""
-    if seen["joined"] and not is_ours() and seen["version"] != wanted:
+    theirs = is_theirs(seen)
+    if theirs and seen["version"] != wanted:
         said = "RKE2 %s was set up here by other means: write rke2.version: %s to take it as it is, or reset the host"
         return said % (seen["version"], seen["version"])
-    if seen["joined"] and not is_ours() and not seen["ready"]:
+    if theirs and not seen["ready"]:
         return "RKE2 was set up here by other means and is not ready (%s): bring it up, or reset the host" % seen["waiting_for"]
     if rollback.is_under_way(seen["version"]):
         return "this cluster is on its way back to %s: `bringup rollback SPEC` goes on with it" % seen["version"]
@@ -37,9 +38,17 @@ def of_role(module: Any, service: str) -> str:
     return said % (KINDS[other], KINDS[service], KINDS[other])
 
 
-def is_ours() -> bool:
-    """Whether we wrote the configuration; what somebody else did is taken as it is, or not at all."""
-    if not os.path.exists(CONFIG):
-        return True
-    with open(CONFIG, errors="replace") as source:
-        return source.read(len(OURS)) == OURS
+def is_theirs(seen: dict) -> bool:
+    """Whether somebody else has brought this host into a cluster, or does so now; that is taken as it is, or not at all."""
+    return (seen["joined"] or seen["state"] in RUNNING) and not is_ours()
+
+
+def is_ours(root: str = "") -> bool:
+    """Whether we wrote the configuration. RKE2 needs none (its quick start), and Rancher writes drop-ins alone: without one, ours
+    is where a reset of ours was killed, and where both the token's file and the releases lie that we bring. RKE2's own script
+    leaves the releases and removes the token."""
+    config = root + settings.CONFIG
+    if os.path.exists(config):
+        with open(config, errors="replace") as source:
+            return source.read(len(settings.OURS)) == settings.OURS
+    return os.path.exists(root + places.MARK) or (os.path.exists(root + TOKEN) and os.path.isdir(root + kept.STORE))

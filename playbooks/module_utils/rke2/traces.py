@@ -15,7 +15,7 @@ import signal
 import subprocess
 import time
 
-from ansible.module_utils.rke2 import guards, mounts, pending, places
+from ansible.module_utils.rke2 import guards, mounts, pending, places, settings
 from ansible.module_utils.rke2.mounts import DATA
 
 OWN = (
@@ -249,11 +249,7 @@ def delete(path: str) -> None:
         mounts.clear(path, mounted + list(places.links()))
 
 
-def joins() -> str:
+def joins(config: str = settings.CONFIG) -> str:
     """The address of the server that this host's configuration joins; empty where it joins none."""
-    try:
-        with open("/etc/rancher/rke2/config.yaml") as source:
-            found = re.search(r"^server:\s*[\"']?https://\[?([^\s\"'\]]+?)\]?:\d+", source.read(), re.MULTILINE)
-    except OSError:
-        return ""
-    return found.group(1) if found else ""
+    found = re.match(r"https://(?:\[([^\]]+)\]|([^:/\s]+)):\d+", settings.find("server", config))
+    return found.group(1) or found.group(2) if found else ""
