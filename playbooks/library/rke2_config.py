@@ -10,7 +10,7 @@ import secrets
 
 from ansible.module_utils import alone
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import files, kubelet, pending, settings, supervisor
+from ansible.module_utils.rke2 import aside, files, kubelet, pending, settings, supervisor
 
 DOCUMENTATION = r"""
 module: rke2_config
@@ -18,7 +18,8 @@ short_description: Writes RKE2's configuration after checking it
 description:
   - Refuses keys that contradict each other, keys that a drop-in of the host would override, drop-ins that cannot be read, and what
     a profile needs and lacks.
-  - Then replaces each file that differs in one step. Whether RKE2 must be restarted is remembered on the host until it was.
+  - Then replaces each file that differs in one step; one of the site's is kept aside first. Whether RKE2 must be restarted is
+    remembered on the host until it was.
 options:
   config:
     description: The parsed config.yaml.
@@ -43,6 +44,7 @@ author: [bringup]
 RETURN = r"""
 files: {description: The paths that differed., type: list, returned: success}
 pending: {description: Whether RKE2 must be restarted to know what its files say., type: bool, returned: success}
+aside: {description: 'Where files of the site are kept whose places ours take.', type: list, returned: success}
 restart: {description: Whether that is so or will be, once the files are written., type: bool, returned: success}
 """
 
@@ -51,6 +53,9 @@ CONFIG, OURS = settings.CONFIG, settings.OURS
 KUBELET = "/var/lib/rancher/rke2/agent/etc/kubelet.conf.d/90-bringup.conf"
 EXCLUDE = (("token", "token-file"), ("agent-token", "agent-token-file"), ("datastore-endpoint", "disable-etcd"))
 """Pairs of keys of which RKE2 takes one."""
+DEFAULTS, LATER = "/etc/default/", "/etc/sysconfig/"
+"""RKE2's units read files of these folders, one after the other, and take of two assignments the later."""
+ASSIGNED = re.compile(r"^[ \t]*([A-Za-z_]\w*)=(.*?)[ \t]*$", re.MULTILINE)
 NEVER = {
     "data-dir": "RKE2's data lies in /var/lib/rancher/rke2, where gates and reset look for it (which may be a disk, or a link)",
     "cluster-reset": "it would make a cluster of one server at every start",
@@ -140,6 +145,17 @@ def _check_drop_in(path: str, key: str, config: dict) -> None:
             raise Conflict("%s sets %s, and config.yaml %s, which exclude each other: remove it there" % (path, name, other))
 
 
+def check_environment(entries: list, root: str = "") -> None:
+    """What we give RKE2's units must reach them. Raises Conflict."""
+    for entry in entries:
+        if entry["path"].startswith(DEFAULTS) and not entry["absent"]:
+            later = LATER + entry["path"][len(DEFAULTS) :]
+            ours = dict(ASSIGNED.findall(entry["content"]))
+            for name, value in ASSIGNED.findall(read(root + later)):
+                if name in ours and ours[name] != value.strip("'\""):
+                    raise Conflict("%s sets %s, and is read after %s: remove it there" % (later, name, entry["path"]))
+
+
 def check_kubelet(config: dict, entries: list) -> None:
     """A kubelet keeps its policies for CPUs and memory for as long as their checkpoints lie there. Raises Conflict."""
     fields = "".join(entry["content"] for entry in entries if entry["path"] == KUBELET and not entry["absent"])
@@ -179,6 +195,12 @@ def differing(entries: list) -> list:
     return found
 
 
+def of_the_site(entries: list, root: str = "") -> list:
+    """The places where something else lies than a file that begins as ours do."""
+    signed = [entry["path"] for entry in entries if not entry["absent"] and entry["content"].startswith(OURS)]
+    return [path for path in signed if read(root + path).strip() and not read(root + path).startswith(OURS)]
+
+
 def main() -> None:
     """Check, then write."""
     options = {
@@ -203,12 +225,14 @@ def main() -> None:
         files = [dict(token, restart=True, absent=False), *wanted["files"]]
         check(wanted["config"], [entry["path"] for entry in files if not entry["absent"]])
         check_drop_ins(wanted["config"])
+        check_environment(wanted["files"])
         check_kubelet(wanted["config"], wanted["files"])
         if wanted["joined"] == "server":
             check_fixed(wanted["config"], read(CONFIG))
         if wanted["etcd_user"]:
             check_etcd_user()
         found = differing(files)
+        kept = [] if module.check_mode else [aside.keep(path) for path in of_the_site(found)]
         if not module.check_mode:
             write(found)
     except (Conflict, OSError) as error:
@@ -216,7 +240,7 @@ def main() -> None:
     paths = [entry["path"] for entry in found]
     waits = pending.is_there() and not pending.restarted(module)
     restart = waits or any(entry["restart"] for entry in found)
-    module.exit_json(changed=bool(found), files=paths, pending=waits, restart=restart)
+    module.exit_json(changed=bool(found), files=paths, aside=kept, pending=waits, restart=restart)
 
 
 def write(entries: list, owed: str = pending.PATH) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 from ansible.module_utils import alone, direct, rke2metrics, waiting
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import kept, kube, mounts, pending, refusals, rollback, settings, supervisor
+from ansible.module_utils.rke2 import aside, kept, kube, mounts, pending, refusals, rollback, settings, supervisor
 
 DOCUMENTATION = r"""
 module: rke2_status
@@ -77,6 +77,7 @@ def observe(module: AnsibleModule, service: str) -> tuple:
         "enabled": seen.get("UnitFileState") == "enabled",
         "joined": joined,
         "kept": kept.version_kept() or "",
+        "aside": aside.found(),
         "node_ip": settings.find("node-ip"),
         "restarts": int(seen.get("NRestarts") or 0),
         "started": started(int(seen.get("ActiveEnterTimestampMonotonic") or 0)),

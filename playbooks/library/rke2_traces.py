@@ -7,7 +7,7 @@ import os
 
 from ansible.module_utils import alone
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import places, traces
+from ansible.module_utils.rke2 import aside, places, traces
 
 DOCUMENTATION = r"""
 module: rke2_traces
@@ -25,7 +25,8 @@ author: [bringup]
 """
 
 RETURN = r"""
-observation: {description: 'traces: what is left by kind, and looked: how many things of each kind were looked at.', type: dict}
+observation: {description: 'traces: what is left by kind, looked: how many things of each kind were looked at, aside: files of the
+  site that ours took the places of.', type: dict}
 refused: {description: 'Why nothing may be removed: a link leads to where others keep things too.', type: str}
 any: {description: Whether anything was there before., type: bool}
 joins: {description: The server that the configuration joins; empty where it joins none., type: str}
@@ -64,7 +65,8 @@ def main() -> None:
         left, looked = traces.find(*asked)
     if state == "gone" and not any(left.values()) and os.path.exists(places.MARK) and acts:
         os.unlink(places.MARK)
-    shown = {"any": there, "joins": traces.joins(), "refused": refused, "observation": {"traces": dict(left, looked=looked)}}
+    observation = {"traces": dict(left, looked=looked), "aside": aside.found()}
+    shown = {"any": there, "joins": traces.joins(), "refused": refused, "observation": observation}
     module.exit_json(changed=there and state in ("apart", "gone"), **shown)
 
 

@@ -1,6 +1,10 @@
 """What the end of a play means for one host, whichever stage played it."""
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
 from steps.contract.play import FailureKind, HostStatus, Played
+from steps.contract.ranges import fold
 from steps.contract.verdict import FailureClass
 from steps.gates.finding import Finding, fail, unknown
 
@@ -100,6 +104,15 @@ def problem(host: Played) -> Finding | None:
     where = f" in '{host.task}'" if host.task else ""
     seen = f"{host.outcome.value}, {kind.value}{where}: {host.message}"
     return fail(failure_class, seen, EXPECTED.get(kind, "that task to succeed"), advice.format(node=host.node))
+
+
+def aside(kept: Mapping[str, Sequence[str]]) -> list[str]:
+    """A note for each set of files of the site that ours took the places of, by node; empty where there are none."""
+    nodes = defaultdict[Sequence[str], list[str]](list)
+    for node, paths in kept.items():
+        nodes[tuple(paths)].append(node)
+    said = "files of the site were in the places of ours, and are kept as {} on {}"
+    return [said.format(", ".join(paths), fold(names)) for paths, names in sorted(nodes.items()) if paths]
 
 
 def _after_cut(host: Played) -> str:

@@ -34,7 +34,8 @@ def servers(seen: Observation, want: Expectation) -> Verdict:
 def _judged(gate: str, seen: Observation, want: Expectation) -> Verdict:
     by_name = {node.node: node for node in seen.nodes}
     rows = [_row(name, by_name.get(name)) for name in want.nodes]
-    return of_nodes(gate, rows, what="bare of RKE2")
+    kept = {node.node: node.facts.aside for node in seen.nodes if node.facts is not None}
+    return of_nodes(gate, rows, what="bare of RKE2", notes=plays.aside(kept))
 
 
 def _row(name: str, host: HostObservation | None) -> NodeVerdict:

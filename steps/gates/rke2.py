@@ -50,7 +50,8 @@ def _played(gate: str, seen: PlayObservation, want: PlayExpectation) -> Verdict:
     by_name = {node.node: node for node in seen.nodes}
     members = sum(node.facts is not None and node.facts.ready for node in seen.nodes if node.node in want.nodes)
     rows = [_host(name, by_name.get(name), want, members) for name in want.nodes]
-    return of_nodes(gate, rows, what=f"{want.service} {want.version} runs")
+    kept = {node.node: node.facts.aside for node in seen.nodes if node.facts is not None}
+    return of_nodes(gate, rows, what=f"{want.service} {want.version} runs", notes=plays.aside(kept))
 
 
 def _host(name: str, host: HostObservation | None, want: PlayExpectation, members: int) -> NodeVerdict:

@@ -292,7 +292,11 @@ def test_hosts_are_reset_to_bare_and_replaced(up: Any, site: Site) -> None:
     lab = up(3, Init.SYSTEMD)
     server, agent, bare = lab.hosts
     assert said(play(lab, site, "rke2_server", [server])) == []
-    assert said(play(lab, site, "rke2_agent", [agent], [server])) == []
+    agent.run("sh", "-c", "mkdir -p /etc/rancher/rke2; echo 'node-name: golden' > /etc/rancher/rke2/config.yaml")
+    joined = play(lab, site, "rke2_agent", [agent], [server])
+    assert said(joined) == []
+    golden = joined.hosts[0].facts["aside"]
+    assert agent.run("cat", *golden) == "node-name: golden\n", "what a golden image had is kept, and told"
     agent.run("iptables", "-A", "INPUT", "-s", "192.0.2.1", "-j", "ACCEPT")
 
     alone = play(lab, site, "rke2_reset", [agent, bare], rke2_reset_forget=True)
@@ -307,6 +311,8 @@ def test_hosts_are_reset_to_bare_and_replaced(up: Any, site: Site) -> None:
         traces = outcome.facts["traces"]
         assert {kind: found for kind, found in traces.items() if kind != "looked" and found} == {}
         assert all(traces["looked"].values())
+    assert [outcome.facts["aside"] for outcome in gone.hosts] == [golden, []]
+    assert agent.run("cat", *golden) == "node-name: golden\n", "and stays"
     assert {kind: found for kind, found in left(agent).items() if found} == {}
     assert list(nodes(server)) == [server.name], "its Node is deleted"
     assert "192.0.2.1" in agent.run("iptables-save"), "what is not RKE2's stays"

@@ -24,10 +24,12 @@ class Traces(Struct, frozen=True, kw_only=True):
     looked: dict[str, int]
 
 
-class HostFacts(Struct, frozen=True, kw_only=True):
-    """What `playbooks/library/rke2_traces.py` read on a host at the end of the play."""
+class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What `playbooks/library/rke2_traces.py` read on a host at the end of the play. `aside` are files of the site that ours took
+    the places of, by where they are kept."""
 
     traces: Traces
+    aside: tuple[str, ...] = ()
 
 
 class HostObservation(Played, frozen=True, kw_only=True, omit_defaults=True):

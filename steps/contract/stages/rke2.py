@@ -75,7 +75,8 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `ready`: a server's own /readyz on port 6443, or an agent's kubelet /healthz, answered ok. `started` is seconds since the epoch,
     `restarts` NRestarts, which has no default: not told would read as none. `waiting_for` names what is not ready, `rolled_back`
     the release that a failed upgrade went back to, `kept` the one that an upgrade took the place of, `restored` the snapshot that a
-    rollback set etcd back to. A server also tells its etcd (`member`) and `secrets_encryption`: Enabled, Disabled, or nothing.
+    rollback set etcd back to. `aside` are files of the site that ours took the places of, by where they are kept. A server also
+    tells its etcd (`member`) and `secrets_encryption`: Enabled, Disabled, or nothing.
     """
 
     service: str
@@ -90,6 +91,7 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rolled_back: str = ""
     kept: str = ""
     restored: str = ""
+    aside: tuple[str, ...] = ()
     secrets_encryption: str = ""
     member: Etcd | None = None
 

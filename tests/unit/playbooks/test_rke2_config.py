@@ -80,3 +80,67 @@ def test_a_drop_in_that_would_undo_what_is_written_is_refused(module: Any, tmp_p
     (tmp_path / name).write_text(text)
     with pytest.raises(module.Conflict, match=said):
         module.check_drop_ins(config, str(tmp_path))
+
+
+def entry(path: str, content: str = "# Made by bringup.\na: 1\n", *, absent: bool = False) -> dict[str, Any]:
+    """A file as the role gives it."""
+    return {"path": path, "content": content, "mode": "0600", "restart": True, "absent": absent}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "said"),
+    [
+        (
+            "HTTPS_PROXY=http://192.0.2.9:3128\n",
+            "/etc/sysconfig/rke2-agent sets HTTPS_PROXY, and is read after /etc/default/rke2-agent",
+        ),
+        (' NO_PROXY=".old"\n', "/etc/sysconfig/rke2-agent sets NO_PROXY"),
+        ('HTTPS_PROXY="http://192.0.2.5:3128"\n', ""),
+        ("# HTTPS_PROXY=http://192.0.2.9:3128\nGOGC='50'\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_later_environment_file_that_would_win_is_refused(module: Any, tmp_path: Path, theirs: str, said: str) -> None:
+    ours = entry("/etc/default/rke2-agent", "# Made by bringup.\nHTTPS_PROXY=http://192.0.2.5:3128\nNO_PROXY=.site\n")
+    (tmp_path / "etc/sysconfig").mkdir(parents=True)
+    (tmp_path / "etc/sysconfig/rke2-agent").write_text(theirs)
+    module.check_environment([ours | {"absent": True}], str(tmp_path))
+    if not said:
+        return module.check_environment([ours], str(tmp_path))
+    with pytest.raises(module.Conflict, match=said):
+        module.check_environment([ours], str(tmp_path))
+    return None
+
+
+def test_a_file_of_the_site_is_kept_aside_once_and_told(module: Any, tmp_path: Path) -> None:
+    root = str(tmp_path)
+    config, registries = "/etc/rancher/rke2/config.yaml", "/etc/rancher/rke2/registries.yaml"
+    default, token = "/etc/default/rke2-agent", "/etc/rancher/rke2/token"
+    manifest = "/var/lib/rancher/rke2/agent/pod-manifests/kube-vip.yaml"
+    there = {
+        config: "node-name: golden\n",
+        registries: "# Made by bringup.\n",
+        default: "A=1\n",
+        token: "x\n",
+        manifest: "kind: Pod\n",
+    }
+    for path, text in there.items():
+        (tmp_path / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path[1:]).write_text(text)
+    (tmp_path / default[1:]).chmod(0o640)
+    wanted = [entry(config), entry(registries), entry(default), entry(token, "y\n"), entry(manifest), entry("/etc/new")]
+    found = module.of_the_site([*wanted, entry("/etc/default/rke2-agent", absent=True)], root)
+    assert found == [config, default, manifest], "a token is one, whoever wrote it"
+
+    kept = [module.aside.keep(path, root) for path in found]
+    assert kept == [
+        "/etc/rancher/rke2.before-bringup/config.yaml",
+        "/etc/default/rke2-agent.before-bringup",
+        "/var/lib/rancher/rke2.before-bringup/agent/pod-manifests/kube-vip.yaml",
+    ]
+    assert [module.aside.keep(path, root) for path in found] == kept, "a run that was killed before ours were written"
+    assert [(tmp_path / path[1:]).read_text() for path in kept] == [there[path] for path in found]
+    assert (tmp_path / kept[1][1:]).stat().st_mode & 0o777 == 0o640
+    (tmp_path / config[1:]).write_text("node-name: another\n")
+    assert module.aside.keep(config, root) == kept[0] + "-2", "what was kept first stays"
+    assert module.aside.found(root) == sorted([*kept, kept[0] + "-2"])

@@ -1,0 +1,36 @@
+"""Files of the site that ours took the places of: told with the verdict of a run, and with that of a reset."""
+
+from typing import Any
+
+from steps.contract.play import HostOutcome, HostStatus
+from steps.contract.stages import reset as reset_contract
+from steps.contract.stages import rke2 as rke2_contract
+from steps.gates import reset as reset_gate
+from steps.gates import rke2 as rke2_gate
+from steps.probes import reset, rke2
+
+CONFIG, DEFAULT = "/etc/rancher/rke2.before-bringup/config.yaml", "/etc/default/rke2-agent.before-bringup"
+KEPT = {"gpu001": [CONFIG], "gpu002": [CONFIG], "gpu003": [], "gpu004": [CONFIG, DEFAULT]}
+NOTES = (
+    f"files of the site were in the places of ours, and are kept as {CONFIG} on gpu[001-002]",
+    f"files of the site were in the places of ours, and are kept as {CONFIG}, {DEFAULT} on gpu004",
+)
+
+
+def outcomes(**facts: Any) -> tuple[HostOutcome, ...]:
+    """Hosts that showed these facts, each with what is kept there."""
+    return tuple(HostOutcome(host=name, status=HostStatus.OK, facts={**facts, "aside": kept}) for name, kept in KEPT.items())
+
+
+def test_a_run_says_which_files_it_kept_aside() -> None:
+    seen = outcomes(service="rke2-agent", restarts=0, version="v1.35.7+rke2r1", state="active", enabled=True, ready=True)
+    want = rke2_contract.PlayExpectation(version="v1.35.7+rke2r1", service="rke2-agent", nodes=tuple(KEPT))
+    verdict = rke2_gate.agents(rke2.from_play(seen), want)
+    assert (verdict.is_pass, tuple(verdict.notes)) == (True, NOTES)
+
+
+def test_a_reset_says_where_they_still_lie() -> None:
+    kinds = ("processes", "mounts", "links", "addresses", "rules", "paths", "units")
+    seen = outcomes(traces={**{kind: [] for kind in kinds}, "looked": dict.fromkeys(kinds, 1)})
+    verdict = reset_gate.agents(reset.from_play(seen), reset_contract.Expectation(nodes=tuple(KEPT)))
+    assert (verdict.is_pass, tuple(verdict.notes)) == (True, NOTES)
