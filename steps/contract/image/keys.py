@@ -7,7 +7,7 @@ from steps.contract.image.recipe import Recipe
 
 BUILDER: Final = 1
 """Raised whenever the builder would give other bytes for the same recipe: all layers are built anew then."""
-PACKER: Final = 3
+PACKER: Final = 4
 """The same for squashfs, initrd, manifest and OCI archive."""
 
 

@@ -101,6 +101,19 @@ def test_elsewhere_at_another_date_the_same_bytes(site: Base, tmp_path: Path) ->
     assert diff(folder(site), other / assemble.FOLDER / again.key) == "the images are bit for bit the same\n"
 
 
+def test_what_a_hook_takes_from_a_folder_that_was_there_gets_into_the_initrd(base: Base) -> None:
+    """udev's hook takes every .link file of /etc/systemd/network, which base has for a file that no hook takes."""
+    images, recipe, _ = base
+    layer = Layer(name="names", commands=(Command(run="echo '[Link]' > /etc/systemd/network/10-site.link"),))
+    named = msgspec.structs.replace(recipe, layers=(*recipe.layers, layer))
+    shipped.build(images, named)
+    said: list[str] = []
+    seen = assemble.assemble(images, named, said.append)
+    assert not any("initrd as before" in line for line in said), said
+    files = {one.path for one in comparing.cpio.read(images / assemble.FOLDER / seen.key / INITRD)}
+    assert "usr/lib/systemd/network/10-site.link" in files
+
+
 @pytest.mark.long
 def test_a_year_later_the_same_image(base: Base, tmp_path: Path) -> None:
     """Packages see that date too, by a lowest layer that says it: all else is the same."""

@@ -100,17 +100,31 @@ def put(root: Path, listing: Root, kept: Path, out: Path, epoch: int) -> Made:
 
 
 def observe(root: Path, listing: Root, paths: Iterable[str], found: Words, looked: dict[str, str], epoch: int) -> dict[str, str]:
-    """Every relevant path with what it is; `looked` remembers contents between two calls."""
+    """Every relevant path with what it is, a link to a file with what that is too: copying follows it. `looked` remembers contents
+    between two calls."""
     seen: dict[str, str] = {}
+
+    def look(path: str) -> str:
+        if path not in looked:
+            looked[path] = _whole(root / path, epoch)
+        return looked[path]
+
     kinds = ((path, path in listing.entries and listing.entries[path].kind == FOLDER) for path in paths)
     for path, content in initrd_sources.relevant(kinds, found):
         entry = listing.entries.get(path)
         if content or entry is None:
-            looked.setdefault(path, _whole(root / path, epoch))
-            seen[path] = looked[path]
+            leads = _leads(listing, path) if entry and entry.kind == LINK else ""
+            seen[path] = f"{look(path)}: {look(leads)}" if leads else look(path)
         else:
             seen[path] = f"{entry.kind} {entry.size} {entry.link}"
     return seen
+
+
+def _leads(listing: Root, path: str) -> str:
+    """The file that a link leads to; empty where that is none, or no file."""
+    place = listing.resolve(path) or ""
+    found = listing.entries.get(place)
+    return place if found and found.kind == REGULAR else ""
 
 
 def _whole(path: Path, epoch: int) -> str:

@@ -15,10 +15,19 @@ from tests.unit.clients.image import trees
 KERNEL = "6.1"
 TRAILER = "070701" + "0" * 88 + "0000000B" + "0" * 8 + "TRAILER!!!" + r"\000" * 4
 MAKE = f"""#!/bin/sh
+find -L /etc/systemd/network -name '*.link' -exec cat {{}} + >/dev/null
+for file in /etc/live/boot/* /lib/libacl*; do [ -e "$file" ] && cat "$file" >/dev/null; done
 while [ $# -gt 1 ]; do [ "$1" = -o ] && out=$2; shift; done
 printf '{TRAILER}' >"$out"
 """
-"""A stand-in for mkinitramfs: an archive without a member."""
+"""A stand-in for mkinitramfs, which looks at what the hooks of udev and live-boot look at: an archive without a member."""
+CHANGES = {
+    "a file in a folder of which a hook takes some": "etc/systemd/network/10-site.link",
+    "a file in a folder that a hook takes whole": "etc/live/boot/site",
+    "a folder in it": "etc/live/boot/more/site",
+    "a file that a pattern takes": "usr/lib/libacl.so.9",
+    "the file that a link leads to": "srv/names",
+}
 DAMAGES = {
     "cut off": lambda path: path.write_bytes(path.read_bytes()[:-9]),
     "other bytes": lambda path: path.write_bytes(b"x" * path.stat().st_size),
@@ -33,7 +42,17 @@ def root(tmp_path: Path) -> Path:
     if os.geteuid() != 0 or shutil.which("bwrap") is None:
         pytest.skip("programs of a root run in bubblewrap, as root")
     made = tmp_path / "root"
-    for folder in ("proc", "dev", "run", "tmp", "var/tmp", "etc/initramfs-tools", "usr/sbin"):
+    for folder in (
+        "proc",
+        "dev",
+        "run",
+        "tmp",
+        "var/tmp",
+        "etc/initramfs-tools",
+        "etc/systemd/network",
+        "etc/live/boot",
+        "usr/sbin",
+    ):
         (made / folder).mkdir(parents=True)
     libraries = re.findall(r"(/\S+) \(0x", subprocess.run(["ldd", "/bin/sh"], capture_output=True, text=True, check=True).stdout)
     for name in ("/bin/sh", *libraries):
@@ -43,6 +62,8 @@ def root(tmp_path: Path) -> Path:
     trees.write(made / f"usr/lib/modules/{KERNEL}/modules.dep")
     trees.write(made / "usr/sbin/mkinitramfs", MAKE)
     (made / "usr/sbin/mkinitramfs").chmod(0o755)
+    trees.write(made / "srv/names", "one")
+    (made / "etc/systemd/network/99-names.link").symlink_to("/srv/names")
     return made
 
 
@@ -63,6 +84,17 @@ def test_a_kept_initrd_that_is_damaged_is_made_anew(root: Path, tmp_path: Path, 
     DAMAGES[damage](kept)
     assert put(root, tmp_path) == (False, first)
     assert put(root, tmp_path) == (True, first), "the damaged one went, and the next finds the new one"
+
+
+@pytest.mark.parametrize("changed", CHANGES.values(), ids=list(CHANGES))
+def test_a_kept_initrd_is_not_taken_where_what_its_hooks_look_at_changed(root: Path, tmp_path: Path, changed: str) -> None:
+    put(root, tmp_path)
+    trees.write(root / changed, "two")
+    assert not put(root, tmp_path)[0]
+    trees.write(root / changed, "TWO")
+    assert not put(root, tmp_path)[0], "its bytes matter too"
+    trees.write(root / "srv/others/new", "two")
+    assert put(root, tmp_path)[0]
 
 
 @pytest.mark.parametrize("name", [oci_layers.FILE, oci_layers.NOTE])
