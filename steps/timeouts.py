@@ -97,8 +97,10 @@ PUBLISH_LEASE: Final = 300.0
 
 PUBLISH_ANSWER: Final = 300.0
 PUBLISH_SLOWEST: Final = 1e6
+PUBLISH_STEP: Final = 0.2
 """One round trip to a published tree by SSH; who copies or reads whole files has besides the time that their bytes need at this
-many a second."""
+many a second, and that of as many steps: each machine that a group names is two small files. Who lists may take as long as it says
+something new."""
 
 PUBLISH_CLOSE: Final = 10.0
 """The end of an SSH session whose input has ended; one that still hangs is killed."""

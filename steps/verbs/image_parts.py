@@ -14,10 +14,11 @@ from steps.clients.image.files import assemble
 from steps.clients.image.layer import archive, layers
 from steps.clients.image.sandbox import testing as sandbox
 from steps.clients.netboot import boots
-from steps.contract.image import keys
+from steps.contract.image import keys, published
 from steps.contract.image import manifest as manifests
 from steps.contract.image import recipe as contract
 from steps.contract.image.booting import Firmware
+from steps.contract.image.published import Place
 from steps.contract.image.testing import ImageTest, Where
 from steps.contract.stages.image_assemble import Assembled
 from steps.contract.stages.image_boot import Booted
@@ -71,6 +72,15 @@ def recipe(context: Context, digest: str) -> contract.Recipe:
     if found.digest != digest:
         raise BadTask(f"{contract.FILE} is recipe {found.digest}, the task was made for {digest}", hint=_AGAIN)
     return found
+
+
+def placed(context: Context, place: Place, groups: str) -> Place:
+    """The place with its groups, from the file beside the task. Raises BadTask for another one than `groups` names."""
+    try:
+        found = published.decode_groups((context.environment.tasks / published.GROUPS).read_bytes(), groups)
+    except (OSError, published.GroupsError) as error:
+        raise BadTask(str(error), hint=_AGAIN) from error
+    return msgspec.structs.replace(place, groups=found)
 
 
 _AGAIN = "render again and submit both together"

@@ -23,12 +23,13 @@ _TESTED: Final[dict[str, type[Sandboxed] | type[Booted]]] = {"image_sandbox": Sa
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`recipe` is the digest of the resolved recipe beside the task, `place` where the image goes; `again`: also where a rollback
-    left this image."""
+    """`recipe` is the digest of the resolved recipe beside the task, `place` where the image goes, `groups` the digest of the file
+    of its groups; `again`: also where a rollback left this image."""
 
     recipe: str
     gate: str
     place: Place
+    groups: str
     again: bool = False
 
 
@@ -36,14 +37,13 @@ def run(context: Context) -> ExitCode:
     """Publish, read back, judge, store. Raises Refused where this run has not shown that the image works."""
     wanted = context.arguments(Arguments)
     recipe = image_parts.recipe(context, wanted.recipe)
+    place = image_parts.placed(context, wanted.place, wanted.groups)
     key = keys.image(recipe)
     assembled = image_parts.packed(context, recipe)
     by, secrets = f"run {context.environment.run}", context.environment.secrets
     with entries.held(assembled):
         results = _results(context, key, image_parts.packed_root(context, recipe))
-        seen = publishing.publish(
-            wanted.place, assembled, results, secrets, by, context.say, again=wanted.again, origin=recipe.origin
-        )
+        seen = publishing.publish(place, assembled, results, secrets, by, context.say, again=wanted.again, origin=recipe.origin)
     gate = gating.find(wanted.gate)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, ()))
     done = () if seen.unchanged else (f"published {recipe.name} {seen.version}",)

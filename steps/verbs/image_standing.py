@@ -19,13 +19,14 @@ _SIGNED = "signed"
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`recipe` is the digest of the resolved recipe, `image` its name, `key` that of the packed image, `place` where it goes,
-    `firmware` what must have booted it; `signed`: the published one must be."""
+    `groups` the digest of the file of its groups, `firmware` what must have booted it; `signed`: the published one must be."""
 
     recipe: str
     gate: str
     image: str
     key: str
     place: Place
+    groups: str
     firmware: tuple[str, ...]
     signed: bool = False
 
@@ -34,7 +35,8 @@ def run(context: Context) -> ExitCode:
     """Ask, judge, store; the output says whether anything is left to do. Raises a StepError where the tree cannot be asked: it
     could not be published to either."""
     wanted = context.arguments(Arguments)
-    place = msgspec.structs.replace(wanted.place, key=_SIGNED) if wanted.signed else wanted.place
+    place = image_parts.placed(context, wanted.place, wanted.groups)
+    place = msgspec.structs.replace(place, key=_SIGNED) if wanted.signed else place
     recipe = image_parts.recipe(context, wanted.recipe)
     packages = {one.name: one.version for layer in recipe.layers for one in layer.packages}
     seen = standing.asked(place, context.environment.secrets, wanted.image, wanted.key, wanted.firmware, packages)

@@ -36,6 +36,12 @@ def spec(folder: Path, **more: Any) -> ImageSpec:
     return load_image(path)
 
 
+def fleet(machines: int) -> dict[str, str]:
+    """So many machines of a group: MAC address → host name."""
+    numbers = (number.to_bytes(3).hex(":") for number in range(machines))
+    return {f"52:54:00:{tail}": f"node{number:05}" for number, tail in enumerate(numbers)}
+
+
 def package(name: str, **more: Any) -> contract.Package:
     """A locked package of that name."""
     digest = hashlib.sha256(name.encode()).hexdigest()

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from steps.contract import approval
+from steps.contract import approval, plural
 from steps.contract.canonical import canonical, digest
+from steps.contract.image import published
 from steps.contract.image import recipe as contract
 from steps.contract.image.booting import Firmware
 from steps.contract.image.published import Group, Place
@@ -60,7 +61,7 @@ def compile_image(
         confirm_tasks=approvals.confirm_tasks(stages),
         announce_tasks=told,
         end_tasks=END_TASKS,
-        archives=_beside(site.recipe, files),
+        archives=_beside(site, files),
         starts=None if until else Starts(schedule=spec.schedule, issues=tuple(unattended.of_image(spec))),
     )
 
@@ -124,16 +125,27 @@ def _narrowed(stages: tuple[Stage, ...], until: str) -> tuple[Stage, ...]:
     return stages[: present.index(until) + 1] if until else stages
 
 
-def _beside(recipe: contract.Recipe, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The resolved recipe and the files that it places, by digest. Raises PlanError where they are too large for a ConfigMap."""
+def _beside(site: ImageSite, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The resolved recipe, the files that it places, by digest, and the machines that groups name. Raises PlanError where they are
+    too large for a ConfigMap."""
     packed = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
-    found = {contract.FILE: contract.encode(recipe), contract.FILES: canonical(packed)}
-    size = sum(map(len, found.values()))
-    if size > contract.MAX_BYTES:
-        raise PlanError(
-            f"recipe {recipe.name} with its files has {size} bytes, limit {contract.MAX_BYTES}: put large files into a package"
-        )
-    return found
+    groups = site.place.groups
+    found = {
+        contract.FILE: contract.encode(site.recipe),
+        contract.FILES: canonical(packed),
+        published.GROUPS: published.encode_groups(groups),
+    }
+    size, fleet = sum(map(len, found.values())), len(found[published.GROUPS])
+    if size <= contract.MAX_BYTES:
+        return found
+    if fleet > size - fleet:
+        named = plural.count(sum(len(group.nodes) for group in groups), "machine")
+        said = f"publish.groups with {named} has {fleet} bytes, the recipe with its files {size - fleet}"
+        raise PlanError(f"{said}, limit {contract.MAX_BYTES} together: shorten host names, or split them over two specs")
+    raise PlanError(
+        f"recipe {site.recipe.name} with its files has {size - fleet} bytes, limit {contract.MAX_BYTES - fleet}: "
+        "put large files into a package"
+    )
 
 
 def _plain(stage: Stage) -> Any:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any, Final
 
-import msgspec
-
 from steps.contract.task import Verb
-from workflows.stages.image_site import ImageSite, arguments, judge
+from workflows.stages.image_site import ImageSite, arguments, judge, placed
 from workflows.stages.stage import Change, Stage, Step, task
 
 ID: Final = "image_publish"
@@ -22,7 +20,7 @@ def build(site: ImageSite) -> Stage:
     place = site.place
     wanted: dict[str, Any] = {"groups": [group.name for group in place.groups], "keep": place.keep}
     wanted |= {"signed": True} if place.key else {}
-    told = arguments(site, GATE, place=msgspec.to_builtins(place)) | ({"again": True} if site.again else {})
+    told = arguments(site, GATE, **placed(place)) | ({"again": True} if site.again else {})
     where = f"{place.host}:{place.root}" if place.host else place.root
     return Stage(
         id=ID,

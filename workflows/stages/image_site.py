@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from steps.contract.image import keys
+import msgspec
+
+from steps.contract.image import keys, published
 from steps.contract.image.booting import Firmware
 from steps.contract.image.published import Place
 from steps.contract.image.recipe import Recipe
@@ -37,6 +39,12 @@ class ImageSite:
 def arguments(site: ImageSite, gate: str, **more: object) -> Object:
     """Arguments of a task of the pipeline: the recipe by digest, the gate of what it makes, and what is the part's own."""
     return {"recipe": site.recipe.digest, "gate": gate, **more}
+
+
+def placed(place: Place) -> Object:
+    """Arguments that say where an image is published: a task file has no room for a fleet, so the groups are a file beside it."""
+    told = msgspec.to_builtins(msgspec.structs.replace(place, groups=()))
+    return {"place": told, "groups": published.groups_digest(place.groups)}
 
 
 def judge(stage: str, gates: Mapping[str, str]) -> Step:

@@ -8,7 +8,7 @@ import msgspec
 
 from steps.contract.stages.image_standing import ID, TASK
 from steps.contract.task import Verb
-from workflows.stages.image_site import ImageSite, arguments, judge
+from workflows.stages.image_site import ImageSite, arguments, judge, placed
 from workflows.stages.stage import Stage, Step, task
 
 GATE: Final = "image_standing/tree"
@@ -21,7 +21,7 @@ def build(site: ImageSite) -> Stage | None:
     if not site.asked:
         return None
     place = msgspec.structs.replace(site.place, key="")
-    told = arguments(site, GATE, image=site.recipe.name, key=site.key, place=msgspec.to_builtins(place))
+    told = arguments(site, GATE, image=site.recipe.name, key=site.key, **placed(place))
     told |= {"firmware": [one.value for one in site.firmware]} | ({"signed": True} if site.place.key else {})
     one = task(ID, TASK, Verb.PUBLISH, deadline=SECONDS, arguments=told, expectations={"key": site.key})
     return Stage(

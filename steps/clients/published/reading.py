@@ -186,8 +186,8 @@ def outside(tree: Tree, url: str, factory: Factory = _NO_FACTORY) -> Iterator[de
     """Links, scripts and manifests of the tree that lead out of it. `url`: its address; empty: the one that its entries name."""
     links = {path: entry.target for path, entry in tree.entries.items() if entry.is_link}
     yield from detached.links(tree.root, links, factory)
-    texts = {path: data.decode(errors="replace") for path, data in tree.contents.items()}
-    mine = {path: text for path, text in texts.items() if path.endswith(published.SCRIPT) and _of_image(tree, path)}
+    texts, lead = {path: data.decode(errors="replace") for path, data in tree.contents.items()}, entry_points(tree)
+    mine = {path: text for path, text in texts.items() if path.endswith(published.SCRIPT) and _of_image(tree, path, lead)}
     files = [*tree.entries, *_through_pointers(tree)]
     yield from detached.scripts(url or url_of(tree), mine, files, factory)
     manifests = {path: text for path, text in texts.items() if path.endswith(f"/{manifest.MANIFEST}")}
@@ -264,12 +264,12 @@ def changes(had: Mapping[str, str], has: Mapping[str, str]) -> tuple[tuple[str, 
     return added, gone, changed
 
 
-def _of_image(tree: Tree, path: str) -> bool:
+def _of_image(tree: Tree, path: str, lead: Mapping[str, str]) -> bool:
     """Scripts of this image: its own, and its groups' entries; those of other images are looked at with them."""
     name = path.removeprefix(f"{published.BOOT}/")
     if name == path or path == published.START_SCRIPT:
         return True
-    return entry_points(tree).get(name.removesuffix(published.SCRIPT)) in (tree.image, "")
+    return lead.get(name.removesuffix(published.SCRIPT)) in (tree.image, "")
 
 
 def _through_pointers(tree: Tree) -> list[str]:

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -39,8 +40,9 @@ _WORDS: dict[type, str] = {
 class Session:
     """Implements `operations.Transport` over a command that runs `PROGRAM` at the other end."""
 
-    def __init__(self, command: Sequence[str], root: str, where: str) -> None:
+    def __init__(self, command: Sequence[str], root: str, where: str, answer: float = timeouts.PUBLISH_ANSWER) -> None:
         self.where = where
+        self._seconds, self._until = answer, 0.0
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the session
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors)
@@ -52,7 +54,7 @@ class Session:
         self._out: IO[bytes] = self._process.stdout
         self._overdue = False
         try:
-            with self._within(timeouts.PUBLISH_ANSWER):
+            with self._within():
                 self._send(_line(root))
                 self._finished()
         except BaseException:
@@ -67,15 +69,16 @@ class Session:
     def _look(self, image: str, digests: Sequence[str], size: int) -> Tree:
         """The same; so many bytes are read for it at the other end."""
         tree = Tree(root="", image=image)
-        with self._within(timeouts.PUBLISH_ANSWER + size / timeouts.PUBLISH_SLOWEST):
+        with self._within(size / timeouts.PUBLISH_SLOWEST):
             self._send(_line("look", image, f",{','.join(digests)},"))
             while (token := self._token()) != "z":
+                self._until = max(self._until, time.monotonic() + self._seconds)
                 self._see(tree, token)
         return tree
 
     def claim(self, folder: str, token: str, holder: bytes, over: int = 0) -> Claimed:
         """Try to have the lock of a folder."""
-        with self._within(timeouts.PUBLISH_ANSWER):
+        with self._within():
             self._send(_line("claim", folder, token, str(over), holder.decode()))
             word, _, rest = self._answer().partition(" ")
         if word == "held":
@@ -87,7 +90,7 @@ class Session:
         """Do these in order, in one round trip."""
         todo = tuple(operations)
         size = sum(one.size for one in todo if isinstance(one, do.Put | do.Check))
-        with self._within(timeouts.PUBLISH_ANSWER + size / timeouts.PUBLISH_SLOWEST):
+        with self._within(size / timeouts.PUBLISH_SLOWEST + len(todo) * timeouts.PUBLISH_STEP):
             for one in todo:
                 self._ask(one)
             self._send(_line("end"))
@@ -217,15 +220,21 @@ class Session:
         return Unreachable(f"{self.where}: the session ended: {why or 'without a word'}", hint=hint)
 
     @contextmanager
-    def _within(self, seconds: float) -> Iterator[None]:
+    def _within(self, more: float = 0.0) -> Iterator[None]:
         """Ends the session where an answer takes too long; whoever reads it then sees its end."""
-        timer = threading.Timer(seconds, self._stop)
-        timer.daemon = True
-        timer.start()
+        self._until, over = time.monotonic() + self._seconds + more, threading.Event()
+
+        def watch() -> None:
+            while (left := self._until - time.monotonic()) > 0:
+                if over.wait(left):
+                    return
+            self._stop()
+
+        threading.Thread(target=watch, daemon=True).start()
         try:
             yield
         finally:
-            timer.cancel()
+            over.set()
 
     def _stop(self) -> None:
         self._overdue = True

@@ -11,13 +11,18 @@ ROOT/nodes/NODE.json          what each node reported last
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
+from steps.contract.canonical import canonical, digest_bytes
 from steps.contract.image.testing import Result
 
 VERSIONS, CURRENT, HISTORY, INCOMING, BOOT, NODES = "versions", "current", "history.jsonl", "incoming", "boot", "nodes"
+GROUPS: Final = "image.groups.json"
+"""Name in the tasks folder of the groups of a place, with every machine that they name; tasks name it by its digest."""
 TESTS: Final = "tests.json"
 """Results of the tests that let a version be published, and where its recipe came from: `Tested`."""
 SUMS: Final = "SHA256SUMS"
@@ -72,8 +77,33 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: dict[str, str] = {}
 
 
+class GroupsError(ValueError):
+    """The file is not that of the groups of a place; the message says why."""
+
+
+def encode_groups(groups: Sequence[Group]) -> bytes:
+    """The bytes of `image.groups.json`."""
+    return canonical(list(groups))
+
+
+def groups_digest(groups: Sequence[Group]) -> str:
+    """How tasks name that file."""
+    return digest_bytes(encode_groups(groups))
+
+
+def decode_groups(data: bytes, digest: str) -> tuple[Group, ...]:
+    """Read it. Raises GroupsError for another file than `digest` names."""
+    if digest_bytes(data) != digest:
+        raise GroupsError(f"{GROUPS} has the digest {digest_bytes(data)}, the task was made for {digest}")
+    try:
+        return msgspec.json.decode(data, type=tuple[Group, ...])
+    except msgspec.MsgspecError as error:
+        raise GroupsError(f"{GROUPS}: {error}") from error
+
+
 class Place(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a tree lies: `root` on this machine (or a mount), or on `host` by SSH; `url` is how nodes reach `root` by HTTP."""
+    """Where a tree lies: `root` on this machine (or a mount), or on `host` by SSH; `url` is how nodes reach `root` by HTTP. In a
+    task it has no groups: a file beside it has them."""
 
     root: str
     url: str

@@ -17,7 +17,7 @@ FILE: Final = "image.recipe.json"
 FILES: Final = "image.files.json"
 """Name in the tasks folder of the recipe's own files: sha256 → base64 of the bytes."""
 MAX_BYTES: Final = 800_000
-"""Limit of both files together: they travel in a ConfigMap, of 1 MiB at most, beside the tasks."""
+"""Limit of both files and the groups with their machines: they travel in a ConfigMap, of 1 MiB at most, beside the tasks."""
 
 
 class Source(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,13 +1,14 @@
 """Plans of node images: their stages and keys, what travels with the tasks, approvals, and what is refused."""
 
+import json
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from steps.contract.image import keys
+from steps.contract.image import keys, published
 from steps.contract.image import recipe as contract
-from steps.contract.task import Task, Verb
+from steps.contract.task import MAX_BYTES, Task, Verb, encode
 from tests.unit import small_image
 from workflows import image
 from workflows.cli.specs import compiling
@@ -49,6 +50,33 @@ def test_recipe_and_its_files_travel_with_the_tasks_by_digest(tmp_path: Path) ->
     assert small_image.unpacked(plan.archives[contract.FILES]) == small_image.files()
     named = {one.arguments["recipe"] for one in plan.tasks if one.verb in (Verb.BUILD, Verb.PUBLISH)}
     assert named == {small_image.recipe().digest}
+
+
+@pytest.mark.parametrize("machines", [1_000, 10_000])
+def test_a_fleet_travels_beside_the_tasks_that_name_it_by_digest(tmp_path: Path, machines: int) -> None:
+    nodes = small_image.fleet(machines)
+    publish = {**small_image.SPEC["publish"], "groups": {"default": {}, "gpu": {"nodes": nodes}}}
+    plan, small = planned(tmp_path, publish=publish), planned(tmp_path)
+    data = plan.archives[published.GROUPS]
+    asks, publishes = task(plan, "image_standing", "tree"), task(plan, "image_publish", "tree")
+    for one in (asks, publishes):
+        assert len(encode(one)) < MAX_BYTES / 4
+        assert "groups" not in one.arguments["place"]
+        groups = {group.name: group.nodes for group in published.decode_groups(data, one.arguments["groups"])}
+        assert groups == {"default": {}, "gpu": nodes}
+        other = task(small, one.stage, one.name).arguments["groups"]
+        assert other != one.arguments["groups"], "another machine makes another plan"
+        with pytest.raises(published.GroupsError, match="the task was made for"):
+            published.decode_groups(data, other)
+    template = compiling.rendered(plan, image.build).template
+    assert len(json.dumps(template)) == len(json.dumps(compiling.rendered(small, image.build).template)), "of one size"
+
+
+def test_a_fleet_that_cannot_travel_is_refused(tmp_path: Path) -> None:
+    nodes = {mac: f"{name}.{'a' * 60}.example.org" for mac, name in small_image.fleet(8_000).items()}
+    publish = {**small_image.SPEC["publish"], "groups": {"gpu": {"nodes": nodes}}}
+    with pytest.raises(PlanError, match=r"publish\.groups with 8000 machines has \d+ bytes, the recipe .* limit 800000 together"):
+        planned(tmp_path, publish=publish)
 
 
 def test_a_layer_expects_all_packages_below_it_and_its_key(tmp_path: Path) -> None:
@@ -135,7 +163,7 @@ def test_everything_after_that_task_is_left_out_where_it_says_so(tmp_path: Path)
 
 
 def test_files_that_cannot_travel_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="limit 800000: put large files into a package"):
+    with pytest.raises(PlanError, match=r"limit 79\d{4}: put large files into a package"):
         compile_image(small_image.spec(tmp_path), small_image.recipe(), {"0" * 64: bytes(700_000)})
 
 

@@ -18,6 +18,7 @@ from steps.contract.image import keys
 from steps.contract.image import manifest as manifests
 from steps.contract.image import recipe as contract
 from steps.contract.image.booting import Boot, Firmware, NodeReport
+from steps.contract.image.published import GROUPS, Group, Place, encode_groups, machine_name
 from steps.contract.image.testing import ImageTest, Outcome, Result, Where
 from steps.contract.run import Header, header_key
 from steps.contract.stages.image_boot import Booted
@@ -31,6 +32,7 @@ from steps.verbs.context import Context
 from tests.unit import small_image
 from tests.unit.clients.published import published_trees
 from workflows.plan.images import compile_image
+from workflows.stages import image_site
 
 RECIPE = small_image.recipe(origin="3f2a, on bringup 1")
 KEY = keys.image(RECIPE)
@@ -84,9 +86,15 @@ def report() -> NodeReport:
     return NodeReport(mac=MAC, address="10.0.2.15", kernel="6.1", root="overlay", clock=100.0, uptime=20.0, results=GOOD)
 
 
-def publication(desk: Any) -> Task:
-    place = published_trees.place(desk.root / "published")
-    told = {"recipe": RECIPE.digest, "gate": "image_publish/tree", "place": msgspec.to_builtins(place)}
+def placed(desk: Any, place: Place) -> dict[str, Any]:
+    """Arguments that name the place, with the file of its groups beside the tasks."""
+    (desk.root / "tasks" / GROUPS).write_bytes(encode_groups(place.groups))
+    return image_site.placed(place)
+
+
+def publication(desk: Any, *groups: Group) -> Task:
+    place = published_trees.place(desk.root / "published", *groups)
+    told = {"recipe": RECIPE.digest, "gate": "image_publish/tree", **placed(desk, place)}
     wanted = {"groups": [group.name for group in place.groups], "keep": 3}
     return Task(stage="image_publish", name="tree", verb=Verb.PUBLISH, arguments=told, expectations=wanted)
 
@@ -106,6 +114,30 @@ def test_a_tested_image_is_published_with_its_results(image: Any) -> None:
         task: list(outcomes) for task, outcomes in told["outcomes"].items()
     }
     assert kept.changes == (f"published {RECIPE.name} {version.name}",)
+
+
+def test_a_fleet_of_a_thousand_machines_is_published(image: Any) -> None:
+    """A task file has no room for them."""
+    show(image)
+    nodes = small_image.fleet(1_000)
+    done = image.run(publication(image, Group(name="gpu", nodes=nodes), Group(name="default")))
+    assert done.returncode == 0, done.stderr
+    kept = last(image, "image_publish", "tree")
+    assert kept.verdict.is_pass, kept.verdict.reason
+    entries = {path.name for path in (image.root / "published/boot").iterdir()}
+    assert entries == {*(f"{machine_name(mac)}.ipxe" for mac in nodes), "boot.ipxe", "default.ipxe", "gpu.ipxe"}
+
+
+def test_groups_of_another_plan_are_refused(image: Any) -> None:
+    show(image)
+    for damaged in (b"[]", b"", None):
+        task = publication(image)
+        file = image.root / "tasks" / GROUPS
+        file.unlink() if damaged is None else file.write_bytes(damaged)
+        done = image.run(task)
+        assert done.returncode == 64
+        assert GROUPS in done.stderr
+    assert list((image.root / "published").iterdir()) == []
 
 
 class Collecting(Context):
@@ -275,8 +307,8 @@ def test_boots_of_another_image_or_spec_are_not(image: Any, tmp_path: Path) -> N
 
 
 def asking(desk: Any, **more: Any) -> Task:
-    place = msgspec.to_builtins(published_trees.place(desk.root / "published"))
-    told = {"recipe": RECIPE.digest, "gate": "image_standing/tree", "image": RECIPE.name, "key": KEY, "place": place, **more}
+    place = placed(desk, published_trees.place(desk.root / "published"))
+    told = {"recipe": RECIPE.digest, "gate": "image_standing/tree", "image": RECIPE.name, "key": KEY, **place, **more}
     wanted = {"key": told["key"]}
     told.setdefault("firmware", ["bios"])
     return Task(stage="image_standing", name="tree", verb=Verb.PUBLISH, arguments=told, expectations=wanted)
@@ -319,6 +351,6 @@ def test_what_a_rollback_left_ends_the_run_before_it_builds(image: Any, tmp_path
 
 
 def test_a_tree_that_cannot_be_asked_ends_it_as_well(image: Any) -> None:
-    gone = msgspec.to_builtins(published_trees.place(image.root / "nowhere"))
-    assert image.run(asking(image, place=gone)).returncode != 0
+    gone = placed(image, published_trees.place(image.root / "nowhere"))
+    assert image.run(asking(image, **gone)).returncode != 0
     assert not last(image, "image_standing", "tree").verdict.is_pass

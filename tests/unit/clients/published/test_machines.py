@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from steps.contract.stages.image_publish import Published, Wanted
 from steps.contract.verdict import Status
 from steps.errors import BadTask, Refused
 from steps.gates import image_publish
+from tests.unit import small_image
 from tests.unit.clients.published.published_trees import KINDS, URL, image, place, published, state, transport, wrong
 from workflows import examples
 
@@ -183,3 +185,15 @@ def test_of_machines_whose_scripts_are_whole_no_record_tells(tmp_path: Path, roo
     seen = published(place(root, *groups(gpu001=FIRST)), image(tmp_path / "a", "a"))
     assert all("mac-" not in part.name for part in (*seen.found, *seen.listed))
     assert sorted(seen.scripts) == sorted(seen.entries) == ["default", "gpu"]
+
+
+def test_a_fleet_is_published_in_a_time_that_grows_with_it_alone(tmp_path: Path) -> None:
+    """Ten thousand machines: what a script of one costs must not count for each of the others. In memory, for a disk takes a minute
+    to flush so many files."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
+        root = Path(folder)
+        where = place(root, Group(name="gpu", nodes=small_image.fleet(10_000)), Group(name="default"))
+        seen = published(where, image(tmp_path / "a", "a"))
+        assert (verdict(seen), seen.lost) == (Status.PASS, ())
+        assert len(list((root / "boot").iterdir())) == 10_003
