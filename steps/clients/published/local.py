@@ -1,14 +1,13 @@
 """A tree on this machine or a mount of it."""
 
 import errno
-import hashlib
 import os
-import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from steps.clients.published import files
 from steps.clients.published import operations as do
 from steps.clients.published.operations import CHUNK, Claimed, Operation, failure
 from steps.clients.published.tree import ALL, MOST_BYTES, MOST_NODES, MOST_REPORT, READ, Entry, Tree
@@ -16,10 +15,9 @@ from steps.contract.image import published
 from steps.errors import StepError
 
 _ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
-_DISK = {errno.ESTALE, errno.EIO}
+_DISK = {errno.ESTALE, errno.EIO, errno.ETIMEDOUT}
 _RIGHT = {errno.EACCES, errno.EPERM}
 _CODES = {"device": {errno.EXDEV}, "right": _RIGHT, "room": _ROOM, "disk": _DISK}
-_FILE, _FOLDER = 0o644, 0o755
 _GONE = {errno.ENOENT, errno.ESTALE}
 _OPEN = {errno.ENOTEMPTY, errno.EBUSY}
 """A network file system keeps a removed file in its folder, by another name, as long as a process of this machine has it open."""
@@ -33,7 +31,11 @@ class Local:
         self.where = str(root)
         self._root = root
         self._lock: Path | None = None
-        if not os.path.isdir(root):
+        try:
+            is_folder = stat.S_ISDIR(os.stat(root).st_mode)
+        except OSError as error:
+            raise failure("disk" if error.errno in _DISK else "root", error.strerror or "", self.where) from error
+        if not is_folder:
             raise failure("root", "", self.where)
 
     def look(self, image: str, digests: Sequence[str] = ()) -> Tree:
@@ -57,7 +59,7 @@ class Local:
         place, mine = self._root / folder, self._root / folder / f"{published.CLAIM}{token}"
         with self._saying(f"{folder}/{published.LOCK}"):
             try:
-                _write(mine, holder + b"\n", None)
+                files.write(mine, holder + b"\n", None)
                 return self._claimed(place, mine, token, over)
             except OSError as error:  # a lock gave way to a newer one meanwhile, or its holder cleared the claim away
                 if error.errno not in _GONE:
@@ -99,22 +101,22 @@ class Local:
     def _one(self, one: Operation) -> None:
         match one:
             case do.Folder(path):
-                _make(self._root, path)
+                files.make(self._root, path)
             case do.Put(path, source, size):
                 self._put(self._root / path, source, size, path)
             case do.Check(path, size, digest):
-                if _size(self._root / path) != size or _digest(self._root / path, self._renew) != digest:
+                if files.size(self._root / path) != size or files.digest(self._root / path, self._renew) != digest:
                     raise failure("digest", path, self.where)
             case do.Sync(path):
-                _flush(self._root / path)
+                files.flush(self._root / path)
             case do.Move(path, to):
                 if os.path.lexists(self._root / to):
                     raise failure("exists", to, self.where)
-                _rename(self._root / path, self._root / to)
+                files.rename(self._root / path, self._root / to)
             case do.Replace(path, to):
-                _rename(self._root / path, self._root / to)
+                files.rename(self._root / path, self._root / to)
             case do.Link(path, target):
-                _link(self._root / path, target)
+                files.link(self._root / path, target)
             case do.Remove(path):
                 self._remove(path)
             case _:
@@ -134,10 +136,10 @@ class Local:
 
     def _put(self, path: Path, source: bytes | Path, size: int, said: str) -> None:
         if isinstance(source, bytes):
-            written = _write(path, source, self._renew)
+            written = files.write(path, source, self._renew)
         else:
             with source.open("rb") as stream:
-                written = _write(path, iter(lambda: stream.read(CHUNK), b""), self._renew)
+                written = files.write(path, iter(lambda: stream.read(CHUNK), b""), self._renew)
         if written != size:
             raise failure("short", said, self.where)
 
@@ -145,7 +147,7 @@ class Local:
         place, tries = self._root / path, 0
         while os.path.lexists(place):
             try:
-                _remove(place)
+                files.remove(place)
             except OSError as error:
                 tries += 1
                 if tries < _TRIES and error.errno in {errno.ENOENT, *_OPEN}:
@@ -164,11 +166,13 @@ class Local:
         try:
             found = path.lstat()
             target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""
-        except FileNotFoundError:
+        except OSError as error:
+            if not files.is_gone(path, error):
+                raise
             return
         entry = Entry(found.st_mode, found.st_size, int(found.st_mtime), found.st_nlink, target)
         tree.entries[name] = entry
-        with suppress(FileNotFoundError, PermissionError):  # what cannot be looked into has no entries, no bytes and no digest
+        with files.if_there(path):  # what cannot be looked into has no entries, no bytes and no digest
             if entry.is_folder and deep:
                 for below in sorted(os.listdir(path)):
                     self._see(tree, f"{name}/{below}", digests, deep=True)
@@ -178,11 +182,11 @@ class Local:
     def _read(self, tree: Tree, name: str, entry: Entry, digests: Sequence[str]) -> None:
         parts = name.split("/")
         is_asked = len(parts) > 3 and parts[1] == published.VERSIONS and (parts[2] in digests or ALL in digests)
-        with self._saying(name), suppress(FileNotFoundError, PermissionError):  # a publisher at work removes what it is done with
+        with self._saying(name), files.if_there(self._root / name):  # a publisher at work removes what it is done with
             if name.endswith(READ) and entry.size <= MOST_BYTES:
                 tree.contents[name] = (self._root / name).read_bytes()
             if parts[0] == tree.image and is_asked:
-                tree.digests[name] = _digest(self._root / name, self._renew)
+                tree.digests[name] = files.digest(self._root / name, self._renew)
 
     @contextmanager
     def _saying(self, what: str) -> Iterator[None]:
@@ -200,85 +204,9 @@ def unwritable(root: Path, image: str) -> tuple[str, ...]:
     """Folders that a publication of an image puts names into, and that this user may not write; where one is missing, that which it
     would be made in."""
     written = (f"{image}/{published.INCOMING}", f"{image}/{published.VERSIONS}", image, published.BOOT)
-    nearest = (next(at for at in (root / path, *(root / path).parents) if os.path.isdir(at)) for path in written)
+    nearest = (next((at for at in (root / path, *(root / path).parents) if os.path.isdir(at)), root) for path in written)
     found = {str(at.relative_to(root)): os.access(at, os.W_OK | os.X_OK) for at in nearest}
     return tuple(sorted(path for path, may in found.items() if not may))
-
-
-def _make(root: Path, path: str) -> None:
-    """A folder, and those above it, that servers may read whatever this process's umask is."""
-    for part in (*reversed(Path(path).parents), Path(path)):
-        try:
-            (root / part).mkdir()
-        except FileExistsError:
-            if not (root / part).is_dir():
-                raise
-        else:
-            (root / part).chmod(_FOLDER)
-
-
-def _write(path: Path, data: bytes | Iterable[bytes], renew: object) -> int:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _FILE)
-    with os.fdopen(handle, "wb") as stream:
-        os.fchmod(handle, _FILE)
-        for part in (data,) if isinstance(data, bytes) else data:
-            stream.write(part)
-            if callable(renew):
-                renew()
-        stream.flush()
-        os.fsync(handle)
-        return stream.tell()
-
-
-def _rename(path: Path, to: Path) -> None:
-    """A network file system whose first answer was lost is asked again, and may say that there is no such file any more."""
-    before = path.lstat()
-    try:
-        os.replace(path, to)
-    except FileNotFoundError:
-        if not (os.path.lexists(to) and os.path.samestat(before, to.lstat())):
-            raise
-
-
-def _link(path: Path, target: str) -> None:
-    """The same: or that there is one already."""
-    try:
-        os.symlink(target, path)
-    except FileExistsError:
-        if not (path.is_symlink() and os.readlink(path) == target):
-            raise
-
-
-def _flush(path: Path) -> None:
-    """A folder's names to disk. Some network file systems refuse that for any folder: it is up to their server then."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-    finally:
-        os.close(handle)
-
-
-def _digest(path: Path, renew: Callable[[], None]) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as stream:
-        while part := stream.read(CHUNK):
-            found.update(part)
-            renew()
-    return f"sha256:{found.hexdigest()}"
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _holds(lock: Path, token: str) -> bool:

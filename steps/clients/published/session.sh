@@ -16,7 +16,8 @@ fail() {
   code=$1
   case "$1 $2" in
     "os "*"No space left"* | "os "*"Read-only file system"* | "os "*"quota exceeded"*) code=room ;;
-    "os "*"Stale file handle"* | "os "*"Input/output error"*) code=disk ;;
+    "os "*"Stale file handle"* | "os "*"Input/output error"* | "os "*"Connection timed out"*) code=disk ;;
+    "root "*"Stale file handle"* | "root "*"Input/output error"* | "root "*"Connection timed out"*) code=disk ;;
     "os "*"Permission denied"* | "os "*"Operation not permitted"*) code=right ;;
   esac
   printf "error %s %s\n" "$code" "$(printf "%s" "$2" | tr "\n\t" "  ")"
@@ -50,6 +51,11 @@ remove() {
   done
   fail open "$1"
 }
+# Names that a pattern does not find may be there: a mount that does not answer has none.
+listed() {
+  why=$(ls -f -- "$1" 2>&1 >/dev/null) && return 0
+  case $why in *"Stale file handle"* | *"Input/output error"* | *"Connection timed out"*) fail os "$why" ;; esac
+}
 newest() {
   newest=0
   for found in "$1"/.lock.*; do
@@ -71,7 +77,8 @@ put() {
     left=$((left - part))
     renew
   done
-  [ "$(stat -c %s -- "$1")" = "$2" ] || fail short "$1"
+  size=$(stat -c %s -- "$1" 2>&1) || fail os "$size"
+  [ "$size" = "$2" ] || fail short "$1"
   try sync -- "$1"
 }
 
@@ -85,9 +92,13 @@ parts() {
 }
 
 check() {
-  [ "$(stat -c %s -- "$1" 2>/dev/null)" = "$2" ] || fail digest "$1"
+  size=$(stat -c %s -- "$1" 2>&1) || fail os "$size"
+  [ "$size" = "$2" ] || fail digest "$1"
   sum=$(parts "$2" 2>/dev/null <"$1" | sha256sum)
-  [ "sha256:${sum%% *}" = "$3" ] || fail digest "$1"
+  if [ "sha256:${sum%% *}" != "$3" ]; then
+    why=$(cat -- "$1" 2>&1 >/dev/null) || fail os "$why"
+    fail digest "$1"
+  fi
 }
 
 claim() {
@@ -137,7 +148,7 @@ contents() {
     size=$(stat -L -c %s /dev/fd/3)
     if [ "$size" -le 4194304 ]; then
       printf "c %s %s\0" "$size" "$1"
-      head -c "$size" <&3
+      head -c "$size" <&3 || { unlock; exit 1; }  # so many were promised
     fi
   } 3<"$1"
 }
@@ -154,6 +165,7 @@ digest() {
 }
 
 walk() {
+  listed "$1"
   for found in "$1"/* "$1"/.[!.]*; do
     if [ ! -e "$found" ] && [ ! -L "$found" ]; then continue; fi
     entry "$found" || continue
@@ -189,6 +201,7 @@ look() {
   image=$1
   wanted=$2
   printf "r %s\0" "$(pwd -P)"
+  listed .
   for found in * .[!.]*; do
     if [ ! -e "$found" ] && [ ! -L "$found" ]; then continue; fi
     entry "$found"
@@ -202,7 +215,7 @@ look() {
 }
 
 IFS= read -r root || exit 1
-cd -- "$root" 2>/dev/null || fail root "$root"
+cd -- "$root" 2>/dev/null || fail root "$(stat -- "$root/." 2>&1 >/dev/null)"
 printf "done\n"
 while IFS=$tab read -r word a b c d; do
   case $word in
@@ -222,6 +235,7 @@ while IFS=$tab read -r word a b c d; do
     link) link "$a" "$b" ;;
     remove) remove "$a" ;;
     held)
+      listed "$a"
       newest "$a"
       holds "$a/.lock.$newest" "$b" || fail lost "$a"
       renew

@@ -24,12 +24,13 @@ SILLY = ".nfs"
 
 class Odd(Struct, frozen=True):
     """An answer that is not the true one: to the call of this name about a path with these words in it, so many times. `done`: it
-    did what it was asked."""
+    did what it was asked. `removed`: what it is about went just then, as another client removed it."""
 
     call: str
     path: str
     answer: int
     done: bool = False
+    removed: bool = False
     times: int = 1
 
 

@@ -8,6 +8,7 @@ told to, also after it did what it was asked, as where a first answer is lost an
 import errno
 import itertools
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -45,6 +46,8 @@ class Client(mfusepy.Operations):  # type: ignore[misc]  # as above
             return act()
         if found.done:
             act()
+        if found.removed:
+            subprocess.run(["rm", "-rf", self._at(path)], check=True)
         self._odd[found] -= 1
         print(call, path, flush=True)
         raise mfusepy.FuseOSError(found.answer)
@@ -98,10 +101,18 @@ class Client(mfusepy.Operations):  # type: ignore[misc]  # as above
     # names
 
     def getattr(self, path: str | None, handle: int | None = None) -> dict[str, int]:
-        found = os.fstat(handle) if path is None and handle is not None else os.lstat(self._at(path or "/"))
+        found = os.fstat(handle) if path is None and handle is not None else self._look(path or "/")
         times = {name: getattr(found, f"{name}_ns") for name in ("st_atime", "st_mtime", "st_ctime")}
         names = ("st_mode", "st_ino", "st_nlink", "st_uid", "st_gid", "st_size", "st_blocks")
         return {name: getattr(found, name) for name in names} | times
+
+    def _look(self, path: str) -> os.stat_result:
+        try:
+            return os.lstat(self._at(path))
+        except FileNotFoundError:
+            if os.path.isdir(self._folder):
+                raise
+            raise mfusepy.FuseOSError(errno.ESTALE) from None  # what is mounted went away on the server
 
     def chmod(self, path: str, mode: int) -> None:
         self._answer("chmod", path, lambda: os.chmod(self._at(path), mode))
@@ -153,9 +164,12 @@ class Client(mfusepy.Operations):  # type: ignore[misc]  # as above
         folder = self._open[handle]
         then, found = self._listed.get(folder, (0.0, []))
         if time.monotonic() - then > self._stale:
-            found = [(one.name, {"st_ino": one.inode()}, 0) for one in os.scandir(self._at(folder))]
+            found = self._answer("readdir", folder, lambda: self._names(folder))
             self._listed[folder] = time.monotonic(), found
         return found
+
+    def _names(self, folder: str) -> list[Listed]:
+        return [(one.name, {"st_ino": one.inode()}, 0) for one in os.scandir(self._at(folder))]
 
     def fsyncdir(self, path: str | None, only_data: int, handle: int) -> None:
         self._answer("fsyncdir", self._open[handle], lambda: os.fsync(handle))

@@ -3,23 +3,19 @@
 import errno
 import os
 import threading
-import traceback
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from steps.clients.published import publishing, reading
+from steps.clients.published import reading
 from steps.clients.published.local import Local
 from steps.contract.canonical import digest_bytes
-from steps.errors import StepError, StoreBusy
-from tests.boot.published.nfs_mounts import SILLY, Mount, Odd, mounted
-from tests.hosts.hostlab.waiting import until
-from tests.unit.clients.published.published_trees import KINDS, ended, forked, image, order, place, published, wrong
+from steps.errors import StoreBusy
+from tests.boot.published.clients import booted, publish_all, turns
+from tests.boot.published.nfs_mounts import SILLY, Odd, mounted
+from tests.unit.clients.published.published_trees import KINDS, ended, forked, image, place, published, wrong
 
-SECONDS = 60.0
-MOST = 9
-"""Versions at a time: none is removed while the slowest reader has it."""
 STALE = 1.0
 """A moment for which a listing is believed; NFS takes up to a minute of its own."""
 LOCK, VERSION, POINTER = "/incoming/.lock.", "/compute/versions/0002-", " /compute/current"
@@ -41,6 +37,8 @@ OPENED = ("giving the lock back", "shell")
 """A shell empties a file by opening it."""
 CLEARED = {
     "looked at": Odd("open", "/incoming/left/", errno.ENOENT),
+    "read": Odd("read", "/incoming/left/", errno.ESTALE, removed=True, times=2),
+    "listed": Odd("readdir", "/incoming/left", errno.ESTALE, removed=True),
     "claimed": Odd("chmod", "/incoming/.claim.", errno.ESTALE),
 }
 PART = "/version/root.squashfs"
@@ -93,17 +91,27 @@ def test_a_stale_handle_may_pass_and_nothing_is_half_published(server: Path, tmp
             published(place(mount.path), tmp_path / "b")
         assert "its mount went away" in caught.value.hint
         assert mount.odd(), "it was asked"
-        assert_node_can_boot(server)
+        booted(server)
         seen = published(place(mount.path), tmp_path / "b")
     assert (seen.incoming, wrong(server)) == ((), [])
     assert [one.to for one in reading.history(Local(server).look("compute"))] == list(seen.versions)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mount_whose_folder_went_away_is_stale_and_not_called_missing(server: Path, tmp_path: Path, kind: str) -> None:
+    with mounted(server, tmp_path / "mount") as mount:
+        server.rename(tmp_path / "gone")
+        with pytest.raises(StoreBusy, match="Stale file handle") as caught:
+            published(place(mount.path), tmp_path / "b", kind)
+        assert "its mount went away" in caught.value.hint
+    assert wrong(tmp_path / "gone") == []
 
 
 @pytest.mark.parametrize("call", CLEARED)
 def test_what_another_publisher_clears_away_is_no_failure(server: Path, tmp_path: Path, call: str) -> None:
     """It has the lock, and removes what it is done with, what others left, and the claims of those who come meanwhile."""
     (server / "compute/incoming/left").mkdir()
-    (server / "compute/incoming/left/gpu.ipxe").write_text("")
+    (server / "compute/incoming/left/gpu.ipxe").write_text("#!ipxe\n")
     with mounted(server, tmp_path / "mount", CLEARED[call]) as mount:
         seen = published(place(mount.path), tmp_path / "b")
         assert mount.odd(), "it was asked"
@@ -123,7 +131,7 @@ def test_a_removed_version_that_is_still_read_goes_when_it_is_not(server: Path, 
             assert "publish again" in caught.value.hint
             assert list((server / "compute/incoming").rglob(f"{SILLY}*")), "it has another name as long as it is open"
             assert digest_bytes(reader.read()) == digest_bytes((tmp_path / "a/root.squashfs").read_bytes())
-        assert_node_can_boot(server)
+        booted(server)
         seen = published(keep(), tmp_path / "c", kind)
     assert (seen.incoming, wrong(server), seen.version[:5], old in seen.versions) == ((), [], "0003-", False)
 
@@ -135,42 +143,23 @@ def test_two_clients_take_turns(server: Path, tmp_path: Path) -> None:
     over, log = threading.Event(), tmp_path / "log"
     with mounted(server, tmp_path / "one", lost, stale=STALE) as one, mounted(server, tmp_path / "two", lost, stale=STALE) as two:
         reader = Reader(server, over)
-        children = [forked(partial(_publish_all, mount, sources[mount.path.name], log)) for mount in (one, two)]
+        children = [
+            forked(partial(publish_all, mount.path, sources[mount.path.name], log, mount.path.name)) for mount in (one, two)
+        ]
         reader.start()
         codes = [ended(child) for child in children]
         over.set()
         reader.join()
         assert (codes, reader.error, len(one.odd()), len(two.odd())) == ([0, 0], None, 3, 3)
-    said = log.read_text().split()
-    turns = list(zip(said[::2], said[1::2], strict=True))
-    assert {(first, last) for first, last in turns} == {("one", "one"), ("two", "two")}, "one begins where another has not ended"
-    assert len(turns) == 8
+    taken = turns(log.read_text())
+    assert set(taken) == {("one", "one"), ("two", "two")}, "one begins where another has not ended"
+    assert len(taken) == 8
     assert wrong(server) == []
     tree = Local(server).look("compute")
     numbers = [one.to[:4] for one in reading.history(tree)]
     assert numbers == [f"{number:04d}" for number in range(1, 10)], "each has seen what was published before"
     assert reading.last_told(tree) == tree.current
     assert len(reader.seen) > 1
-
-
-def _publish_all(mount: Mount, sources: list[Path], log: Path) -> None:
-    def say(what: str) -> None:
-        """Told twice by who has the lock: as the copy begins, and when all is done but for the lock."""
-        with log.open("a") as file:
-            file.write(f"{mount.path.name}\n")
-
-    def done(source: Path) -> bool:
-        try:
-            publishing.publish_through(Local(mount.path), order(place(mount.path, keep=MOST), source), say)
-        except StoreBusy:
-            return False
-        except StepError:
-            traceback.print_exc()  # whose process ends without a word
-            raise
-        return True
-
-    for source in sources:
-        assert until(partial(done, source), SECONDS)
 
 
 class Reader(threading.Thread):
@@ -185,16 +174,6 @@ class Reader(threading.Thread):
     def run(self) -> None:
         try:
             while not self._over.is_set():
-                self.seen.add(assert_node_can_boot(self._root))
+                self.seen.add(booted(self._root))
         except Exception as error:  # noqa: BLE001  # told by the test itself
             self.error = error
-
-
-def assert_node_can_boot(root: Path) -> str:
-    """The version that a node is led to, of which all is as it was published."""
-    version = reading.named_version((root / "compute/current/boot/gpu.ipxe").read_text(), "compute")
-    folder = root / "compute/versions" / version
-    for line in (folder / "SHA256SUMS").read_text().splitlines():
-        digest, name = line.split("  ", 1)
-        assert digest_bytes((folder / name).read_bytes()) == f"sha256:{digest}", f"{version}/{name}"
-    return version
