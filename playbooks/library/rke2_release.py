@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from typing import Any
 
 from ansible.module_utils import alone, proxies
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import guards, kept, pending, release
+from ansible.module_utils.rke2 import guards, kept, pending, prefix, release
 from ansible.module_utils.urls import open_url
 
 DOCUMENTATION = r"""
@@ -68,7 +67,7 @@ def act(module: AnsibleModule) -> list:
 
 def _made(module: AnsibleModule, files: list) -> list:
     """All files are in their places: RKE2 knows them from its next start on. Raises Refused."""
-    places = [os.path.join(release.PREFIX, name) for name in files] or [kept.PROGRAM]
+    places = [prefix.place(name) for name in files] or [kept.PROGRAM]
     try:
         guards.tell(places, lambda command: module.run_command(command, handle_exceptions=True))
     except guards.Refused:

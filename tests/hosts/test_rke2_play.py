@@ -293,8 +293,10 @@ def test_hosts_are_reset_to_bare_and_replaced(up: Any, site: Site) -> None:
     server, agent, bare = lab.hosts
     assert said(play(lab, site, "rke2_server", [server])) == []
     agent.run("sh", "-c", "mkdir -p /etc/rancher/rke2; echo 'node-name: golden' > /etc/rancher/rke2/config.yaml")
+    agent.run("mount", "--bind", "/usr/local", "/usr/local")
     joined = play(lab, site, "rke2_agent", [agent], [server])
     assert said(joined) == []
+    assert left(agent)["units"] == [f"/etc/systemd/system/rke2-{kind}.service" for kind in ("agent", "server")], "seen at boot"
     golden = joined.hosts[0].facts["aside"]
     assert agent.run("cat", *golden) == "node-name: golden\n", "what a golden image had is kept, and told"
     agent.run("iptables", "-A", "INPUT", "-s", "192.0.2.1", "-j", "ACCEPT")
@@ -352,5 +354,5 @@ def left(host: Host) -> dict[str, list[str]]:
         "links": [link for link in links if link in ("cni0", "flannel.1")],
         "rules": [line for line in host.run("iptables-save").splitlines() if "KUBE-" in line],
         "paths": host.run("sh", "-c", "ls -d /var/lib/rancher/rke2 /etc/rancher/rke2 /run/k3s 2>&- || true").split(),
-        "units": host.run("sh", "-c", "ls /usr/local/lib/systemd/system 2>&- || true").split(),
+        "units": host.run("sh", "-c", "ls /usr/local/lib/systemd/system/rke2* /etc/systemd/system/rke2* 2>&- || true").split(),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from ansible.module_utils.mountpoints import plain
+from ansible.module_utils import mountpoints
 from ansible.module_utils.nodeprofile.item import Item, measured, read_text
 
 MIB = 1024 * 1024
@@ -46,16 +46,7 @@ def _mount(path: str, kinds: list, root: str) -> Item:
 
 
 def _holder(path: str, root: str) -> tuple:
-    """Where the file system that holds a path is mounted, its type, and whether it is read-only."""
-    rows = [line.split() for line in read_text(root + "/proc/self/mounts").splitlines()]
-    real = os.path.realpath(path)
-    shown = [(plain(row[1]), row[2], "ro" in row[3].split(",")) for row in rows if len(row) > 3]
-    held = [one for one in shown if (real + "/").startswith(_folder(one[0]))]
-    return max(reversed(held), key=lambda found: len(found[0])) if held else ("/", "", False)
-
-
-def _folder(path: str) -> str:
-    return path.rstrip("/") + "/"
+    return mountpoints.holder(path, read_text(root + "/proc/self/mounts"))
 
 
 def existing(path: str) -> str:

@@ -18,11 +18,10 @@ from typing import Any
 
 from ansible.module_utils import proxies
 from ansible.module_utils.replacing import replacing
-from ansible.module_utils.rke2 import files, kept
+from ansible.module_utils.rke2 import files, kept, prefix
 
 STORE = kept.STORE
 IMAGES = "/var/lib/rancher/rke2/agent/images"
-PREFIX = "/usr/local"
 ELSEWHERE = ("/usr/bin/rke2", "/opt/rke2/bin/rke2")
 """Where other installers put RKE2; two of them on one host would run side by side (peers §4, trap a)."""
 PARTS = ("bin/", "lib/systemd/system/", "share/")
@@ -59,6 +58,8 @@ class Release:
 
     def fetch(self, images: list, check_mode: bool) -> list:
         """Have archive and image archives verified and in place; returns what was missing. Raises Bad, Later and OSError."""
+        if prefix.refusal():
+            raise Bad(prefix.refusal())
         for binary in ELSEWHERE:
             if os.path.exists(binary):
                 raise Bad(
@@ -94,11 +95,11 @@ class Release:
             if not differing:
                 kept.finish()
                 return []
-            with kept.aside([os.path.join(PREFIX, _name(one)) for one in members], replaces):
-                for one in sorted(differing, key=lambda one: os.path.join(PREFIX, _name(one)) == kept.PROGRAM):
+            with kept.aside([prefix.place(_name(one)) for one in members], replaces):
+                for one in sorted(differing, key=lambda one: prefix.place(_name(one)) == kept.PROGRAM):
                     source = archive.extractfile(one)
                     if source is not None:
-                        files.copy(os.path.join(PREFIX, _name(one)), source, 0o755 if one.mode & 0o100 else 0o644)
+                        files.copy(prefix.place(_name(one)), source, 0o755 if one.mode & 0o100 else 0o644)
         return [_name(one) for one in differing]
 
     def _found(self, images: list) -> list:
@@ -216,7 +217,7 @@ def _name(member: tarfile.TarInfo) -> str:
 
 
 def _differs(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bool:
-    path = os.path.join(PREFIX, _name(member))
+    path = prefix.place(_name(member))
     source = archive.extractfile(member)
     if source is None or not os.path.isfile(path) or os.path.getsize(path) != member.size:
         return True
