@@ -13,10 +13,11 @@ DOCUMENTATION = r"""
 module: rke2_traces
 short_description: Counts and removes what an RKE2 left on its host
 description:
-  - C(looked) only counts. C(begun) remembers that a reset has begun, where there is something to reset and nothing is C(refused).
+  - C(looked) only counts. C(begun) remembers that a reset has begun, where there is something to reset and nothing is C(refused),
+    and what of the site's RKE2's own script removes.
   - C(apart) ends RKE2's processes and unmounts volumes of pods and shares of the site below its folders; it fails where one stays
     mounted, for whoever removes the folders then would empty it.
-  - C(gone) removes what is left and counts again; what does not go is in the observation.
+  - C(gone) puts that back, removes what is left and counts again; what does not go is in the observation.
 options:
   state: {description: 'What is to be done.', type: str, choices: [looked, begun, apart, gone], required: true}
   force: {description: 'Whether paths that another Kubernetes may have made count too, where no RKE2 is recognised.', type: bool}

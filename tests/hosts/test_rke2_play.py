@@ -18,6 +18,7 @@ from rke2_plays import MINOR, NEWER, VERSION, Site, lacks, nodes, play, said
 from steps.contract.play import HostStatus
 
 KUBECTL_LOG = "/var/log/kubectl-stand-in.log"
+REPOSITORY = "/etc/yum.repos.d/rancher-rke2-common.repo"
 KILLED_WHILE_INSTALLING = """
 kept=/var/lib/rancher/download/kept
 mkdir -p $kept/usr/local/bin
@@ -299,6 +300,7 @@ def test_hosts_are_reset_to_bare_and_replaced(up: Any, site: Site) -> None:
     assert left(agent)["units"] == [f"/etc/systemd/system/rke2-{kind}.service" for kind in ("agent", "server")], "seen at boot"
     golden = joined.hosts[0].facts["aside"]
     assert agent.run("cat", *golden) == "node-name: golden\n", "what a golden image had is kept, and told"
+    agent.run("sh", "-c", f"mkdir -p /etc/yum.repos.d; echo '[rke2-common]' > {REPOSITORY}; touch /etc/redhat-release")
     agent.run("iptables", "-A", "INPUT", "-s", "192.0.2.1", "-j", "ACCEPT")
 
     alone = play(lab, site, "rke2_reset", [agent, bare], rke2_reset_forget=True)
@@ -317,6 +319,8 @@ def test_hosts_are_reset_to_bare_and_replaced(up: Any, site: Site) -> None:
     assert agent.run("cat", *golden) == "node-name: golden\n", "and stays"
     assert {kind: found for kind, found in left(agent).items() if found} == {}
     assert list(nodes(server)) == [server.name], "its Node is deleted"
+    assert agent.run("cat", REPOSITORY) == "[rke2-common]\n", "the next bring-up takes rke2-selinux from there"
+    agent.run("rm", "/etc/redhat-release")
     assert "192.0.2.1" in agent.run("iptables-save"), "what is not RKE2's stays"
     assert [outcome.changed for outcome in play(lab, site, "rke2_reset", [agent, bare]).hosts] == [0, 0]
 

@@ -1,12 +1,17 @@
-"""Links of the site at RKE2's paths: RKE2 writes by the usual name, and the folder lies on another disk.
+"""What of the site's RKE2's own script removes, and a reset puts back.
 
-RKE2's own script removes such a link, and what it leads to stays: certificates, tokens and etcd's data of a cluster that is no
-more. So links are remembered before that script runs, and are put back: like disks of the site they stay, and lead to nothing.
+Links at RKE2's paths: RKE2 writes by the usual name, and the folder lies on another disk. The script removes such a link, and what
+it leads to stays: certificates, tokens and etcd's data of a cluster that is no more. So links are remembered before that script
+runs, and are put back: like disks of the site they stay, and lead to nothing.
+
+Files of repositories: on hosts of the RHEL family the script removes RKE2's packages, whoever installed them, and the files of the
+repositories that the next bring-up takes rke2-selinux from.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import glob
 import json
 import os
 
@@ -15,6 +20,9 @@ from ansible.module_utils.rke2 import files, mounts
 MARK = "/var/lib/.rke2-reset-begun"
 """There from before the first removal until nothing is left: a reset that was killed goes on where it was. It lies beside
 /var/lib/rancher, which may be a link that RKE2's script removes."""
+REPOSITORIES = "/etc/yum.repos.d/rancher-rke2*.repo"
+"""What RKE2's script removes of them."""
+_FILES = "files"
 PARENT = os.path.dirname(mounts.DATA)
 """Its other folders are of others (K3s); what is RKE2's there is known by name."""
 KNOWN = {
@@ -63,17 +71,29 @@ def refusal() -> str:
     return ""
 
 
-def remember(path: str = MARK) -> None:
-    """Write down that a reset has begun, and which links there are."""
-    files.write(path, json.dumps({**_remembered(path), **links()}).encode(), 0o600)
+def remember(path: str = MARK, repositories: str = REPOSITORIES) -> None:
+    """Write down that a reset has begun, and which links and repositories there are."""
+    before = _remembered(path)
+    found = {one: [_text(one), os.stat(one).st_mode & 0o777] for one in glob.glob(repositories)}
+    files.write(path, json.dumps({**before, **links(), _FILES: {**before.get(_FILES, {}), **found}}).encode(), 0o600)
 
 
 def restore(path: str = MARK) -> None:
-    """Put links back that are gone since; where something else is by now, that stays."""
-    for place, text in sorted(_remembered(path).items()):
+    """Put links and repositories back that are gone since; where something else is by now, that stays."""
+    remembered = _remembered(path)
+    kept = remembered.pop(_FILES, {})
+    for place, text in sorted(remembered.items()):
         if not os.path.lexists(place):
             os.makedirs(os.path.dirname(place), exist_ok=True)
             os.symlink(text, place)
+    for place, (text, mode) in sorted(kept.items()):
+        if not os.path.lexists(place):
+            files.write(place, text.encode(errors="surrogateescape"), mode)
+
+
+def _text(path: str) -> str:
+    with open(path, errors="surrogateescape", newline="") as source:
+        return source.read()
 
 
 def _remembered(path: str) -> dict:
