@@ -114,6 +114,25 @@ def test_what_a_hook_takes_from_a_folder_that_was_there_gets_into_the_initrd(bas
     assert "usr/lib/systemd/network/10-site.link" in files
 
 
+def test_no_image_is_made_of_a_layer_whose_bytes_changed(base: Base) -> None:
+    """Of equal size, so that the cache takes the layer; it is built anew after that."""
+    images, recipe, _ = base
+    layer = Layer(name="flipped", commands=(Command(run="echo 1 > /opt/one"),))
+    made = msgspec.structs.replace(recipe, layers=(*recipe.layers, layer))
+    shipped.build(images, made)
+    (shipped.tree(images, made, "flipped") / "opt/one").write_text("2\n")
+    shipped.build(images, made)
+    with pytest.raises(BadTask, match=r"^layer flipped \([0-9a-f]{12}\) is no longer what was built: /opt/one changed"):
+        assemble.assemble(images, made, shipped.quiet)
+    assert not (images / assemble.FOLDER / keys.image(made)).exists()
+    assert not [path for path in (images / assemble.BLOBS).iterdir() if path.name.startswith(keys.top(made))], (
+        "nothing is kept of it"
+    )
+    shipped.build(images, made)
+    assert (shipped.tree(images, made, "flipped") / "opt/one").read_text() == "1\n"
+    assert not assemble.assemble(images, made, shipped.quiet).cached
+
+
 @pytest.mark.long
 def test_a_year_later_the_same_image(base: Base, tmp_path: Path) -> None:
     """Packages see that date too, by a lowest layer that says it: all else is the same."""

@@ -10,7 +10,7 @@ import pytest
 from steps.clients.image import collecting
 from steps.clients.image.collecting import Roots
 from steps.clients.image.contained import namespace
-from steps.clients.image.layer import layers
+from steps.clients.image.layer import intact, layers
 from steps.contract.image import keys
 from steps.contract.image.recipe import Command, Layer, PlacedFile, Recipe, Service, User
 from steps.contract.stages.image_layers import Built
@@ -209,12 +209,12 @@ def test_a_changed_entry_is_not_used(reference: tuple[Path, Built]) -> None:
     first = tiny.build(reference[0], wanted, "changed")
     place = folder(reference[0], wanted, "changed")
     (place / "tree/opt/one").write_text("2\n")
-    assert "its entry says" in layers.verify(reference[0], place.name)
+    assert "/opt/one changed in the cache" in intact.verify(reference[0], place.name)
     assert tiny.build(reference[0], wanted, "changed").cached  # the quick check reads no file
     (place / "tree/opt/one").write_text("longer\n")
     again = tiny.build(reference[0], wanted, "changed")
     assert (again.cached, again.digest) == (False, first.digest)
-    assert layers.verify(reference[0], place.name) == ""
+    assert intact.verify(reference[0], place.name) == ""
 
 
 def test_what_is_missing_is_one_sentence(reference: tuple[Path, Built], tmp_path: Path) -> None:
@@ -256,5 +256,5 @@ def test_a_collection_takes_nothing_of_a_build_that_goes_on(reference: tuple[Pat
     assert (built.failed, built.output) == ("", "")
     assert [one.name for one in found.in_use if one.kind == "layers"] == [below]
     assert gone in [one.name for one in found.removed]
-    assert [layers.verify(images, key) for key in (below, top, built.key)] == ["", "", ""]
+    assert [intact.verify(images, key) for key in (below, top, built.key)] == ["", "", ""]
     assert set(look(layers.stack(images, going), "opt/whole")) == {"opt/whole"}

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
-from steps.clients.image.layer import layers
+from steps.clients.image.layer import intact
 from steps.clients.published import serving, source
 from steps.contract.image.booting import NodeReport
 from steps.contract.image.manifest import SIGNATURE, decode
@@ -119,6 +119,6 @@ def garbage_is_what_no_version_is_made_of(site: Site) -> None:
     assert orphan in gone
     assert not gone & (needed | {image.key for image in made})
     assert not (shelf / orphan).exists()
-    assert [layers.verify(site.images, key) for key in needed] == [""] * len(needed)
+    assert [intact.verify(site.images, key) for key in needed] == [""] * len(needed)
     for image in made:
         source.examine(source.load(site.images / "assembled" / image.key))

@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from steps.clients.image.layer import layers
+from steps.clients.image.layer import intact
 from steps.clients.published import source
 from steps.contract.image.manifest import decode
 from tests.boot.builder.started import descendants
@@ -76,7 +76,7 @@ def is_whole(site: Site) -> None:
     packed = [path for path in site.images.glob("assembled/*") if len(path.name) == 64]
     assert layer, site.images
     assert packed, site.images
-    assert [wrong for key in layer if (wrong := layers.verify(site.images, key))] == []
+    assert [wrong for key in layer if (wrong := intact.verify(site.images, key))] == []
     for folder in packed:
         source.examine(source.load(folder))
 

@@ -16,7 +16,7 @@ from steps import timeouts
 from steps.clients.image import entries, room
 from steps.clients.image.contained import namespace
 from steps.clients.image.files import oci_layers, packing, readback, tools
-from steps.clients.image.layer import layers
+from steps.clients.image.layer import intact, layers
 from steps.contract import oci
 from steps.contract.image import debian, keys, manifest
 from steps.contract.image.manifest import MANIFEST, OCI, PARTS, LayerOf, Manifest, ManifestError, PackageOf, Part
@@ -83,11 +83,12 @@ def _fill(images: Path, recipe: Recipe, work: Path, have: Versions | None, say: 
         (work / MANIFEST).write_bytes(manifest.encode(_manifest(images, recipe, twin.kernel, work, versions)))
         return
     told = packing.Pack(out=str(work), epoch=recipe.epoch, initrds=str(images / INITRDS))
-    with ThreadPoolExecutor(max_workers=1) as beside:
+    with ThreadPoolExecutor(max_workers=2) as beside:
         archived = beside.submit(_archive, images, recipe, stack, work, versions)
         pack = "steps.clients.image.files.packing:pack"
-        packed = namespace.call(stack, pack, told, packing.Packed, seconds=timeouts.IMAGE_SQUASH, say=say)
-        archived.result()
+        packing_it = beside.submit(namespace.call, stack, pack, told, packing.Packed, seconds=timeouts.IMAGE_SQUASH, say=say)
+        archived.result()  # first: a layer that has changed is why anything else fails
+        packed = packing_it.result()
     parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in sorted(packed.seconds.items()))
     say(f"packed {recipe.name}: {parts}{', initrd as before' if packed.initrd_kept else ''}")
     shutil.rmtree(work / ".initrd", ignore_errors=True)
@@ -128,7 +129,9 @@ def _parts(folder: Path) -> list[Part]:
 
 
 def _archive(images: Path, recipe: Recipe, stack: tuple[Path, ...], work: Path, versions: Versions) -> None:
-    """The OCI archive: a blob of each layer, each packed once."""
+    """The OCI archive: a blob of each layer, each packed once. Layers are read again before, so that no blob is kept of one
+    that has changed since it was built."""
+    intact.require(images, recipe)
     blobs = []
     named = {name: tools.mark(key, versions) for name, key in keys.layers(recipe).items()}
     for (name, key), tree in zip(named.items(), reversed(stack), strict=True):

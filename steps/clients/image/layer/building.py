@@ -36,10 +36,12 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Finish(Struct, frozen=True, kw_only=True):
-    """A layer's own folder to make normal, whether layers lie below, the time of its files, and secrets that must not be in it."""
+    """A layer's own folder to make normal, where its list goes, whether layers lie below, the time of its files, and secrets that
+    must not be in it."""
 
     name: str
     tree: str
+    listing: str
     lowest: bool
     epoch: int
     secrets: dict[str, bytes]
@@ -170,4 +172,4 @@ def finish(root: Path, asked: Finish) -> Finished:
     namespace.tell(f"{asked.name}: normal form")
     normal.normalise(tree, None if asked.lowest else root, asked.epoch)
     found = canaries.search(tree, asked.secrets) if asked.secrets else []
-    return Finished(content=content.read(tree), secrets_found=tuple(found))
+    return Finished(content=content.read(tree, Path(asked.listing)), secrets_found=tuple(found))

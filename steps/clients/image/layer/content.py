@@ -1,9 +1,10 @@
 """What a layer holds, as a list: its digest says whether two layers are alike, wherever and whenever they were built."""
 
+import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -55,16 +56,43 @@ class Content(Struct, frozen=True, kw_only=True):
     files: int
 
 
-def read(tree: Path) -> Content:
-    """Read a whole layer. Needs to be root over its files."""
+def read(tree: Path, listing: Path | None = None) -> Content:
+    """Read a whole layer; its list gets into `listing`, so that what changes can be named. Needs to be root over its files."""
     whole, outline = hashlib.sha256(), hashlib.sha256()
     size = files = 0
-    for item in items(tree):
-        whole.update(msgspec.json.encode(item, order="sorted") + b"\n")
-        outline.update(_outlined(item))
-        size += item.size if not item.same else 0
-        files += item.path != "."
+    with listing.open("wb") if listing else contextlib.nullcontext() as kept:
+        for item in items(tree):
+            line = _line(item)
+            whole.update(line)
+            outline.update(_outlined(item))
+            size += item.size if not item.same else 0
+            files += item.path != "."
+            if kept:
+                kept.write(line)
     return Content(digest=f"sha256:{whole.hexdigest()}", outline=f"sha256:{outline.hexdigest()}", size=size, files=files)
+
+
+def changed(tree: Path, digest: str, listing: Path) -> list[str] | None:
+    """Paths of a layer that are not what they were when its content had this digest; none known where its list is not whole. None:
+    all is as it was."""
+    now = [_line(item) for item in items(tree)]
+    if _digest(now) == digest:
+        return None
+    before = listing.read_bytes().splitlines(keepends=True) if listing.is_file() else []
+    if _digest(before) != digest:
+        return []
+    return sorted({msgspec.json.decode(line, type=Item).path for line in {*now} ^ {*before}})
+
+
+def _line(item: Item) -> bytes:
+    return msgspec.json.encode(item, order="sorted") + b"\n"
+
+
+def _digest(lines: Iterable[bytes]) -> str:
+    found = hashlib.sha256()
+    for line in lines:
+        found.update(line)
+    return f"sha256:{found.hexdigest()}"
 
 
 def outline(tree: Path) -> str:

@@ -1,7 +1,9 @@
 """The cache of layers: one folder per key, which appears whole or not at all; what is not there is built.
 
-layers/KEY/tree/       what the layer adds, as overlayfs reads it
-layers/KEY/entry.json  what it is; checked against the tree before it is used
+layers/KEY/tree/         what the layer adds, as overlayfs reads it
+layers/KEY/content.list  every path in it with the digest of its bytes
+layers/KEY/entry.json    what it is; checked against the tree before it is used: names, rights and sizes here, the bytes where an
+                         image is packed (`intact`)
 """
 
 import contextlib
@@ -84,28 +86,10 @@ def build(images: Path, recipe: Recipe, files: Mapping[str, bytes], layer: str, 
     return _cached(images, found[layer], say) or _build(making.Making(images, recipe, files, layer, secrets, say, stack))
 
 
-def verify(images: Path, key: str) -> str:
-    """Read a whole layer again: empty when its content is what its entry says, else what differs in one sentence."""
-    found = entry(images, key)
-    if found is None:
-        return f"layer {key[:12]} is not in {shelf(images)}"
-    tree = shelf(images) / key / TREE
-    asked = Asked(tree=str(tree.absolute()))
-    now = namespace.call((), f"{__name__}:whole", asked, content.Content, seconds=timeouts.IMAGE_READ)
-    return (
-        "" if now == found.content else f"layer {found.name} ({key[:12]}) holds {now.digest}, its entry says {found.content.digest}"
-    )
-
-
 class Asked(Struct, frozen=True, kw_only=True):
     """A layer's folder to read."""
 
     tree: str
-
-
-def whole(root: Path, asked: Asked) -> content.Content:
-    """Read all of a layer; called in a namespace."""
-    return content.read(root / asked.tree)
 
 
 def outline(root: Path, asked: Asked) -> str:

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
 from msgspec import Struct
 
@@ -21,7 +20,7 @@ from steps.contract.stages.image_layers import Built
 from steps.errors import BadTask
 
 BUILD, FINISH = f"{building.__name__}:build", f"{building.__name__}:finish"
-TREE: Final = "tree"
+TREE, LIST = "tree", "content.list"
 
 
 class Making(Struct, frozen=True):
@@ -88,6 +87,7 @@ def make(layer: Making, work: building.Work, folder: Path) -> Made:
     finish = building.Finish(
         name=layer.name,
         tree=str(tree.absolute()),
+        listing=str((folder / LIST).absolute()),
         lowest=not layer.stack,
         epoch=layer.recipe.epoch,
         secrets=build_secrets.read(work.secrets),

@@ -1,0 +1,81 @@
+"""Layers are read again where an image is packed from them: a changed byte is named, and the cache gives the layer up."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from steps.clients.image.layer import content, intact, layers
+from steps.clients.image.layer.making import LIST, TREE
+from steps.contract.image import keys
+from steps.contract.image.recipe import Recipe
+from steps.errors import BadTask
+from tests.unit import small_image
+from tests.unit.clients.image import trees
+
+
+@pytest.fixture
+def recipe() -> Recipe:
+    if os.geteuid() != 0:
+        pytest.skip("layers are read in a namespace, as root")
+    return small_image.recipe()
+
+
+def store(images: Path, recipe: Recipe) -> Path:
+    """A cache with the recipe's layers."""
+    for name, key in keys.layers(recipe).items():
+        folder = layers.shelf(images) / key
+        trees.small(folder / TREE)
+        found = content.read(folder / TREE, folder / LIST)
+        told = layers.Entry(key=key, name=name, content=found, seconds=1.0, installed=(), user=0)
+        (folder / layers.ENTRY).write_bytes(msgspec.json.encode(told))
+    return images
+
+
+def folder(images: Path, recipe: Recipe, name: str) -> Path:
+    return layers.shelf(images) / keys.layers(recipe)[name]
+
+
+def test_layers_as_they_were_built_pass(tmp_path: Path, recipe: Recipe) -> None:
+    images = store(tmp_path, recipe)
+    intact.require(images, recipe)
+    assert [intact.verify(images, key) for key in keys.layers(recipe).values()] == ["", ""]
+
+
+def test_a_byte_that_changed_in_its_place_is_named_by_layer_and_file(tmp_path: Path, recipe: Recipe) -> None:
+    images = store(tmp_path, recipe)
+    place = folder(images, recipe, "hpc")
+    (place / TREE / "etc/motd").write_text("hullo\n")
+    assert content.outline(place / TREE) == layers.entry(images, place.name).content.outline, "the quick check sees nothing"
+    with pytest.raises(BadTask, match=rf"^layer hpc \({place.name[:12]}\) is no longer what was built: /etc/motd changed") as told:
+        intact.require(images, recipe)
+    assert str(place) in told.value.hint
+    assert layers.entry(images, place.name) is None, "it is built anew by the next build"
+    assert layers.entry(images, folder(images, recipe, "base").name) is not None
+
+
+def test_of_many_that_changed_some_are_named(tmp_path: Path, recipe: Recipe) -> None:
+    images = store(tmp_path, recipe)
+    place = folder(images, recipe, "base")
+    for name in "abcd":
+        trees.write(place / TREE / f"opt/{name}")
+    (place / TREE / "etc/motd").chmod(0o600)
+    assert "/etc/motd, /opt/a, /opt/b and 2 more changed" in intact.verify(images, place.name)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"{}\n")])
+def test_without_a_whole_list_the_layer_is_named(tmp_path: Path, recipe: Recipe, damage: Callable[[Path], object]) -> None:
+    images = store(tmp_path, recipe)
+    place = folder(images, recipe, "base")
+    damage(place / LIST)
+    assert intact.verify(images, place.name) == "", "a list is no part of a layer"
+    (place / TREE / "etc/motd").write_text("hullo\n")
+    assert intact.verify(images, place.name).endswith("is no longer what was built: its bytes have changed")
+
+
+def test_a_layer_that_is_not_there_is_one_sentence(tmp_path: Path, recipe: Recipe) -> None:
+    with pytest.raises(BadTask, match=r"layer [0-9a-f]{12} is not in "):
+        intact.require(tmp_path, recipe)
+    assert "is not in" in intact.verify(tmp_path, "0" * 64)
