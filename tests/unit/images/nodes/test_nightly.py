@@ -1,22 +1,27 @@
 """The nightly job of the CI snippets for images: its lines, as they stand, bring newer packages as a request with the new lock."""
 
+import base64
 import fnmatch
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
 from tests.unit.images.nodes.conftest import SMALL, Deb, Site
 from workflows import examples
+from workflows.images.nodes import shipped
 from workflows.spec.image import load_image
 
 HERE = Path(examples.__file__).parent / "ci/images"
+TOKEN = "glpat-the-token"
 EXAMPLE = Path(examples.__file__).parent / "images/image.yaml"
 NEWER = [*(one for one in SMALL if one.name != "libmpi"), Deb("libmpi", "1:2.1")]
 Nightly = Callable[[str], subprocess.CompletedProcess[str]]
@@ -117,3 +122,57 @@ def test_a_lock_that_comes_in_starts_a_build(server: str) -> None:
     changes = SERVERS[server]()[1]
     for path in (lock, f"images/{lock}", "image.yaml", "recipes/ours.yaml"):
         assert any(fnmatch.fnmatch(path, one) for one in changes), path
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_another_bringup_starts_a_build_since_it_brings_the_shipped_recipes(server: str) -> None:
+    assert load_image(EXAMPLE).recipe in shipped.names(), "the example builds a shipped recipe"
+    changes = SERVERS[server]()[1]
+    for path in ("pyproject.toml", "uv.lock", *(f"images/recipes/{name}.yaml" for name in shipped.names())):
+        assert any(fnmatch.fnmatch(path, one) for one in changes), path
+
+
+class Asking(BaseHTTPRequestHandler):
+    """A Git server that asks for a login, and then takes nothing."""
+
+    def do_GET(self) -> None:
+        said = base64.b64decode(self.headers.get("Authorization", "").removeprefix("Basic ")).decode()
+        cast("Server", self.server).said.append(said)
+        self.send_response(401 if not said.partition(":")[2] else 403)
+        self.send_header("WWW-Authenticate", 'Basic realm="git"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    said: list[str]
+
+
+@pytest.fixture
+def asking() -> Iterator[Server]:
+    with Server(("127.0.0.1", 0), Asking) as server:
+        server.said = []
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_the_token_reaches_the_server_and_no_command_line(origin: Path, asking: Server, tmp_path: Path) -> None:
+    job: dict[str, Any] = yaml.safe_load((HERE / "gitlab-ci.yml").read_text())["packages"]
+    (line,) = [line for line in job["script"] if "LOCK_PUSH_TOKEN" in line]
+    assert not [text for text in job["variables"].values() if "TOKEN" in text]
+    shown = job["variables"]["ORIGIN"].replace("https://", "http://").replace("$CI_SERVER_HOST", f"127.0.0.1:{asking.server_port}")
+    git(tmp_path, "clone", "--quiet", str(origin), "checkout")
+    told = {"BRANCH": "b", "ORIGIN": shown.replace("$CI_PROJECT_PATH", "a/b"), "CI_DEFAULT_BRANCH": "main", "HOME": str(tmp_path)}
+    environment = {**os.environ, **told, "LOCK_PUSH_TOKEN": TOKEN, "GIT_TRACE": "1", "GIT_TERMINAL_PROMPT": "0", "no_proxy": "*"}
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", line]
+    done = subprocess.run(command, cwd=tmp_path / "checkout", env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert asking.said[-1] == f"bringup:{TOKEN}", done.stderr
+    assert "git-remote-http" in done.stderr, "the trace has all command lines"
+    assert TOKEN not in done.stderr
