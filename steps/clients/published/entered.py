@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from steps.clients.published import reading
+from steps.clients.published import leads, reading
 from steps.clients.published import source as sources
 from steps.clients.published.operations import Folder, Move, Operation, Put, Remove, Replace, Sync
 from steps.clients.published.source import Source
@@ -13,12 +13,12 @@ from steps.contract.image.published import Place
 
 def wanted(tree: Tree, source: Source, place: Place) -> dict[str, bytes]:
     """The scripts of an image's groups and machines, and the one that finds a machine's own, by file name. Raises BadTask."""
-    return sources.entries(source, place, reading.entry_points(tree))
+    return sources.entries(source, place, leads.entry_points(tree))
 
 
 def of_version(tree: Tree, version: str) -> dict[str, bytes]:
     """Scripts of the machines that a version of the tree names, but of those that boot another image since."""
-    url, lead = reading.url_of(tree), reading.entry_points(tree)
+    url, lead = leads.url_of(tree), leads.entry_points(tree)
     if not url:
         return {}
     machines = [name for name in reading.scripts(tree, version) if published.is_machine(name)]
@@ -31,7 +31,7 @@ def of_version(tree: Tree, version: str) -> dict[str, bytes]:
 
 def stale(tree: Tree, names: Collection[str]) -> tuple[str, ...]:
     """Files of machines that lead to this image, which names others: such a machine boots as any other does."""
-    lead = reading.entry_points(tree)
+    lead = leads.entry_points(tree)
     gone = [name for name, image in lead.items() if image == tree.image and published.is_machine(name) and name not in names]
     return tuple(f"{name}{published.SCRIPT}" for name in gone)
 

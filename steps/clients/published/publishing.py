@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from steps.clients.published import connecting, entered, locking, reading, signing, verifying
+from steps.clients.published import connecting, entered, leads, locking, reading, signing, verifying
 from steps.clients.published import source as sources
 from steps.clients.published.operations import (
     Check,
@@ -205,7 +205,7 @@ def _refuse_left(tree: Tree, order: Order) -> None:
 def _refuse_others(tree: Tree, order: Order) -> None:
     """A group's entry must not be taken from another image, nor one be left that the new version has no script for."""
     wanted = sources.names(order.place)
-    for group, image in reading.entry_points(tree).items():
+    for group, image in leads.entry_points(tree).items():
         file = f"{published.BOOT}/{group}{published.SCRIPT}"
         if group in wanted and image not in (order.image, ""):
             what = "machine" if published.is_machine(group) else "group"

@@ -1,18 +1,16 @@
 """What a tree as it was found says: manifests, scripts, history, nodes, and the observation of a publication. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
+from steps.clients.published import leads
 from steps.clients.published.tree import Tree
 from steps.contract.canonical import digest_bytes
-from steps.contract.image import detached, ipxe, manifest, published, publishing
-from steps.contract.image.detached import Factory
+from steps.contract.image import ipxe, manifest, published, publishing
 from steps.contract.image.manifest import Manifest, ManifestError, Part
 from steps.contract.image.published import NodeSeen, Switch, Tested
 from steps.contract.stages.image_publish import Published
-
-_NO_FACTORY = Factory()
 
 
 def manifest_of(tree: Tree, version: str) -> Manifest | None:
@@ -98,30 +96,9 @@ def scripts(tree: Tree, version: str) -> dict[str, str]:
     folder = tree.path(published.VERSIONS, version, published.BOOT)
     texts = {name: tree.contents.get(f"{folder}/{name}", b"") for name in tree.names(folder) if name.endswith(published.SCRIPT)}
     return {
-        name.removesuffix(published.SCRIPT): named_version(text.decode(errors="replace"), tree.image)
+        name.removesuffix(published.SCRIPT): leads.named_version(text.decode(errors="replace"), tree.image)
         for name, text in texts.items()
     }
-
-
-def named_version(script: str, image: str) -> str:
-    """The version that every address of a script names, but the one where machines begin anew; empty for several or none."""
-    mark, start = f"/{image}/{published.VERSIONS}/", f"/{published.START_SCRIPT}"
-    named = {address.partition(mark)[2].partition("/")[0] for address in detached.addresses(script) if not address.endswith(start)}
-    return named.pop() if len(named) == 1 else ""
-
-
-def entry_points(tree: Tree) -> dict[str, str]:
-    """Groups and machines of ROOT/boot → the image whose pointer their script leads to; empty where it leads to none."""
-    leads = {}
-    for name in tree.names(published.BOOT):
-        place = f"{published.BOOT}/{name}"
-        if not name.endswith(published.SCRIPT) or place == published.START_SCRIPT:
-            continue
-        text = tree.contents.get(place, b"").decode(errors="replace")
-        address = next(iter(detached.addresses(text)), "")
-        head, _, tail = address.rpartition(f"/{published.CURRENT}/{published.BOOT}/")
-        leads[name.removesuffix(published.SCRIPT)] = head.rpartition("/")[2] if tail == name else ""
-    return leads
 
 
 def nodes(tree: Tree) -> tuple[NodeSeen, ...]:
@@ -182,40 +159,11 @@ def left(tree: Tree) -> tuple[str, ...]:
     return tuple(name for name in stray(tree) if not name.startswith(published.CLAIM))
 
 
-def outside(tree: Tree, url: str, factory: Factory = _NO_FACTORY) -> Iterator[detached.Outside]:
-    """Links, scripts and manifests of the tree that lead out of it. `url`: its address; empty: the one that its entries name."""
-    links = {path: entry.target for path, entry in tree.entries.items() if entry.is_link}
-    yield from detached.links(tree.root, links, factory)
-    texts, lead = {path: data.decode(errors="replace") for path, data in tree.contents.items()}, entry_points(tree)
-    mine = {path: text for path, text in texts.items() if path.endswith(published.SCRIPT) and _of_image(tree, path, lead)}
-    files = [*tree.entries, *_through_pointers(tree)]
-    yield from detached.scripts(url or url_of(tree), mine, files, factory)
-    manifests = {path: text for path, text in texts.items() if path.endswith(f"/{manifest.MANIFEST}")}
-    yield from detached.texts(url or url_of(tree), manifests, factory)
-    for path, entry in tree.below(tree.path(published.VERSIONS)).items():
-        if entry.is_file and entry.names > 1:
-            place = tree.path(published.VERSIONS, path)
-            yield detached.Outside(
-                place=place, leads_to="another name of the same bytes", why="what is written there changes it here"
-            )
-
-
-def url_of(tree: Tree) -> str:
-    """The address of the tree, where its entries agree on one; else empty."""
-    texts = [
-        tree.contents.get(f"{published.BOOT}/{group}{published.SCRIPT}", b"").decode(errors="replace")
-        for group, image in entry_points(tree).items()
-        if image == tree.image
-    ]
-    bases = detached.bases(texts, tree.image)
-    return bases[0] if len(bases) == 1 else ""
-
-
 def observed(tree: Tree, *, before: str, url: str, signature: str, unchanged: bool, removed: tuple[str, ...] = ()) -> Published:
     """The tree as the gate of a publication looks at it."""
     version = tree.current
     added, gone, changed = package_changes(tree, before, version)
-    named, lead = scripts(tree, version), entry_points(tree)
+    named, lead = scripts(tree, version), leads.entry_points(tree)
     whole = set(found(tree, version)) & {part for part in listed(tree, version) if _is_machines(part.name)}
     return Published(
         version=version,
@@ -227,7 +175,7 @@ def observed(tree: Tree, *, before: str, url: str, signature: str, unchanged: bo
         scripts={name: one for name, one in named.items() if not published.is_machine(name)},
         unchanged=unchanged,
         incoming=left(tree),
-        outside=tuple(one.sentence for one in outside(tree, url)),
+        outside=tuple(one.sentence for one in leads.outside(tree, url)),
         signature=signature,
         versions=tree.versions,
         removed=removed,
@@ -262,20 +210,6 @@ def changes(had: Mapping[str, str], has: Mapping[str, str]) -> tuple[tuple[str, 
     gone = tuple(f"{name}={had[name]}" for name in sorted(set(had) - set(has)))
     changed = tuple(f"{name} {had[name]} → {has[name]}" for name in sorted(set(had) & set(has)) if had[name] != has[name])
     return added, gone, changed
-
-
-def _of_image(tree: Tree, path: str, lead: Mapping[str, str]) -> bool:
-    """Scripts of this image: its own, and its groups' entries; those of other images are looked at with them."""
-    name = path.removeprefix(f"{published.BOOT}/")
-    if name == path or path == published.START_SCRIPT:
-        return True
-    return lead.get(name.removesuffix(published.SCRIPT)) in (tree.image, "")
-
-
-def _through_pointers(tree: Tree) -> list[str]:
-    """Paths by way of this image's pointer."""
-    below = tree.below(tree.path(published.VERSIONS, tree.current)) if tree.current else {}
-    return [tree.path(published.CURRENT, path) for path in below]
 
 
 def _node(name: str, data: bytes) -> NodeSeen:

@@ -1,6 +1,6 @@
 """Goes back to a version that is still there: one rename, and a line in the history of who did it."""
 
-from steps.clients.published import entered, locking, publishing, reading, verifying
+from steps.clients.published import entered, leads, locking, publishing, reading, verifying
 from steps.clients.published.operations import Folder, Held, Operation, Remove, Transport
 from steps.clients.published.tree import Tree
 from steps.contract.image import published
@@ -57,7 +57,7 @@ def _refuse_broken(tree: Tree, version: str, signers: tuple[str, ...]) -> None:
 def _refuse_stranded(tree: Tree, version: str) -> None:
     """Groups that can boot now must be able to boot then."""
     able = reading.scripts(tree, tree.current) if tree.current else {}
-    led = {group for group, image in reading.entry_points(tree).items() if image == tree.image and group in able}
+    led = {group for group, image in leads.entry_points(tree).items() if image == tree.image and group in able}
     led -= {name for name in led if published.is_machine(name)}  # these go back with the version
     if lost := sorted(led - set(reading.scripts(tree, version))):
         files = ", ".join(f"{published.BOOT}/{group}{published.SCRIPT}" for group in lost)

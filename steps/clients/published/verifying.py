@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from msgspec import Struct
 
-from steps.clients.published import reading, signing
+from steps.clients.published import leads, reading, signing
 from steps.clients.published.tree import Tree
 from steps.contract.image import manifest, published, publishing
 from steps.contract.image.published import Place
@@ -22,7 +22,7 @@ def problems(tree: Tree, signers: tuple[str, ...] = (), url: str = "") -> tuple[
     found = [*_pointer(tree), *_history(tree), *_entries(tree), *_strays(tree)]
     for version in tree.versions:
         found += of_version(tree, version, signers)
-    found += [Problem(place=one.place, why=f"leads to {one.leads_to}: {one.why}") for one in reading.outside(tree, url)]
+    found += [Problem(place=one.place, why=f"leads to {one.leads_to}: {one.why}") for one in leads.outside(tree, url)]
     return tuple(found)
 
 
@@ -124,7 +124,7 @@ def _history(tree: Tree) -> Iterator[Problem]:
 
 def _entries(tree: Tree) -> Iterator[Problem]:
     scripts = set(reading.scripts(tree, tree.current)) if tree.current else set()
-    entries = reading.entry_points(tree)
+    entries = leads.entry_points(tree)
     moved = {name for name, image in entries.items() if published.is_machine(name) and image in tree.images}
     for group in sorted(scripts):
         if entries.get(group) != tree.image and group not in moved:
@@ -137,7 +137,7 @@ def _entries(tree: Tree) -> Iterator[Problem]:
 
 def _start(tree: Tree, entries: Collection[str]) -> Iterator[Problem]:
     """What every machine may be told to load."""
-    url, data = reading.url_of(tree), tree.contents.get(published.START_SCRIPT)
+    url, data = leads.url_of(tree), tree.contents.get(published.START_SCRIPT)
     if url and data != publishing.start_script(url, default=published.DEFAULT in entries):
         yield Problem(place=published.START_SCRIPT, why="is missing" if data is None else "is not as bringup writes it")
 

@@ -37,7 +37,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
     """What a node loads: absolute URLs of the files of one version, the root's digest (`sha256:…`), more kernel arguments, the URL
     that hears its report (empty: none) and whether its tests are run (in a test boot alone), and which machines the script
     is for: MAC address (lower case, with colons) → host name (empty: the image's own). Without any machine it is for all but
-    `others`, which are sent to `start`, the URL of the script that finds a machine's own."""
+    `others`, which are sent to `start`, the URL of the script that finds a machine's own. `entry` is the URL of what the group is
+    told to load, `again` where a machine begins anew that could load or start nothing; without them it tries the same again."""
 
     title: str
     kernel: str
@@ -50,6 +51,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
     machines: Mapping[str, str] = {}
     others: tuple[str, ...] = ()
     start: str = ""
+    entry: str = ""
+    again: str = ""
 
 
 def arguments(loaded: Loaded) -> tuple[str, ...]:
@@ -76,7 +79,7 @@ def script(loaded: Loaded) -> str:
         "#!ipxe",
         f"# {_title(loaded.title)}",
         "set tries:int8 0",
-        *_guard(loaded.machines),
+        *_guard(loaded.machines, loaded.entry),
         *(_sent_on(loaded.others, loaded.start) if loaded.others and not loaded.machines else ()),
         ":load",
         "imgfree",
@@ -85,7 +88,7 @@ def script(loaded: Loaded) -> str:
         f"initrd --name initrd.img {loaded.initrd} || goto failed",
         f"echo {SAID} starts the kernel",
         "boot || goto failed",
-        *_again("failed", "could not load or start it: ${errno}", "load"),
+        *_again("failed", "could not load or start it: ${errno}", "load", loaded.again),
     ]
     return "\n".join(lines) + "\n"
 
@@ -93,8 +96,7 @@ def script(loaded: Loaded) -> str:
 def chain(url: str, start: str = "") -> str:
     """The script that goes on with another one, as the TFTP server's: it stays the same when images change. Where it cannot, it
     tries again; with `start` it begins with that one anew, for what is its own may have changed. Raises ScriptError."""
-    for one in (url, *((start,) if start else ())):
-        _loadable(one)
+    _loadable(url)
     lines = [
         "#!ipxe",
         ":next",
@@ -136,13 +138,13 @@ def _sent_on(others: Sequence[str], start: str) -> Sequence[str]:
         ":elsewhere",
         f"echo {SAID} ${{netX/mac}} has a script of its own, asks {start}",
         f"sleep {WAIT}",
-        f"chain --autofree --replace {start} ||",
+        *_anew(start),
         "goto elsewhere",
     ]
 
 
-def _guard(machines: Mapping[str, str]) -> Sequence[str]:
-    """Lines that let only the named machines go on, each with its host name."""
+def _guard(machines: Mapping[str, str], entry: str) -> Sequence[str]:
+    """Lines that let only the named machines go on, each with its host name; others ask for the list of today again."""
     if not machines:
         return []
     for mac, host in machines.items():
@@ -156,17 +158,27 @@ def _guard(machines: Mapping[str, str]) -> Sequence[str]:
     tests = [f"iseq ${{netX/mac}} {mac} && set node {host or 'known'} ||" for mac, host in sorted(machines.items())]
     return [
         _WHO,
+        "clear node ||",  # of a list that it was in before
         *tests,
         "isset ${node} && goto load ||",
         f"echo {SAID} this script is for other machines, not for ${{netX/mac}}",
         f"sleep {WAIT}",
+        *_anew(entry),
         "goto who",
     ]
 
 
 def _again(label: str, said: str, back: str, start: str = "") -> Sequence[str]:
     lines = [f":{label}", f"echo {SAID} {said}", f"echo {SAID} tries again in {WAIT} s", f"sleep {WAIT}"]
-    return [*lines, *((f"chain --autofree --replace {start} ||",) if start else ()), f"goto {back}"]
+    return [*lines, *_anew(start), f"goto {back}"]
+
+
+def _anew(start: str) -> Sequence[str]:
+    """Lines that begin with another script in place of this one; where that cannot be had, this one goes on."""
+    if not start:
+        return []
+    _loadable(start)
+    return [f"chain --autofree --replace {start} ||"]
 
 
 def _loadable(url: str) -> None:

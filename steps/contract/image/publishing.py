@@ -46,7 +46,8 @@ def version_script(place: Place, version: str, manifest: Manifest, group: Group)
     """What the nodes of a group boot: every path names the version, so that a switch of the pointer in the middle of a boot mixes
     nothing. Raises PublishingError."""
     folder = _folder(place.url, manifest.name, version)
-    root = manifest.part(manifests.ROOT)
+    root, start = manifest.part(manifests.ROOT), start_url(place.url)
+    entry = f"{base(place.url)}/{published.BOOT}/{group_name(group.name)}{published.SCRIPT}"
     loaded = ipxe.Loaded(
         title=f"{manifest.name} {version} for group {group_name(group.name)}",
         kernel=f"{folder}/{manifests.KERNEL}",
@@ -57,7 +58,9 @@ def version_script(place: Place, version: str, manifest: Manifest, group: Group)
         report=place.report,
         machines=group.nodes,
         others=tuple(mac for other in place.groups if other.name != group.name for mac in other.nodes),
-        start=start_url(place.url),
+        start=start,
+        entry=entry,
+        again=start if group.nodes or group.name == published.DEFAULT else entry,  # nothing but its DHCP server leads to others
     )
     try:
         return ipxe.script(loaded).encode()

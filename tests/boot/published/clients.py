@@ -4,7 +4,7 @@ import traceback
 from functools import partial
 from pathlib import Path
 
-from steps.clients.published import publishing, reading
+from steps.clients.published import leads, publishing
 from steps.clients.published.local import Local
 from steps.contract.canonical import digest_bytes
 from steps.errors import StepError, StoreBusy
@@ -18,7 +18,7 @@ MOST = 9
 
 def booted(root: Path) -> str:
     """The version that a node is led to, of which all is as it was published."""
-    version = reading.named_version((root / "compute/current/boot/gpu.ipxe").read_text(), "compute")
+    version = leads.named_version((root / "compute/current/boot/gpu.ipxe").read_text(), "compute")
     folder = root / "compute/versions" / version
     for line in (folder / "SHA256SUMS").read_text().splitlines():
         digest, name = line.split("  ", 1)

@@ -1,4 +1,4 @@
-"""A machine that is told a group's entry boots the version that the pointer names after a rollback, and says what it runs."""
+"""A machine boots the version that the pointer names after a rollback, also where it waited meanwhile, and says what it runs."""
 
 import threading
 import time
@@ -7,30 +7,35 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from steps.clients.netboot import machine
 from steps.clients.published import publishing, rolling_back, rows, serving
 from steps.clients.published.local import Local
 from steps.contract.image import ipxe
 from steps.contract.image.booting import Firmware, Machine
-from steps.contract.image.manifest import MANIFEST, ROOT
+from steps.contract.image.manifest import KERNEL, MANIFEST, ROOT
 from steps.contract.image.published import Group, Place
+from tests.hosts.hostlab.waiting import until
 from tests.unit.clients.published.published_trees import silent
 
 MAC = "52:54:00:12:34:56"
 SECONDS = 300.0
 
 
-def test_a_node_boots_what_is_current_and_says_so(store: Path, tmp_path: Path) -> None:
+def test_a_node_that_waits_for_a_kernel_sees_a_rollback_boots_what_is_current_and_says_so(store: Path, tmp_path: Path) -> None:
+    """It has the script of the version whose kernel is gone, and goes on with that of the one that is current then."""
     assembled = next(store.glob(f"assembled/*/{MANIFEST}")).parent
     with served(tmp_path / "tree") as (root, url, heard):
         group = Group(name="nodes", kernel_arguments=("console=ttyS0",), nodes={MAC: "node001"})
         place = Place(root=str(root), url=url, report=url, groups=(group,))
-        other = Place(root=str(root), url=url, report=url, groups=(Group(name="nodes", kernel_arguments=("quiet",)),))
+        other = Place(root=str(root), url=url, report=url, groups=(replace(group, kernel_arguments=("quiet",)),))
         first = publishing.publish(place, assembled, {}, tmp_path, "run-1", silent)
-        publishing.publish(other, assembled, {}, tmp_path, "run-2", silent)
-        rolling_back.rollback(Local(root), first_image(root), "", "ada")
-        with started(url, tmp_path) as running:
+        second = publishing.publish(other, assembled, {}, tmp_path, "run-2", silent)
+        (root / first_image(root) / "versions" / second.version / KERNEL).unlink()
+        with started(f"{url}/boot/boot.ipxe", tmp_path) as running:
+            assert until(lambda: f"{ipxe.SAID} could not load" in running.console(), SECONDS, every=0.2), running.console()[-3000:]
+            rolling_back.rollback(Local(root), first_image(root), "", "ada")
             assert heard.wait(SECONDS), running.console()[-3000:]
     (row,) = rows.nodes((Local(root).look(first_image(root)),), now=time.time())
     assert "quiet" not in (root / first_image(root) / "current/boot/nodes.ipxe").read_text()
@@ -46,20 +51,17 @@ def test_a_node_whose_root_cannot_be_had_begins_anew_by_itself(store: Path, tmp_
         place = Place(root=str(root), url=url, report=url, groups=(Group(name="nodes", kernel_arguments=("console=ttyS0",)),))
         published = publishing.publish(place, assembled, {}, tmp_path, "run-1", silent)
         (root / first_image(root) / "versions" / published.version / ROOT).rename(tmp_path / ROOT)
-        with started(url, tmp_path) as running:
-            until = time.monotonic() + SECONDS
-            while not running.ended and time.monotonic() < until:
-                heard.wait(0.2)
-            assert running.ended, running.console()[-3000:]
+        with started(f"{url}/boot/nodes.ipxe", tmp_path) as running:
+            assert until(lambda: running.ended, SECONDS, every=0.2), running.console()[-3000:]
             assert "Rebooting automatically due to panic= boot argument" in running.console()
             assert not heard.is_set()
 
 
 @contextmanager
-def started(url: str, folder: Path) -> Iterator[machine.Running]:
-    """A machine that is told the entry of its group."""
+def started(script: str, folder: Path) -> Iterator[machine.Running]:
+    """A machine that is told to load a script."""
     (folder / "tftp").mkdir()
-    (folder / "tftp/boot.ipxe").write_text(ipxe.chain(f"{url}/boot/nodes.ipxe"))
+    (folder / "tftp/boot.ipxe").write_text(ipxe.chain(script))
     running = machine.start(Machine(name="node001", firmware=Firmware.BIOS, mac=MAC), machine.Hardware(), folder)
     try:
         yield running

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from steps.clients.published import reading
+from steps.clients.published import leads
 from steps.clients.published.tree import Tree
 from steps.contract.image import detached, manifest, published
 from steps.contract.image.detached import Factory
@@ -24,7 +24,7 @@ def problems(found: Opened, looks: Iterable[Tree], url: str, of: Factory) -> tup
     rows = list(_tree_itself(found, of))
     unread: list[str] = []
     for look in looks:
-        rows += [(one.place, f"leads to {one.leads_to}: {one.why}") for one in reading.outside(look, url or found.place.url, of)]
+        rows += [(one.place, f"leads to {one.leads_to}: {one.why}") for one in leads.outside(look, url or found.place.url, of)]
         rows += _roots(found, look, of, unread)
     return list(dict.fromkeys(rows)), list(dict.fromkeys(unread))
 

@@ -34,6 +34,7 @@ def test_every_way_out_leads_back() -> None:
     """No command that can fail is without its error's way, and the last line never ends the script."""
     for text in (
         ipxe.script(loaded(machines={"52:54:00:00:00:01": "gpu001"})),
+        ipxe.script(loaded(machines={"52:54:00:00:00:01": "gpu001"}, entry=f"{BASE}/gpu.ipxe", again=f"{BASE}/boot.ipxe")),
         ipxe.chain(f"{BASE}/boot.ipxe"),
         ipxe.chain(f"{BASE}/gpu.ipxe", f"{BASE}/boot.ipxe"),
         ipxe.first(f"{BASE}/mac-", f"{BASE}/default.ipxe"),
@@ -53,6 +54,15 @@ def test_a_group_knows_its_machines() -> None:
     assert text.index("iseq ${netX/mac} 52:54:00:00:00:01 && set node gpu001 ||") < text.index("set node gpu002")
     assert "systemd.hostname=${node}" in text
     assert "this script is for other machines" in text
+
+
+def test_what_cannot_go_on_begins_anew_and_sees_what_is_current_then() -> None:
+    """With a script that stays, it would ask for the files of one version for ever, or look into a list of yesterday."""
+    start, entry = f"{BASE}/boot.ipxe", f"{BASE}/gpu.ipxe"
+    lines = ipxe.script(loaded(machines={"52:54:00:00:00:01": "gpu001"}, entry=entry, again=start)).splitlines()
+    for end, url in (("goto who", entry), ("goto load", start)):
+        assert lines[lines.index(end) - 2 : lines.index(end)] == ["sleep 10", f"chain --autofree --replace {url} ||"]
+    assert lines[lines.index(":who") + 1] == "clear node ||", "who was in the list of yesterday is not let in by it"
 
 
 def test_machines_may_go_without_names() -> None:
@@ -79,6 +89,9 @@ def test_machines_may_go_without_names() -> None:
         ({"machines": {"52:54:00:00:00:01": "", "52:54:00:00:00:02": "gpu"}}, "has no host name, others have"),
         ({"others": ("52-54-00-00-00-01",), "start": f"{BASE}/boot.ipxe"}, "no MAC address"),
         ({"others": ("52:54:00:00:00:01",), "start": "boot.ipxe"}, "no absolute http URL"),
+        ({"again": "boot.ipxe"}, "no absolute http URL"),
+        ({"again": "http://a/${x}"}, "cannot stand"),
+        ({"machines": {"52:54:00:00:00:01": "gpu001"}, "entry": "boot.ipxe"}, "no absolute http URL"),
     ],
 )
 def test_what_ipxe_would_take_otherwise_is_refused(more: dict[str, object], said: str) -> None:

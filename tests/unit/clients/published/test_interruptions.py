@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.published import publishing, reading, rolling_back, shell, verifying
+from steps.clients.published import leads, publishing, reading, rolling_back, shell, verifying
 from steps.clients.published.local import Local
 from steps.clients.published.operations import Claimed, Operation, Put
 from steps.clients.published.tree import ALL, Tree
@@ -83,7 +83,7 @@ def assert_readable(root: Path) -> None:
     tree = Local(root).look("compute", (ALL,))
     assert [problem for version in tree.versions for problem in verifying.of_version(tree, version)] == []
     assert tree.current in tree.versions
-    assert set(reading.entry_points(tree)) == {"default", "gpu"}
+    assert set(leads.entry_points(tree)) == {"default", "gpu"}
 
 
 def test_killed_at_every_step_of_a_publication(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_reader_never_sees_half_a_version(tmp_path: Path) -> None:
 def _read_until(stop: threading.Event, root: Path, odd: list[str], seen: set[str]) -> None:
     while not stop.is_set():
         script = (root / "compute/current/boot/gpu.ipxe").read_text()
-        version = reading.named_version(script, "compute")
+        version = leads.named_version(script, "compute")
         folder = root / "compute/versions" / version
         if not version:
             odd.append(f"a script that names no version: {script!r}")

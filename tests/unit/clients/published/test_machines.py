@@ -59,6 +59,22 @@ def test_the_default_sends_machines_of_other_groups_back(tmp_path: Path, root: P
     assert f"chain --autofree --replace {URL}/boot/boot.ipxe ||" in lines
 
 
+def test_a_machine_that_can_load_nothing_begins_where_it_is_led_to_what_is_current(tmp_path: Path, root: Path) -> None:
+    """Only a DHCP server leads to a group that names no machine and is not the default: nothing else would lead there again."""
+    published(place(root, *groups(gpu001=FIRST), Group(name="rack7")), image(tmp_path / "a", "a"))
+    for name, url in (("gpu", f"{URL}/boot/boot.ipxe"), ("default", f"{URL}/boot/boot.ipxe"), ("rack7", f"{URL}/boot/rack7.ipxe")):
+        lines = (root / f"compute/current/boot/{name}.ipxe").read_text().splitlines()
+        assert lines[-2:] == [f"chain --autofree --replace {url} ||", "goto load"], name
+        assert (root / url.removeprefix(f"{URL}/")).is_file()
+    lines = (root / "compute/current/boot/gpu.ipxe").read_text().splitlines()
+    assert lines[lines.index("goto who") - 1] == f"chain --autofree --replace {URL}/boot/gpu.ipxe ||"
+    assert wrong(root) == []
+    (root / "boot/rack7.ipxe").unlink()
+    seen = published(place(root, *groups(gpu001=FIRST)), image(tmp_path / "a", "a"))
+    assert verdict(seen) is Status.PASS, "an older version with a group that is gone leads nowhere"
+    assert wrong(root) == []
+
+
 def test_without_a_default_a_strange_machine_waits(tmp_path: Path, root: Path) -> None:
     published(place(root, Group(name="gpu", nodes={FIRST: "gpu001"})), image(tmp_path / "a", "a"))
     assert "default" not in (root / "boot/boot.ipxe").read_text()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.published import reading
+from steps.clients.published import leads
 from steps.clients.published.local import Local
 from steps.contract.image.detached import Factory
 from tests.unit.clients.published.published_trees import KINDS, WITHOUT_RIGHTS, image, place, published, wrong
@@ -104,7 +104,7 @@ def test_everything_wrong_is_named_at_once(root: Path) -> None:
 
 
 def leads_out(root: Path, factory: Factory, url: str = "") -> list[str]:
-    return [one.sentence for one in reading.outside(Local(root).look("compute"), url, factory)]
+    return [one.sentence for one in leads.outside(Local(root).look("compute"), url, factory)]
 
 
 def test_a_tree_stands_by_itself_wherever_it_is_moved(root: Path, tmp_path: Path) -> None:
