@@ -18,12 +18,12 @@ def sign(data: bytes, key: Path, namespace: str = NAMESPACE) -> bytes:
     return done.out.encode()
 
 
-def key_of(data: bytes, signature: bytes) -> str:
+def key_of(data: bytes, signature: bytes, namespace: str = NAMESPACE) -> str:
     """Type and fingerprint of the key that signed these bytes, whosever it is: `ED25519 SHA256:…`; empty when it does not fit."""
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
         signed = Path(folder, "signature")
         signed.write_bytes(signature)
-        done = process.run(["ssh-keygen", "-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(signed)], data=data)
+        done = process.run(["ssh-keygen", "-Y", "check-novalidate", "-n", namespace, "-s", str(signed)], data=data)
     _, _, named = done.out.strip().partition(" with ")
     return named.replace(" key ", " ", 1) if done.code == 0 else ""
 

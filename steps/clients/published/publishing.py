@@ -78,6 +78,7 @@ def publish_through(transport: Transport, order: Order, say: Say) -> Published:
         if _is_done(tree, order):
             say(f"{order.image} {tree.current} is current already: nothing is written")
             return _observed(tree, order, reading.before(tree), unchanged=True)
+    signing.prove(order.place, order.secrets)
     token = locking.new_token()
     with locking.locked(transport, order.image, token, order.by):
         tree = transport.look(order.image, _alike(tree, order.source))

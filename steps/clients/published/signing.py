@@ -17,13 +17,25 @@ _WHO = "publisher"
 
 
 def sign(files: Mapping[str, bytes], place: Place, secrets: Path) -> dict[str, bytes]:
-    """The files of signatures; nothing where the place has no key. Raises BadTask where the key cannot sign."""
+    """The files of signatures; nothing where the place has no key. Raises BadTask where the key cannot sign, or where the place
+    trusts others alone: what it signs would be refused by whoever verifies it."""
     if not place.key:
         return {}
     key = secrets / place.key
     if "/" in place.key or place.key.startswith(".") or not key.is_file():
         raise BadTask(f"there is no secret file {place.key} to sign with", hint="see publish.sign in the spec")
-    return {name: signature.sign(files[signed], key, manifest.NAMESPACE) for signed, name in SIGNED.items()}
+    made = {name: signature.sign(files[signed], key, manifest.NAMESPACE) for signed, name in SIGNED.items()}
+    for signed, name in SIGNED.items():
+        if place.signers and _wrong(files[signed], made[name], place.signers):
+            mine = signature.key_of(files[signed], made[name], manifest.NAMESPACE)
+            hint = "add the public key of publish.sign to publish.signers, or sign with the key that is there"
+            raise BadTask(f"{place.key} signs as {mine}, which is none of the keys that this place trusts", hint=hint)
+    return made
+
+
+def prove(place: Place, secrets: Path) -> None:
+    """Sign something, before anything is written. Raises BadTask as `sign` does."""
+    sign(dict.fromkeys(SIGNED, b"whether the key is one that is trusted\n"), place, secrets)
 
 
 def state(tree: Tree, version: str, signers: tuple[str, ...]) -> str:

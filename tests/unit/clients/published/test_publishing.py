@@ -219,6 +219,22 @@ def test_signed_versions(tmp_path: Path, root: Path) -> None:
     assert any("no trusted key" in one for one in wrong(root, signers=(public,)))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_that_nobody_trusts_is_refused_before_anything_is_written(tmp_path: Path, root: Path, kind: str) -> None:
+    """Once production boots it, `image verify` would call it forged, and the next build make one more of the kind."""
+    published(place(root), image(tmp_path / "a", "a"), kind)
+    (tmp_path / "other").mkdir()
+    mine, other, was = key_pair(tmp_path), key_pair(tmp_path / "other"), state(root)
+    with pytest.raises(
+        BadTask, match=r"key signs as ED25519 SHA256:\S+, which is none of the keys that this place trusts"
+    ) as caught:
+        published(place(root, key="key", signers=(other,)), image(tmp_path / "b", "b"), kind, secrets=tmp_path)
+    assert "publish.signers" in caught.value.hint
+    assert state(root) == was
+    both = place(root, key="key", signers=(other, mine))
+    assert published(both, image(tmp_path / "b", "b"), kind, secrets=tmp_path).signature == "good"
+
+
 def test_a_version_is_published_anew_once_it_must_be_signed(tmp_path: Path, root: Path) -> None:
     published(place(root), image(tmp_path / "a", "a"))
     where = place(root, key="key", signers=(key_pair(tmp_path),))
