@@ -7,6 +7,7 @@ from steps.contract.stages.os_prep import Clock, Expectation, Facts
 from steps.contract.verdict import FailureClass
 from steps.gates.finding import Finding, fail, unknown
 
+UNREACHED = "give the node a time server that it can reach"
 NO_FABRIC = frozenset({"N/A", "Not Supported"})
 """What nvidia-smi says as the fabric's state of a GPU that is in none."""
 
@@ -148,17 +149,24 @@ def _clock(clock: Clock, skew: float | None, want: Expectation) -> Iterator[Find
             "give the node a time service that knows its offset",
         )
     elif worst > limit:
-        yield fail(
-            FailureClass.DEPENDENCY, f"the clock is off by {worst:.3f} s", expected, "give the node a time server that it can reach"
-        )
+        yield fail(FailureClass.DEPENDENCY, f"the clock is off by {worst:.3f} s", expected, _remedy(clock, limit))
     if want.clock_synchronized and clock.synchronized is not True:
         said = "does not say" if clock.synchronized is None else "says no"
         finding = f"whether the clock is synchronized, {clock.service or 'no time service'} {said}"
-        advice = "give the node a time server that it can reach"
+        advice = UNREACHED
         if clock.synchronized is None:
             yield unknown(FailureClass.HEALTH, finding, "a synchronized clock", advice)
         else:
             yield fail(FailureClass.DEPENDENCY, finding, "a synchronized clock", advice)
+
+
+def _remedy(clock: Clock, limit: float) -> str:
+    """What sets a clock right depends on who says that it is off: its own time service, or the clock of this machine alone."""
+    if clock.synchronized is not True:
+        return UNREACHED
+    if clock.offset_seconds is not None and abs(clock.offset_seconds) > limit:
+        return "set it at once (chronyc makestep): a time service that has run for a while corrects it by and by, which takes days"
+    return "is its time server right? The node follows it; compare both with the clock of the machine that runs bringup"
 
 
 def _disks(facts: Facts, want: Expectation) -> Iterator[Finding]:
