@@ -5,14 +5,13 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Iterator
+
+from ansible.module_utils import labels
 
 FRESH = ".bringup-"
 """How the name of a file begins that is not at its place yet; nothing else that is kept may be called so."""
-
-LABEL = "security.selinux"
-"""What SELinux knows a file by: a fresh one gets its folder's, which is not always the one that programs may read."""
 
 
 @contextmanager
@@ -20,7 +19,7 @@ def replacing(path: str, mode: int) -> Iterator[Any]:
     """A file to write (bytes), which takes the place of `path`; its folder is made if need be. A program that runs can be replaced
     too. What a run that was cut off left beside it goes: a host has one writer (`alone`)."""
     folder = os.path.dirname(path)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
+    labels.folders(folder)
     for left in glob.glob(os.path.join(glob.escape(folder), FRESH + "*")):
         os.unlink(left)
     handle, fresh = tempfile.mkstemp(dir=folder, prefix=FRESH)
@@ -30,8 +29,7 @@ def replacing(path: str, mode: int) -> Iterator[Any]:
             out.flush()
             os.fsync(out.fileno())
         os.chmod(fresh, mode)
-        with suppress(OSError):  # there was no file, or it has no label
-            os.setxattr(fresh, LABEL, os.getxattr(path, LABEL))
+        labels.give(fresh, labels.of_file(path))
         os.replace(fresh, path)
     finally:
         if os.path.exists(fresh):

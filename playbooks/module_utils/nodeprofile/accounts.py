@@ -6,9 +6,11 @@ import grp
 import os
 import pwd
 import re
+import stat
 from contextlib import contextmanager
 from typing import Callable, Iterator
 
+from ansible.module_utils import labels
 from ansible.module_utils.nodeprofile import files
 from ansible.module_utils.nodeprofile.item import Item, Node, settle
 
@@ -144,14 +146,17 @@ def written(held: int) -> str:
 def _authorize(name: str, wanted: list) -> None:
     """Add the keys that lack."""
     user, folder = pwd.getpwnam(name), _folder(name)
-    if not os.path.lexists(folder):
+    fresh = not os.path.lexists(folder)
+    if fresh:
         os.mkdir(folder, mode=0o700)
     with _held(folder) as held:
+        if fresh:
+            labels.give(held, labels.of_policy(folder, stat.S_IFDIR))
         text = written(held)
         content = text + ("" if text.endswith("\n") or not text else "\n") + "".join(key + "\n" for key in lacking(text, wanted))
         os.fchown(held, user.pw_uid, user.pw_gid)
-        fresh = os.open(_FRESH, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=held)
-        with os.fdopen(fresh, "w") as out:
+        handle = os.open(_FRESH, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=held)
+        with os.fdopen(handle, "w") as out:
             out.write(content)
             os.fchown(out.fileno(), user.pw_uid, user.pw_gid)
         os.replace(_FRESH, _KEYS, src_dir_fd=held, dst_dir_fd=held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 
+from ansible.module_utils import labels
 from ansible.module_utils.nodeprofile import services
 from ansible.module_utils.nodeprofile.item import Item, Node, read_text, settle
 
@@ -100,7 +101,7 @@ def _directory(node: Node, path: str, mode: int) -> Item:
         return "%04o%s" % (os.stat(path).st_mode & 0o7777, _others(path)) if os.path.isdir(path) else "absent"
 
     def change() -> None:
-        os.makedirs(path, exist_ok=True)
+        labels.folders(path)
         os.chmod(path, mode)
         if os.geteuid() == 0:
             os.chown(path, 0, 0)

@@ -39,7 +39,7 @@ def keep(paths: list, version: str) -> None:
     os.makedirs(fresh, mode=0o700)
     for path in filter(os.path.exists, [*paths, *CONFIGURATION]):
         os.makedirs(os.path.dirname(fresh + path), exist_ok=True)
-        shutil.copy2(path, fresh + path)
+        shutil.copy(path, fresh + path)  # without its label: what lies here is no program to run
     with open(fresh + MARK, "w") as out:
         out.write(version)
     shutil.rmtree(PLACE, ignore_errors=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import alone, direct, waiting
-from ansible.module_utils.replacing import LABEL, replacing
+from ansible.module_utils.labels import NAME
+from ansible.module_utils.replacing import replacing
 from ansible.module_utils.rke2 import pending
 
 from steps.clients.ansible.failures import of_failed
@@ -179,9 +180,9 @@ def test_a_file_that_is_replaced_keeps_its_label(tmp_path: Path) -> None:
     path.write_text("old")
     label = b"system_u:object_r:hostname_etc_t:s0\0"
     try:
-        os.setxattr(path, LABEL, label)
+        os.setxattr(path, NAME, label)
     except OSError:
         pytest.skip("labels cannot be given here")
     with replacing(str(path), 0o644) as out:
         out.write(b"new")
-    assert (path.read_text(), os.getxattr(path, LABEL)) == ("new", label)
+    assert (path.read_text(), os.getxattr(path, NAME)) == ("new", label)
