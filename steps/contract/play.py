@@ -12,6 +12,9 @@ from msgspec import Struct
 
 PYTHON = "/usr/bin/python3"
 """Where Python lies on a host of which nobody says otherwise."""
+ENDED = "bringup_ended"
+"""Fact that a playbook of several plays sets on each host that has come to its end: where every host of one batch fails, Ansible
+ends such a playbook for all, and says nothing about the others."""
 
 
 class HostKeys(StrEnum):
@@ -131,7 +134,7 @@ class PlayRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HostStatus(StrEnum):
-    """How the play ended for one host. `cancelled`: it was cut off by a time-out or a signal before its end."""
+    """How the play ended for one host. `cancelled`: it was cut off by a time-out, a signal or the end of others before its end."""
 
     OK = "ok"
     FAILED = "failed"
@@ -143,7 +146,8 @@ class FailureKind(StrEnum):
     """Why a host is not `ok`, read from SSH's and Ansible's messages; `task_failed` where none of the others fits.
 
     `helper`: another host, to which a task was delegated, could not be reached. `controller`: Ansible itself ended before the play
-    did, as where memory runs out; no host is to blame.
+    did, as where memory runs out; no host is to blame. `no_turn`: others failed, and Ansible ended the playbook before this host
+    came to its end.
     """
 
     NETWORK = "network"
@@ -165,6 +169,7 @@ class FailureKind(StrEnum):
     BUSY = "busy"
     HELPER = "helper"
     CONTROLLER = "controller"
+    NO_TURN = "no_turn"
     TASK_FAILED = "task_failed"
 
 

@@ -121,7 +121,8 @@ def _too_few(gate: str, what: str, culprits: list[NodeVerdict]) -> Verdict:
     if not culprits:
         expected, next_step = "a pass of every needed node", "see why the gates skipped the others"
         return inconclusive(gate, seen=what, expected=expected, next_step=next_step)
-    first, everyone = culprits[0], fold(row.node for row in culprits)
+    # of a play that ended with one that failed, the others tell nothing
+    first, everyone = next((row for row in culprits if row.status is Status.FAIL), culprits[0]), fold(row.node for row in culprits)
     alike = all(_cause(row) == _cause(first) for row in culprits)
     whose = everyone if alike else first.node
     seen = f"{whose}: {first.seen}"

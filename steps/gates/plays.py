@@ -61,6 +61,7 @@ PLAY_FAILED = {
         FailureClass.RUNTIME,
         "see why Ansible ended where the step ran (its memory, its disk), then play again on {node}",
     ),
+    FailureKind.NO_TURN: (FailureClass.RUNTIME, "see to the hosts that failed in this play, then play again on {node}"),
     FailureKind.TASK_FAILED: (FailureClass.RUNTIME, "read the message, repair {node}, and play again"),
 }
 """Failure class and next step of each kind of failed play."""
@@ -117,6 +118,6 @@ def aside(kept: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _after_cut(host: Played) -> str:
     """What to do about a host that the play did not come to an end on: one that held it up is looked at first."""
-    if host.kind is FailureKind.CONTROLLER or (host.kind is FailureKind.TIMEOUT and host.task):
+    if host.kind in (FailureKind.CONTROLLER, FailureKind.NO_TURN) or (host.kind is FailureKind.TIMEOUT and host.task):
         return PLAY_FAILED[host.kind][1].format(node=host.node)
     return f"play again on {host.node}, or resume the run"

@@ -1,6 +1,7 @@
 """Faults of hosts while agents join: each is named with its class, the others join, and what was mended joins in the next run."""
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,7 @@ from hostlab.faults import Case, nothing, waiting
 from hostlab.host import Host
 from hostlab.lab import Init
 from hostlab.waiting import until
-from rke2_plays import VERSION, Site, lacks, play, said
+from rke2_plays import VERSION, Site, lacks, play, said, tell
 
 from steps.contract.play import FailureKind, HostStatus
 from steps.contract.stages.rke2 import PlayExpectation
@@ -71,7 +72,26 @@ def test_a_fault_while_agents_join_is_named_and_keeps_nobody_else_out(up: Any, s
     assert lacks(hung, "agent") == ""
 
 
-def cut(host: Host) -> None:
-    """Pull the cable once a module runs on the host."""
-    until(partial(faults.has_started, host), 60)
+def test_a_batch_that_is_away_as_a_whole_is_named_and_the_others_have_their_turn(up: Any, site: Site) -> None:
+    lab = up(4, Init.SYSTEMD)
+    server, unplugged, *others = lab.hosts
+    assert said(play(lab, site, "rke2_server", [server])) == []
+    tell(unplugged, slow=20)
+    starts = unplugged.folder / "upper/var/log/rke2-stand-in.log"
+    cable = threading.Thread(target=cut, args=(unplugged, starts.exists))
+    cable.start()
+    result = play(lab, site, "rke2_agent", [unplugged, *others], [server], rke2_join_batch=1)
+    cable.join()
+
+    assert [(row.status, row.kind) for row in result.hosts] == [(UNREACHABLE, FailureKind.NETWORK), (OK, None), (OK, None)], said(
+        result
+    )
+    want = PlayExpectation(version=VERSION, service="rke2-agent", nodes=tuple(host.name for host in others))
+    verdict = gate.agents(probe.from_play(result.hosts), want)
+    assert verdict.is_pass, verdict.reason
+
+
+def cut(host: Host, is_time: Callable[[], bool] | None = None) -> None:
+    """Pull the cable once it is time, or a module runs on the host."""
+    until(is_time or partial(faults.has_started, host), 60)
     host.unplug()

@@ -8,6 +8,8 @@ from hostlab.lab import Init
 from rke2_plays import MINOR, NEWER, VERSION, Site, lacks, nodes, play, said, tell
 from test_rke2_play import NOT_READY
 
+from steps.contract.play import FailureKind, HostStatus
+
 
 def test_no_server_is_touched_after_one_that_failed_and_that_one_comes_back_first(up: Any, site: Site) -> None:
     lab = up(3, Init.SYSTEMD)
@@ -17,7 +19,8 @@ def test_no_server_is_touched_after_one_that_failed_and_that_one_comes_back_firs
     newer: dict[str, Any] = {"rke2_version": MINOR, "rke2_kubelet_args": {"max-pods": "200"}, "rke2_spare_seconds": 1}
 
     failed = play(lab, site, "rke2_server", servers, **newer, rke2_ready_seconds=12)
-    assert [host for host, _, _ in said(failed)] == [servers[1].name]
+    assert [host for host, _, _ in said(failed)] == [servers[1].name, servers[2].name]
+    assert (failed.hosts[2].status, failed.hosts[2].kind) == (HostStatus.CANCELLED, FailureKind.NO_TURN)
     assert "is not put back to" in failed.hosts[1].message
     assert starts(servers[0])[-1] == f"start server {MINOR}"
     assert starts(servers[2]) == [f"start server {VERSION}"], "the third is neither upgraded nor restarted"

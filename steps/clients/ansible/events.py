@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from steps.clients.ansible import failures as ansible_failures
 from steps.clients.ansible.play_events import BEGUN, ENDS
-from steps.contract.play import FailureKind, HostOutcome, HostStatus, PlayEvent, PlayStatus
+from steps.contract.play import ENDED, FailureKind, HostOutcome, HostStatus, PlayEvent, PlayStatus
 from steps.errors import StepError
 
 FACTS = "observation"
@@ -67,6 +67,7 @@ class HostState:
         self.facts: dict[str, Any] = {}
         self.unread = ""
         self.begun = ""
+        self.ended = False
         self.window = (0.0, 0.0)
 
     def fail(self, status: HostStatus, kind: FailureKind, task: str, message: str) -> None:
@@ -78,11 +79,13 @@ class HostState:
 
 
 class Ledger:
-    """The state of all requested hosts; feed it every event, then ask for the outcomes. `helpers`: who else tasks may be for."""
+    """The state of all requested hosts; feed it every event, then ask for the outcomes. `helpers`: who else tasks may be for.
+    `marked`: the playbook says of each host that it has come to its end there (ENDED); another has only one play."""
 
-    def __init__(self, hosts: Iterable[str], helpers: Iterable[str] = ()) -> None:
+    def __init__(self, hosts: Iterable[str], helpers: Iterable[str] = (), *, marked: bool = False) -> None:
         self._hosts = {host: HostState() for host in hosts}
         self._named = {*self._hosts, *helpers}
+        self._marked = marked
         self._stats: Data | None = None
         self.seen = 0
 
@@ -121,8 +124,9 @@ class Ledger:
 
     def _outcome(self, host: str, state: HostState, ended: PlayStatus) -> HostOutcome:
         status, kind, message = state.status, state.kind, state.message
-        if self._stats is not None and status is HostStatus.FAILED and not self._stats.failures.get(host):
-            status, kind, message = None, None, ""  # rescued: the playbook dealt with it
+        is_rescued = self._stats is not None and status is HostStatus.FAILED and not self._stats.failures.get(host)
+        if is_rescued and (state.ended or not self._marked):  # else the playbook ended before it could name the host
+            status, kind, message = None, None, ""  # the playbook dealt with it
         if status is None:
             status, kind, message = self._end(host, state, ended)
         return HostOutcome(
@@ -147,6 +151,12 @@ class Ledger:
             return HostStatus.FAILED, FailureKind.TASK_FAILED, "Ansible counts a failure without having shown it"
         if self._stats.dark.get(host):
             return HostStatus.UNREACHABLE, FailureKind.NETWORK, "Ansible counts it as unreachable without having shown it"
+        if self._marked and not state.ended:
+            return (
+                HostStatus.CANCELLED,
+                FailureKind.NO_TURN,
+                "others failed, with which Ansible ended the play before this host's end",
+            )
         if not (self._stats.ok.get(host) or self._stats.processed.get(host)):
             return HostStatus.CANCELLED, None, "the play ended without a task on this host"
         return HostStatus.OK, None, ""
@@ -166,19 +176,26 @@ def _take(state: HostState, event: str, data: Data, named: Set[str]) -> None:
     elif event == "runner_on_ok":
         state.done += 1
         state.changed += data.res.get("changed") is True
+        state.ended = state.ended or _facts(data).get(ENDED) is True
     if event in ("runner_on_ok", "runner_on_failed"):
         _take_facts(state, data)
 
 
 def _take_facts(state: HostState, data: Data) -> None:
     facts = data.res.get(FACTS)
-    if facts is None and isinstance(data.res.get("ansible_facts"), dict):
-        facts = data.res["ansible_facts"].get(FACTS)
+    if facts is None:
+        facts = _facts(data).get(FACTS)
     if facts is None:
         return
     read = _read(facts)
     state.unread = "" if read is not None else f"what '{data.task}' observed cannot be read: it is no JSON object"
     state.facts, state.window = read or {}, (_seconds(data.start), _seconds(data.end))
+
+
+def _facts(data: Data) -> dict[str, Any]:
+    """What a task set as facts."""
+    facts = data.res.get("ansible_facts")
+    return facts if isinstance(facts, dict) else {}
 
 
 def _read(observation: object) -> dict[str, Any] | None:

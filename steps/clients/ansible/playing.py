@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from steps.clients.ansible import failures, retry
+from steps.clients.ansible import failures, retry, workspace
 from steps.clients.ansible.events import Ledger
 from steps.clients.ansible.over_ssh import SshTransport
 from steps.clients.ansible.simulated import SimulatedTransport
@@ -39,7 +39,8 @@ def play(
     events_file: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> PlayResult:
-    """Run a playbook on its hosts; those with a temporary failure are played once more, and no others.
+    """Run a playbook on its hosts; those with a temporary failure are played once more, and no others, but for those that Ansible
+    never came to.
 
     Every event goes to `on_event` and, as a line of JSON, to `events_file`, as it comes. A host that fails is an outcome, no
     error. SIGTERM and SIGINT end the play with all its children; the result then says `cancelled`. Raises BadTask for a request
@@ -59,15 +60,16 @@ def play(
 
         result = _once(transport, request, hand_on, stop)
         again = retry.rest(request, result)
-        if again is None or stop.requested:
-            return result
-        return retry.joined(result, _once(transport, again, hand_on, stop))
+        while again is not None and not stop.requested:
+            result = retry.joined(result, _once(transport, again, hand_on, stop))
+            again = retry.rest(request, result, again)
+        return result
 
 
 def _once(transport: Transport, request: PlayRequest, hand_on: Callable[[PlayEvent], None], stop: Stop) -> PlayResult:
     played = [host.name for host in request.hosts]
     others = [name for host in request.helpers if host.name not in played for name in (host.name, host.address)]
-    ledger = Ledger(played, others)
+    ledger = Ledger(played, others, marked=workspace.marks_ends(request.playbook))
     started = time.time()
     ended, said = transport.stream(request, lambda raw: hand_on(ledger.feed(raw)), stop)
     if ended is PlayStatus.FAILED and not ledger.seen:

@@ -15,7 +15,7 @@ from steps.clients.ansible import packed, role_archives
 from steps.clients.private_folder import private_folder
 from steps.clients.ssh import configuration as ssh_configuration
 from steps.clients.ssh import proxies
-from steps.contract.play import HostKeys, HttpProxy, Jump, PlayHost, PlayRequest
+from steps.contract.play import ENDED, HostKeys, HttpProxy, Jump, PlayHost, PlayRequest
 from steps.errors import BadTask
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
@@ -58,6 +58,11 @@ def playbook_path(name: str) -> Path:
     if not path.is_file():
         raise BadTask(f"there is no playbook {name}", hint=f"playbooks lie in {path.parent}")
     return path
+
+
+def marks_ends(name: str) -> bool:
+    """Whether a playbook, or one that it takes over, says of each host that it has come to its end there."""
+    return any(f"{ENDED}:" in path.read_text() for path in _with_imported(playbook_path(name)))
 
 
 @contextmanager

@@ -66,6 +66,15 @@ def test_nodes_that_fail_for_different_reasons_are_all_named_and_what_is_counted
     assert verdict.reason.startswith("14 of 16 GPU nodes pass, 15 needed, not by n[03,07]; n03: 7 GPUs; expected 8; next: look")
 
 
+def test_a_node_that_failed_is_the_reason_before_those_of_which_nothing_is_known() -> None:
+    made = rows("n03").nodes
+    unknown = NodeVerdict(
+        node="n01", status=Status.INCONCLUSIVE, seen="cut off", expected="an end", failure_class=FailureClass.RUNTIME
+    )
+    verdict = run(GOOD, of_nodes("g/nodes", (unknown, *made[1:]), what="8 GPUs"), WORKS)
+    assert verdict.reason.startswith("14 of 16 nodes pass, 15 needed, not by n[01,03]; n03: 7 GPUs; expected 8; next: look")
+
+
 def test_a_node_set_aside_earlier_is_named_with_that_stage_and_no_more() -> None:
     left = rows(names=tuple(name for name in NODES if name != "n03"))
     seen = Observation(results=(Result(task="nodes", verdicts=(left,)),), aside={"n03": "os_prep"})

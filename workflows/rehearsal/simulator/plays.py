@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from steps.contract.play import PlayHost, PlayRequest
+from steps.contract.play import ENDED, PlayHost, PlayRequest
 from workflows.rehearsal.simulator.world import World
 
 
@@ -67,7 +67,7 @@ def run(world: World, request: PlayRequest) -> list[dict[str, Any]]:
     if name not in _ANSWERS:
         raise NoSuchPlay(f"no simulated playbook {name!r}: there are {', '.join(sorted(_ANSWERS))}")
     outcomes = _until_dropped(_unreached(world, request), _ANSWERS[name](world, request))
-    return list(_events(world, request, outcomes))
+    return list(_events(world, request, _to_the_end(outcomes)))
 
 
 def _unreached(world: World, request: PlayRequest) -> list[Outcome]:
@@ -95,6 +95,17 @@ def _until_dropped(first: Iterable[Outcome], outcomes: Iterable[Outcome]) -> Ite
         if outcome.status in (Status.FAILED, Status.UNREACHABLE):
             dropped.add(outcome.host)
         yield outcome
+
+
+def _to_the_end(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    """Hosts that nothing stops come to the end of the playbook, and it says so."""
+    there: dict[str, bool] = {}
+    for outcome in outcomes:
+        there[outcome.host] = outcome.status not in (Status.FAILED, Status.UNREACHABLE)
+        yield outcome
+    said = {"ansible_facts": {ENDED: True}}
+    for host in (name for name, is_there in there.items() if is_there):
+        yield Outcome(host=host, task="Come to the end", seconds=0.0, action="ansible.builtin.set_fact", result=said)
 
 
 _NAMES = {Status.FAILED: "runner_on_failed", Status.UNREACHABLE: "runner_on_unreachable", Status.SKIPPED: "runner_on_skipped"}

@@ -7,7 +7,7 @@ import pytest
 
 from steps.clients.ansible import failures
 from steps.clients.ansible.events import Ledger
-from steps.contract.play import FailureKind, HostOutcome, HostStatus, PlayStatus
+from steps.contract.play import ENDED, FailureKind, HostOutcome, HostStatus, PlayStatus
 from steps.errors import StepError
 
 SSH = "Failed to connect to the host via ssh: "
@@ -277,6 +277,20 @@ def test_a_host_on_which_nothing_ran_is_not_ok() -> None:
     ledger.feed(stats(ok={"n1": 1}, processed={"n1": 1}))
 
     assert [row.status for row in ledger.outcomes(PlayStatus.OK)] == [HostStatus.OK, HostStatus.CANCELLED]
+
+
+def test_where_a_playbook_says_who_came_to_the_end_nobody_else_did() -> None:
+    ledger = Ledger(["n1", "n2", "n3"], marked=True)
+    end = ok("n1", ansible_facts={ENDED: True})
+    for one in (ok("n1"), ok("n2", observation={"version": "old"}), failed("n3", msg="its pods do not go"), end):
+        ledger.feed(one)
+    ledger.feed(stats(ok={"n1": 2, "n2": 1, "n3": 1}, rescued={"n3": 1}, processed={"n1": 1, "n2": 1, "n3": 1}))
+
+    assert [(row.status, row.kind, row.message) for row in ledger.outcomes(PlayStatus.FAILED)] == [
+        (HostStatus.OK, None, ""),
+        (HostStatus.CANCELLED, FailureKind.NO_TURN, "others failed, with which Ansible ended the play before this host's end"),
+        (HostStatus.FAILED, FailureKind.TASK_FAILED, "its pods do not go"),
+    ]
 
 
 @pytest.mark.parametrize(

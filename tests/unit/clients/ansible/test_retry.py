@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from steps.clients.ansible import playing
-from steps.contract.play import FailureKind, HostOutcome, HostStatus, PlayHost, PlayRequest, PlayResult, PlayStatus
+from steps.contract.play import ENDED, FailureKind, HostOutcome, HostStatus, PlayHost, PlayRequest, PlayResult, PlayStatus
 from tests.unit.answered_plays import answered, names
 
 SSH = "Failed to connect to the host via ssh: "
@@ -15,6 +15,8 @@ AWAY = {"event": "runner_on_unreachable", "res": {"msg": SSH + "ssh: connect to 
 LOCKED = {"event": "runner_on_failed", "res": {"msg": "package chrony: E: Could not get lock /var/lib/dpkg/lock-frontend"}}
 CHANGED = {"event": "runner_on_ok", "res": {"changed": True, "observation": '{"try": 1}'}}
 SAME = {"event": "runner_on_ok", "res": {"changed": False, "observation": {"try": 2}}}
+LOOKED = {"event": "runner_on_ok", "res": {"changed": False, "observation": {"version": "old"}}}
+JOINED = {"event": "runner_on_ok", "res": {"changed": True, "ansible_facts": {ENDED: True}}}
 COLUMNS = {"runner_on_unreachable": "dark", "runner_on_failed": "failures", "runner_on_ok": "ok"}
 
 
@@ -36,7 +38,7 @@ def play(
 
     hosts = tuple(PlayHost(name=name, address="192.0.2.1", groups=groups) for name in answers)
     with answered(answer) as (url, requests):
-        result = playing.play(PlayRequest(playbook="os_prep", hosts=hosts, **words), environ={"BRINGUP_SIMULATOR": url})
+        result = playing.play(PlayRequest(hosts=hosts, **{"playbook": "os_prep", **words}), environ={"BRINGUP_SIMULATOR": url})
     return result, requests
 
 
@@ -81,6 +83,35 @@ def test_hosts_that_go_together_are_all_played_again_but_not_after_a_failure_tha
 
 def test_a_play_whose_hosts_all_came_through_in_the_end_is_ok() -> None:
     assert play({"n1": [AWAY, SAME]})[0].status is PlayStatus.OK
+
+
+def test_hosts_that_had_no_turn_are_played_until_they_had_it_and_those_that_stay_away_once_more() -> None:
+    result, asked = play(
+        {"n1": [AWAY], "n2": [LOOKED, AWAY], "n3": [LOOKED, LOOKED, JOINED], "n4": [LOOKED, LOOKED, JOINED]}, playbook="rke2_agent"
+    )
+
+    assert [names(one) for one in asked] == [["n1", "n2", "n3", "n4"], ["n1", "n2", "n3", "n4"], ["n3", "n4"]]
+    assert [row(one) for one in result.hosts] == [
+        (HostStatus.UNREACHABLE, FailureKind.NETWORK, 2, 0),
+        (HostStatus.UNREACHABLE, FailureKind.NETWORK, 2, 0),
+        (HostStatus.OK, None, 3, 1),
+        (HostStatus.OK, None, 3, 1),
+    ]
+
+
+def test_hosts_that_never_have_a_turn_are_not_played_for_ever() -> None:
+    result, asked = play({"n1": [LOOKED]}, playbook="rke2_agent")
+
+    assert len(asked) == 2
+    assert row(result.hosts[0]) == (HostStatus.CANCELLED, FailureKind.NO_TURN, 2, 0)
+
+
+def test_servers_that_had_no_turn_after_one_that_stays_broken_are_not_played_again() -> None:
+    broken = {"event": "runner_on_failed", "res": {"msg": "n1 did not come to v1.35.8+rke2r1"}}
+    result, asked = play({"n1": [broken], "n2": [LOOKED]}, playbook="rke2_server", groups=("server",), together=True)
+
+    assert len(asked) == 1
+    assert [one.status for one in result.hosts] == [HostStatus.FAILED, HostStatus.CANCELLED]
 
 
 def test_without_time_left_nothing_is_played_again() -> None:
