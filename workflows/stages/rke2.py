@@ -85,12 +85,13 @@ def _agents(site: Site) -> Step:
     spec = site.spec
     arguments = _play(site, "agent") | {"fanned": True, "after": "servers"}
     expectations = {"version": spec.rke2.version, "service": "rke2-agent"}
+    least = min(spec.rke2.upgrade_batch, spec.rke2.join_batch)  # who upgrades and who joins, no plan knows
     return Step(
         task=task(
             ID,
             "agents",
             Verb.PLAY,
-            deadline=rke2_options.play_seconds(spec.rke2, math.ceil(SHARD_SIZE / spec.rke2.upgrade_batch)),
+            deadline=rke2_options.play_seconds(spec.rke2, math.ceil(SHARD_SIZE / least)),
             arguments=arguments,
             expectations=expectations,
         ),

@@ -12,7 +12,7 @@ from workflows.stages.stage import Object
 
 PLAY_SECONDS = 3600
 """Servers join one by one (etcd takes one learner at a time), the first pulls or imports 2 GB of images; a shard of 50 agents joins
-in batches of `join_batch`, each within about ten minutes. An upgrade may take longer."""
+in batches of `join_batch`, each within about ten minutes. Small batches and upgrades may take longer."""
 READY_SECONDS = 900
 """Longest time until a host is ready, images included (`playbooks/roles/rke2/defaults`)."""
 
@@ -73,5 +73,5 @@ def _registry(name: str, rke2: Rke2, secrets: dict[str, str]) -> Object:
 
 
 def play_seconds(rke2: Rke2, batches: int) -> int:
-    """Longest time of a play: an upgrade drains batch after batch and waits until each is ready."""
+    """Longest time of a play: it waits batch after batch until each is ready, and before an upgrade until it is drained."""
     return max(PLAY_SECONDS, batches * (rke2.drain_seconds + READY_SECONDS))

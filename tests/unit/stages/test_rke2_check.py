@@ -76,6 +76,15 @@ def test_the_service_with_an_address_is_there_before_the_pods_that_are_told_of_i
     assert kinds == [("Namespace", "bringup-check"), ("Service", "dns"), ("Service", "vip"), ("Ingress", "dns"), ("Job", "dns")]
 
 
+@pytest.mark.parametrize(
+    ("given", "batches"),
+    [({"join_batch": 1}, 50), ({"join_batch": 3}, 17), ({"upgrade_batch": 2}, 25), ({"upgrade_batch": 2, "join_batch": 1}, 50)],
+)
+def test_a_shard_has_time_for_all_its_batches(given: dict[str, Any], batches: int) -> None:
+    drained, ready = 600, 900
+    assert step("agents", given).task.deadline_seconds == batches * (drained + ready)
+
+
 def test_limits_of_etcd_are_those_of_the_spec() -> None:
     assert step("servers", {}).task.expectations["etcd"] == {"fsync_p99": 0.01}
     assert step("servers", {"etcd_fsync_ms": 25}).task.expectations["etcd"] == {"fsync_p99": 0.025}
