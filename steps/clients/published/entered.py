@@ -13,20 +13,32 @@ from steps.contract.image.published import Place
 
 def wanted(tree: Tree, source: Source, place: Place) -> dict[str, bytes]:
     """The scripts of an image's groups and machines, and the one that finds a machine's own, by file name. Raises BadTask."""
-    return sources.entries(source, place, leads.entry_points(tree))
+    return sources.entries(source, place, _besides(tree, leads.entry_points(tree)))
 
 
 def of_version(tree: Tree, version: str) -> dict[str, bytes]:
-    """Scripts of the machines that a version of the tree names, but of those that boot another image since."""
+    """Scripts of the machines that a version of the tree names, but of those that boot another image since, and before them the one
+    that finds a machine's own."""
     url, lead = leads.url_of(tree), leads.entry_points(tree)
     if not url:
         return {}
-    machines = [name for name in reading.scripts(tree, version) if published.is_machine(name)]
-    return {
-        f"{name}{published.SCRIPT}": publishing.entry_script(url, tree.image, name)
-        for name in machines
-        if lead.get(name, "") in ("", tree.image)
-    }
+    named = (name for name in reading.scripts(tree, version) if published.is_machine(name))
+    machines = [name for name in named if lead.get(name, "") in ("", tree.image)]
+    found = {published.START: publishing.start_script(url, {*_besides(tree, lead), *machines})}
+    found |= {name: publishing.entry_script(url, tree.image, name) for name in machines}
+    return {f"{name}{published.SCRIPT}": data for name, data in found.items()}
+
+
+def is_told(tree: Tree, version: str) -> bool:
+    """Whether the machines of a version are led to it. What finds their scripts is written before these."""
+    scripts = {f"{published.BOOT}/{name}": data for name, data in of_version(tree, version).items()}
+    scripts.pop(published.START_SCRIPT, None)  # an older bringup wrote another one
+    return all(tree.contents.get(path) == data for path, data in scripts.items())
+
+
+def _besides(tree: Tree, lead: Mapping[str, str]) -> list[str]:
+    """Names in ROOT/boot but of this image's machines, which come and go with its versions."""
+    return [name for name, image in lead.items() if image != tree.image or not published.is_machine(name)]
 
 
 def stale(tree: Tree, names: Collection[str]) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
 """Goes back to a version that is still there: one rename, and a line in the history of who did it."""
 
+from collections.abc import Iterator
+
 from steps.clients.published import entered, leads, locking, publishing, reading, verifying
 from steps.clients.published.operations import Folder, Held, Operation, Remove, Transport
 from steps.clients.published.tree import Tree
@@ -23,16 +25,18 @@ def rollback(transport: Transport, image: str, version: str, by: str, signers: t
         tree = transport.look(image, (chosen,))
         _refuse_broken(tree, chosen, signers)
         _refuse_stranded(tree, chosen)
-        transport.perform(_steps(tree, chosen, f"{tree.path(published.INCOMING)}/{token}", token, by))
+        staged = f"{tree.path(published.INCOMING)}/{token}"
+        transport.perform(_steps(tree, chosen, staged, token, by))
+        if late := tuple(_entered(transport.look(image), chosen, staged)):
+            transport.perform(late)
     return Switch(to=chosen, before=reading.before(tree) if tree.current == chosen else tree.current, by=by)
 
 
 def _is_unfinished(tree: Tree) -> bool:
     """Whether whoever switched to the current version was stopped behind the rename: before the history said so, or before machines
     were told, or before what was staged went."""
-    scripts = entered.of_version(tree, tree.current)
-    told = all(tree.contents.get(f"{published.BOOT}/{name}") == data for name, data in scripts.items())
     stale = entered.stale(tree, reading.scripts(tree, tree.current))
+    told = entered.is_told(tree, tree.current)
     return bool(reading.last_told(tree) != tree.current or not told or stale or reading.left(tree))
 
 
@@ -76,6 +80,12 @@ def _steps(tree: Tree, version: str, staged: str, token: str, by: str) -> tuple[
         *entered.steps(tree, entered.of_version(tree, version), entered.stale(tree, reading.scripts(tree, version)), staged),
         Remove(staged),
     )
+
+
+def _entered(tree: Tree, version: str, staged: str) -> Iterator[Operation]:
+    """What machines are told to load, where it is not so: nothing, unless another image has just changed what is told to all."""
+    if steps := tuple(entered.steps(tree, entered.of_version(tree, version), (), staged)):
+        yield from (Folder(staged), *steps, Remove(staged))
 
 
 def _chosen(tree: Tree, version: str) -> str:

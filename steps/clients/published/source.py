@@ -102,11 +102,12 @@ def names(place: Place) -> frozenset[str]:
 
 
 def entries(source: Source, place: Place, there: Collection[str]) -> dict[str, bytes]:
-    """What nodes are told to load, by its name in ROOT/boot, where groups of the names `there` are besides. Raises BadTask."""
-    default = published.DEFAULT in names(place) or published.DEFAULT in there
+    """What nodes are told to load, by its name in ROOT/boot, where scripts of the names `there` are besides; first
+    what all machines are told, for one that is known before its script is there waits for it. Raises BadTask."""
+    every = names(place) | set(there)
     try:
-        found = {name: publishing.entry_script(place.url, source.name, name) for name in sorted(names(place))}
-        found[published.START] = publishing.start_script(place.url, default=default)
+        found = {published.START: publishing.start_script(place.url, every)}
+        found |= {name: publishing.entry_script(place.url, source.name, name) for name in sorted(names(place))}
         return {f"{name}{published.SCRIPT}": data for name, data in found.items()}
     except PublishingError as error:
         raise BadTask(str(error), hint="see publish in the spec") from error

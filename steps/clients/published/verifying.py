@@ -138,7 +138,7 @@ def _entries(tree: Tree) -> Iterator[Problem]:
 def _start(tree: Tree, entries: Collection[str]) -> Iterator[Problem]:
     """What every machine may be told to load."""
     url, data = leads.url_of(tree), tree.contents.get(published.START_SCRIPT)
-    if url and data != publishing.start_script(url, default=published.DEFAULT in entries):
+    if url and data != publishing.start_script(url, entries):
         yield Problem(place=published.START_SCRIPT, why="is missing" if data is None else "is not as bringup writes it")
 
 

@@ -5,7 +5,7 @@ what they load stop for good where it cannot go on.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -108,16 +108,28 @@ def chain(url: str, start: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def first(machines: str, default: str) -> str:
-    """The script that every machine may be told: it goes on with the machine's own, whose URL begins with `machines`, and where
-    there is none with the default (empty: none, then it asks again). Raises ScriptError."""
+def first(machines: str, known: Iterable[str], default: str, start: str) -> str:
+    """The script that every machine may be told, whose own URL is `start`. Who is `known`, by MAC address, goes on with a script of
+    its own, whose URL begins with `machines`, and with no other however long that cannot be had: a server that fails for a moment
+    must not make it boot as any other does. All others go on with the default (empty: none). Whoever cannot go on begins anew, and
+    may be known then. Raises ScriptError."""
     for one in (machines, *((default,) if default else ())):
         _loadable(one)
-    own = f"{machines}${{netX/mac:hexhyp}}.ipxe"
-    lines = ["#!ipxe", ":next", "isset ${netX/ip} || dhcp || goto failed", f"echo {SAID} asks {own}", f"chain --autofree {own} ||"]
+    own, others = f"{machines}${{netX/mac:hexhyp}}.ipxe", [f"echo {SAID} there is no script for ${{netX/mac}}"]
     if default:
-        lines += [f"echo {SAID} no script for ${{netX/mac}} alone, asks {default}", f"chain --autofree {default} || goto failed"]
-    lines += _again("failed", "there is no script for ${netX/mac}: ${errno}", "next")
+        others = [f"echo {SAID} no script for ${{netX/mac}} alone, asks {default}", f"chain --autofree {default} ||"]
+    lines = [
+        "#!ipxe",
+        ":next",
+        "isset ${netX/ip} || dhcp || goto failed",
+        *(f"iseq ${{netX/mac}} {mac} && goto own ||" for mac in _macs(known)),
+        *others,
+        "goto failed",
+        ":own",
+        f"echo {SAID} asks {own}",
+        f"chain --autofree {own} || goto failed",
+        *_again("failed", "could not go on with a script for ${netX/mac}: ${errno}", "next", start),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -130,10 +142,8 @@ def _sent_on(others: Sequence[str], start: str) -> Sequence[str]:
     """Lines that send machines away that have a script of their own: one that could not be had for a moment must not make its
     machine boot as any other does."""
     _loadable(start)
-    if odd := [mac for mac in others if not _MAC.fullmatch(mac)]:
-        raise ScriptError(f"{odd[0]!r} is no MAC address in lower case with colons, as 52:54:00:12:34:56")
     return [
-        *(f"iseq ${{netX/mac}} {mac} && goto elsewhere ||" for mac in sorted(others)),
+        *(f"iseq ${{netX/mac}} {mac} && goto elsewhere ||" for mac in _macs(others)),
         "goto load",
         ":elsewhere",
         f"echo {SAID} ${{netX/mac}} has a script of its own, asks {start}",
@@ -147,15 +157,12 @@ def _guard(machines: Mapping[str, str], entry: str) -> Sequence[str]:
     """Lines that let only the named machines go on, each with its host name; others ask for the list of today again."""
     if not machines:
         return []
-    for mac, host in machines.items():
-        if not _MAC.fullmatch(mac):
-            raise ScriptError(f"{mac!r} is no MAC address in lower case with colons, as 52:54:00:12:34:56")
-        if host and not _HOST.fullmatch(host):
-            raise ScriptError(f"{host!r} is no host name")
+    if odd := [host for host in machines.values() if host and not _HOST.fullmatch(host)]:
+        raise ScriptError(f"{odd[0]!r} is no host name")
     bare = sorted(mac for mac, host in machines.items() if not host)
     if bare and len(bare) < len(machines):
         raise ScriptError(f"{bare[0]} has no host name, others have: name all of them, or none")
-    tests = [f"iseq ${{netX/mac}} {mac} && set node {host or 'known'} ||" for mac, host in sorted(machines.items())]
+    tests = [f"iseq ${{netX/mac}} {mac} && set node {machines[mac] or 'known'} ||" for mac in _macs(machines)]
     return [
         _WHO,
         "clear node ||",  # of a list that it was in before
@@ -166,6 +173,13 @@ def _guard(machines: Mapping[str, str], entry: str) -> Sequence[str]:
         *_anew(entry),
         "goto who",
     ]
+
+
+def _macs(found: Iterable[str]) -> Sequence[str]:
+    ordered = sorted(found)
+    if odd := [mac for mac in ordered if not _MAC.fullmatch(mac)]:
+        raise ScriptError(f"{odd[0]!r} is no MAC address in lower case with colons, as 52:54:00:12:34:56")
+    return ordered
 
 
 def _again(label: str, said: str, back: str, start: str = "") -> Sequence[str]:

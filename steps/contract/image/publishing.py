@@ -81,11 +81,13 @@ def entry_script(url: str, image: str, name: str) -> bytes:
     return ipxe.chain(f"{base(url)}/{below}", start_url(url) if published.is_machine(name) else "").encode()
 
 
-def start_script(url: str, *, default: bool) -> bytes:
-    """What every node may be told to load. `default`: there is a group for machines that none names. Raises PublishingError."""
+def start_script(url: str, names: Collection[str]) -> bytes:
+    """What every node may be told to load. `names` are those of the groups and machines of all images that have a script in
+    ROOT/boot: these machines, and where there is group `default`, all others go on. Raises PublishingError."""
     folder = f"{base(url)}/{published.BOOT}"
-    all_others = f"{folder}/{published.DEFAULT}{published.SCRIPT}" if default else ""
-    return ipxe.first(f"{folder}/{published.MACHINE}", all_others).encode()
+    all_others = f"{folder}/{published.DEFAULT}{published.SCRIPT}" if published.DEFAULT in names else ""
+    known = [published.mac_of(name) for name in names if published.is_machine(name)]
+    return ipxe.first(f"{folder}/{published.MACHINE}", known, all_others, start_url(url)).encode()
 
 
 def start_url(url: str) -> str:

@@ -15,32 +15,47 @@ from steps.clients.published.local import Local
 from steps.contract.image import ipxe
 from steps.contract.image.booting import Firmware, Machine
 from steps.contract.image.manifest import KERNEL, MANIFEST, ROOT
-from steps.contract.image.published import Group, Place
+from steps.contract.image.published import Group, Place, machine_name
 from tests.hosts.hostlab.waiting import until
+from tests.unit import small_image
 from tests.unit.clients.published.published_trees import silent
 
 MAC = "52:54:00:12:34:56"
 SECONDS = 300.0
+MACHINES = 500
+"""That the group of the node names besides: its lists are as long."""
 
 
-def test_a_node_that_waits_for_a_kernel_sees_a_rollback_boots_what_is_current_and_says_so(store: Path, tmp_path: Path) -> None:
-    """It has the script of the version whose kernel is gone, and goes on with that of the one that is current then."""
+def test_a_node_waits_for_what_is_its_own_sees_a_rollback_boots_what_is_current_and_says_so(store: Path, tmp_path: Path) -> None:
+    """It is one of many. Its script cannot be had for a while, then it leads to a version whose kernel is gone: it goes on with the
+    version that is current then, and never with what all other machines boot."""
     assembled = next(store.glob(f"assembled/*/{MANIFEST}")).parent
     with served(tmp_path / "tree") as (root, url, heard):
-        group = Group(name="nodes", kernel_arguments=("console=ttyS0",), nodes={MAC: "node001"})
-        place = Place(root=str(root), url=url, report=url, groups=(group,))
-        other = Place(root=str(root), url=url, report=url, groups=(replace(group, kernel_arguments=("quiet",)),))
+        group = Group(name="nodes", kernel_arguments=("console=ttyS0",), nodes={**small_image.fleet(MACHINES), MAC: "node001"})
+        others = Group(name="default", kernel_arguments=("quiet",))
+        place = Place(root=str(root), url=url, report=url, groups=(group, others))
+        quiet = replace(group, kernel_arguments=("quiet",))
         first = publishing.publish(place, assembled, {}, tmp_path, "run-1", silent)
-        second = publishing.publish(other, assembled, {}, tmp_path, "run-2", silent)
+        second = publishing.publish(replace(place, groups=(quiet, others)), assembled, {}, tmp_path, "run-2", silent)
         (root / first_image(root) / "versions" / second.version / KERNEL).unlink()
+        own = root / f"boot/{machine_name(MAC)}.ipxe"
+        own.rename(tmp_path / own.name)
         with started(f"{url}/boot/boot.ipxe", tmp_path) as running:
-            assert until(lambda: f"{ipxe.SAID} could not load" in running.console(), SECONDS, every=0.2), running.console()[-3000:]
+            says(running, f"{ipxe.SAID} could not go on with a script for {MAC}")
+            (tmp_path / own.name).rename(own)
+            says(running, f"{ipxe.SAID} could not load")
             rolling_back.rollback(Local(root), first_image(root), "", "ada")
             assert heard.wait(SECONDS), running.console()[-3000:]
+            assert "for group default" not in running.console()
     (row,) = rows.nodes((Local(root).look(first_image(root)),), now=time.time())
     assert "quiet" not in (root / first_image(root) / "current/boot/nodes.ipxe").read_text()
     assert (row.node, row.stand.value, row.mac) == ("node001", "current", MAC), row
     assert Local(root).look(first_image(root)).current == first.version
+
+
+def says(running: machine.Running, text: str) -> None:
+    """Wait until its console does."""
+    assert until(lambda: text in running.console(), SECONDS, every=0.2), running.console()[-3000:]
 
 
 @pytest.mark.long

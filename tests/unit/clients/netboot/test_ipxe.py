@@ -37,8 +37,8 @@ def test_every_way_out_leads_back() -> None:
         ipxe.script(loaded(machines={"52:54:00:00:00:01": "gpu001"}, entry=f"{BASE}/gpu.ipxe", again=f"{BASE}/boot.ipxe")),
         ipxe.chain(f"{BASE}/boot.ipxe"),
         ipxe.chain(f"{BASE}/gpu.ipxe", f"{BASE}/boot.ipxe"),
-        ipxe.first(f"{BASE}/mac-", f"{BASE}/default.ipxe"),
-        ipxe.first(f"{BASE}/mac-", ""),
+        ipxe.first(f"{BASE}/mac-", ["52:54:00:00:00:01"], f"{BASE}/default.ipxe", f"{BASE}/boot.ipxe"),
+        ipxe.first(f"{BASE}/mac-", [], "", f"{BASE}/boot.ipxe"),
     ):
         lines = text.splitlines()
         assert re.match(r"goto \w+", lines[-1])
@@ -63,6 +63,31 @@ def test_what_cannot_go_on_begins_anew_and_sees_what_is_current_then() -> None:
     for end, url in (("goto who", entry), ("goto load", start)):
         assert lines[lines.index(end) - 2 : lines.index(end)] == ["sleep 10", f"chain --autofree --replace {url} ||"]
     assert lines[lines.index(":who") + 1] == "clear node ||", "who was in the list of yesterday is not let in by it"
+
+
+def ways(text: str, mac: str) -> list[str]:
+    """What a machine chains to, as a script goes when every `chain` fails, until it begins anew."""
+    lines, at, found = text.splitlines(), 0, list[str]()
+    while not (line := lines[at]).startswith("chain --autofree --replace"):
+        words, at = line.split(), at + 1
+        if words[:2] == ["iseq", "${netX/mac}"] and words[2] == mac:
+            at = lines.index(f":{words[5]}")
+        elif words[0] == "goto":
+            at = lines.index(f":{words[1]}")
+        elif words[0] == "chain":
+            found.append(words[2])
+            at = lines.index(f":{words[-1]}") if words[-2] == "goto" else at
+    return found
+
+
+def test_who_is_known_goes_on_with_its_own_alone_and_others_with_the_default() -> None:
+    """A server that answers 503 once must not make a GPU node boot what compute nodes boot."""
+    known, start = ["52:54:00:00:00:01", "52:54:00:00:00:02"], f"{BASE}/boot.ipxe"
+    text = ipxe.first(f"{BASE}/mac-", known, f"{BASE}/default.ipxe", start)
+    assert [ways(text, mac) for mac in known] == [[f"{BASE}/mac-${{netX/mac:hexhyp}}.ipxe"]] * 2
+    assert ways(text, "52:54:00:00:00:03") == [f"{BASE}/default.ipxe"]
+    assert f"chain --autofree --replace {start} ||" in text
+    assert ways(ipxe.first(f"{BASE}/mac-", known, "", start), "52:54:00:00:00:03") == []
 
 
 def test_machines_may_go_without_names() -> None:
@@ -97,6 +122,14 @@ def test_machines_may_go_without_names() -> None:
 def test_what_ipxe_would_take_otherwise_is_refused(more: dict[str, object], said: str) -> None:
     with pytest.raises(ScriptError, match=re.escape(said)):
         ipxe.script(loaded(**more))
+
+
+@pytest.mark.parametrize(
+    "known", [["52-54-00-00-00-01"], ["52:54:00:AA:00:01"], ["52:54:00:00:00:01 && exit"]], ids=["dashes", "upper case", "more"]
+)
+def test_whoever_is_known_by_no_address_is_refused(known: list[str]) -> None:
+    with pytest.raises(ScriptError, match="is no MAC address"):
+        ipxe.first(f"{BASE}/mac-", known, "", f"{BASE}/boot.ipxe")
 
 
 def test_a_title_is_only_a_title() -> None:

@@ -4,11 +4,13 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from steps.clients.published import reading, rolling_back, rows, standing
+from steps.clients.published.operations import Operation, Transport
 from steps.contract.image.published import Group
 from steps.contract.stages.image_publish import Published, Wanted
 from steps.contract.verdict import Status
@@ -43,8 +45,9 @@ def test_a_machine_is_led_to_the_script_of_its_group_in_the_version_that_is_curr
     assert verdict(seen) is Status.PASS
     assert wrong(root, kind=kind) == []
     start = (root / "boot/boot.ipxe").read_text()
-    assert f"chain --autofree {URL}/boot/mac-${{netX/mac:hexhyp}}.ipxe ||" in start
-    assert f"chain --autofree {URL}/boot/default.ipxe || goto failed" in start
+    assert f"iseq ${{netX/mac}} {FIRST} && goto own ||" in start
+    assert f"chain --autofree {URL}/boot/mac-${{netX/mac:hexhyp}}.ipxe || goto failed" in start
+    assert f"chain --autofree {URL}/boot/default.ipxe ||" in start
     assert f"chain --autofree {URL}/compute/current/boot/{OWN} || goto failed" in (root / "boot" / OWN).read_text()
     script = (root / "compute/current/boot" / OWN).read_text()
     assert f"chain --autofree {URL}/compute/versions/{seen.version}/boot/gpu.ipxe || goto failed" in script
@@ -73,6 +76,58 @@ def test_a_machine_that_can_load_nothing_begins_where_it_is_led_to_what_is_curre
     seen = published(place(root, *groups(gpu001=FIRST)), image(tmp_path / "a", "a"))
     assert verdict(seen) is Status.PASS, "an older version with a group that is gone leads nowhere"
     assert wrong(root) == []
+
+
+def known(root: Path) -> list[str]:
+    """Machines that go on with a script of their own, however long that cannot be had."""
+    lines = (root / "boot/boot.ipxe").read_text().splitlines()
+    return [line.split()[2] for line in lines if line.startswith("iseq ") and " goto own " in line]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_machine_of_another_image_boots_the_default_of_this_one(tmp_path: Path, root: Path, kind: str) -> None:
+    """Whoever comes, goes or goes back: what all machines are told knows the machines of every image."""
+    published(place(root, Group(name="default")), image(tmp_path / "a", "a"), kind)
+    assert known(root) == []
+    gpu = image(tmp_path / "b", "b", name="gpu")
+    for nodes, found in (({FIRST: "gpu001"}, [FIRST]), ({SECOND: "gpu002"}, [SECOND])):
+        published(place(root, Group(name="gpu", nodes=nodes)), gpu, kind)
+        assert known(root) == found
+    published(place(root, Group(name="default")), image(tmp_path / "c", "c"), kind)
+    assert known(root) == [SECOND]
+    with transport(kind, root) as way:
+        rolling_back.rollback(way, "gpu", "", "ada")
+        assert known(root) == [FIRST]
+        rolling_back.rollback(way, "compute", "", "ada")
+    assert known(root) == [FIRST]
+    assert wrong(root, kind=kind) == wrong(root, "gpu", kind=kind) == []
+
+
+class Meanwhile:
+    """A transport on which somebody else publishes once, right after the first look."""
+
+    def __init__(self, inner: Transport, act: Callable[[], object]) -> None:
+        self.inner, self.act, self.where = inner, [act], inner.where
+        self.look, self.claim, self.close = inner.look, inner.claim, inner.close
+
+    def perform(self, operations: Iterable[Operation]) -> None:
+        for one in operations:
+            if self.act and getattr(one, "to", "").startswith("boot/"):
+                self.act.pop()()
+            self.inner.perform([one])
+
+
+def test_a_rollback_knows_of_machines_that_another_image_enters_meanwhile(tmp_path: Path, root: Path) -> None:
+    gpu = image(tmp_path / "b", "b", name="gpu")
+    for nodes in ({FIRST: "n1"}, {SECOND: "n2"}):
+        published(place(root, Group(name="login", nodes=nodes), Group(name="default")), image(tmp_path / "a", "a"))
+    third = "52:54:00:00:00:03"
+    with transport("local", root) as inner:
+        way = Meanwhile(inner, lambda: published(place(root, Group(name="gpu", nodes={third: "gpu001"})), gpu))
+        rolling_back.rollback(way, "compute", "", "ada")
+        assert way.act == []
+    assert known(root) == [FIRST, third]
+    assert wrong(root) == wrong(root, "gpu") == []
 
 
 def test_without_a_default_a_strange_machine_waits(tmp_path: Path, root: Path) -> None:
