@@ -12,6 +12,8 @@ import typer
 from steps import timeouts
 from steps.contract.exit import ExitCode
 from workflows.cli import output, public_keys
+from workflows.cli.argo.options import placed
+from workflows.cli.images.trees import NOBODY, Login
 from workflows.cli.output import Format
 
 TreeOf = Annotated[str, typer.Argument(metavar="TREE|SPEC", help="The folder that nodes boot from, or an image spec (image.yaml).")]
@@ -26,20 +28,20 @@ Url = Annotated[str, typer.Option("--url", help="How nodes reach the tree; defau
 
 def register(image: typer.Typer) -> None:
     """Add the commands."""
-    image.command(name="list")(show)
-    image.command()(verify)
-    image.command()(rollback)
-    image.command()(nodes)
-    image.command(name="detach-check")(detach_check)
+    image.command(name="list")(placed(show, Login))
+    image.command()(placed(verify, Login))
+    image.command()(placed(rollback, Login))
+    image.command()(placed(nodes, Login))
+    image.command(name="detach-check")(placed(detach_check, Login))
     image.command()(serve)
 
 
-def show(tree: TreeOf = "image.yaml", image: Image = "", form: Form = Format.TABLE) -> int:
+def show(tree: TreeOf = "image.yaml", image: Image = "", form: Form = Format.TABLE, place: Login = NOBODY) -> int:
     """List the versions of a published tree: which is current, since when and by whom, and which nodes run which."""
     from steps.clients.published import rows
     from workflows.cli.images import trees
 
-    with trees.opened(tree, image) as found:
+    with trees.opened(tree, image, place) as found:
         listed = [row for one in found.looks() for row in rows.versions(one, found.place.signers, now=time.time())]
     if form is not Format.TABLE:
         output.data(_plain(listed), form)
@@ -68,13 +70,14 @@ def verify(
     signer: Annotated[list[Path] | None, typer.Option("--signer", help="File with a trusted public key; repeat for more.")] = None,
     url: Url = "",
     form: Form = Format.TABLE,
+    place: Login = NOBODY,
 ) -> int:
     """Read every file of a published tree again and compare: digests, signatures, scripts, pointer. Names whatever is wrong."""
     from steps.clients.published import reading, signing, verifying
     from workflows.cli.images import trees
 
     keys = tuple(map(public_keys.read, signer or ()))
-    with trees.opened(tree, image) as found:
+    with trees.opened(tree, image, place) as found:
         looks, signers = found.looks(digests=True), keys or found.place.signers
         wrong = [one for look in looks for one in verifying.problems(look, signers, url or found.place.url)]
         where = found.transport.where
@@ -105,13 +108,14 @@ def rollback(
     image: Image = "",
     who: Annotated[str, typer.Option("--as", metavar="NAME", help="Your name; the history keeps it.")] = "",
     form: Form = Format.TABLE,
+    place: Login = NOBODY,
 ) -> int:
     """Go back to a version, in one rename, for nodes that boot from now on. One that is not whole, or lacks a group, is refused."""
     from steps.clients.published import rolling_back
     from workflows.cli.images import trees
 
     by = f"rollback by {who or getpass.getuser()}"
-    with trees.opened(tree, image) as found:
+    with trees.opened(tree, image, place) as found:
         name = found.only()
         done = rolling_back.rollback(found.transport, name, version, by, found.place.signers)
     if form is not Format.TABLE:
@@ -124,7 +128,11 @@ def rollback(
 
 
 def nodes(
-    tree: TreeOf = "image.yaml", image: Image = "", days: Days = timeouts.NODE_SILENCE / DAY, form: Form = Format.TABLE
+    tree: TreeOf = "image.yaml",
+    image: Image = "",
+    days: Days = timeouts.NODE_SILENCE / DAY,
+    form: Form = Format.TABLE,
+    place: Login = NOBODY,
 ) -> int:
     """Say what runs where, as the nodes reported: the current version, an older one, or one that is not here.
 
@@ -133,7 +141,7 @@ def nodes(
     from steps.clients.published import rows
     from workflows.cli.images import trees
 
-    with trees.opened(tree, image) as found:
+    with trees.opened(tree, image, place) as found:
         listed = rows.nodes(found.looks(), now=time.time(), silence=days * DAY)
     if form is not Format.TABLE:
         output.data(_plain(listed), form)
@@ -153,6 +161,7 @@ def detach_check(
     folder: Annotated[list[str] | None, typer.Option("--factory-folder", help="A folder of the factory; repeat for more.")] = None,
     unread_ok: Annotated[bool, typer.Option("--unread-ok", help="Accept that packed roots could not be looked into.")] = False,
     form: Form = Format.TABLE,
+    place: Login = NOBODY,
 ) -> int:
     """Prove that nodes boot without the factory: no link, script, manifest or setting in a packed root of the tree leads into it.
 
@@ -163,7 +172,7 @@ def detach_check(
     from workflows.engines.folders import Home
 
     factory = detaching.factory(Home.of_environment().store, folder or (), host or ())
-    with trees.opened(tree, image) as found:
+    with trees.opened(tree, image, place) as found:
         looks = found.looks()
         rows, unread = detaching.problems(found, looks, url, factory)
     good = not rows and (unread_ok or not unread)

@@ -65,6 +65,18 @@ def gathered(home: Home, plan: Plan, spec_folder: Path, environ: Mapping[str, st
     return contents
 
 
+def fetched(home: Home, file: SecretFile) -> bytes:
+    """The content of one that home has. Raises SecretMissing where it has not, or where this person may not read it."""
+    try:
+        found = _read(home, file.secret)
+    except Refused as error:
+        said = f"secret {file.name}: Secret {file.secret} in namespace {home.namespace} of the home cluster: {error}"
+        raise SecretMissing(said) from error
+    if lacking := _lacking(home, file, found):
+        raise SecretMissing(lacking)
+    return inputs.usable(file, base64.b64decode(found.data[file.key] if found else ""))
+
+
 def _missing(home: Home, plan: Plan) -> Iterator[str]:
     """A sentence for each that home should have and has not, or not in a form that the run could use."""
     for file in plan.secrets:
@@ -74,12 +86,19 @@ def _missing(home: Home, plan: Plan) -> Iterator[str]:
             found = _read(home, file.secret)
         except Refused:
             continue  # who submits need not be able to read secrets
-        if found is None:
-            yield f"secret {file.name}: namespace {home.namespace} of the home cluster has no Secret {file.secret}"
-        elif file.key not in found.data:
-            yield f"secret {file.name}: Secret {file.secret} of the home cluster has no key {file.key}"
-        else:
+        if lacking := _lacking(home, file, found):
+            yield lacking
+        elif found is not None:
             yield from _unusable(file, found.data[file.key])
+
+
+def _lacking(home: Home, file: SecretFile, found: _Secret | None) -> str:
+    """What home has not of it; empty where it has it."""
+    if found is None:
+        return f"secret {file.name}: namespace {home.namespace} of the home cluster has no Secret {file.secret}"
+    if file.key not in found.data:
+        return f"secret {file.name}: Secret {file.secret} of the home cluster has no key {file.key}"
+    return ""
 
 
 def _unusable(file: SecretFile, data: str) -> Iterator[str]:
