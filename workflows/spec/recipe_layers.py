@@ -201,6 +201,12 @@ class RecipeLayer(Section):
     sources: Annotated[tuple[PackageSource, ...], Listed] = Field(
         default=(), description="Repositories that this layer and those above it also take packages from."
     )
+    components: Annotated[tuple[DnsLabel, ...], Listed] = Field(
+        default=(),
+        description="Components of the distribution's own repositories, beside its free ones, that this layer and those above also "
+        "take packages from: Debian keeps firmware in non-free-firmware.",
+        examples=[["non-free-firmware"]],
+    )
     packages: Annotated[tuple[PackageName, ...], Listed] = Field(default=(), description="Packages.", examples=[["gcc", "make"]])
     users: Annotated[tuple[RecipeUser, ...], Listed] = Field(default=(), description="Users.")
     files: Annotated[tuple[RecipeFile, ...], Listed] = Field(default=(), description="Files, links and folders.")

@@ -95,9 +95,10 @@ def read(
     for path, document in files:
         wrong.add(path, variables.unused(_declared(document), filler.used), document)
     wrong.add(None, _given(values, declared, given))
-    seen = written.Seen()
+    seen, distribution = written.Seen(), _distribution(filled[0][1])
     for (path, document), (_, as_given) in zip(filled, files, strict=True):
         wrong.add(path, written.twice(_layers(document), seen), document)
+        wrong.add(path, written.foreign_components(_layers(document), distribution), document)
         wrong.add(path, written.missing(_layers(as_given if by_name or filler.lacks else document), path.parent), document)
     if secrets is not None:
         wrong.add(None, written.unknown_secrets([_layers(document) for _, document in filled], secrets))
@@ -174,6 +175,11 @@ def _part(path: Path, document: Document, wrong: _Wrong) -> Part | None:
 
 def _layers(document: Document) -> object:
     return document.data.get("layers") if isinstance(document.data, dict) else None
+
+
+def _distribution(lowest: Document) -> object:
+    found = lowest.data.get("foundation") if isinstance(lowest.data, dict) else None
+    return found.get("distribution") if isinstance(found, dict) else None
 
 
 def _given(values: Mapping[str, str | None], declared: Mapping[str, str | None], given: Mapping[str, str]) -> list[SpecError]:

@@ -28,12 +28,14 @@ _MERGED: Final = "usr-is-merged"
 @dataclass(frozen=True, kw_only=True)
 class Distribution:
     """What apt is told of a distribution: the public mirror, that of other architectures than amd64 (`ports`), that of security
-    updates. `beside`: mirrors have those in a folder beside the archive, else in the archive itself, as `ports` has."""
+    updates. `beside`: mirrors have those in a folder beside the archive, else in the archive itself, as `ports` has. `components`
+    are taken always, `further` ones where a layer asks for them."""
 
     mirror: str
     ports: str
     security: str
     components: tuple[str, ...]
+    further: tuple[str, ...]
     keyring: str
     beside: bool
 
@@ -44,6 +46,7 @@ DISTRIBUTIONS: Final = {
         ports="http://deb.debian.org/debian",
         security="http://deb.debian.org/debian-security",
         components=("main",),
+        further=("contrib", "non-free", "non-free-firmware"),
         keyring="/usr/share/keyrings/debian-archive-keyring.gpg",
         beside=True,
     ),
@@ -52,6 +55,7 @@ DISTRIBUTIONS: Final = {
         ports="http://ports.ubuntu.com/ubuntu-ports",
         security="http://security.ubuntu.com/ubuntu",
         components=("main", "universe"),
+        further=("restricted", "multiverse"),
         keyring="/usr/share/keyrings/ubuntu-archive-keyring.gpg",
         beside=False,
     ),
@@ -77,7 +81,8 @@ class Mirror:
 
 
 def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], own: Mirror) -> tuple[Named, ...]:
-    """The distribution's repositories at its public mirrors or those given, then the recipe's own; each layer with its folder."""
+    """The distribution's repositories at its public mirrors or those given, then what each layer takes of them beside, and the
+    recipe's own; each layer with its folder."""
     known = DISTRIBUTIONS[foundation.distribution]
     is_port = foundation.architecture != "amd64"
     usual = own.url or (known.ports if is_port else known.mirror)
@@ -85,14 +90,23 @@ def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], 
     security = own.security or (_beside(known, own.url) if own.url else updates)
     places = {"": usual, "-updates": usual, "-security": security}
     signed = own.keyring or known.keyring
-    found = [
-        Named(
-            name=f"{foundation.distribution} {foundation.release}{suffix} {' '.join(known.components)}",
-            source=Source(url=url, suite=f"{foundation.release}{suffix}", components=known.components, keyring=signed),
-        )
-        for suffix, url in places.items()
-    ]
+
+    def of_it(components: Sequence[str], layer: int) -> list[Named]:
+        return [
+            Named(
+                name=f"{foundation.distribution} {foundation.release}{suffix} {' '.join(components)}",
+                source=Source(url=url, suite=f"{foundation.release}{suffix}", components=tuple(components), keyring=signed),
+                layer=layer,
+            )
+            for suffix, url in places.items()
+        ]
+
+    taken = list(known.components)
+    found = of_it(known.components, 0)
     for index, (folder, layer) in enumerate(layers):
+        if more := [one for one in layer.components if one not in taken]:
+            taken += more
+            found += of_it(more, index)
         for one in layer.sources:
             keyring = one.keyring if one.keyring.startswith("/") else str(folder / one.keyring)
             source = Source(url=one.url, suite=one.suite, components=one.components, keyring=keyring)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from workflows.images.nodes import own_files
+from workflows.images.nodes.packages import DISTRIBUTIONS
 from workflows.spec.errors import SpecError
 
 _PLACES = {"packages": None, "files": "path"}
@@ -61,6 +62,21 @@ def unknown_secrets(files: Iterable[object], known: Collection[str]) -> list[Spe
     wanted = dict.fromkeys(name for command in commands for name in _texts(_named(command.get("secrets"), None)))
     problem, fix = "a command of the recipe asks for this secret, and the spec has none of this name", "add it below secrets"
     return [SpecError(f"secrets.{name}", problem, fix, name) for name in wanted if name not in known]
+
+
+def foreign_components(layers: object, distribution: object) -> list[SpecError]:
+    """The components that layers of one file ask for, and that the distribution does not have; nothing of an unknown one."""
+    known = DISTRIBUTIONS.get(distribution) if isinstance(distribution, str) else None
+    if known is None:
+        return []
+    there = (*known.components, *known.further)
+    problem, fix = f"{distribution} has no component of this name", f"it has {', '.join(there)}"
+    return [
+        SpecError(f"layers[{index}].components", problem, fix, name)
+        for index, layer in _maps(layers)
+        for name in _texts(_named(layer.get("components"), None))
+        if name not in there
+    ]
 
 
 def _again(

@@ -6,7 +6,7 @@ import hashlib
 import io
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +18,7 @@ import pytest
 from tests.unit.served import served
 from workflows.cli import main
 
-POOL = "pool/main/s/"
+FIRMWARE = "non-free-firmware"
 TOOLS = {"apt-get": "apt", "gpg": "gnupg", "gpgv": "gpgv"}
 
 
@@ -70,26 +70,32 @@ class Mirror:
     url: str = ""
     published: dict[str, tuple[Deb, ...]] = field(default_factory=dict)
 
-    def publish(self, suite: str, debs: Iterable[Deb], archive: str = "debian") -> None:
-        """A suite with component main."""
+    def publish(self, suite: str, debs: Iterable[Deb], archive: str = "debian", firmware: Iterable[Deb] = ()) -> None:
+        """A suite with components main and non-free-firmware."""
         self.published[suite] = tuple(debs)
         place = self.folder / archive / "dists" / suite
-        index = "\n".join(one.stanza(POOL) for one in self.published[suite])
-        for one in self.published[suite]:
-            file = self.folder / archive / one.place(POOL)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(one.content)
-        self._release(place, "main/binary-amd64/Packages", index, suite)
+        components = {"main": self.published[suite], FIRMWARE: tuple(firmware)}
+        for component, found in components.items():
+            for one in found:
+                file = self.folder / archive / one.place(f"pool/{component}/s/")
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(one.content)
+        indexes = {
+            f"{component}/binary-amd64/Packages": "\n".join(one.stanza(f"pool/{component}/s/") for one in found)
+            for component, found in components.items()
+        }
+        self._release(place, indexes, suite)
 
     def publish_flat(self, path: str, debs: Iterable[Deb]) -> None:
         """A flat repository, as NVIDIA's is one."""
         index = "\n".join(one.stanza("") for one in debs)
-        self._release(self.folder / path, "Packages", index, "")
+        self._release(self.folder / path, {"Packages": index}, "")
 
-    def _release(self, place: Path, name: str, index: str, suite: str) -> None:
-        files = {name: index.encode(), f"{name}.gz": gzip.compress(index.encode())}
+    def _release(self, place: Path, indexes: Mapping[str, str], suite: str) -> None:
+        files = {name: index.encode() for name, index in indexes.items()}
+        files |= {f"{name}.gz": gzip.compress(data) for name, data in files.items()}
         lines = [f"Suite: {suite}", f"Codename: {suite}"] if suite else []
-        lines += ["Date: Sat, 21 Nov 2026 00:00:00 UTC", "Architectures: amd64", "Components: main", "SHA256:"]
+        lines += ["Date: Sat, 21 Nov 2026 00:00:00 UTC", "Architectures: amd64", f"Components: main {FIRMWARE}", "SHA256:"]
         for path, data in files.items():
             (place / path).parent.mkdir(parents=True, exist_ok=True)
             (place / path).write_bytes(data)

@@ -153,6 +153,8 @@ def test_a_rule_says_nothing_where_it_cannot_know(tmp_path: Path) -> None:
             UPPER + "    sources: [{url: http://x.example.org/y, suite: /, components: [main], keyring: k}]\n",
             "flat repository",
         ),
+        (LOWEST, UPPER + "    components: [non-fre-firmware]\n", "it has main, contrib, non-free, non-free-firmware"),
+        (LOWEST.replace("debian", "ubuntu"), UPPER + "    components: [contrib]\n", "ubuntu has no component of this name"),
         (LOWEST, UPPER.replace('content: "{{ banner }} from {{ words }}"', "content: a, link: b"), "several kinds"),
         (LOWEST.replace("{path: /etc/motd,", "{path: /etc/../motd,"), UPPER, "plain form"),
         (LOWEST.replace("epoch: 1795219200", "epoch: yesterday"), UPPER, "a whole number is wanted"),

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from steps.contract.image.recipe import Package
-from tests.unit.images.nodes.conftest import SMALL, Deb, Mirror, Site
+from tests.unit.images.nodes.conftest import FIRMWARE, SMALL, Deb, Mirror, Site
 from workflows.images.errors import BuildError, FetchError
 from workflows.images.nodes import lockfile, locking, resolve
 from workflows.images.nodes.lockfile import Lock
@@ -85,6 +85,30 @@ def test_a_repository_of_an_upper_layer_is_not_asked_for_the_lower_ones(site: Si
     assert names(lock.layer("gpu")) == ["driver-stand-in"]
 
 
+def test_firmware_is_locked_from_the_distributions_own_component_where_a_layer_asks_for_it(site: Site) -> None:
+    site.mirror.publish("bookworm", SMALL, firmware=[Deb("firmware-card"), Deb("tool", "9.0")])
+    text = (site.folder / "small.yaml").read_text()
+    (site.folder / "small.yaml").write_text(f"{text}\n  - name: more\n    packages: [firmware-card]\n")
+    with pytest.raises(FetchError, match="firmware-card"):
+        locking.newest(asked(site))
+    (site.folder / "small.yaml").write_text(
+        f"{text}\n  - name: more\n    components: [main, {FIRMWARE}]\n    packages: [firmware-card]\n"
+        f"  - name: again\n    components: [{FIRMWARE}]\n    packages: [firmware-card]\n"
+    )
+    lock = locking.newest(asked(site))
+    assert lock.sources == tuple(
+        f"debian bookworm{suffix} {component}" for component in ("main", FIRMWARE) for suffix in ("", "-updates", "-security")
+    )
+    assert lock.packages["firmware-card"].path == "pool/non-free-firmware/s/firmware-card/firmware-card_1.0-1_amd64.deb"
+    assert lock.packages["tool"].version == "1.0-1", "the layers below take nothing from it"
+    assert names(lock.layer("more")) == ["firmware-card"]
+    locking.write(lock, site.lock)
+    assert [one.components for one in resolve.resolve(asked(site)).recipe.sources] == [("main",)] * 3 + [(FIRMWARE,)] * 3
+    (site.folder / "small.yaml").write_text(f"{text}\n  - name: more\n    packages: [firmware-card]\n")
+    with pytest.raises(BuildError, match=r"its repositories are not those of the recipe \(.*non-free-firmware"):
+        resolve.resolve(asked(site))
+
+
 def test_a_layer_that_would_replace_a_package_below_it_is_refused(site: Site) -> None:
     site.mirror.publish_flat("flat", [Deb("tool", "9.0"), Deb("driver-stand-in", depends="tool (>= 9)")])
     text = (site.folder / "small.yaml").read_text()
@@ -140,13 +164,19 @@ def test_the_gpu_recipe_locks_with_stand_ins_of_what_nvidia_has(mirror: Mirror, 
         keyring=str(mirror.key),
         lock="gpu.lock.json",
     )
-    wanted = [name for _, layer in gpu.chain().layers for name in layer.packages if name not in stand_ins.values()]
-    mirror.publish("bookworm", [*SMALL[:4], *(Deb(name, depends="libc") for name in wanted)])
+    layers = [layer for _, layer in gpu.chain().layers]
+    wanted = {name: layer for layer in layers for name in layer.packages if name not in stand_ins.values()}
+    free, firmware = (
+        [Deb(name, depends="libc") for name, layer in wanted.items() if (FIRMWARE in layer.components) is apart]
+        for apart in (False, True)
+    )
+    mirror.publish("bookworm", [*SMALL[:4], *free], firmware=firmware)
     mirror.publish_flat("cuda", [Deb(name, depends="libc, dkms") for name in stand_ins.values()])
     lock: Lock = locking.newest(gpu)
     locking.write(lock, tmp_path / "gpu.lock.json")
     recipe = resolve.resolve(gpu).recipe
-    assert recipe.names == ("base", "hpc", "gpu_build", "gpu")
+    assert recipe.names == ("base", "hpc", "firmware", "gpu_build", "gpu")
     assert [one.name for one in recipe.layer("gpu").packages] == sorted(stand_ins.values())
+    assert [one.path.split("/")[1] for one in recipe.layer("firmware").packages] == [FIRMWARE] * len(firmware)
     assert {recipe.sources[one.source].url for one in recipe.layer("gpu").packages} == {f"{mirror.url}/cuda"}
     assert "modprobe.blacklist=nouveau" in recipe.kernel_arguments
