@@ -39,6 +39,12 @@ def entry_points(tree: Tree) -> dict[str, str]:
     return leads
 
 
+def claims(tree: Tree, name: str) -> bool:
+    """Whether a script of ROOT/boot names anything of this image, by whatever way."""
+    text = tree.contents.get(f"{published.BOOT}/{name}{published.SCRIPT}", b"").decode(errors="replace")
+    return any(f"/{tree.image}/" in address for address in detached.addresses(text))
+
+
 def outside(tree: Tree, url: str, factory: Factory = _NO_FACTORY) -> Iterator[detached.Outside]:
     """Links, scripts and manifests of the tree that lead out of it. `url`: its address; empty: the one that its entries name."""
     links = {path: entry.target for path, entry in tree.entries.items() if entry.is_link}

@@ -6,8 +6,10 @@ from msgspec import Struct
 
 from steps.clients.published import leads, reading, signing
 from steps.clients.published.tree import Tree
-from steps.contract.image import manifest, published, publishing
+from steps.contract.image import detached, manifest, published, publishing
 from steps.contract.image.published import Place
+
+_CHANGED = "is not as bringup writes it"
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -18,8 +20,10 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 def problems(tree: Tree, signers: tuple[str, ...] = (), url: str = "") -> tuple[Problem, ...]:
-    """Everything that is wrong; the tree's digests of all versions must have been read."""
-    found = [*_pointer(tree), *_history(tree), *_entries(tree), *_strays(tree)]
+    """Everything that is wrong; the tree's digests of all versions must have been read. `url`: how nodes reach the tree; empty: as
+    the scripts of the current version say, which its list of digests covers, and a signature that."""
+    url = url or _url(tree)
+    found = [*_pointer(tree), *_history(tree), *_entries(tree, url), *_strays(tree)]
     for version in tree.versions:
         found += of_version(tree, version, signers)
     found += [Problem(place=one.place, why=f"leads to {one.leads_to}: {one.why}") for one in leads.outside(tree, url)]
@@ -122,24 +126,52 @@ def _history(tree: Tree) -> Iterator[Problem]:
         yield Problem(place=place, why=f"does not end with {tree.current}, which the pointer names")
 
 
-def _entries(tree: Tree) -> Iterator[Problem]:
+def _url(tree: Tree) -> str:
+    """The address that the current version's own scripts name, else that on which the entries agree."""
+    folder = tree.path(published.VERSIONS, tree.current, published.BOOT)
+    names = tree.names(folder) if tree.current else ()
+    bases = detached.bases((tree.contents.get(f"{folder}/{name}", b"").decode(errors="replace") for name in names), tree.image)
+    return bases[0] if len(bases) == 1 else leads.url_of(tree)
+
+
+def _entries(tree: Tree, url: str) -> Iterator[Problem]:
+    """What nodes load first, which no list of digests covers: each must have the very bytes that bringup writes."""
     scripts = set(reading.scripts(tree, tree.current)) if tree.current else set()
     entries = leads.entry_points(tree)
     moved = {name for name, image in entries.items() if published.is_machine(name) and image in tree.images}
     for group in sorted(scripts):
         if entries.get(group) != tree.image and group not in moved:
             why = "is missing" if group not in entries else "does not lead to this image's pointer"
-            yield Problem(place=f"{published.BOOT}/{group}{published.SCRIPT}", why=why)
+            yield Problem(place=_entry(group), why=why)
     for group in sorted(name for name, image in entries.items() if image == tree.image and name not in scripts and tree.current):
-        yield Problem(place=f"{published.BOOT}/{group}{published.SCRIPT}", why=f"leads to a script that {tree.current} has not")
-    yield from _start(tree, entries)
+        yield Problem(place=_entry(group), why=f"leads to a script that {tree.current} has not")
+    for name, image in sorted(entries.items()):
+        if url and image in tree.images and tree.contents.get(_entry(name)) != _written(url, image, name):
+            yield Problem(place=_entry(name), why=_CHANGED)
+        elif image and image not in tree.images:
+            yield Problem(place=_entry(name), why=f"leads to the image {image}, which is not here")
+        elif not image and name not in scripts and leads.claims(tree, name):
+            yield Problem(place=_entry(name), why=f"leads to {tree.image} in another way than bringup writes")
+    yield from _start(tree, entries, url)
 
 
-def _start(tree: Tree, entries: Collection[str]) -> Iterator[Problem]:
+def _entry(name: str) -> str:
+    return f"{published.BOOT}/{name}{published.SCRIPT}"
+
+
+def _written(url: str, image: str, name: str) -> bytes:
+    """What bringup writes for an image's group or machine; nothing where none can have that name."""
+    try:
+        return publishing.entry_script(url, image, name)
+    except publishing.PublishingError:
+        return b""
+
+
+def _start(tree: Tree, entries: Collection[str], url: str) -> Iterator[Problem]:
     """What every machine may be told to load."""
-    url, data = leads.url_of(tree), tree.contents.get(published.START_SCRIPT)
+    data = tree.contents.get(published.START_SCRIPT)
     if url and data != publishing.start_script(url, entries):
-        yield Problem(place=published.START_SCRIPT, why="is missing" if data is None else "is not as bringup writes it")
+        yield Problem(place=published.START_SCRIPT, why="is missing" if data is None else _CHANGED)
 
 
 def _strays(tree: Tree) -> Iterator[Problem]:

@@ -12,7 +12,8 @@ import pytest
 from steps.clients.published import leads
 from steps.clients.published.local import Local
 from steps.contract.image.detached import Factory
-from tests.unit.clients.published.published_trees import KINDS, WITHOUT_RIGHTS, image, place, published, wrong
+from steps.contract.image.published import Group, machine_name
+from tests.unit.clients.published.published_trees import KINDS, URL, WITHOUT_RIGHTS, image, place, published, wrong
 
 Damage = Callable[[Path], object]
 
@@ -78,6 +79,35 @@ DAMAGES: dict[str, tuple[Damage, str, str]] = {
         "boot/gpu.ipxe",
         "not below the address",
     ),
+    "entry with more": (
+        lambda root: replaced(
+            root / "boot/gpu.ipxe", "sleep 10\n", f"sleep 10\nchain {URL}/compute/versions/{older(root).name}/boot/gpu.ipxe ||\n"
+        ),
+        "boot/gpu.ipxe",
+        "is not as bringup writes it",
+    ),
+    "entry with a command": (
+        lambda root: replaced(root / "boot/default.ipxe", "#!ipxe\n", "#!ipxe\nset net0/dns 192.0.2.1\n"),
+        "boot/default.ipxe",
+        "is not as bringup writes it",
+    ),
+    "start with a command": (
+        lambda root: replaced(root / "boot/boot.ipxe", "#!ipxe\n", "#!ipxe\nset net0/dns 192.0.2.1\n"),
+        "boot/boot.ipxe",
+        "is not as bringup writes it",
+    ),
+    "all entries elsewhere": (
+        lambda root: [replaced(path, "boot.example.org", "factory") for path in (root / "boot").iterdir()],
+        "boot/default.ipxe",
+        "is not as bringup writes it",
+    ),
+    "a stranger past the pointer": (
+        lambda root: (root / "boot/rack7.ipxe").write_text(
+            f"#!ipxe\nchain {URL}/compute/versions/{older(root).name}/boot/gpu.ipxe\n"
+        ),
+        "boot/rack7.ipxe",
+        "leads to compute in another way than bringup writes",
+    ),
     "history": (lambda root: (root / "compute/history.jsonl").write_text("{\n"), "history.jsonl", "cannot be read"),
     "left": (lambda root: (root / "compute/incoming/5f").mkdir(), "incoming/5f", "did not end"),
     "stray": (lambda root: (root / "compute/versions/new").mkdir(), "versions/new", "is no version"),
@@ -101,6 +131,19 @@ def test_everything_wrong_is_named_at_once(root: Path) -> None:
     found = wrong(root)
     for name in ("missing", "older", "stray", "entry"):
         assert any(DAMAGES[name][1] in one and DAMAGES[name][2] in one for one in found), (name, found)
+
+
+def test_what_a_machine_of_another_image_loads_first_is_compared_as_well(root: Path, tmp_path: Path) -> None:
+    """Who verifies one image alone sees also what its machines load that seem to have moved to another."""
+    mac = "52:54:00:00:00:01"
+    published(place(root, Group(name="login", nodes={mac: "login1"})), image(tmp_path / "c", "c", name="login"))
+    assert wrong(root) == wrong(root, "login") == []
+    own = root / f"boot/{machine_name(mac)}.ipxe"
+    replaced(own, "goto next", f"chain {URL}/compute/versions/{older(root).name}/boot/gpu.ipxe || goto next")
+    for name in ("compute", "login"):
+        assert f"boot/{own.name} is not as bringup writes it" in wrong(root, name)
+    shutil.rmtree(root / "login")
+    assert wrong(root) == [f"boot/{name}.ipxe leads to the image login, which is not here" for name in ("login", own.stem)]
 
 
 def leads_out(root: Path, factory: Factory, url: str = "") -> list[str]:
