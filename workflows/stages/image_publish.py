@@ -36,7 +36,8 @@ def build(site: ImageSite) -> Stage:
 
 
 def _back(site: ImageSite) -> str:
-    """The command that goes back. How to log in on another machine stands in the spec alone, which a person has as a file."""
+    """The command that goes back. How to log in on another machine, and whose signature counts, stand in the spec alone, which a
+    person has as a file."""
     place = site.place
-    tree = "image.yaml" if place.host else shlex.quote(place.root)
+    tree = "image.yaml" if place.host or place.signers else shlex.quote(place.root)
     return f"bringup image rollback --tree {tree} --image {site.recipe.name}"

@@ -2,24 +2,34 @@
 
 from collections.abc import Iterator
 
-from steps.clients.published import entered, leads, locking, publishing, reading, verifying
+from msgspec import Struct
+
+from steps.clients.published import entered, leads, locking, publishing, reading, signing, verifying
 from steps.clients.published.operations import Folder, Held, Operation, Remove, Transport
 from steps.clients.published.tree import Tree
 from steps.contract.image import published
 from steps.contract.image import publishing as rules
-from steps.contract.image.published import Switch
 from steps.errors import BadTask, Refused
 
 
-def rollback(transport: Transport, image: str, version: str, by: str, signers: tuple[str, ...] = ()) -> Switch:
+class Back(Struct, frozen=True, kw_only=True):
+    """What the pointer names now, what it named before, who did it, and how the signature of that version is (`signing.state`)."""
+
+    to: str
+    before: str
+    by: str
+    signature: str
+
+
+def rollback(transport: Transport, image: str, version: str, by: str, signers: tuple[str, ...] = ()) -> Back:
     """Point to a version, or without one to what was current before. Raises BadTask for a version that is not there, Refused for
     one that is not whole, be it current already, or that nodes of a group could not boot. Nothing is written where it is current
     already (`to` and `before` are then the same); what another rollback to it has left undone is done."""
     found = transport.look(image)
     chosen, token = _chosen(found, version), locking.new_token()
     if chosen == found.current and not _is_unfinished(found):
-        _refuse_broken(transport.look(image, (chosen,)), chosen, signers)
-        return Switch(to=chosen, before=chosen, by=by)
+        _refuse_broken(tree := transport.look(image, (chosen,)), chosen, signers)
+        return Back(to=chosen, before=chosen, by=by, signature=signing.state(tree, chosen, signers))
     with locking.locked(transport, image, token, by):
         chosen = _chosen(transport.look(image), version)  # whoever had the lock may have switched
         tree = transport.look(image, (chosen,))
@@ -29,7 +39,8 @@ def rollback(transport: Transport, image: str, version: str, by: str, signers: t
         transport.perform(_steps(tree, chosen, staged, token, by))
         if late := tuple(_entered(transport.look(image), chosen, staged)):
             transport.perform(late)
-    return Switch(to=chosen, before=reading.before(tree) if tree.current == chosen else tree.current, by=by)
+    before = reading.before(tree) if tree.current == chosen else tree.current
+    return Back(to=chosen, before=before, by=by, signature=signing.state(tree, chosen, signers))
 
 
 def _is_unfinished(tree: Tree) -> bool:

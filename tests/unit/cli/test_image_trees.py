@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from steps.errors import BadTask
+from steps.errors import BadTask, Refused
 from tests.unit.cli.image_commands import COMMIT, UNREAD, call, made, said
 from tests.unit.clients.published.published_trees import image, key_pair, place, published, state
 from workflows.cli.images.trees import NoTree
@@ -99,6 +99,32 @@ def test_rollback(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads((root / "compute/history.jsonl").read_text().splitlines()[-1])["by"] == "rollback by ada"
     assert call("rollback", "2", "--tree", root) == 0
     assert "is current already" in capsys.readouterr().out
+
+
+def test_a_rollback_goes_to_what_a_trusted_key_signed_or_says_that_nobody_looked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    (tmp_path / "other").mkdir()
+    signed = place(root, key="key", signers=(key_pair(tmp_path),))
+    key_pair(tmp_path / "other")
+    for text in "ab":
+        published(signed, image(tmp_path / text, text), secrets=tmp_path)
+    was = (root / "compute/current").readlink()
+    with pytest.raises(Refused, match="has a signature that no trusted key made"):
+        call("rollback", "--tree", root, "--signer", tmp_path / "other/key.pub")
+    assert (root / "compute/current").readlink() == was
+    assert said(capsys, "rollback", "--tree", root, "--signer", tmp_path / "key.pub")["signature"] == "good"
+    assert call("rollback", "2", "--tree", root) == 0
+    assert "signatures not checked: name a trusted key with --signer" in capsys.readouterr().out
+    assert call("rollback", "2", "--tree", root) == 0
+    assert "nothing is written; signatures not checked" in capsys.readouterr().out
+    published(place(root), image(tmp_path / "c", "c"))
+    with pytest.raises(Refused, match="is not signed"):
+        call("rollback", "3", "--tree", root, "--signer", tmp_path / "key.pub")
+    assert call("rollback", "3", "--tree", root) == 0
+    assert "not checked" not in capsys.readouterr().out, "it has none"
 
 
 def test_a_rollback_of_the_only_version_names_no_other(root: Path) -> None:

@@ -187,6 +187,15 @@ def test_secrets_are_named_never_told(tmp_path: Path) -> None:
     assert (place["key"], place["ssh_key"], place["known_hosts"]) == ("image_sign_key", "publish_ssh_key", "publish_known_hosts")
 
 
+def test_the_way_back_is_told_by_the_spec_where_that_says_more_than_the_path(tmp_path: Path) -> None:
+    """By the path alone nobody knows whose signature a version must have, nor how to log in."""
+    there = {"ssh": {"host": "boot.example.org", "key": {"file": "./key"}, "known_hosts": "./known_hosts"}}
+    signed = {"signers": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000"]}
+    for more, tree in (({}, "/srv/images"), (there, "image.yaml"), (signed, "image.yaml")):
+        plan = planned(tmp_path, publish={**small_image.SPEC["publish"], **more})
+        assert plan.stages[-1].rollback.startswith(f"bringup image rollback --tree {tree} --image lab-nodes: "), more
+
+
 def test_a_layer_gets_the_secrets_of_its_own_commands(tmp_path: Path) -> None:
     recipe = small_image.recipe()
     base = msgspec.structs.replace(recipe.layers[0], commands=(contract.Command(run="true", secrets=("license",)),))

@@ -23,6 +23,10 @@ DAY = 86400.0
 Days = Annotated[float, typer.Option("--days", min=0, help="A node that has told nothing for so long is stale.")]
 _SHORT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
 """A commit: twelve digits tell two apart; -o json has all."""
+Signer = Annotated[
+    list[Path] | None, typer.Option("--signer", help="File with a trusted public key; repeat for more; default: those of the spec.")
+]
+_UNCHECKED = "signatures not checked: name a trusted key with --signer"
 Url = Annotated[str, typer.Option("--url", help="How nodes reach the tree; default: as the spec or the tree's own scripts say.")]
 
 
@@ -67,7 +71,7 @@ def show(tree: TreeOf = "image.yaml", image: Image = "", form: Form = Format.TAB
 def verify(
     tree: TreeOf = "image.yaml",
     image: Image = "",
-    signer: Annotated[list[Path] | None, typer.Option("--signer", help="File with a trusted public key; repeat for more.")] = None,
+    signer: Signer = None,
     url: Url = "",
     form: Form = Format.TABLE,
     place: Login = NOBODY,
@@ -83,7 +87,7 @@ def verify(
         where = found.transport.where
         every = [(look, version) for look in looks for version in look.versions]
         states = [signing.state(look, version, signers) for look, version in every]
-    unchecked = ", signatures not checked: name a trusted key with --signer" if signing.UNKNOWN in states else ""
+    unchecked = f", {_UNCHECKED}" if signing.UNKNOWN in states else ""
     rows = [(one.place, one.why) for one in dict.fromkeys(wrong)]
     if form is not Format.TABLE:
         origins = [
@@ -107,23 +111,27 @@ def rollback(
     ] = "image.yaml",
     image: Image = "",
     who: Annotated[str, typer.Option("--as", metavar="NAME", help="Your name; the history keeps it.")] = "",
+    signer: Signer = None,
     form: Form = Format.TABLE,
     place: Login = NOBODY,
 ) -> int:
-    """Go back to a version, in one rename, for nodes that boot from now on. One that is not whole, or lacks a group, is refused."""
-    from steps.clients.published import rolling_back
+    """Go back to a version, in one rename, for nodes that boot from now on. One that is not whole, lacks a group, or is not signed
+    by a key that the spec or --signer trusts, is refused."""
+    from steps.clients.published import rolling_back, signing
     from workflows.cli.images import trees
 
-    by = f"rollback by {who or getpass.getuser()}"
+    by, keys = f"rollback by {who or getpass.getuser()}", tuple(map(public_keys.read, signer or ()))
     with trees.opened(tree, image, place) as found:
         name = found.only()
-        done = rolling_back.rollback(found.transport, name, version, by, found.place.signers)
+        done = rolling_back.rollback(found.transport, name, version, by, keys or found.place.signers)
+    unchecked = f"; {_UNCHECKED}" if done.signature == signing.UNKNOWN else ""
     if form is not Format.TABLE:
-        output.data({"image": name, "current": done.to, "before": done.before, "by": done.by}, form)
+        told = {"image": name, "current": done.to, "before": done.before, "by": done.by, "signature": done.signature}
+        output.data(told, form)
     elif done.to == done.before:
-        output.lines([f"{name}: {done.to} is current already: nothing is written"])
+        output.lines([f"{name}: {done.to} is current already: nothing is written{unchecked}"])
     else:
-        output.lines([f"{name}: {done.to} is current, it was {done.before}"])
+        output.lines([f"{name}: {done.to} is current, it was {done.before}{unchecked}"])
     return ExitCode.OK
 
 
