@@ -25,6 +25,18 @@ PLAY = """
 """
 
 
+JOIN = """
+- hosts: played
+  vars: {rke2_kind: server}
+  tasks:
+    - ansible.builtin.include_role: {name: rke2, tasks_from: see}
+- hosts: sv2
+  vars: {rke2_kind: server}
+  tasks:
+    - ansible.builtin.include_role: {name: rke2, tasks_from: join}
+"""
+
+
 class Pong(BaseHTTPRequestHandler):
     """A supervisor's /ping."""
 
@@ -82,3 +94,44 @@ def test_a_bare_first_server_founds_a_cluster_where_nobody_has_one(tmp_path: Pat
 @pytest.mark.parametrize("aside", [False, True], ids=["not reached", "set aside"])
 def test_a_bare_first_server_joins_the_cluster_of_a_server_that_we_do_not_see(tmp_path: Path, aside: bool) -> None:
     assert course(tmp_path, aside=aside) == f"rke2_joining {OTHER}"
+
+
+def joining(folder: Path, **hosts: dict[str, object]) -> str:
+    """What a bare second server says that is to join a cluster where no server has one; `hosts`: who is in the play beside it."""
+    common = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    every = {"sv2": {"bringup_address": OTHER}} | hosts
+    groups = {"helpers": {"hosts": {}}, "played": {"hosts": dict.fromkeys(every)}}
+    (folder / "hosts.json").write_text(json.dumps({"all": {"vars": common, "hosts": every, "children": groups}}))
+    (folder / "play.yml").write_text(JOIN)
+    told: dict[str, object] = {"rke2_version": "v1.35.7+rke2r1", "rke2_registration_address": FIRST, "rke2_first_server": "sv1"}
+    told |= {"rke2_server_addresses": [FIRST, OTHER], "rke2_ready_seconds": 1}
+    done = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("ansible-playbook"), folder / "play.yml", "--inventory", folder / "hosts.json"),
+            *("--extra-vars", json.dumps(told)),
+        ],
+        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def test_a_server_that_could_only_wait_for_one_that_is_away_names_it_at_once(tmp_path: Path) -> None:
+    said = f"there is no cluster to join: no supervisor answers at {FIRST}, and sv1, which is to found the cluster, "
+    assert f"{said}takes no part (it is set aside, or failed before): see to sv1 first" in joining(tmp_path)
+    away = {"bringup_address": FIRST, "ansible_connection": "ssh", "ansible_host": FIRST, "ansible_port": 1}
+    assert f"{said}was not reached: see to sv1 first" in joining(tmp_path, sv1=away)
+
+
+def test_a_server_waits_for_one_that_is_there_to_found_the_cluster(tmp_path: Path) -> None:
+    said = joining(tmp_path, sv1={"bringup_address": FIRST})
+    assert f"not ready after 1 s: https://{FIRST}:9345" in said
+
+
+@pytest.mark.usefixtures("supervisor")
+def test_a_server_joins_a_cluster_that_answers_whoever_is_to_found_one(tmp_path: Path) -> None:
+    hosts = {"sv3": {"bringup_address": "127.55.0.3"}}
+    said = joining(tmp_path, sv2={"bringup_address": "127.55.0.4"}, **hosts)
+    assert f"not ready after 1 s: https://{FIRST}:9345" in said, "the load balancer may lead there in a moment"

@@ -119,6 +119,10 @@ def test_an_unreachable_host_is_classified_by_what_ssh_says(said: str, kind: Fai
         ({"msg": "package manager: another package manager holds the lock, also after 120 s: E: x"}, FailureKind.PACKAGE_LOCK),
         ({"msg": "Timed out waiting for last boot time check (timeout=60)", "rebooted": True}, FailureKind.REBOOT),
         ({"msg": "Timed out after 3 second(s)."}, FailureKind.TIMEOUT),
+        (
+            {"msg": "there is no cluster to join, and sv1, which is to found the cluster, was not reached"},
+            FailureKind.HELPER,
+        ),
         ({"msg": "non-zero return code", "rc": 1, "stderr": "boom"}, FailureKind.TASK_FAILED),
         (
             {"msg": "One or more items failed", "results": [{"msg": "fine"}, {"failed": True, "msg": "No space left"}]},
