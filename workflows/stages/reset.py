@@ -13,6 +13,8 @@ from workflows.stages.stage import Change, Object, Stage, Step, When, task
 
 ID: Final = "reset"
 PLAYBOOK = "rke2_reset"
+SHARDS_AT_ONCE = 2
+"""Shards that go at one time where servers stay: all ask the same one to drain and to forget, with ten kubectl each."""
 SECONDS = 1200
 """A shard of 50 machines side by side, once their pods have gone: killing, removing, forgetting."""
 
@@ -28,6 +30,7 @@ def build(site: Site) -> Stage | None:
     return Stage(
         id=ID,
         title="Take RKE2 off the machines",
+        parallelism=SHARDS_AT_ONCE if _is_survived(site) else 0,
         steps=(*steps, _judge(site, steps)),
         gates=tuple(f"{ID}/{step.name}" for step in steps),
         changes=(Change(what=f"{told}RKE2, its containers, network, data and files are removed", where=compress(names)),),

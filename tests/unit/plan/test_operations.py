@@ -100,6 +100,11 @@ def test_a_reset_takes_the_agents_first_and_asks_for_every_one() -> None:
     assert plan.starts is None
 
 
+def test_few_shards_at_a_time_ask_the_server_that_stays() -> None:
+    some, every = planned(Kind.RESET, "gpu001", "gpu002"), planned(Kind.RESET)
+    assert (some.stages[0].parallelism, every.stages[0].parallelism) == (2, 0), "where none stays, none is asked"
+
+
 def test_a_reset_of_some_agents_lets_a_server_forget_them() -> None:
     plan = planned(Kind.RESET, "gpu001", "gpu002")
 

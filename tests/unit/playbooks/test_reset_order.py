@@ -1,4 +1,5 @@
-"""A host that a reset leaves alone keeps its work too: run by Ansible, with modules that say what a host shows, and were asked."""
+"""What a reset asks of the cluster: nothing for a host that it leaves alone, and one thing for all others. Run by Ansible, with
+modules that say what a host shows, and were asked."""
 
 import json
 import os
@@ -55,3 +56,63 @@ def test_a_host_that_is_left_alone_is_not_drained(tmp_path: Path, shown: dict[st
 
     assert said in done.stdout + done.stderr
     assert (done.returncode == 0, (tmp_path / "asked").exists()) == (not said, not said), done.stdout + done.stderr
+
+
+TOLD = """#!/bin/sh
+# WANT_JSON
+# once for each task: what is asked, and what the cluster says
+cat "$1" >> @FOLDER@/asked
+echo >> @FOLDER@/asked
+case "$(cat "$1")" in
+  *'"removed"'*) echo '@SAID@' ;;
+  *) echo '{"changed": true, "nodes": {}, "refused": {}}' ;;
+esac
+"""
+LEFT = """#!/bin/sh
+# WANT_JSON
+case "$(cat "$1")" in
+  *'"gone"'*gpu2*|*gpu2*'"gone"'*) echo '{"failed": true, "msg": "a mount is busy"}' ;;
+  *) echo '{"changed": false, "any": false, "joins": "", "refused": "", "observation": {}}' ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "failed"),
+    [
+        ({"changed": True, "nodes": {}, "refused": {"gpu3": "etcd has no leader"}}, {"gpu3": "etcd has no leader"}),
+        ({"failed": True, "msg": "no API server"}, dict.fromkeys(("gpu1", "gpu3"), "no API server")),
+    ],
+    ids=["one Node refuses", "the API does not answer"],
+)
+def test_the_cluster_forgets_all_hosts_in_one_call_and_none_that_failed(
+    tmp_path: Path, said: dict[str, object], failed: dict[str, str]
+) -> None:
+    shutil.copytree(PLAYBOOKS / "roles/rke2_reset", tmp_path / "roles/rke2_reset")
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/rke2_traces").write_text(LEFT)
+    told = TOLD.replace("@FOLDER@", str(tmp_path)).replace("@SAID@", json.dumps(said))
+    (tmp_path / "library/rke2_nodes").write_text(told)
+    (tmp_path / "play.yml").write_text(PLAY)
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    hosts = {name: {"rke2_reset_virtual_address": name} for name in ("gpu1", "gpu2", "gpu3")}
+    groups = {"helpers": {"hosts": {"sv1": None}}, "played": {"hosts": hosts}}
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"vars": local, "children": groups}}))
+
+    done = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("ansible-playbook"), tmp_path / "play.yml", "--inventory", tmp_path / "hosts.json"),
+            *("--extra-vars", json.dumps({"rke2_reset_forget": True, "rke2_reset_servers": ["192.0.2.1"]})),
+        ],
+        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+
+    output = done.stdout + done.stderr
+    asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
+    assert [one["names"] for one in asked if one["state"] == "removed"] == [["gpu1", "gpu3"]], output
+    assert "a mount is busy" in output
+    for host in ("gpu1", "gpu3"):
+        why = f"the cluster still has the Node {host}: {failed.get(host, '')}"
+        assert (why in " ".join(output.split())) == (host in failed), output
