@@ -57,6 +57,7 @@ def play(
         "rke2_first_server": lab.hosts[0].name,
         "rke2_ready_seconds": 25,
         "rke2_drain_seconds": 5,
+        "rke2_ingress_controller": "ingress-nginx",
     }
     return playing.play(
         PlayRequest(

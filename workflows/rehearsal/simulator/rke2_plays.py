@@ -77,8 +77,12 @@ def _play(world: World, request: PlayRequest, *, server: bool, back: bool = Fals
     for name in strangers:
         said = {"msg": _NAMESAKE.format(name)}
         yield Outcome(host=name, task=_TAKE, status=Status.FAILED, seconds=2, action="ansible.builtin.assert", result=said)
-    wanted = {name: config for name, config in wanted.items() if name not in strangers}
-    new -= set(strangers)
+    open_ones = sorted(name for name in new if server and _leaves_ingress_open(world.hosts[name].get("rke2"), request.variables))
+    for name in open_ones:
+        said = {"msg": _INGRESS.format(request.variables["rke2_version"], world.hosts[name]["rke2"]["version"])}
+        yield Outcome(host=name, task=_CHOOSE, status=Status.FAILED, seconds=1, action="ansible.builtin.assert", result=said)
+    wanted = {name: config for name, config in wanted.items() if name not in (*strangers, *open_ones)}
+    new -= {*strangers, *open_ones}
     yield from _steps(wanted, new, ("Put the kept release back", "rke2_release", 20.0) if back else _INSTALL)
     yield from _steps(wanted, new, ("Write the configuration", "ansible.builtin.template", 2.0))
     refused = {name: _REFUSED for name in new if world.fault("join_refused", name)}
@@ -122,6 +126,13 @@ _NAMESAKE = (
     "`bringup replace-node SPEC --hosts {0}` has the cluster forget the old machine and brings this one in"
 )
 """What the role says of a machine whose name another one registered with (peers §4)."""
+_CHOOSE = "Stop where nobody says which ingress controller the cluster is to have"
+_INGRESS = (
+    "rke2.ingress_controller: {0} gives new clusters Traefik, and this one, which runs {1}, would keep ingress-nginx: write "
+    "ingress_controller: ingress-nginx to keep it, traefik to change over (docs.rke2.io/reference/ingress_migration), or none; "
+    "nothing was changed"
+)
+"""What it says where an upgrade would leave open which of both the cluster has."""
 _REFUSED = (
     "Unable to start service rke2-agent: Job for rke2-agent.service failed because the control process exited with error code. "
     'level=fatal msg="starting kubernetes: preparing server: failed to validate token: token CA hash does not match the Cluster CA '
@@ -142,6 +153,13 @@ def _configuration(world: World, host: PlayHost, variables: dict[str, Any], serv
         "labels": dict(label.split("=", 1) for label in given),
         "taints": list(variables.get("rke2_node_taints", {}).get(group, ())),
     }
+
+
+def _leaves_ingress_open(state: dict[str, Any] | None, variables: dict[str, Any]) -> bool:
+    """Whether an upgrade comes to the minor from which on new clusters have another ingress controller, and names none."""
+    if state is None or variables.get("rke2_ingress_controller"):
+        return False
+    return rke2_charts.ingress_of(state["version"]) != rke2_charts.ingress_of(str(variables.get("rke2_version", DEFAULT_VERSION)))
 
 
 def _first_address(cidr: str) -> str:

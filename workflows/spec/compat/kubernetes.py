@@ -175,7 +175,10 @@ def _across_numa(platform: Platform) -> Iterator[Finding]:
 def ingress_is_named(platform: Platform) -> Iterator[Finding]:
     """The ingress controller is named from Kubernetes 1.36 on, where old and new clusters differ in it."""
     if platform.kubernetes >= TRAEFIK_SINCE and platform.spec.rke2.ingress_controller is None:
-        problem = "from v1.36 on new clusters have Traefik, and those that were upgraded keep ingress-nginx: Traefik is expected"
+        problem = (
+            "from v1.36 on new clusters have Traefik, and those that were upgraded keep ingress-nginx: Traefik is expected, and an "
+            "upgrade from an older minor refuses to begin"
+        )
         yield Finding("rke2.ingress_controller", problem, "write ingress_controller: traefik, ingress-nginx or none")
 
 

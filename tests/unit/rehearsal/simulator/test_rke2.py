@@ -91,6 +91,16 @@ def dns(user: User) -> dict[str, Obj]:
     return {report["node"]: report for report in reports}
 
 
+def test_an_upgrade_that_leaves_the_ingress_controller_open_does_not_begin(make: Make) -> None:
+    user = up(make)
+    newer = {"rke2_version": "v1.36.1+rke2r1"}
+    failed = [one["event_data"] for one in user.play("rke2_server", **newer) if one["event"] == "runner_on_failed"]
+    assert [data["host"] for data in failed] == ["cp00", "cp01", "cp02"]
+    assert f"which runs {VERSION}, would keep ingress-nginx: write ingress_controller" in failed[0]["res"]["msg"]
+    named = user.play("rke2_server", **newer, rke2_ingress_controller="ingress-nginx")
+    assert [one for one in named if one["event"] == "runner_on_failed"] == []
+
+
 def test_a_healthy_cluster_as_the_probe_reads_it(make: Make) -> None:
     user = up(make)
     found = nodes(user)
