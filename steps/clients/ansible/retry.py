@@ -23,6 +23,9 @@ TEMPORARY: Final = frozenset(
 """A host that reboots or whose switch converges, a proxy before SSH that starts anew, a package manager that the machine's own
 updates hold, Ansible itself, which the kernel may have killed for memory, and where others failed and nothing was wrong here."""
 
+MOST_TRIES: Final = 8
+"""Plays at most: where hosts drop out one after another all day, the next run goes on."""
+
 SHORTEST: Final = 15
 """Seconds: with less time left a second try could not tell more than the first."""
 
@@ -38,7 +41,8 @@ def rest(request: PlayRequest, result: PlayResult, last: PlayRequest | None = No
     left = int(request.timeout_seconds - (result.finished - result.started))
     kinds = TEMPORARY if last is None else {FailureKind.NO_TURN}
     names = {one.host for one in result.hosts if one.kind in kinds}
-    if last is not None and (request.together or len(names) >= len(last.hosts)):
+    tries = max(one.tries for one in result.hosts)
+    if last is not None and (request.together or len(names) >= len(last.hosts) or tries >= MOST_TRIES):
         return None
     if not names or left < SHORTEST or result.status not in (PlayStatus.OK, PlayStatus.FAILED):
         return None

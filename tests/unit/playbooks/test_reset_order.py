@@ -77,6 +77,41 @@ esac
 """
 
 
+def reset(folder: Path, nodes: str) -> str:
+    """What Ansible says of a reset of three hosts; `nodes` answers for the cluster, and something is left on gpu2."""
+    shutil.copytree(PLAYBOOKS / "roles/rke2_reset", folder / "roles/rke2_reset")
+    (folder / "library").mkdir()
+    (folder / "library/rke2_traces").write_text(LEFT)
+    (folder / "library/rke2_nodes").write_text(nodes.replace("@FOLDER@", str(folder)))
+    (folder / "play.yml").write_text(PLAY)
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    hosts = {name: {"rke2_reset_virtual_address": name} for name in ("gpu1", "gpu2", "gpu3")}
+    groups = {"helpers": {"hosts": {"sv1": None}}, "played": {"hosts": hosts}}
+    (folder / "hosts.json").write_text(json.dumps({"all": {"vars": local, "children": groups}}))
+    done = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("ansible-playbook"), folder / "play.yml", "--inventory", folder / "hosts.json"),
+            *("--extra-vars", json.dumps({"rke2_reset_forget": True, "rke2_reset_servers": ["192.0.2.1"]})),
+        ],
+        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout + done.stderr
+
+
+def test_where_nobody_can_drain_every_host_says_so(tmp_path: Path) -> None:
+    output = " ".join(
+        reset(tmp_path, TOLD.replace('{"changed": true, "nodes": {}, "refused": {}}', '{"failed": true, "msg": "no API"}')).split()
+    )
+    assert [host for host in ("gpu1", "gpu2", "gpu3") if f"{host} could not be drained: no API" in output] == [
+        "gpu1",
+        "gpu2",
+        "gpu3",
+    ]
+    assert len((tmp_path / "asked").read_text().splitlines()) == 1, "and nothing is removed"
+
+
 @pytest.mark.parametrize(
     ("said", "failed"),
     [
@@ -88,28 +123,7 @@ esac
 def test_the_cluster_forgets_all_hosts_in_one_call_and_none_that_failed(
     tmp_path: Path, said: dict[str, object], failed: dict[str, str]
 ) -> None:
-    shutil.copytree(PLAYBOOKS / "roles/rke2_reset", tmp_path / "roles/rke2_reset")
-    (tmp_path / "library").mkdir()
-    (tmp_path / "library/rke2_traces").write_text(LEFT)
-    told = TOLD.replace("@FOLDER@", str(tmp_path)).replace("@SAID@", json.dumps(said))
-    (tmp_path / "library/rke2_nodes").write_text(told)
-    (tmp_path / "play.yml").write_text(PLAY)
-    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    hosts = {name: {"rke2_reset_virtual_address": name} for name in ("gpu1", "gpu2", "gpu3")}
-    groups = {"helpers": {"hosts": {"sv1": None}}, "played": {"hosts": hosts}}
-    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"vars": local, "children": groups}}))
-
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), tmp_path / "play.yml", "--inventory", tmp_path / "hosts.json"),
-            *("--extra-vars", json.dumps({"rke2_reset_forget": True, "rke2_reset_servers": ["192.0.2.1"]})),
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-
-    output = done.stdout + done.stderr
+    output = reset(tmp_path, TOLD.replace("@SAID@", json.dumps(said)))
     asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
     assert [one["names"] for one in asked if one["state"] == "removed"] == [["gpu1", "gpu3"]], output
     assert "a mount is busy" in output

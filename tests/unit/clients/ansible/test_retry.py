@@ -106,6 +106,14 @@ def test_hosts_that_never_have_a_turn_are_not_played_for_ever() -> None:
     assert row(result.hosts[0]) == (HostStatus.CANCELLED, FailureKind.NO_TURN, 2, 0)
 
 
+def test_where_hosts_drop_out_one_after_another_the_plays_have_an_end() -> None:
+    answers = {f"n{number:02d}": [*[LOOKED] * number, AWAY] for number in range(12)}
+    result, asked = play(answers, playbook="rke2_agent")
+
+    assert len(asked) == 8
+    assert [one.kind for one in result.hosts] == [FailureKind.NETWORK] * 8 + [FailureKind.NO_TURN] * 4
+
+
 def test_servers_that_had_no_turn_after_one_that_stays_broken_are_not_played_again() -> None:
     broken = {"event": "runner_on_failed", "res": {"msg": "n1 did not come to v1.35.8+rke2r1"}}
     result, asked = play({"n1": [broken], "n2": [LOOKED]}, playbook="rke2_server", groups=("server",), together=True)
