@@ -1,0 +1,67 @@
+"""Agents that have nothing to do wait for nobody: the playbook of agents as Ansible runs it, with modules that say what is there,
+and were asked."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
+VERSION = "v1.35.7+rke2r1"
+STATE = {"joined": True, "ready": True, "enabled": True, "version": VERSION, "restarts": 0}
+SHOWN = {"changed": False, "observation": STATE, "refusal": "", "adopted": False, "pending": False, "half": False, "cleared": False}
+SEEN = {
+    "changed": False,
+    "refused": {},
+    "servers": {},
+    "nodes": {"a1": {"marked": False}, "a2": {"marked": True}, "a3": {"marked": True}},
+}
+MODULE = """#!/bin/sh
+# WANT_JSON
+{ echo @NAME@; cat "$1"; echo; } >> @FOLDER@/asked
+grep -q '"node-name": "a3"' "$1" && said='@OTHER@' || said='@SAID@'
+echo "$said"
+"""
+CONFIGURED: dict[str, Any] = {"changed": False, "files": [], "pending": False, "restart": False}
+
+
+def module(folder: Path, name: str, said: dict[str, Any], other: dict[str, Any] | None = None) -> None:
+    """A module that says the same to all, and something else to a3 where its name is in what it is asked."""
+    script = MODULE.replace("@NAME@", name).replace("@FOLDER@", str(folder))
+    script = script.replace("@SAID@", json.dumps(said)).replace("@OTHER@", json.dumps(other or said))
+    (folder / "library" / name).write_text(script)
+
+
+def test_who_is_settled_is_not_among_those_that_join_and_takes_work_again(tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    module(tmp_path, "rke2_status", SHOWN)
+    module(tmp_path, "rke2_nodes", SEEN)
+    module(tmp_path, "rke2_config", CONFIGURED, CONFIGURED | {"files": ["/etc/rancher/rke2/registries.yaml"], "restart": True})
+    (tmp_path / "rke2_agent.yml").write_text((PLAYBOOKS / "rke2_agent.yml").read_text())
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "bringup_address": "192.0.2.1"}
+    groups = {"helpers": {"hosts": {"sv1": None}}, "played": {"hosts": dict.fromkeys(("a1", "a2", "a3"))}}
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"vars": local, "children": groups}}))
+    told = {"rke2_version": VERSION, "rke2_registration_address": "192.0.2.1", "rke2_join_batch": 1}
+    done = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("ansible-playbook"), tmp_path / "rke2_agent.yml", "-v"),
+            *("--inventory", tmp_path / "hosts.json", "--extra-vars", json.dumps(told)),
+        ],
+        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+
+    asked = (tmp_path / "asked").read_text().splitlines()
+    calls = [(name, json.loads(text)) for name, text in zip(asked[::2], asked[1::2], strict=True)]
+    configured = [words["config"]["node-name"] for name, words in calls if name == "rke2_config"]
+    assert sorted(configured) == ["a1", "a2", "a3", "a3"], "what differs is written in its turn, after all were compared"
+    freed = [words["names"] for name, words in calls if name == "rke2_nodes" and words["state"] == "free"]
+    assert freed == [["a2"], ["a3"]]
+    assert output.count("PLAY [Have agents join in batches]") == 1
+    assert sorted(re.findall(r'^ok: \[(\w+)\] => .*"bringup_ended": true', output, re.MULTILINE)) == ["a1", "a2", "a3"]
