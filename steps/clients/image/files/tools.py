@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Final
 
-from steps.clients import process
+from steps.clients.image import programs
 from steps.contract.image import keys
 
 _ASKED: Final = {"mksquashfs": ["mksquashfs", "-version"], "zstd": ["zstd", "--version"]}
@@ -15,7 +15,7 @@ _LIBRARY: Final = "libzstd.so.1"
 
 def versions() -> dict[str, str]:
     """By name. Raises BadTask where one is not installed."""
-    found = {name: _version(process.run(words).out) for name, words in _ASKED.items()}
+    found = {name: programs.version(words) for name, words in _ASKED.items()}
     return found | {"libzstd": _library(), "packer": str(keys.PACKER)}
 
 
@@ -28,11 +28,6 @@ def mark(key: str, found: Mapping[str, str]) -> str:
 def key_of(name: str) -> str:
     """The key in such a name."""
     return name.partition("-")[0]
-
-
-def _version(said: str) -> str:
-    words = said.replace(",", " ").split()
-    return next((word.lstrip("v") for word in words if word.lstrip("v")[:1].isdigit()), "unknown")
 
 
 def _library() -> str:

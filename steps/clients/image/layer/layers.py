@@ -18,7 +18,7 @@ from msgspec import Struct
 from steps import timeouts
 from steps.clients.image import entries, removing, room
 from steps.clients.image.contained import kernel, namespace
-from steps.clients.image.layer import content, making
+from steps.clients.image.layer import content, installers, making
 from steps.clients.image.layer.making import TREE
 from steps.contract.image import keys
 from steps.contract.image.recipe import Recipe
@@ -30,8 +30,8 @@ ENTRY: Final = "entry.json"
 
 
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`entry.json`: the layer's name and content, how long it took to build, what its root has installed, and the user whose ids
-    its files have (0: the machine's own)."""
+    """`entry.json`: the layer's name and content, how long it took to build, what its root has installed, the user whose ids its
+    files have (0: the machine's own), and the versions of the programs that installed its packages."""
 
     key: str
     name: str
@@ -39,6 +39,7 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds: float
     installed: tuple[str, ...]
     user: int
+    tools: dict[str, str] = {}
     schema: int = SCHEMA
 
 
@@ -83,7 +84,8 @@ def build(images: Path, recipe: Recipe, files: Mapping[str, bytes], layer: str, 
             if below.failed or below.secrets_found:
                 return msgspec.structs.replace(below, key=found[layer], failed=below.failed and f"layer {name}: {below.failed}")
         stack = (shelf(images) / found[name] / TREE, *stack)
-    return _cached(images, found[layer], say) or _build(making.Making(images, recipe, files, layer, secrets, say, stack))
+    wanted = making.Making(images, recipe, files, layer, secrets, say, stack)
+    return _cached(wanted) or _build(wanted)
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -97,9 +99,10 @@ def outline(root: Path, asked: Asked) -> str:
     return content.outline(root / asked.tree)
 
 
-def _cached(images: Path, key: str, say: Callable[[str], None]) -> Built | None:
+def _cached(layer: making.Making) -> Built | None:
     """The layer as the cache has it, when it still is what it was; else it is removed."""
-    found, folder = entry(images, key), shelf(images) / key
+    key, say = layer.key, layer.say
+    found, folder = entry(layer.images, key), shelf(layer.images) / key
     if found is None:
         if folder.exists():
             _discard(folder, say, f"layer {key[:12]} has no {ENTRY}")
@@ -116,7 +119,15 @@ def _cached(images: Path, key: str, say: Callable[[str], None]) -> Built | None:
         _discard(folder, say, f"layer {found.name} ({key[:12]}) is no longer what was built")
         return None
     entries.note_use(folder / ENTRY)
+    if odd := _made_by_others(layer, found):
+        say(f"layer {found.name} was made by {odd}: this machine may make other bytes of it")
     return _told(found, cached=True)
+
+
+def _made_by_others(layer: making.Making, found: Entry) -> str:
+    with contextlib.suppress(BadTask):  # a machine that cannot build layers takes what is there
+        return installers.others(found.tools, installers.versions(layer.layer))
+    return ""
 
 
 def _discard(folder: Path, say: Callable[[str], None], why: str) -> None:
@@ -147,12 +158,20 @@ def _build(layer: making.Making) -> Built:
                 return _told(_written(layer, making.make(layer, work, folder), folder), cached=False)
     except making.Failed as error:
         return error.built
-    return _cached(layer.images, layer.key, layer.say) or _build(layer)
+    return _cached(layer) or _build(layer)
 
 
 def _written(layer: making.Making, made: making.Made, folder: Path) -> Entry:
     user = 0 if kernel.may_mount() else os.geteuid()
-    found = Entry(key=layer.key, name=layer.name, content=made.content, seconds=made.seconds, installed=made.installed, user=user)
+    found = Entry(
+        key=layer.key,
+        name=layer.name,
+        content=made.content,
+        seconds=made.seconds,
+        installed=made.installed,
+        user=user,
+        tools=installers.versions(layer.layer),
+    )
     (folder / ENTRY).write_bytes(msgspec.json.encode(found, order="sorted"))
     return found
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from steps.clients.image.layer import content, intact, layers
@@ -23,29 +22,18 @@ def recipe() -> Recipe:
     return small_image.recipe()
 
 
-def store(images: Path, recipe: Recipe) -> Path:
-    """A cache with the recipe's layers."""
-    for name, key in keys.layers(recipe).items():
-        folder = layers.shelf(images) / key
-        trees.small(folder / TREE)
-        found = content.read(folder / TREE, folder / LIST)
-        told = layers.Entry(key=key, name=name, content=found, seconds=1.0, installed=(), user=0)
-        (folder / layers.ENTRY).write_bytes(msgspec.json.encode(told))
-    return images
-
-
 def folder(images: Path, recipe: Recipe, name: str) -> Path:
     return layers.shelf(images) / keys.layers(recipe)[name]
 
 
 def test_layers_as_they_were_built_pass(tmp_path: Path, recipe: Recipe) -> None:
-    images = store(tmp_path, recipe)
+    images = trees.store(tmp_path, recipe)
     intact.require(images, recipe)
     assert [intact.verify(images, key) for key in keys.layers(recipe).values()] == ["", ""]
 
 
 def test_a_byte_that_changed_in_its_place_is_named_by_layer_and_file(tmp_path: Path, recipe: Recipe) -> None:
-    images = store(tmp_path, recipe)
+    images = trees.store(tmp_path, recipe)
     place = folder(images, recipe, "hpc")
     (place / TREE / "etc/motd").write_text("hullo\n")
     assert content.outline(place / TREE) == layers.entry(images, place.name).content.outline, "the quick check sees nothing"
@@ -57,7 +45,7 @@ def test_a_byte_that_changed_in_its_place_is_named_by_layer_and_file(tmp_path: P
 
 
 def test_of_many_that_changed_some_are_named(tmp_path: Path, recipe: Recipe) -> None:
-    images = store(tmp_path, recipe)
+    images = trees.store(tmp_path, recipe)
     place = folder(images, recipe, "base")
     for name in "abcd":
         trees.write(place / TREE / f"opt/{name}")
@@ -67,7 +55,7 @@ def test_of_many_that_changed_some_are_named(tmp_path: Path, recipe: Recipe) -> 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"{}\n")])
 def test_without_a_whole_list_the_layer_is_named(tmp_path: Path, recipe: Recipe, damage: Callable[[Path], object]) -> None:
-    images = store(tmp_path, recipe)
+    images = trees.store(tmp_path, recipe)
     place = folder(images, recipe, "base")
     damage(place / LIST)
     assert intact.verify(images, place.name) == "", "a list is no part of a layer"

@@ -4,7 +4,12 @@ import os
 import stat
 from pathlib import Path
 
-from steps.clients.image.layer import content
+import msgspec
+
+from steps.clients.image.layer import content, layers
+from steps.clients.image.layer.making import LIST, TREE
+from steps.contract.image import keys
+from steps.contract.image.recipe import Recipe
 
 
 def write(path: Path, text: str = "", mode: int = 0o644) -> Path:
@@ -39,3 +44,14 @@ def small(tree: Path) -> Path:
 
 def opaque(path: Path) -> bool:
     return content.attributes(path).get(content.OPAQUE) == b"y"
+
+
+def store(images: Path, recipe: Recipe, tools: dict[str, str] | None = None) -> Path:
+    """A cache with the layers of a recipe, built by those versions of tools."""
+    for name, key in keys.layers(recipe).items():
+        folder = layers.shelf(images) / key
+        small(folder / TREE)
+        found = content.read(folder / TREE, folder / LIST)
+        told = layers.Entry(key=key, name=name, content=found, seconds=1.0, installed=(), user=0, tools=tools or {})
+        (folder / layers.ENTRY).write_bytes(msgspec.json.encode(told))
+    return images

@@ -1,0 +1,49 @@
+"""What installs the packages of a layer is named with it, and is told where it is not what this machine has."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from steps.clients.image.layer import installers, layers
+from steps.contract.image.recipe import Recipe
+from tests.unit import small_image
+from tests.unit.clients.image import trees
+
+
+@pytest.fixture
+def recipe() -> Recipe:
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        pytest.skip("layers are installed by apt, and taken by the user who built them")
+    return small_image.recipe()
+
+
+def taken(images: Path, recipe: Recipe) -> list[str]:
+    """What is said when the lowest layer is taken from the cache."""
+    said: list[str] = []
+    built = layers.build(images, recipe, {}, "base", Path("/nonexistent"), said.append)
+    assert built.cached
+    return said
+
+
+def test_each_version_is_a_number(recipe: Recipe) -> None:
+    found = installers.versions(recipe.layers[0])
+    assert sorted(found) == ["apt", "dpkg-deb", "tar"]
+    assert all(version[0].isdigit() and "." in version for version in found.values()), found
+    assert installers.versions(replace(recipe.layers[0], packages=())) == {}
+
+
+def test_a_layer_that_others_made_is_taken_and_told(tmp_path: Path, recipe: Recipe) -> None:
+    here = installers.versions(recipe.layers[0])
+    images = trees.store(tmp_path, recipe, {**here, "apt": "0.9"})
+    assert taken(images, recipe) == [
+        f"layer base was made by apt 0.9, here {here['apt']}: this machine may make other bytes of it",
+    ]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_nothing_is_told_of_the_same_versions_nor_of_unknown_ones(tmp_path: Path, recipe: Recipe, known: bool) -> None:
+    images = trees.store(tmp_path, recipe, installers.versions(recipe.layers[0]) if known else {})
+    assert taken(images, recipe) == []
