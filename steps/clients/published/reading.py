@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import msgspec
+from msgspec import Struct
 
 from steps.clients.published import leads
 from steps.clients.published.tree import Tree
@@ -106,24 +107,46 @@ def nodes(tree: Tree) -> tuple[NodeSeen, ...]:
     return tuple(_node(name, data) for name, data in sorted(tree.nodes.items()))
 
 
-def version_on(tree: Tree, node: NodeSeen) -> str:
-    """The version that a node runs, by its name, else by the digest of its manifest or root, which several versions may have: the
-    current one then counts, else the newest. Empty where the tree has none such."""
-    if node.version in tree.versions:
-        return node.version
-    for version in (tree.current, *reversed(tree.versions)):
+class Versions(Struct, frozen=True, kw_only=True):
+    """The versions of a tree, each found by a digest of its manifest or root. Several may have one: the first of `order` counts,
+    that is the current one and then the newest. `machines`: as `machines` below has them. Made once for however many nodes."""
+
+    order: tuple[str, ...]
+    places: dict[str, int]
+    machines: frozenset[str] | None
+
+    def on(self, node: NodeSeen) -> str:
+        """The version that a node runs, by its name, else by a digest. Empty where the tree has none such."""
+        if node.version in self.order:
+            return node.version
+        found = [self.places[digest] for digest in (node.image, node.manifest) if digest in self.places]
+        return self.order[min(found)] if found else ""
+
+    def knows(self, node: NodeSeen) -> bool:
+        """Whether a report is one of a machine that may boot the image."""
+        return self.machines is None or node.mac.lower() in self.machines
+
+
+def versions(tree: Tree) -> Versions:
+    """By what the versions of a tree are told from each other."""
+    there = tree.versions
+    order = tuple(dict.fromkeys((*((tree.current,) if tree.current in there else ()), *reversed(there))))
+    places: dict[str, int] = {}
+    for place, version in enumerate(order):
         image = manifest_of(tree, version)
         root = image.part(manifest.ROOT) if image else None
-        digests = {manifest_digest(tree, version), root.digest if root else ""} - {""}
-        if {node.image, node.manifest} & digests:
-            return version
-    return ""
+        for digest in {manifest_digest(tree, version), root.digest if root else ""} - {""}:
+            places.setdefault(digest, place)
+    return Versions(order=order, places=places, machines=machines(tree))
 
 
 def in_use(tree: Tree) -> tuple[str, ...]:
     """Versions that nodes reported to run: those that stay, so nobody is believed who could not have booted one."""
-    known = machines(tree)
-    return tuple(sorted({version_on(tree, node) for node in nodes(tree) if is_known(node, known)} - {""}))
+    seen = nodes(tree)
+    if not seen:
+        return ()
+    here = versions(tree)
+    return tuple(sorted({here.on(node) for node in seen if here.knows(node)} - {""}))
 
 
 def machines(tree: Tree) -> frozenset[str] | None:
@@ -135,11 +158,6 @@ def machines(tree: Tree) -> frozenset[str] | None:
     if not named or not all(map(ipxe.is_guarded, texts)):
         return None
     return frozenset(map(published.mac_of, named))
-
-
-def is_known(node: NodeSeen, known: frozenset[str] | None) -> bool:
-    """Whether a report is one of a machine that may boot the image, as `machines` has them."""
-    return known is None or node.mac.lower() in known
 
 
 def incoming(tree: Tree) -> tuple[str, ...]:

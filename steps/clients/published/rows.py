@@ -69,10 +69,10 @@ def versions(
 ) -> tuple[Version, ...]:
     """All versions of an image, the newest first. Who has been silent for longer than `silence` seconds is stale."""
     switched = {one.to: one for one in reading.history(tree)}
-    seen = reading.nodes(tree)
+    seen, here = reading.nodes(tree), reading.versions(tree)
     running: dict[str, list[str]] = {}
     for one in seen:
-        running.setdefault(reading.version_on(tree, one), []).append(one.node)
+        running.setdefault(here.on(one), []).append(one.node)
     stale = {one.node for one in seen if now - _told(tree, one) > silence}
     return tuple(
         _version(tree, name, switched.get(name, Switch(to=name)), signers, running.get(name, []), stale)
@@ -109,19 +109,27 @@ def _version(tree: Tree, name: str, switch: Switch, signers: tuple[str, ...], ru
 def nodes(trees: tuple[Tree, ...], *, now: float, silence: float = timeouts.NODE_SILENCE) -> tuple[Node, ...]:
     """All nodes that reported, by name; each with the image of the tree that has what it runs. Who has been silent for longer than
     `silence` seconds is stale."""
-    seen = reading.nodes(trees[0]) if trees else ()
-    return tuple(_node(trees, one, now, silence) for one in seen)
+    every = tuple(_Image(name=tree.image, current=tree.current, versions=reading.versions(tree)) for tree in trees)
+    return tuple(_node(every, one, _told(trees[0], one), now, silence) for one in (reading.nodes(trees[0]) if trees else ()))
 
 
-def _node(trees: tuple[Tree, ...], seen: NodeSeen, now: float, silence: float) -> Node:
-    told, image, version, stand = _told(trees[0], seen), "", seen.version, Stand.UNREADABLE
+class _Image(Struct, frozen=True, kw_only=True):
+    """What of an image's tree all nodes are compared with."""
+
+    name: str
+    current: str
+    versions: reading.Versions
+
+
+def _node(every: tuple[_Image, ...], seen: NodeSeen, told: int, now: float, silence: float) -> Node:
+    image, version, stand = "", seen.version, Stand.UNREADABLE
     if seen.image or seen.version or seen.manifest:
         stand = Stand.UNKNOWN
-    for tree in trees:
-        if found := reading.version_on(tree, seen):
-            image, version = tree.image, found
-            stand = _stand(published.number_of(found), published.number_of(tree.current), same=found == tree.current)
-            stand = stand if reading.is_known(seen, reading.machines(tree)) else Stand.STRANGER
+    for one in every:
+        if found := one.versions.on(seen):
+            image, version = one.name, found
+            stand = _stand(published.number_of(found), published.number_of(one.current), same=found == one.current)
+            stand = stand if one.versions.knows(seen) else Stand.STRANGER
             break
     if now - told > silence and stand not in (Stand.UNREADABLE, Stand.STRANGER):
         stand = Stand.STALE

@@ -1,0 +1,86 @@
+"""What runs where, of many nodes: a tree is read once, not once for each of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.clients.published import reading, rows
+from steps.clients.published.local import Local
+from steps.clients.published.tree import Tree
+from steps.contract.image import manifest
+from steps.contract.image.published import Group
+from tests.unit import small_image
+from tests.unit.clients.published.published_trees import image, place, published
+
+NODES = 90
+
+
+class Counted(dict[str, Any]):
+    """What was read of a tree, and how often anything of it was asked for."""
+
+    asked = 0
+
+    def __getitem__(self, name: str) -> Any:
+        self.asked += 1
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked += 1
+        return super().get(name, default)
+
+    def items(self) -> Any:
+        self.asked += 1
+        return super().items()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    root.mkdir()
+    for text in "abc":
+        published(place(root, Group(name="gpu", nodes=small_image.fleet(NODES))), image(tmp_path / text, text))
+    return root
+
+
+def reports(root: Path, count: int) -> Tree:
+    """The tree, with as many reports of nodes: by name of the version, by digests of its root, of its manifest, and of none."""
+    (root / "nodes").mkdir(exist_ok=True)
+    versions = sorted((root / "compute/versions").iterdir())
+    for number, (mac, node) in enumerate(list(small_image.fleet(NODES).items())[:count]):
+        version = versions[number % 3]
+        found = manifest.decode((version / manifest.MANIFEST).read_bytes()).part(manifest.ROOT)
+        assert found
+        ways = ({"version": version.name}, {"image": found.digest}, {"image": "sha256:0"})
+        said = {"node": node, "image": "", "mac": mac, **ways[number // 3 % 3]}
+        (root / f"nodes/{node}.json").write_text(json.dumps(said) + "\n")
+    tree = Local(root).look("compute")
+    tree.contents, tree.entries = Counted(tree.contents), Counted(tree.entries)
+    return tree
+
+
+def asked(tree: Tree) -> int:
+    return sum(one.asked for one in (tree.contents, tree.entries) if isinstance(one, Counted))
+
+
+def test_of_ten_times_the_nodes_no_more_of_a_tree_is_read(root: Path) -> None:
+    counts = []
+    for count in (NODES // 10, NODES):
+        tree, other = reports(root, count), reports(root, count)
+        found = rows.nodes((tree,), now=0.0)
+        assert len(found) == count
+        listed = rows.versions(other, now=0.0)
+        assert sum(len(row.nodes) for row in listed) == sum(row.stand.value != "unknown" for row in found)
+        used = reports(root, count)
+        assert reading.in_use(used) == used.versions
+        counts.append((asked(tree), asked(other), asked(used)))
+    assert counts[0] == counts[1]
+    assert all(counts[0])
+
+
+def test_each_node_is_told_from_the_others_all_the_same(root: Path) -> None:
+    found = rows.nodes((reports(root, 9),), now=0.0)
+    versions = [path.name for path in sorted((root / "compute/versions").iterdir())]
+    assert [row.version for row in found] == [*versions, *versions, "", "", ""]
+    assert [row.stand.value for row in found] == ["older", "older", "current"] * 2 + ["unknown"] * 3
