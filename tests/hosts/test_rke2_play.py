@@ -234,7 +234,9 @@ def test_what_cannot_work_is_refused_before_anything_is_stopped(up: Any, site: S
     image.write_bytes(whole)
 
     stranger = play(lab, site, "rke2_server", [agent])
-    assert "9345" in stranger.hosts[0].message, "who is not the first server founds no cluster"
+    assert f"and {server.name}, which is to found the cluster, takes no part" in stranger.hosts[0].message, (
+        "no other server founds one"
+    )
     assert lacks(play(lab, site, "rke2_server", [server]), "server") == ""
     began = server.run("systemctl", "show", "--property=InvocationID", "rke2-server")
 

@@ -119,7 +119,7 @@ def joining(folder: Path, **hosts: dict[str, object]) -> str:
 
 
 def test_a_server_that_could_only_wait_for_one_that_is_away_names_it_at_once(tmp_path: Path) -> None:
-    said = f"there is no cluster to join: no supervisor answers at {FIRST}, and sv1, which is to found the cluster, "
+    said = f"there is no cluster to join: no supervisor answers on port 9345 of {FIRST}, and sv1, which is to found the cluster, "
     assert f"{said}takes no part (it is set aside, or failed before): see to sv1 first" in joining(tmp_path)
     away = {"bringup_address": FIRST, "ansible_connection": "ssh", "ansible_host": FIRST, "ansible_port": 1}
     assert f"{said}was not reached: see to sv1 first" in joining(tmp_path, sv1=away)
