@@ -159,7 +159,8 @@ def _leaves_ingress_open(state: dict[str, Any] | None, variables: dict[str, Any]
     """Whether an upgrade comes to the minor from which on new clusters have another ingress controller, and names none."""
     if state is None or variables.get("rke2_ingress_controller"):
         return False
-    return rke2_charts.ingress_of(state["version"]) != rke2_charts.ingress_of(str(variables.get("rke2_version", DEFAULT_VERSION)))
+    before, after = (rke2_charts.ingress_of(one) for one in (state["version"], str(variables.get("rke2_version", DEFAULT_VERSION))))
+    return (before, after) == ("ingress-nginx", "traefik")
 
 
 def _first_address(cidr: str) -> str:
