@@ -23,7 +23,8 @@ SEEN = {
 }
 MODULE = """#!/bin/sh
 # WANT_JSON
-{ echo @NAME@; cat "$1"; echo; } >> @FOLDER@/asked
+# a file for each call: those of several hosts come at one time
+cat "$1" > "$(mktemp @FOLDER@/asked/@NAME@.XXXXXX)"
 grep -q '"node-name": "a3"' "$1" && said='@OTHER@' || said='@SAID@'
 echo "$said"
 """
@@ -39,7 +40,8 @@ def module(folder: Path, name: str, said: dict[str, Any], other: dict[str, Any] 
 
 @pytest.mark.parametrize("helpers", [("sv1",), ()], ids=["a server that can act", "no server that answers"])
 def test_who_is_settled_is_not_among_those_that_join_and_takes_work_again(tmp_path: Path, helpers: tuple[str, ...]) -> None:
-    (tmp_path / "library").mkdir()
+    for folder in ("library", "asked"):
+        (tmp_path / folder).mkdir()
     module(tmp_path, "rke2_status", SHOWN)
     module(tmp_path, "rke2_nodes", SEEN)
     module(tmp_path, "rke2_config", CONFIGURED, CONFIGURED | {"files": ["/etc/rancher/rke2/registries.yaml"], "restart": True})
@@ -60,8 +62,8 @@ def test_who_is_settled_is_not_among_those_that_join_and_takes_work_again(tmp_pa
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
 
-    asked = (tmp_path / "asked").read_text().splitlines()
-    calls = [(name, json.loads(text)) for name, text in zip(asked[::2], asked[1::2], strict=True)]
+    asked = sorted((tmp_path / "asked").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    calls = [(path.stem, json.loads(path.read_text())) for path in asked]
     configured = [words["config"]["node-name"] for name, words in calls if name == "rke2_config"]
     assert sorted(configured) == ["a1", "a2", "a3", "a3"], "what differs is written in its turn, after all were compared"
     freed = [words["names"] for name, words in calls if name == "rke2_nodes" and words["state"] == "free"]

@@ -126,7 +126,7 @@ _NAMESAKE = (
     "`bringup replace-node SPEC --hosts {0}` has the cluster forget the old machine and brings this one in"
 )
 """What the role says of a machine whose name another one registered with (peers §4)."""
-_CHOOSE = "Stop where nobody says which ingress controller the cluster is to have"
+_CHOOSE = "Stop where the wanted release may not take the place of the one that is there"
 _INGRESS = (
     "rke2.ingress_controller: {0} gives new clusters Traefik, and this one, which runs {1}, would keep ingress-nginx: write "
     "ingress_controller: ingress-nginx to keep it, traefik to change over (docs.rke2.io/reference/ingress_migration), or none; "
