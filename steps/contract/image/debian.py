@@ -38,6 +38,9 @@ REMOVED: Final = (
 IS_INSTALLED: Final = "dpkg-query -W -f '${db:Status-Status}' \"$name\" 2>&1 | grep -qx installed"
 """As shell, on a running node: whether package $name is installed completely."""
 
+INSTALLERS: Final = {"apt": ("apt-get", "--version"), "dpkg-deb": ("dpkg-deb", "--version"), "tar": ("tar", "--version")}
+"""Programs of the machine that builds which unpack packages and put them in order, with what has them say their version."""
+
 _WHOLE: Final = " ok installed"
 _NOTE: Final = re.compile(rf"{NOTES}/([^/:]+?)(?::\w+)?\.(list|[a-z0-9]+)")
 

@@ -7,17 +7,15 @@ manifest of each image, where `image diff` names them; a build that takes a laye
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 from steps.clients.image import programs
+from steps.contract.image import debian
 from steps.contract.image.recipe import Layer
-
-_ASKED: Final = {"apt": ["apt-get", "--version"], "dpkg-deb": ["dpkg-deb", "--version"], "tar": ["tar", "--version"]}
 
 
 def versions(layer: Layer) -> dict[str, str]:
     """By name; none for a layer without packages. Raises BadTask where one is not installed."""
-    return {name: programs.version(words) for name, words in _ASKED.items()} if layer.packages else {}
+    return {name: programs.version(words) for name, words in debian.INSTALLERS.items()} if layer.packages else {}
 
 
 def others(made_by: Mapping[str, str], have: Mapping[str, str]) -> str:
