@@ -1,7 +1,7 @@
 """Records of an image build → what the report shows: files, layers, packages against the published ones, tests, boots."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -9,7 +9,7 @@ from msgspec import Struct
 from steps.contract.evidence import Evidence, seen
 from steps.contract.image.booting import Boot
 from steps.contract.image.manifest import Part
-from steps.contract.image.testing import Result
+from steps.contract.image.testing import SANDBOX_SECONDS, Result
 from steps.contract.stages.image_assemble import Assembled
 from steps.contract.stages.image_boot import Booted
 from steps.contract.stages.image_layers import Built
@@ -20,6 +20,7 @@ from steps.contract.stages.image_standing import Standing
 from steps.contract.verdict import Status
 
 T = TypeVar("T")
+_SANDBOX: Final = "sandbox"
 CONSOLE_LINES = 25
 """Lines of a console that are shown of a boot that went wrong."""
 
@@ -43,6 +44,11 @@ class Test(Struct, frozen=True, kw_only=True):
     outcome: str
     seconds: float
     output: str = ""
+
+    @property
+    def over(self) -> str:
+        """Says where it took longer in the sandbox than a test is to take; a booted test machine is emulated."""
+        return f"over {SANDBOX_SECONDS:g} s" if self.where == _SANDBOX and self.seconds > SANDBOX_SECONDS else ""
 
 
 class Mark(Struct, frozen=True, kw_only=True):
@@ -109,7 +115,7 @@ def image(latest: Sequence[Evidence]) -> Image | None:
         origin=assembled.origin if assembled else "",
         files=assembled.found if assembled else (),
         layers=tuple(_layers(latest)),
-        tests=(*_tests("sandbox", sandboxed.results if sandboxed else ()), *(test for boot in boots for test in _of_boot(boot))),
+        tests=(*_tests(_SANDBOX, sandboxed.results if sandboxed else ()), *(test for boot in boots for test in _of_boot(boot))),
         machines=tuple(_machine(boot, good=boot.name in _passed(latest)) for boot in boots),
     )
     if published is None and standing is not None and standing.is_current:

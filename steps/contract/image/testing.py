@@ -1,8 +1,13 @@
 """Tests of a node image as data, and what they came to: the same test runs in the sandbox and on the booted node."""
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
+
+SANDBOX_SECONDS: Final = 1.0
+"""What a test in a sandbox is to take at most. Longer ones are told and no failure: a test's own `seconds` end what hangs, on a
+busy machine and on an emulated node too."""
 
 
 class Where(StrEnum):
@@ -26,7 +31,7 @@ class ImageTest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     check: str = ""
     arguments: tuple[str, ...] = ()
     where: Where = Where.SANDBOX
-    seconds: float = 1.0
+    seconds: float = SANDBOX_SECONDS
     next_step: str = ""
 
 

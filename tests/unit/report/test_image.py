@@ -70,8 +70,12 @@ def boot(**more: object) -> Boot:
 
 
 def report(one: Boot) -> Report:
+    return reported(evidence(one))
+
+
+def reported(records: list[Evidence]) -> Report:
     header = Header(run="r1", engine="local", plan="sha256:1", cluster="compute", owner="hpc", revision="1", target_uid="")
-    kept = tuple(Record(f"k{number}", "sha256:0", made) for number, made in enumerate(evidence(one)))
+    kept = tuple(Record(f"k{number}", "sha256:0", made) for number, made in enumerate(records))
     return build(Source(header=header, target_uid="", hosts=(), plan={"stages": []}, records=kept, quarantine=()))
 
 
@@ -86,6 +90,22 @@ def test_what_was_built_is_told_as_data() -> None:
         ("clock", "sandbox", "fail"),
         ("mpi runs", "uefi-1", "pass"),
     ]
+
+
+def test_a_test_that_took_over_a_second_in_the_sandbox_is_marked() -> None:
+    """On an emulated machine a second says nothing."""
+    slow = msgspec.structs.replace(GOOD, seconds=1.04)
+    booted = evidence(boot(report=msgspec.structs.replace(REPORT, results=(slow,))))
+    tested = [
+        msgspec.structs.replace(one, observation=msgspec.to_builtins(Sandboxed(key="i" * 64, results=(slow, BAD))))
+        if one.stage == "image_sandbox"
+        else one
+        for one in booted
+    ]
+    made = image(tested)
+    assert made is not None
+    assert [(test.where, test.over) for test in made.tests] == [("sandbox", "over 1 s"), ("sandbox", ""), ("uefi-1", "")]
+    assert html.html(reported(tested)).count("1.04 s, over 1 s<") == 1
 
 
 def test_a_console_is_shown_of_a_boot_that_went_wrong_alone() -> None:

@@ -1,0 +1,25 @@
+"""What the gate of sandbox tests notes beside its verdict: the slowest, and each that took longer than a test is to take."""
+
+import pytest
+
+from steps.contract.image.testing import Outcome, Result
+from steps.contract.stages.image_sandbox import Case, Sandboxed, Wanted
+from steps.gates import image_sandbox
+
+
+@pytest.mark.parametrize(
+    ("seconds", "notes"),
+    [
+        ((0.2, 0.1, 0.3, 1.0), ["d: 1.00 s", "c: 0.30 s", "a: 0.20 s"]),
+        ((2.0, 0.1, 0.3, 0.2), ["a: 2.00 s, over 1 s", "c: 0.30 s", "d: 0.20 s"]),
+        ((2.0, 1.5, 3.0, 1.1), ["c: 3.00 s, over 1 s", "a: 2.00 s, over 1 s", "b: 1.50 s, over 1 s", "d: 1.10 s, over 1 s"]),
+    ],
+    ids=["none is slow", "one is", "all are"],
+)
+def test_slow_tests_are_noted_and_fail_nothing(seconds: tuple[float, ...], notes: list[str]) -> None:
+    results = tuple(Result(name=name, outcome=Outcome.PASS, seconds=took) for name, took in zip("abcd", seconds, strict=True))
+    verdict = image_sandbox.tests(
+        Sandboxed(key="k", results=results, seconds=sum(seconds)), Wanted(key="k", tests=tuple(Case(name=name) for name in "abcd"))
+    )
+    assert verdict.is_pass
+    assert list(verdict.notes) == notes
