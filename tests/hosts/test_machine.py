@@ -1,37 +1,33 @@
 """What of the node profile belongs to the kernel, on a machine that has one of its own: a Debian with GRUB under QEMU, emulated.
 
-Modules, the kernel's command line with its IOMMU and huge pages, the reboot that these need, swap, and the Access Control Services
-of PCI bridges: looked at by SSH, beside what bringup says of them.
+Modules, the kernel's command line with its IOMMU and huge pages, the reboot that these need, swap, the Access Control Services of
+PCI bridges, the rules of a firewall, and its own clock: looked at by SSH, beside what bringup says of them.
 """
 
 import json
+import re
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import time_server
-import yaml
 from bringup_command import Command
 from hostlab.waiting import until
-from machine import qemu
+from machine import plays, qemu
+from machine.plays import HERE, REBOOT_SECONDS, judged, play
 from machine.qemu import Machine
 
-from steps.clients.ansible import playing
-from steps.contract.play import FailureKind, HostStatus, PlayHost, PlayRequest, PlayResult
-from steps.contract.stages.os_prep import Expectation
+from steps.contract.play import FailureKind, HostStatus
 from steps.contract.verdict import FailureClass, Verdict
-from steps.gates import os_prep as gate
 from steps.probes import os_prep as probe
 from workflows import spec as specs
 from workflows.stages.os_prep import node_profile
 
 pytestmark = pytest.mark.long
 
-NAME = "m001"
-HERE = "10.0.2.2"
-"""Where the machine sees this one's 127.0.0.1."""
 WORDS = ("iommu=pt", "intel_iommu=on", "hugepages=64", "hugepagesz=1G", "hugepages=1")
 CARD = "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00"
 """How a GPU of NVIDIA tells udev of itself; this machine has none."""
@@ -55,6 +51,8 @@ print(json.dumps({{
     "total": int(re.search("HugePages_Total: *([0-9]+)", text("/proc/meminfo"))[1]),
     "groups": sorted({{text(path).strip() for path in glob.glob("/sys/kernel/iommu_groups/*/type")}}),
     "acs": re.findall("ACSCtl:.*", told("lspci", "-vv")),
+    "firewall": [told("systemctl", "is-" + state, "firewalld").strip() for state in ("active", "enabled")],
+    "rules": sorted(line.split()[2] for line in told("nft", "list", "tables").splitlines()),
 }}))
 """
 ACS = "ACSCtl:\tSrcValid{0} TransBlk- ReqRedir{0} CmpltRedir{0} UpstreamFwd{0} EgressCtrl- DirectTrans-"
@@ -72,49 +70,87 @@ swapon /dev/vda2
 sed -i '/ swap /s/^# bringup: //' /etc/fstab
 setpci -s 00:01.0 ECAP_ACS+6.w=001d
 modprobe nouveau
+systemctl enable --now firewalld
 rm /etc/default/grub.d/90-bringup.cfg
 update-grub
 """
 SECONDS_AGAIN = 30.0
 """Most of a second run, interpreters that QEMU emulates included; it takes 11."""
-REBOOT_SECONDS = 60
+SERVES = "127.0.0.1"
+"""Where the machine's time server listens: HERE, as the machine sees it."""
+AHEAD = timedelta(hours=2)
+BACK = timedelta(days=2000)
+CLOCKS = r"""date +%s.%N
+cat /sys/class/rtc/rtc0/since_epoch
+cut -d' ' -f1 /proc/uptime
+dmesg | sed -n 's/^\[ *\([0-9.]*\)\].*: setting system clock to .*(\([0-9]*\))$/\1 \2/p'
+"""
+CLOSE_SECONDS = 3.0
+"""Within which a clock counts as right: that in hardware has whole seconds, and an answer of the machine takes its time."""
+AROUND_SECONDS = 30.0
+"""By how much what a play measures may differ from what was set: a play takes its time."""
+FIREWALL_SECONDS, SYNC_SECONDS = 60.0, 90.0
+FOUND_SECONDS = 15
+"""How long a play waits for a clock that nobody is going to set right."""
+REPOSITORY = r"""set -e
+mkdir -p /srv/site && cd /srv/site && touch Packages
+sum=$(sha256sum Packages | cut -d' ' -f1)
+printf 'Suite: ./\nDate: %s\nSHA256:\n %s 0 Packages\n' "$(date --utc --rfc-email)" "$sum" > Release
+rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*
+echo 'deb [trusted=yes] file:///srv/site ./' > /etc/apt/sources.list
+apt-get --option APT::Update::Error-Mode=any update
+"""
+"""A site's own repository, made this minute."""
 
 
 @pytest.fixture(scope="module")
 def machine(able: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """As its installer left it, with a time server and a slow service of its site; a driver for displays is loaded."""
+    """As its installer left it, with a firewall that runs, a clock two hours ahead that no server of the distribution's sets right,
+    and a slow service of its site; a driver for displays is loaded."""
     folder = tmp_path_factory.mktemp("machine")
     kept = qemu.made(folder)
-    with time_server.serving("127.0.0.1", 0) as port, qemu.started(kept, folder) as made:
-        made.run(f"echo server {HERE} port {port} iburst > /etc/chrony/sources.d/site.sources; chronyc reload sources")
+    with qemu.started(kept, folder, AHEAD) as made:
         made.run("cat > /etc/systemd/system/site-slow.service", SLOW)
         made.run("systemctl enable site-slow.service; modprobe nouveau")
         yield made
 
 
+@pytest.fixture
+def on_time(machine: Machine) -> Iterator[None]:
+    """Its time server serves, and is right."""
+    with time_server.serving(SERVES):
+        yield
+
+
 def spec(machine: Machine, folder: Path) -> specs.ClusterSpec:
-    """A spec of the machine, written into a folder."""
-    document: dict[str, Any] = {
-        "apiVersion": "bringup/v1",
-        "kind": "Cluster",
-        "name": "machine",
-        "owner": "tests@example.org",
-        "revision": "1",
-        "stages": ["os_prep", "rke2"],
-        "hosts": {"control": {"role": "server", "ranges": NAME, "addresses": {"start": "127.0.0.1"}}},
-        "ssh": {"key": {"file": str(machine.disk.key)}, "known_hosts": str(machine.known_hosts), "port": machine.port},
-        "os": {
-            "distribution": "debian",
-            "version": "12",
-            "free_disk_gib": {"/var/lib/rancher": 1},
-            "kernel_parameters": ["intel_iommu=on", "hugepages=64"],
-            "hugepages": {"size": "1G", "count": 1},
-            "peer_to_peer": True,
-        },
-        "rke2": {"version": "v1.35.7+rke2r1"},
+    """A spec of the machine that asks for whatever a kernel has to give, and names the time server of its site."""
+    wanted = {
+        "kernel_parameters": ["intel_iommu=on", "hugepages=64"],
+        "hugepages": {"size": "1G", "count": 1},
+        "peer_to_peer": True,
     }
-    (folder / "cluster.yaml").write_text(yaml.safe_dump(document))
-    return specs.load(folder / "cluster.yaml")
+    return plays.spec(machine, folder, time_servers=[HERE], **wanted)
+
+
+def clocks(machine: Machine) -> tuple[float, float, float]:
+    """By how many seconds these are ahead: the machine's time, that of its clock in hardware, and that of its kernel's begin."""
+    begin = time.time()
+    now, hardware, up, then, told = map(float, machine.run(CLOCKS).split())
+    end = time.time()
+    one, two, three = (max(0.0, value - end) - max(0.0, begin - value) for value in (now, hardware, told + up - then))
+    return one, two, three
+
+
+def off_by(verdict: Verdict) -> float:
+    """By how many seconds a clock is off, as the gate says."""
+    found = re.search(r"the clock is off by ([0-9.]+) s", verdict.reason)
+    assert found, verdict.reason
+    return float(found[1])
+
+
+def following(machine: Machine) -> bool:
+    """Whether its time service has measured a server."""
+    return "Leap status     : Normal" in machine.run("chronyc tracking")
 
 
 def look(machine: Machine) -> dict[str, Any]:
@@ -131,6 +167,7 @@ def assert_ready(state: dict[str, Any]) -> None:
     assert (state["total"], state["pages"]) == (64, {"2048": 64, "1048576": 1})
     assert state["groups"] == ["identity"], "the IOMMU passes through"
     assert state["acs"] == [ACS.format("-")] * len(qemu.PORTS)
+    assert (state["firewall"], state["rules"]) == (["inactive", "disabled"], []), "nobody closes a port"
 
 
 def assert_same(state: dict[str, Any], before: dict[str, Any]) -> None:
@@ -139,20 +176,7 @@ def assert_same(state: dict[str, Any], before: dict[str, Any]) -> None:
     assert {**state, "modules": before["modules"]} == before
 
 
-def play(machine: Machine, profile: dict[str, Any], *, check: bool = False) -> PlayResult:
-    """The play alone, whose reboot is given up sooner than a run's."""
-    variables = {"os_prep_profile": profile, "os_prep_reboot": True, "os_prep_reboot_seconds": REBOOT_SECONDS}
-    host = PlayHost(name=NAME, address="127.0.0.1", port=machine.port, key_path=str(machine.disk.key))
-    return playing.play(
-        PlayRequest(playbook="os_prep", hosts=(host,), variables=variables, known_hosts=str(machine.known_hosts), check=check)
-    )
-
-
-def judged(result: PlayResult) -> Verdict:
-    return gate.nodes(probe.from_play(result.hosts), Expectation(nodes=(NAME,)))
-
-
-def test_a_bare_machine_is_prepared_by_one_reboot_and_then_left_alone(machine: Machine, tmp_path: Path) -> None:
+def test_a_bare_machine_is_prepared_by_one_reboot_and_then_left_alone(machine: Machine, tmp_path: Path, on_time: None) -> None:
     spec(machine, tmp_path)
     bringup = Command(tmp_path, tmp_path / "home")
     bare = look(machine)
@@ -162,6 +186,8 @@ def test_a_bare_machine_is_prepared_by_one_reboot_and_then_left_alone(machine: M
     assert (bare["swap"], bare["total"]) == (["/dev/vda2"], 0)
     assert bare["groups"] not in ([], ["identity"]), "its IOMMU translates"
     assert bare["acs"] == [ACS.format("+")] * len(qemu.PORTS), "its kernel turns it on at each boot"
+    assert until(lambda: "firewalld" in look(machine)["rules"], FIREWALL_SECONDS, every=1.0)
+    assert all(abs(off - AHEAD.total_seconds()) < CLOSE_SECONDS for off in clocks(machine))
 
     first = bringup.call("run", "--until", "os_prep", check=True).stdout
     assert "os_prep: pass: 1 of 1 nodes passed all gates" in first
@@ -171,6 +197,7 @@ def test_a_bare_machine_is_prepared_by_one_reboot_and_then_left_alone(machine: M
     assert machine.boots == 2, "one reboot for all that needs one"
     assert "etc/modprobe.d/90-bringup.conf" in machine.run("lsinitramfs /boot/initrd.img-$(uname -r)")
     assert "console=ttyS0" in ready["words"], "what the site had said"
+    assert all(abs(off) < CLOSE_SECONDS for off in clocks(machine)), "set by its server, and kept in hardware before the reboot"
 
     began = time.monotonic()
     again = bringup.call("run", "--until", "os_prep", check=True).stdout
@@ -179,7 +206,7 @@ def test_a_bare_machine_is_prepared_by_one_reboot_and_then_left_alone(machine: M
     assert_same(look(machine), ready)
 
 
-def test_what_is_undone_by_hand_is_found_and_mended_in_the_same_boot(machine: Machine, tmp_path: Path) -> None:
+def test_what_is_undone_by_hand_is_found_and_mended_in_the_same_boot(machine: Machine, tmp_path: Path, on_time: None) -> None:
     profile = node_profile(spec(machine, tmp_path))
     bringup = Command(tmp_path, tmp_path / "home")
     bringup.call("run", "--until", "os_prep", check=True)
@@ -191,7 +218,7 @@ def test_what_is_undone_by_hand_is_found_and_mended_in_the_same_boot(machine: Ma
     assert found == {
         *("swap now", "swap /etc/fstab", "module nouveau", "PCIe ACS"),
         *("kernel parameter iommu=pt", "kernel parameter intel_iommu=on"),
-        *("kernel parameter hugepages=64", "kernel parameter hugepagesz=1G hugepages=1"),
+        *("kernel parameter hugepages=64", "kernel parameter hugepagesz=1G hugepages=1", "service firewalld.service"),
     }
     mended = bringup.call("run", "--until", "os_prep", check=True).stdout
     assert "1 of 1 host changed" in mended
@@ -199,6 +226,51 @@ def test_what_is_undone_by_hand_is_found_and_mended_in_the_same_boot(machine: Ma
     entries = machine.run("grep '^[[:space:]]*linux' /boot/grub/grub.cfg").splitlines()
     assert entries
     assert all(" ".join(WORDS) in entry for entry in entries)
+
+
+def test_a_clock_that_is_years_back_is_named_by_how_far_and_by_what_it_keeps_from_working(
+    machine: Machine, tmp_path: Path, on_time: None
+) -> None:
+    """Somebody has set it: a time service that has run for long does not jump any more."""
+    profile = node_profile(spec(machine, tmp_path))
+    machine.run(REPOSITORY)
+    machine.run(f"date --set=@{time.time() - BACK.total_seconds():.0f}")
+
+    wanted = profile | {"packages": [*profile["packages"], "site-tool"]}
+    verdict = judged(play(machine, wanted, os_prep_clock_seconds=FOUND_SECONDS), clock_synchronized=True)
+    assert verdict.failure_class is FailureClass.DEPENDENCY
+    assert "not valid yet: is this machine's clock behind?" in verdict.reason
+    assert abs(off_by(verdict) - BACK.total_seconds()) < AROUND_SECONDS
+
+    machine.run("chronyc makestep" if until(lambda: following(machine), SYNC_SECONDS, every=1.0) else "false")
+    bringup = Command(tmp_path, tmp_path / "home")
+    assert "1 host: nothing changed" in bringup.call("run", "--until", "os_prep", check=True).stdout
+    assert abs(clocks(machine)[0]) < CLOSE_SECONDS
+
+
+def test_a_time_server_that_is_wrong_and_one_that_is_gone_are_told_apart(machine: Machine, tmp_path: Path) -> None:
+    profile = node_profile(spec(machine, tmp_path))
+    with time_server.serving(SERVES, off=-AHEAD.total_seconds()):
+        machine.run("systemctl restart chrony")
+        assert until(lambda: clocks(machine)[0] < -CLOSE_SECONDS, SYNC_SECONDS, every=1.0), "it does as its server says"
+        wrong = judged(play(machine, profile, os_prep_clock_seconds=FOUND_SECONDS), clock_synchronized=True)
+    machine.run("systemctl restart chrony")
+    gone = judged(play(machine, profile, os_prep_clock_seconds=FOUND_SECONDS), clock_synchronized=True)
+    for verdict in (wrong, gone):
+        assert verdict.failure_class is FailureClass.DEPENDENCY
+        assert abs(off_by(verdict) - AHEAD.total_seconds()) < AROUND_SECONDS
+    assert "is its time server right?" in wrong.nodes[0].next_step
+    assert "that it can reach" in gone.nodes[0].next_step
+    assert "chronyd says no" in gone.reason
+
+
+def test_a_machine_that_was_booted_without_selinux_is_not_made_to_enforce(machine: Machine, tmp_path: Path, on_time: None) -> None:
+    profile = node_profile(spec(machine, tmp_path))
+    result = play(machine, profile | {"selinux": "enforcing"}, os_prep_clock_seconds=0)
+    (refused,) = [item for item in probe.from_play(result.hosts).nodes[0].items if item.status not in ("ok", "unavailable")]
+    assert (refused.name, refused.status, refused.before) == ("SELinux", "failed", "disabled, and permissive after a boot")
+    assert "label the files first (fixfiles -F onboot), and boot with it" in refused.why
+    assert machine.run("grep ^SELINUX= /etc/selinux/config").strip() == "SELINUX=permissive"
 
 
 def test_a_machine_that_does_not_come_back_from_its_reboot_is_named_with_that_cause_in_time(
@@ -209,7 +281,7 @@ def test_a_machine_that_does_not_come_back_from_its_reboot_is_named_with_that_ca
     profile = node_profile(spec(machine, tmp_path))
     boots, began = machine.boots, time.monotonic()
 
-    result = play(machine, profile | {"kernel_parameters": [*profile["kernel_parameters"], "audit=0"]})
+    result = play(machine, profile | {"kernel_parameters": [*profile["kernel_parameters"], "audit=0"]}, os_prep_clock_seconds=0)
 
     (host,) = result.hosts
     assert (host.status, host.kind) == (HostStatus.FAILED, FailureKind.REBOOT), host.message

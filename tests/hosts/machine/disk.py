@@ -22,8 +22,13 @@ from hostlab import debian
 PACKAGES = (
     *("openssh-server", "python3", "python3-apt", "systemd-sysv", "udev", "dbus", "libpam-systemd", "iproute2", "kmod", "procps"),
     *("linux-image-amd64", "initramfs-tools", "zstd", "grub-pc", *debian.PROFILE),
+    *("firewalld", "nftables"),
+    *("selinux-policy-default", "selinux-basics", "policycoreutils", "selinux-utils"),
 )
-"""Those of the node profile too: this machine has no way to a mirror."""
+"""Those of the node profile too: this machine has no way to a mirror. Its firewall runs from the first boot on; SELinux waits for a
+word on the kernel's command line."""
+LABELS = "setfiles -F -e /proc /etc/selinux/default/contexts/files/file_contexts"
+"""What gives files the labels of SELinux's policy, also under a kernel that has none; it finds a file by /proc."""
 MASKED = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer", "dpkg-db-backup.timer")
 """They would only cost an emulated machine time."""
 FILES = {
@@ -35,13 +40,14 @@ FILES = {
     "etc/default/grub.d/50-site.cfg": 'GRUB_TERMINAL=serial\nGRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX="console=ttyS0"\n',
     # what only this machine needs, quickly packed: an emulated processor makes an initramfs of every driver in minutes
     "etc/initramfs-tools/conf.d/quick": "MODULES=dep\nCOMPRESS=zstd\nCOMPRESSLEVEL=1\nRESUME=none\n",
-    "usr/local/sbin/install-grub": """#!/bin/sh
+    "usr/local/sbin/install-grub": f"""#!/bin/sh
 # Process 1 of the first boot: what Debian's installer does last.
 set -e
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 grub-install /dev/vda
 update-initramfs -u
 update-grub
+{LABELS} /boot /etc /var
 echo installed
 sync
 mount -o remount,ro /
@@ -83,7 +89,7 @@ def disk(boot_once: Callable[[Path, Path], None]) -> Disk:
     """The disk, made now if this machine has none with the same content key (some minutes). `boot_once` boots a disk without a boot
     loader, by the kernel and initramfs in a folder, until the machine is off."""
     sources = debian.sources()
-    described = json.dumps([sources, PACKAGES, MASKED, FILES, ROOT_MIB, SWAP_MIB])
+    described = json.dumps([sources, PACKAGES, LABELS, MASKED, FILES, ROOT_MIB, SWAP_MIB])
     kept = debian.cache_folder() / "machine" / hashlib.sha256(described.encode()).hexdigest()[:16]
     kept.parent.mkdir(parents=True, exist_ok=True)
     with (kept.parent / "lock").open("w") as lock:
@@ -104,6 +110,7 @@ def _make(made: Disk, root: Path, sources: list[str], boot_once: Callable[[Path,
     for key in (made.key, made.folder / "ssh_host_ed25519_key"):
         _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "machine", "-f", str(key))
     _keys(made, root)
+    _run("unshare", "--mount", "sh", "-c", 'mount --bind /proc "$1/proc" && chroot "$1" $2 /', "sh", str(root), LABELS)
     boot = made.folder / "boot"
     shutil.copytree(root / "boot", boot)
     _partitioned(made.image, root, made.folder / "swap")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from hostlab.waiting import until
@@ -70,6 +71,11 @@ class Machine:
             raise RuntimeError(f"{command}: {done.returncode}: {done.stderr.strip()}")
         return done.stdout
 
+    def awaited(self) -> None:
+        """Wait until its SSH server greets."""
+        if not until(self.answers, BOOT_SECONDS, every=0.2):
+            raise RuntimeError(f"the machine does not answer: {self.console[-2000:]}")
+
     def answers(self) -> bool:
         """Whether its SSH server greets."""
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as connection:
@@ -79,19 +85,25 @@ class Machine:
 
 
 @contextlib.contextmanager
-def started(kept: Disk, folder: Path) -> Iterator[Machine]:
-    """A machine with a disk like that one, once its SSH server greets; ended with the context."""
-    with powered(kept, folder) as machine:
-        if not until(machine.answers, BOOT_SECONDS, every=0.2):
-            raise RuntimeError(f"the machine does not answer: {machine.console[-2000:]}")
+def started(kept: Disk, folder: Path, ahead: timedelta = timedelta()) -> Iterator[Machine]:
+    """A machine with a disk like that one, once its SSH server greets; ended with the context. `ahead`: how much its clock is at
+    first."""
+    with powered(kept, folder, ahead) as machine:
+        machine.awaited()
         yield machine
 
 
 @contextlib.contextmanager
-def powered(kept: Disk, folder: Path) -> Iterator[Machine]:
+def powered(kept: Disk, folder: Path, ahead: timedelta = timedelta()) -> Iterator[Machine]:
     """The same, from the moment on at which it gets power."""
-    port = _free_port()
-    words = ["-drive", f"if=none,id=disk,file={kept.image},format=raw,snapshot=on,cache=unsafe", *_board(port)]
+    port, clock = _free_port(), f"{datetime.now(UTC) + ahead:%Y-%m-%dT%H:%M:%S}"
+    words = [
+        "-drive",
+        f"if=none,id=disk,file={kept.image},format=raw,snapshot=on,cache=unsafe",
+        "-rtc",
+        f"base={clock}",
+        *_board(port),
+    ]
     machine = Machine(kept, folder, port, _start(folder, words))
     try:
         machine.known_hosts.write_text(f"[127.0.0.1]:{port} {kept.host_key}\n")
@@ -134,7 +146,7 @@ def _board(port: int) -> list[str]:
             "-device",
             f"virtio-net-pci,romfile=,netdev=wire,bus={PORTS[0]}",
         ),
-        *("-device", f"virtio-rng-pci,bus={PORTS[1]}", "-rtc", "base=utc"),
+        *("-device", f"virtio-rng-pci,bus={PORTS[1]}"),
     ]
 
 

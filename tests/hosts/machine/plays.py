@@ -1,0 +1,54 @@
+"""A machine under QEMU as bringup meets it: its spec, the play os_prep alone, and what the gate says of that."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from machine.qemu import Machine
+
+from steps.clients.ansible import playing
+from steps.contract.play import PlayHost, PlayRequest, PlayResult
+from steps.contract.stages.os_prep import Expectation
+from steps.contract.verdict import Verdict
+from steps.gates import os_prep as gate
+from steps.probes import os_prep as probe
+from workflows import spec as specs
+
+NAME = "m001"
+HERE = "10.0.2.2"
+"""Where the machine sees this one's 127.0.0.1."""
+ADDRESS = "10.0.2.15"
+"""The machine's own, in its network."""
+REBOOT_SECONDS = 60
+
+
+def spec(machine: Machine, folder: Path, **os: Any) -> specs.ClusterSpec:
+    """A spec of the machine, with these keys of `os`, written into a folder."""
+    document: dict[str, Any] = {
+        "apiVersion": "bringup/v1",
+        "kind": "Cluster",
+        "name": "machine",
+        "owner": "tests@example.org",
+        "revision": "1",
+        "stages": ["os_prep", "rke2"],
+        "hosts": {"control": {"role": "server", "ranges": NAME, "addresses": {"start": "127.0.0.1"}}},
+        "ssh": {"key": {"file": str(machine.disk.key)}, "known_hosts": str(machine.known_hosts), "port": machine.port},
+        "os": {"distribution": "debian", "version": "12", "free_disk_gib": {"/var/lib/rancher": 1}, **os},
+        "rke2": {"version": "v1.35.7+rke2r1"},
+    }
+    (folder / "cluster.yaml").write_text(yaml.safe_dump(document))
+    return specs.load(folder / "cluster.yaml")
+
+
+def play(machine: Machine, profile: dict[str, Any], *, check: bool = False, **variables: Any) -> PlayResult:
+    """The play alone, with these variables; its reboot is given up sooner than a run's."""
+    given = {"os_prep_profile": profile, "os_prep_reboot": True, "os_prep_reboot_seconds": REBOOT_SECONDS, **variables}
+    host = PlayHost(name=NAME, address="127.0.0.1", port=machine.port, key_path=str(machine.disk.key))
+    return playing.play(
+        PlayRequest(playbook="os_prep", hosts=(host,), variables=given, known_hosts=str(machine.known_hosts), check=check)
+    )
+
+
+def judged(result: PlayResult, **words: Any) -> Verdict:
+    """What the gate says of a play; `words` are what it expects."""
+    return gate.nodes(probe.from_play(result.hosts), Expectation(nodes=(NAME,), **words))
