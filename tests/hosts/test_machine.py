@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import time_server
 from bringup_command import Command
-from hostlab.waiting import until
-from machine import plays, qemu
-from machine.plays import HERE, REBOOT_SECONDS, judged, play
-from machine.qemu import Machine
 
 from steps.contract.play import FailureKind, HostStatus
 from steps.contract.verdict import FailureClass, Verdict
 from steps.probes import os_prep as probe
+from tests.hosts.hostlab.waiting import until
+from tests.hosts.machine import plays, qemu
+from tests.hosts.machine.plays import HERE, REBOOT_SECONDS, judged, play
+from tests.hosts.machine.qemu import Machine
 from workflows import spec as specs
 from workflows.stages.os_prep import node_profile
 

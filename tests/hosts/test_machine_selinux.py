@@ -20,12 +20,12 @@ import pytest
 import rke2_stand_in
 import time_server
 from bringup_command import Command
-from hostlab.waiting import until
-from machine import plays, qemu
-from machine.plays import ADDRESS, HERE, judged, play
-from machine.qemu import BOOT_SECONDS, Machine
 
 from steps.clients.ansible.workspace import playbook_path
+from tests.hosts.hostlab.waiting import until
+from tests.hosts.machine import plays, qemu
+from tests.hosts.machine.plays import ADDRESS, HERE, judged, play
+from tests.hosts.machine.qemu import BOOT_SECONDS, Machine
 from workflows import spec as specs
 from workflows.stages.os_prep import node_profile
 

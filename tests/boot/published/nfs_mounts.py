@@ -48,7 +48,7 @@ class Mount(Struct, frozen=True):
 
 @contextmanager
 def mounted(folder: Path, path: Path, *odd: Odd, stale: float = 0.0) -> Iterator[Mount]:
-    """One for a moment. `stale`: for how many seconds a listing is believed that another client may have changed."""
+    """One for a moment. `stale`: for how many seconds a name is believed that another client may have changed."""
     path.mkdir()
     made = Mount(path, stale, path.with_suffix(".odd"))
     words = [str(folder), str(path), str(stale), *(msgspec.json.encode(one).decode() for one in odd)]

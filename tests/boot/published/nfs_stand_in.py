@@ -1,8 +1,10 @@
 """A stand-in for a mount of a network file system, by FUSE over a folder: `nfs_stand_in.py FOLDER MOUNT STALE ODD…`.
 
-Two mounts of one folder are two clients of one server. It does what NFS does otherwise than a disk: a folder is listed as it was a
-moment ago, unless this client has changed it; a file that is open here is renamed where it is removed; and it answers what it is
-told to, also after it did what it was asked, as where a first answer is lost and the same is asked again.
+Two mounts of one folder are two clients of one server. It does what NFS does otherwise than a disk (`test_nfs` has the real one): a
+name is believed for a moment, also one that is not there and where a link leads, until this client changes its folder, or lists it
+and finds it changed; a file that is open here is renamed where it is removed, and is stale where another client removes it, as by
+NFSv3; and it answers what it is told to, also after it did what it was asked, as where a first answer is lost and the same is asked
+again.
 """
 
 import errno
@@ -23,6 +25,8 @@ from tests.boot.published.nfs_mounts import KIND, SILLY, Odd
 NOW = (1 << 30) - 1
 """UTIME_NOW, in place of nanoseconds."""
 Listed = tuple[str, dict[str, int], int]
+Believed = tuple[float, os.stat_result | None, str]
+"""Since when, what is there, and where it leads."""
 _T = TypeVar("_T")
 
 
@@ -37,7 +41,8 @@ class Client(mfusepy.Operations):  # type: ignore[misc]  # as above
         self._odd = {one: one.times for one in odd}
         self._open: dict[int, str] = {}
         self._silly: dict[int, str] = {}
-        self._listed: dict[str, tuple[float, list[Listed]]] = {}
+        self._believed: dict[str, dict[str, Believed]] = {}
+        self._changed: dict[str, int] = {}
         self._numbers = itertools.count(1)
 
     def _answer(self, call: str, path: str, act: Callable[[], _T]) -> _T:
@@ -54,7 +59,7 @@ class Client(mfusepy.Operations):  # type: ignore[misc]  # as above
 
     def _change(self, call: str, path: str, act: Callable[[str], object], *others: str) -> None:
         for one in (path, *others):
-            self._listed.pop(os.path.dirname(one), None)
+            self._believed.pop(os.path.dirname(one), None)
         self._answer(call, " ".join((path, *others)), lambda: act(self._at(path)))
 
     def _at(self, path: str) -> str:
@@ -63,21 +68,25 @@ class Client(mfusepy.Operations):  # type: ignore[misc]  # as above
     # files
 
     def create(self, path: str, mode: int, flags: int) -> int:
-        self._listed.pop(os.path.dirname(path), None)
+        self._believed.pop(os.path.dirname(path), None)
         return self._opened("create", path, flags | os.O_CREAT, mode)
 
     def open(self, path: str, flags: int) -> int:
         return self._opened("open", path, flags)
 
     def _opened(self, call: str, path: str, flags: int, mode: int = 0) -> int:
+        self._forget(path)
         handle = self._answer(call, path, lambda: os.open(self._at(path), flags, mode))
         self._open[handle] = path
         return handle
 
     def read(self, path: str | None, size: int, offset: int, handle: int) -> bytes:
+        if not os.fstat(handle).st_nlink:
+            raise mfusepy.FuseOSError(errno.ESTALE)
         return self._answer("read", self._open[handle], lambda: os.pread(handle, size, offset))
 
     def write(self, path: str | None, data: bytes, offset: int, handle: int) -> int:
+        self._forget(self._open[handle])
         return self._answer("write", self._open[handle], lambda: os.pwrite(handle, data, offset))
 
     def fsync(self, path: str | None, only_data: int, handle: int) -> None:
@@ -85,7 +94,9 @@ class Client(mfusepy.Operations):  # type: ignore[misc]  # as above
 
     def truncate(self, path: str | None, length: int, handle: int | None = None) -> None:
         at = self._at(path or "") if handle is None else handle
-        self._answer("truncate", self._open.get(handle or 0, path or ""), lambda: os.truncate(at, length))
+        name = self._open.get(handle or 0, path or "")
+        self._forget(name)
+        self._answer("truncate", name, lambda: os.truncate(at, length))
 
     def release(self, path: str | None, handle: int) -> None:
         inode = os.fstat(handle).st_ino
@@ -101,29 +112,45 @@ class Client(mfusepy.Operations):  # type: ignore[misc]  # as above
     # names
 
     def getattr(self, path: str | None, handle: int | None = None) -> dict[str, int]:
-        found = os.fstat(handle) if path is None and handle is not None else self._look(path or "/")
+        found = os.fstat(handle) if path is None and handle is not None else self._look(path or "/")[0]
         times = {name: getattr(found, f"{name}_ns") for name in ("st_atime", "st_mtime", "st_ctime")}
         names = ("st_mode", "st_ino", "st_nlink", "st_uid", "st_gid", "st_size", "st_blocks")
         return {name: getattr(found, name) for name in names} | times
 
-    def _look(self, path: str) -> os.stat_result:
+    def _look(self, path: str) -> tuple[os.stat_result, str]:
+        believed, now = self._believed.setdefault(os.path.dirname(path), {}), time.monotonic()
+        since, found, target = believed.get(path, (0.0, None, ""))
+        if path == "/" or now - since > self._stale:
+            found, target = self._asked(path)
+            believed[path] = now, found, target
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, path)
+        return found, target
+
+    def _asked(self, path: str) -> tuple[os.stat_result | None, str]:
+        at = self._at(path)
         try:
-            return os.lstat(self._at(path))
+            return os.lstat(at), os.readlink(at) if os.path.islink(at) else ""
         except FileNotFoundError:
             if os.path.isdir(self._folder):
-                raise
+                return None, ""
             raise mfusepy.FuseOSError(errno.ESTALE) from None  # what is mounted went away on the server
 
+    def _forget(self, path: str) -> None:
+        self._believed.get(os.path.dirname(path), {}).pop(path, None)
+
     def chmod(self, path: str, mode: int) -> None:
+        self._forget(path)
         self._answer("chmod", path, lambda: os.chmod(self._at(path), mode))
 
     def utimens(self, path: str, times: tuple[int, int] | None = None) -> None:
         now = time.time_ns()
         wanted = (now, now) if times is None or NOW in times else times
+        self._forget(path)
         self._answer("utimens", path, lambda: os.utime(self._at(path), ns=wanted))
 
     def readlink(self, path: str) -> str:
-        return os.readlink(self._at(path))
+        return self._look(path)[1]
 
     def unlink(self, path: str) -> None:
         self._change("unlink", path, self._unlink)
@@ -139,7 +166,12 @@ class Client(mfusepy.Operations):  # type: ignore[misc]  # as above
             os.unlink(at)
 
     def rename(self, old: str, new: str) -> None:
-        self._change("rename", old, lambda at: os.rename(at, self._at(new)), new)
+        self._change("rename", old, lambda at: self._rename(at, self._at(new)), new)
+
+    def _rename(self, at: str, to: str) -> None:
+        if os.lstat(at).st_ino in self._silly:
+            raise mfusepy.FuseOSError(errno.EBUSY)
+        os.rename(at, to)
 
     def link(self, new: str, old: str) -> None:
         self._change("link", new, lambda at: os.link(self._at(old), at))
@@ -158,18 +190,20 @@ class Client(mfusepy.Operations):  # type: ignore[misc]  # as above
     def opendir(self, path: str) -> int:
         handle = self._answer("opendir", path, lambda: os.open(self._at(path), os.O_RDONLY))
         self._open[handle] = path
+        changed = os.fstat(handle).st_mtime_ns
+        if self._changed.get(path) != changed:
+            self._changed[path] = changed
+            self._believed.pop(path, None)
         return handle
 
     def readdir(self, path: str | None, handle: int) -> list[Listed]:
-        folder = self._open[handle]
-        then, found = self._listed.get(folder, (0.0, []))
-        if time.monotonic() - then > self._stale:
-            found = self._answer("readdir", folder, lambda: self._names(folder))
-            self._listed[folder] = time.monotonic(), found
-        return found
+        return self._answer("readdir", self._open[handle], lambda: self._names(self._open[handle]))
 
     def _names(self, folder: str) -> list[Listed]:
-        return [(one.name, {"st_ino": one.inode()}, 0) for one in os.scandir(self._at(folder))]
+        try:
+            return [(one.name, {"st_ino": one.inode()}, 0) for one in os.scandir(self._at(folder))]
+        except FileNotFoundError:
+            raise mfusepy.FuseOSError(errno.ESTALE) from None
 
     def fsyncdir(self, path: str | None, only_data: int, handle: int) -> None:
         self._answer("fsyncdir", self._open[handle], lambda: os.fsync(handle))
@@ -183,7 +217,7 @@ def main(folder: str, path: str, stale: str, *odd: str) -> None:
     """Serve until it is unmounted."""
     os.umask(0)
     client = Client(folder, float(stale), [msgspec.json.decode(one, type=Odd) for one in odd])
-    options = {"attr_timeout": stale, "entry_timeout": stale, "negative_timeout": 0, "default_permissions": True, "subtype": KIND}
+    options = {"attr_timeout": 0, "entry_timeout": 0, "negative_timeout": 0, "default_permissions": True, "subtype": KIND}
     mfusepy.FUSE(client, path, foreground=True, nothreads=True, use_ino=True, hard_remove=True, **options)
 
 

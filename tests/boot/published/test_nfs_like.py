@@ -17,7 +17,7 @@ from tests.boot.published.nfs_mounts import SILLY, Odd, mounted
 from tests.unit.clients.published.published_trees import KINDS, ended, forked, image, place, published, wrong
 
 STALE = 1.0
-"""A moment for which a listing is believed; NFS takes up to a minute of its own."""
+"""A moment for which names are believed; NFS takes up to a minute of its own."""
 LOCK, VERSION, POINTER = "/incoming/.lock.", "/compute/versions/0002-", " /compute/current"
 ASKED_TWICE = {
     "the lock": Odd("link", LOCK, errno.EEXIST, done=True),

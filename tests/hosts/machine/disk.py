@@ -17,13 +17,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hostlab import debian
+from tests.hosts.hostlab import debian
 
 PACKAGES = (
     *("openssh-server", "python3", "python3-apt", "systemd-sysv", "udev", "dbus", "libpam-systemd", "iproute2", "kmod", "procps"),
     *("linux-image-amd64", "initramfs-tools", "zstd", "grub-pc", *debian.PROFILE),
     *("firewalld", "nftables"),
     *("selinux-policy-default", "selinux-basics", "policycoreutils", "selinux-utils"),
+    *("nfs-kernel-server", "nfs-common"),
 )
 """Those of the node profile too: this machine has no way to a mirror. Its firewall runs from the first boot on; SELinux waits for a
 word on the kernel's command line."""
@@ -31,6 +32,8 @@ LABELS = "setfiles -F -e /proc /etc/selinux/default/contexts/files/file_contexts
 """What gives files the labels of SELinux's policy, also under a kernel that has none; it finds a file by /proc."""
 MASKED = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer", "dpkg-db-backup.timer")
 """They would only cost an emulated machine time."""
+WAITING = ("nfs-server.service", "nfs-client.target", "nfs-blkmap.service", "rpcbind.service", "rpcbind.socket")
+"""What packages bring for one test alone, which starts it: a machine that an installer left has no servers of it."""
 FILES = {
     "etc/hostname": "installed\n",
     "etc/hosts": "127.0.0.1 localhost\n",
@@ -89,7 +92,7 @@ def disk(boot_once: Callable[[Path, Path], None]) -> Disk:
     """The disk, made now if this machine has none with the same content key (some minutes). `boot_once` boots a disk without a boot
     loader, by the kernel and initramfs in a folder, until the machine is off."""
     sources = debian.sources()
-    described = json.dumps([sources, PACKAGES, LABELS, MASKED, FILES, ROOT_MIB, SWAP_MIB])
+    described = json.dumps([sources, PACKAGES, LABELS, MASKED, WAITING, FILES, ROOT_MIB, SWAP_MIB])
     kept = debian.cache_folder() / "machine" / hashlib.sha256(described.encode()).hexdigest()[:16]
     kept.parent.mkdir(parents=True, exist_ok=True)
     with (kept.parent / "lock").open("w") as lock:
@@ -127,6 +130,7 @@ def _configure(root: Path) -> None:
     for unit in MASKED:
         (root / "etc/systemd/system" / unit).symlink_to("/dev/null")
     _run("chroot", str(root), "systemctl", "enable", "systemd-networkd.service")
+    _run("chroot", str(root), "systemctl", "disable", *WAITING)
 
 
 def _keys(made: Disk, root: Path) -> None:

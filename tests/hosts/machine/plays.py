@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from machine.qemu import Machine
 
 from steps.clients.ansible import playing
 from steps.contract.play import PlayHost, PlayRequest, PlayResult
@@ -12,6 +11,7 @@ from steps.contract.stages.os_prep import Expectation
 from steps.contract.verdict import Verdict
 from steps.gates import os_prep as gate
 from steps.probes import os_prep as probe
+from tests.hosts.machine.qemu import Machine
 from workflows import spec as specs
 
 NAME = "m001"

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from hostlab.waiting import until
-from machine import disk
-from machine.disk import Disk
-
 from steps.clients.netboot import tied
+from tests.hosts.hostlab.waiting import until
+from tests.hosts.machine import disk
+from tests.hosts.machine.disk import Disk
 
 QEMU = "qemu-system-x86_64"
 MEMORY_MIB, PROCESSORS = 4096, 2
@@ -55,18 +54,7 @@ class Machine:
 
     def run(self, command: str, text: str = "") -> str:
         """Run a line of shell as root, by SSH, and return what it printed; `text` is its standard input."""
-        options = [
-            "-i",
-            str(self.disk.key),
-            "-p",
-            str(self.port),
-            "-o",
-            f"UserKnownHostsFile={self.known_hosts}",
-            "-o",
-            "BatchMode=yes",
-        ]
-        words = ["ssh", "-F", "none", *options, "root@127.0.0.1", command]
-        done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=SSH_SECONDS)
+        done = subprocess.run(self.words(command), input=text, capture_output=True, text=True, timeout=SSH_SECONDS)
         if done.returncode:
             raise RuntimeError(f"{command}: {done.returncode}: {done.stderr.strip()}")
         return done.stdout
@@ -75,6 +63,11 @@ class Machine:
         """Wait until its SSH server greets."""
         if not until(self.answers, BOOT_SECONDS, every=0.2):
             raise RuntimeError(f"the machine does not answer: {self.console[-2000:]}")
+
+    def words(self, command: str) -> list[str]:
+        """The command that does so."""
+        options = ["-i", str(self.disk.key), "-p", str(self.port), "-o", f"UserKnownHostsFile={self.known_hosts}"]
+        return ["ssh", "-F", "none", *options, "-o", "BatchMode=yes", "root@127.0.0.1", command]
 
     def answers(self) -> bool:
         """Whether its SSH server greets."""
