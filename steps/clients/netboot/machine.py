@@ -22,6 +22,9 @@ GATEWAY = "10.0.2.2"
 MAX_CONSOLE = 2_000_000
 """Bytes of a serial console: a whole boot has 60 kB."""
 
+PROCESSOR = "max,erms=off,fsrm=off,la57=off"
+"""All that QEMU can emulate: its default is of 2003, and programs built for x86-64-v2 or v3 die on it. But no fast string moves,
+which kernels prefer then and which are emulated byte by byte, nor page tables of five levels: a boot takes a fifth less so."""
 _CODE = ("OVMF_CODE_4M.fd", "OVMF_CODE.fd")
 _OVMF = Path("/usr/share/OVMF")
 _TERMINATED = "terminating on signal"
@@ -99,7 +102,7 @@ def _command(machine: Machine, hardware: Hardware, folder: Path) -> list[str]:
     wire = f"tap,id=n0,ifname={hardware.tap},script=no,downscript=no" if hardware.tap else user
     return [
         *(QEMU, "-name", machine.name, "-nodefaults", "-no-user-config", "-no-reboot"),
-        *("-accel", "tcg,thread=multi", "-m", str(machine.memory_mib), "-smp", str(machine.processors)),
+        *("-accel", "tcg,thread=multi", "-cpu", PROCESSOR, "-m", str(machine.memory_mib), "-smp", str(machine.processors)),
         *("-display", "none", "-monitor", "none", "-serial", f"file:{folder / 'console'}"),
         *("-netdev", wire, "-device", card),
         *("-device", "virtio-rng-pci"),

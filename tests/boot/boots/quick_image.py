@@ -42,6 +42,13 @@ TESTS = (
         where=Where.BOOT,
         seconds=2,
     ),
+    ImageTest(
+        name="runs programs of today",
+        incident="-",
+        run="/lib64/ld-linux-x86-64.so.2 --help | grep -F 'x86-64-v3 (supported'",
+        where=Where.BOOT,
+        seconds=2,
+    ),
     ImageTest(name="packed only", incident="-", check=Check.NO_HOST_IDENTITY),
 )
 _SHRINK = (

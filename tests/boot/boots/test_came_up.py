@@ -32,7 +32,7 @@ def test_two_at_once_by_bios(store: Path) -> None:
         assert (boot.report.mac, boot.report.node, boot.report.root) == (boot.mac, boot.name, "overlay")
         assert [event.what for event in boot.events] == FETCHED
         assert [event.size for event in boot.events if event.what == "root"] == [size]
-        assert len(boot.report.results) == 4
+        assert len(boot.report.results) == 5
 
 
 @pytest.mark.long

@@ -1,7 +1,9 @@
 """Boots watched to their end, with a stand-in for QEMU that writes a console and stays, or ends."""
 
+import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,11 +26,15 @@ from steps.contract.image.testing import Check, ImageTest, Where
 from steps.contract.stages.image_boot import Booted
 from steps.errors import BadTask
 
+QEMU = shutil.which("qemu-system-x86_64")
+LEVEL_3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
+"""What a processor of level x86-64-v3 has and one of v2 lacks."""
 STAND_IN = """#!/bin/bash
 # a stand-in for QEMU: writes what it is told to the serial console
 for word; do case $word in file:*) console=${word#file:} ;; esac; done
 printf '%b' "$CONSOLE_TEXT" >"$console"
 echo $$ >>"$PIDS"
+[ -z "$WORDS" ] || printf '%s\n' "$@" >"$WORDS"
 case $STAYS in
     yes) ;;
     stopped) echo 'Slirp: external icmpv6 not supported yet' >&2; exit 0 ;;
@@ -101,6 +107,20 @@ def boot(images: Path, machines: int = 1, seconds: float = 60.0, recipe: Recipe 
     return boots.boot(images, recipe, Firmware.BIOS, machines, 256, seconds, lambda _: None)
 
 
+def features(processor: str) -> set[str]:
+    """What QEMU says that this processor has."""
+    name, *settings = processor.split(",")
+    props = {key: value == "on" for key, _, value in (one.partition("=") for one in settings)}
+    expand = {"type": "full", "model": {"name": name, "props": props}}
+    asked = [{"execute": "qmp_capabilities"}, {"execute": "query-cpu-model-expansion", "arguments": expand}, {"execute": "quit"}]
+    command = [str(QEMU), "-M", "none", "-accel", "tcg", "-display", "none", "-S", "-qmp", "stdio"]
+    told = "".join(f"{json.dumps(one)}\n" for one in asked)
+    done = subprocess.run(command, input=told, capture_output=True, text=True, timeout=60, check=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    (model,) = [one["return"]["model"] for one in answers if "model" in one.get("return", {})]
+    return {key for key, value in model["props"].items() if value is True}
+
+
 def running(tmp_path: Path) -> list[int]:
     """Stand-ins that still run."""
     pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
@@ -142,6 +162,20 @@ def test_a_machine_that_stops_is_told_from_one_that_was_ended(
     monkeypatch.setenv("CONSOLE_TEXT", "[    0.0] Linux version 6.1.0 (x)\\nKernel panic - not syncing: x\\n")
     (seen,) = boot(images).boots
     assert (seen.ended, seen.stopped_at, seen.broken, seen.problem) == ("exit", "panic", broken, "")
+
+
+@pytest.mark.skipif(QEMU is None, reason="QEMU is not on this machine")
+def test_a_machine_has_a_processor_that_qemu_knows_and_that_runs_programs_of_today(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked of the real QEMU: what it has for x86-64-v3 beyond its default."""
+    monkeypatch.setenv("WORDS", str(tmp_path / "words"))
+    monkeypatch.setenv("STAYS", "stopped")
+    boot(images)
+    words = (tmp_path / "words").read_text().splitlines()
+    chosen, usual = (features(cpu) for cpu in (words[words.index("-cpu") + 1], "qemu64"))
+    assert not usual & LEVEL_3
+    assert chosen >= LEVEL_3
 
 
 def test_a_console_that_proves_the_end_ends_it(
