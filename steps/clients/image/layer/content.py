@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,8 @@ _KINDS: Final = {
 _CHUNK: Final = 1 << 20
 _HASHING: Final = 4
 """Threads that read and hash files."""
+_BATCH: Final = 64
+"""Files that one of them is handed at a time: most are small."""
 
 
 class Item(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -108,10 +111,15 @@ def items(tree: Path) -> Iterator[Item]:
     first: dict[tuple[int, int], str] = {}
     entries = list(_walk(tree))
     with ThreadPoolExecutor(_HASHING) as pool:
-        sums = pool.map(lambda entry: _hashed(tree / entry[0]) if stat.S_ISREG(entry[1].st_mode) else "", entries, chunksize=64)
+        batches = (entries[at : at + _BATCH] for at in range(0, len(entries), _BATCH))
+        sums = chain.from_iterable(pool.map(lambda batch: [_sum(tree, *entry) for entry in batch], batches))
         for (path, status), sha256 in zip(entries, sums, strict=True):
             same = first.setdefault((status.st_dev, status.st_ino), path) if _several(status) else path
             yield _item(tree, path, status, sha256, "" if same == path else same)
+
+
+def _sum(tree: Path, path: str, status: os.stat_result) -> str:
+    return _hashed(tree / path) if stat.S_ISREG(status.st_mode) else ""
 
 
 def _walk(tree: Path) -> Iterator[tuple[str, os.stat_result]]:
