@@ -65,6 +65,7 @@ def play(
             hosts=tuple(reached(lab, host, groups, **(reach or {}).get(host.name, {})) for host in hosts),
             helpers=tuple(reached(lab, host, ("server",), **(reach or {}).get(host.name, {})) for host in helpers or ()),
             known_hosts=str(lab.known_hosts),
+            together=playbook.startswith("rke2_server"),
             variables=common | variables,
             secret_variables={"rke2_token": str(token), "rke2_secret_1": str(site.secrets / "password"), **(secrets or {})},
         )
