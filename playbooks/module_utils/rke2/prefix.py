@@ -20,7 +20,7 @@ SHARED = ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "gl
 def refusal(root: str = "") -> str:
     """Why no release can be put there; empty where one can. A root that an error made read-only fails by itself, and says so."""
     at, kind, read_only = _holder(root)
-    if kind in SHARED:
+    if kind in SHARED and at != "/":
         said = "%s is on a share (%s, mounted at %s): each host needs an RKE2 of its own there; mount the share at another place"
         return said % (PREFIX, kind, at)
     if read_only and at != "/":

@@ -17,6 +17,8 @@ def of(seen: dict, wanted: str, servers: dict) -> str:
     if not wanted:
         return ""
     theirs = is_theirs(seen)
+    if theirs and not seen["version"]:
+        return "RKE2 runs here from another place than /usr/local/bin or /opt/rke2, set up by other means: reset the host by those"
     if theirs and seen["version"] != wanted:
         said = "RKE2 %s was set up here by other means: write rke2.version: %s to take it as it is, or reset the host"
         return said % (seen["version"], seen["version"])
@@ -39,8 +41,10 @@ def of_role(module: Any, service: str) -> str:
 
 
 def is_theirs(seen: dict) -> bool:
-    """Whether somebody else has brought this host into a cluster, or does so now; that is taken as it is, or not at all."""
-    return (seen["joined"] or seen["state"] in RUNNING) and not is_ours()
+    """Whether somebody else has brought this host into a cluster, or does so now; that is taken as it is, or not at all. Data
+    alone, without a program, is what stays where a system is installed anew: it comes back."""
+    there = seen["state"] in RUNNING or (seen["joined"] and seen["version"])
+    return bool(there) and not is_ours()
 
 
 def is_ours(root: str = "") -> bool:

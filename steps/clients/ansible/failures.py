@@ -62,7 +62,7 @@ _FAILED = (
         FailureKind.PACKAGE_LOCK,
         r"[Cc]ould not get lock|[Uu]nable to (acquire|lock)|management is locked|transaction lock|holds the lock",
     ),
-    (FailureKind.HELPER, r"which is to found the cluster, (was not reached|takes no part)"),
+    (FailureKind.HELPER, r"which is to found the cluster, was not reached"),
     (FailureKind.BUSY, r"of an earlier play is still at work on this host"),
     (
         FailureKind.PROXY,

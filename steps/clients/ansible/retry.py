@@ -67,8 +67,10 @@ def joined(first: PlayResult, second: PlayResult) -> PlayResult:
 
 def _outcome(first: HostOutcome, second: HostOutcome | None) -> HostOutcome:
     cut_off = second is not None and second.status is HostStatus.CANCELLED and second.kind is not FailureKind.NO_TURN
-    if second is None or (cut_off and first.status is not HostStatus.CANCELLED):
+    if second is None:
         return first
-    facts = {} if second.facts else {"facts": first.facts, "facts_from": first.facts_from, "facts_to": first.facts_to}
     both = {"done": first.done + second.done, "changed": first.changed + second.changed, "tries": first.tries + second.tries}
+    if cut_off and first.status is not HostStatus.CANCELLED:
+        return msgspec.structs.replace(first, **both)
+    facts = {} if second.facts else {"facts": first.facts, "facts_from": first.facts_from, "facts_to": first.facts_to}
     return msgspec.structs.replace(second, **both, **facts)

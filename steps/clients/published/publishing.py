@@ -33,6 +33,8 @@ from steps.errors import BadTask, Refused
 
 Say = Callable[[str], None]
 Results = Mapping[str, list[Result]]
+ENTERED_TRIES = 5
+"""Looks at what other images have entered in ROOT/boot while this one wrote there; so often in a row nobody comes."""
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -85,8 +87,10 @@ def publish_through(transport: Transport, order: Order, say: Say) -> Published:
         _refuse_others(tree, order)
         version, removed = _change(transport, tree, order, token, say)
         found = transport.look(order.image, (version,))  # nobody else changes it before it is read
-        if late := tuple(_entered(found, order, token)):  # another image came into ROOT/boot meanwhile
-            transport.perform(late)
+        for _ in range(ENTERED_TRIES):
+            if not (late := tuple(_entered(found, order, token))):
+                break
+            transport.perform(late)  # another image came into ROOT/boot meanwhile, and may come again
             found = transport.look(order.image, (version,))
     return _observed(found, order, tree.current, unchanged=False, removed=removed)
 
@@ -144,7 +148,7 @@ def _switched(tree: Tree, order: Order, version: str, staged: str, token: str) -
 
 def _entered(tree: Tree, order: Order, token: str) -> Iterator[Operation]:
     """What groups and machines are told to load, where it is not so: nothing, unless another image has just changed what is told to
-    all of them. Whoever writes last has seen the other."""
+    all of them. Whoever writes looks again, so the last one has seen all others."""
     staged = f"{tree.path(published.INCOMING)}/{token}"
     if steps := tuple(entered.steps(tree, entered.wanted(tree, order.source, order.place), (), staged)):
         yield from (Folder(staged), *steps, Remove(staged))

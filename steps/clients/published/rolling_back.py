@@ -37,7 +37,9 @@ def rollback(transport: Transport, image: str, version: str, by: str, signers: t
         _refuse_stranded(tree, chosen)
         staged = f"{tree.path(published.INCOMING)}/{token}"
         transport.perform(_steps(tree, chosen, staged, token, by))
-        if late := tuple(_entered(transport.look(image), chosen, staged)):
+        for _ in range(publishing.ENTERED_TRIES):
+            if not (late := tuple(_entered(transport.look(image), chosen, staged))):
+                break
             transport.perform(late)
     before = reading.before(tree) if tree.current == chosen else tree.current
     return Back(to=chosen, before=before, by=by, signature=signing.state(tree, chosen, signers))

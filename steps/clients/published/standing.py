@@ -25,7 +25,7 @@ _NONE: Mapping[str, str] = {}
 
 def version(place: Place, image: str, key: str, firmware: tuple[str, ...] = ()) -> str:
     """The current version of an image of that name on this machine, where it has this key, was booted by each firmware, and is as
-    it would be published now, with no more versions beside it than stay; empty where anything differs, is missing, or cannot be
+    it would be published now, to its end and with no more versions than stay; empty where anything differs, is missing or cannot be
     read. Large files are compared by size; `bringup image verify` reads."""
     root = Path(place.root)
     return "" if place.host or not root.is_dir() else version_through(Local(root), place, image, key, firmware)
@@ -35,7 +35,8 @@ def version_through(transport: Transport, place: Place, image: str, key: str, fi
     """The same of a tree to which there is a way."""
     try:
         tree = transport.look(image)
-        return tree.current if tree.current and not next(_differing(tree, place, key, firmware), "") else ""
+        is_same = tree.current and not next(_differing(tree, place, key, firmware), "") and not next(_unfinished(tree), "")
+        return tree.current if is_same else ""
     except StepError:
         return ""
 

@@ -9,7 +9,7 @@ from steps.clients.published.tree import Tree
 from steps.contract.image import detached, manifest, published, publishing
 from steps.contract.image.published import Place
 
-_CHANGED = "is not as bringup writes it"
+_CHANGED = "is not as this bringup writes it; where an older one did, the next publication writes it anew"
 
 
 class Problem(Struct, frozen=True, kw_only=True):

@@ -26,6 +26,9 @@ _WORD = re.compile(r"[\x21-\x7e]+")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _WHO = ":who"
+_PLACED = "--autofree --replace"
+"""How a script goes on with another one: in its place. One to which that comes back would be kept on iPXE's stack, of 4 or 8 kB in
+a BIOS, and a machine that waits comes round any number of times."""
 _BOOTIF = "BOOTIF=01-${netX/mac:hexhyp}"
 
 
@@ -102,7 +105,7 @@ def chain(url: str, start: str = "") -> str:
         ":next",
         "isset ${netX/ip} || dhcp || goto failed",
         f"echo {SAID} asks {url}",
-        f"chain --autofree {url} || goto failed",
+        f"chain {_PLACED} {url} || goto failed",
         *_again("failed", f"could not go on with {url}: ${{errno}}", "next", start),
     ]
     return "\n".join(lines) + "\n"
@@ -117,7 +120,7 @@ def first(machines: str, known: Iterable[str], default: str, start: str) -> str:
         _loadable(one)
     own, others = f"{machines}${{netX/mac:hexhyp}}.ipxe", [f"echo {SAID} there is no script for ${{netX/mac}}"]
     if default:
-        others = [f"echo {SAID} no script for ${{netX/mac}} alone, asks {default}", f"chain --autofree {default} ||"]
+        others = [f"echo {SAID} no script for ${{netX/mac}} alone, asks {default}", f"chain {_PLACED} {default} ||"]
     lines = [
         "#!ipxe",
         ":next",
@@ -127,7 +130,7 @@ def first(machines: str, known: Iterable[str], default: str, start: str) -> str:
         "goto failed",
         ":own",
         f"echo {SAID} asks {own}",
-        f"chain --autofree {own} || goto failed",
+        f"chain {_PLACED} {own} || goto failed",
         *_again("failed", "could not go on with a script for ${netX/mac}: ${errno}", "next", start),
     ]
     return "\n".join(lines) + "\n"
@@ -192,7 +195,7 @@ def _anew(start: str) -> Sequence[str]:
     if not start:
         return []
     _loadable(start)
-    return [f"chain --autofree --replace {start} ||"]
+    return [f"chain {_PLACED} {start} ||"]
 
 
 def _loadable(url: str) -> None:

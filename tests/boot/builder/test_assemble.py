@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -17,6 +18,7 @@ import pytest
 
 from steps.clients.image.files import assemble, comparing, readback
 from steps.clients.image.layer import layers
+from steps.clients.image.layer.making import LIST
 from steps.contract.image import difference, keys, manifest
 from steps.contract.image.manifest import INITRD, MANIFEST, OCI, PARTS, ROOT
 from steps.contract.image.recipe import Command, Layer, Recipe
@@ -115,12 +117,14 @@ def test_what_a_hook_takes_from_a_folder_that_was_there_gets_into_the_initrd(bas
 
 
 def test_no_image_is_made_of_a_layer_whose_bytes_changed(base: Base) -> None:
-    """Of equal size, so that the cache takes the layer; it is built anew after that."""
+    """Of equal size, so that the cache takes the layer; it is built anew after that. It was made days ago."""
     images, recipe, _ = base
     layer = Layer(name="flipped", commands=(Command(run="echo 1 > /opt/one"),))
     made = msgspec.structs.replace(recipe, layers=(*recipe.layers, layer))
     shipped.build(images, made)
-    (shipped.tree(images, made, "flipped") / "opt/one").write_text("2\n")
+    tree = shipped.tree(images, made, "flipped")
+    (tree / "opt/one").write_text("2\n")
+    os.utime(tree.with_name(LIST), (1, 1))
     shipped.build(images, made)
     with pytest.raises(BadTask, match=r"^layer flipped \([0-9a-f]{12}\) is no longer what was built: /opt/one changed"):
         assemble.assemble(images, made, shipped.quiet)

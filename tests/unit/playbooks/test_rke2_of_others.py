@@ -55,12 +55,23 @@ def test_who_has_set_a_host_up_is_told_by_what_lies_there(tmp_path: Path, files:
         ({"joined": True, "state": "inactive", "ready": False}, "set up here by other means and is not ready (etcd)"),
         ({"joined": False, "state": "activating", "ready": False}, "set up here by other means and is not ready (etcd)"),
         ({"joined": False, "state": "inactive", "ready": False, "version": ""}, ""),
+        ({"joined": True, "state": "", "ready": False, "version": ""}, ""),
+        ({"joined": True, "state": "active", "ready": True, "version": ""}, "runs here from another place"),
     ],
-    ids=["as it is wanted", "another release", "down", "on its way up", "bare"],
+    ids=[
+        "as it is wanted",
+        "another release",
+        "down",
+        "on its way up",
+        "bare",
+        "data on a disk that stayed",
+        "a program elsewhere",
+    ],
 )
 def test_what_others_have_set_up_is_taken_as_it_is_or_refused(seen: dict[str, Any], said: str) -> None:
     facts = {"version": "v1.35.7+rke2r1", "waiting_for": "etcd"} | seen
-    assert refusals.is_theirs(facts) is (seen["joined"] or seen["state"] == "activating")
+    running = seen["state"] in ("active", "activating")
+    assert refusals.is_theirs(facts) is bool(running or (seen["joined"] and facts["version"]))
     found = refusals.of(facts, "v1.35.7+rke2r1", {})
     assert (said in found) if said else found == ""
 

@@ -19,8 +19,9 @@ WAY = {
     "others": ["sv2", "sv3"],
 }
 PUT_BACK = (
-    "`if grep -Fqx v1.35.7+rke2r1 /var/lib/rancher/download/kept/VERSION; then cp -a /var/lib/rancher/download/kept/usr "
-    "/var/lib/rancher/download/kept/etc /; systemctl daemon-reload; fi` and then `rke2 --version` must say v1.35.7+rke2r1; "
+    "`if grep -Fqx v1.35.7+rke2r1 /var/lib/rancher/download/kept/VERSION; then cp -dR --preserve=mode,timestamps "
+    "/var/lib/rancher/download/kept/*/ /; xargs -rd '\\n' rm -f < /var/lib/rancher/download/kept/ABSENT; systemctl daemon-reload; "
+    "fi` and then `rke2 --version` must say v1.35.7+rke2r1; "
 )
 RESET = f"rke2 server --cluster-reset --cluster-reset-restore-path={WAY['path']}"
 RESTORE = f"`{RESET}`, and once that has ended `systemctl start rke2-server`"

@@ -84,14 +84,15 @@ def _published(path: Path, loaded: Any, recipe: "Recipe") -> str:
     from here, which the run says then."""
     from steps.clients.published import standing
     from steps.contract.image import keys
-    from steps.errors import StepError
-    from workflows.cli.images import trees
-    from workflows.engines.inputs import SecretMissing
     from workflows.plan.images import place
 
     wanted, told = place(loaded), (recipe.name, keys.image(recipe), loaded.boot.firmware)
     if not wanted.host:
         return standing.version(wanted, *told)
+    from steps.errors import StepError
+    from workflows.cli.images import trees
+    from workflows.engines.inputs import SecretMissing
+
     try:
         with trees.opened(str(path)) as found:
             return standing.version_through(found.transport, wanted, *told)

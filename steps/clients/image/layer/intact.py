@@ -1,10 +1,12 @@
-"""Whether layers still are what was built, to the last byte: all of an image's are read again while it is packed.
+"""Whether layers still are what was built, to the last byte: those that nobody has read for a day are, while an image is packed.
 
 A layer is found in the cache by names, rights and sizes, which takes a tenth of a second; bytes that changed in their place (a disk
 that fails, a program that writes there) are seen here alone, before an image is made of them whose manifest says otherwise.
 """
 
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,10 @@ from steps.contract.image import keys
 from steps.contract.image.recipe import Recipe
 from steps.errors import BadTask
 
+READ: Final = "read"
+"""In a layer's folder: its time says when its bytes were last seen to be right. Reading a root of hundreds of MB for each small
+change would take as long as the change."""
+_DAY: Final = 86_400.0
 _NAMED: Final = 3
 """Paths of a layer that are named, of all that changed."""
 
@@ -44,9 +50,14 @@ class Found(Struct, frozen=True):
 
 
 def require(images: Path, recipe: Recipe) -> None:
-    """Read all layers of a recipe. Raises BadTask where one is not what was built, which the cache has no more then."""
-    asked = [_kept(images, key) for key in keys.layers(recipe).values()]
-    found = _read(asked)
+    """Read the layers of a recipe that nobody has read for a day. Raises BadTask where one is not what was built, which the cache
+    has no more then."""
+    asked = [one for one in (_kept(images, key) for key in keys.layers(recipe).values()) if _is_due(Path(one.folder))]
+    found = _read(asked) if asked else Found({})
+    for one in asked:
+        if one.key not in found.changed:
+            with suppress(OSError):  # a cache that others keep, which this user may only read
+                Path(one.folder, READ).touch()
     if not found.changed:
         return
     wrong = [one for one in asked if one.key in found.changed]
@@ -75,6 +86,12 @@ def read(_: Path, asked: Asked) -> Found:
 
 def _read(asked: Sequence[Kept]) -> Found:
     return namespace.call((), f"{__name__}:read", Asked(tuple(asked)), Found, seconds=timeouts.IMAGE_READ)
+
+
+def _is_due(folder: Path) -> bool:
+    """Whether it is a day since this layer was made or read; one without a list of an older release always is, until it is read."""
+    times = [path.stat().st_mtime for path in (folder / LIST, folder / READ) if path.exists()]
+    return not times or max(times) < time.time() - _DAY
 
 
 def _kept(images: Path, key: str) -> Kept:

@@ -140,7 +140,7 @@ def test_hosts_of_an_ansible_that_died_are_played_once_more_but_for_those_that_h
 
 
 def test_a_second_try_that_is_cut_off_leaves_what_the_first_said() -> None:
-    assert row(play({"n1": [AWAY, SAME]}, cut=1)[0].hosts[0]) == (HostStatus.UNREACHABLE, FailureKind.NETWORK, 1, 0)
+    assert row(play({"n1": [AWAY, SAME]}, cut=1)[0].hosts[0]) == (HostStatus.UNREACHABLE, FailureKind.NETWORK, 2, 0)
 
 
 @pytest.mark.parametrize("said", ["E: dpkg was interrupted, you must manually run 'dpkg --configure -a'", "error: rpmdb: damaged"])

@@ -26,8 +26,31 @@ def folder(images: Path, recipe: Recipe, name: str) -> Path:
     return layers.shelf(images) / keys.layers(recipe)[name]
 
 
+def age(place: Path) -> None:
+    """A layer that was made, and read, days ago."""
+    for name in (LIST, intact.READ):
+        if (place / name).exists():
+            os.utime(place / name, (1, 1))
+
+
+def test_a_layer_is_read_where_nobody_has_for_a_day(tmp_path: Path, recipe: Recipe) -> None:
+    images = trees.store(tmp_path, recipe)
+    place = folder(images, recipe, "hpc")
+    intact.require(images, recipe)
+    assert not (place / intact.READ).exists(), "it was just made"
+    age(place)
+    intact.require(images, recipe)
+    (place / TREE / "etc/motd").write_text("hullo\n")
+    intact.require(images, recipe)
+    age(place)
+    with pytest.raises(BadTask, match="no longer what was built"):
+        intact.require(images, recipe)
+
+
 def test_layers_as_they_were_built_pass(tmp_path: Path, recipe: Recipe) -> None:
     images = trees.store(tmp_path, recipe)
+    for name in keys.layers(recipe):
+        age(folder(images, recipe, name))
     intact.require(images, recipe)
     assert [intact.verify(images, key) for key in keys.layers(recipe).values()] == ["", ""]
 
@@ -36,6 +59,7 @@ def test_a_byte_that_changed_in_its_place_is_named_by_layer_and_file(tmp_path: P
     images = trees.store(tmp_path, recipe)
     place = folder(images, recipe, "hpc")
     (place / TREE / "etc/motd").write_text("hullo\n")
+    age(place)
     assert content.outline(place / TREE) == layers.entry(images, place.name).content.outline, "the quick check sees nothing"
     with pytest.raises(BadTask, match=rf"^layer hpc \({place.name[:12]}\) is no longer what was built: /etc/motd changed") as told:
         intact.require(images, recipe)

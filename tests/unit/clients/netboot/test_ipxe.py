@@ -65,17 +65,17 @@ def test_what_cannot_go_on_begins_anew_and_sees_what_is_current_then() -> None:
     assert lines[lines.index(":who") + 1] == "clear node ||", "who was in the list of yesterday is not let in by it"
 
 
-def ways(text: str, mac: str) -> list[str]:
+def ways(text: str, mac: str, start: str) -> list[str]:
     """What a machine chains to, as a script goes when every `chain` fails, until it begins anew."""
     lines, at, found = text.splitlines(), 0, list[str]()
-    while not (line := lines[at]).startswith("chain --autofree --replace"):
+    while not (line := lines[at]).startswith(f"chain --autofree --replace {start}"):
         words, at = line.split(), at + 1
         if words[:2] == ["iseq", "${netX/mac}"] and words[2] == mac:
             at = lines.index(f":{words[5]}")
         elif words[0] == "goto":
             at = lines.index(f":{words[1]}")
         elif words[0] == "chain":
-            found.append(words[2])
+            found.append(words[3])
             at = lines.index(f":{words[-1]}") if words[-2] == "goto" else at
     return found
 
@@ -84,10 +84,10 @@ def test_who_is_known_goes_on_with_its_own_alone_and_others_with_the_default() -
     """A server that answers 503 once must not make a GPU node boot what compute nodes boot."""
     known, start = ["52:54:00:00:00:01", "52:54:00:00:00:02"], f"{BASE}/boot.ipxe"
     text = ipxe.first(f"{BASE}/mac-", known, f"{BASE}/default.ipxe", start)
-    assert [ways(text, mac) for mac in known] == [[f"{BASE}/mac-${{netX/mac:hexhyp}}.ipxe"]] * 2
-    assert ways(text, "52:54:00:00:00:03") == [f"{BASE}/default.ipxe"]
+    assert [ways(text, mac, start) for mac in known] == [[f"{BASE}/mac-${{netX/mac:hexhyp}}.ipxe"]] * 2
+    assert ways(text, "52:54:00:00:00:03", start) == [f"{BASE}/default.ipxe"]
     assert f"chain --autofree --replace {start} ||" in text
-    assert ways(ipxe.first(f"{BASE}/mac-", known, "", start), "52:54:00:00:00:03") == []
+    assert ways(ipxe.first(f"{BASE}/mac-", known, "", start), "52:54:00:00:00:03", start) == []
 
 
 def test_machines_may_go_without_names() -> None:

@@ -46,11 +46,11 @@ def test_a_machine_is_led_to_the_script_of_its_group_in_the_version_that_is_curr
     assert wrong(root, kind=kind) == []
     start = (root / "boot/boot.ipxe").read_text()
     assert f"iseq ${{netX/mac}} {FIRST} && goto own ||" in start
-    assert f"chain --autofree {URL}/boot/mac-${{netX/mac:hexhyp}}.ipxe || goto failed" in start
-    assert f"chain --autofree {URL}/boot/default.ipxe ||" in start
-    assert f"chain --autofree {URL}/compute/current/boot/{OWN} || goto failed" in (root / "boot" / OWN).read_text()
+    assert f"chain --autofree --replace {URL}/boot/mac-${{netX/mac:hexhyp}}.ipxe || goto failed" in start
+    assert f"chain --autofree --replace {URL}/boot/default.ipxe ||" in start
+    assert f"chain --autofree --replace {URL}/compute/current/boot/{OWN} || goto failed" in (root / "boot" / OWN).read_text()
     script = (root / "compute/current/boot" / OWN).read_text()
-    assert f"chain --autofree {URL}/compute/versions/{seen.version}/boot/gpu.ipxe || goto failed" in script
+    assert f"chain --autofree --replace {URL}/compute/versions/{seen.version}/boot/gpu.ipxe || goto failed" in script
     assert f"chain --autofree --replace {URL}/boot/boot.ipxe ||" in script, "what is its own may have changed meanwhile"
 
 
@@ -191,7 +191,7 @@ def test_damage_is_named(tmp_path: Path, root: Path) -> None:
     (root / "compute/versions" / seen.version / "boot" / OWN).write_text("#!ipxe\n")
     found = "\n".join(wrong(root))
     for place_of, why in (
-        ("boot/boot.ipxe", "is not as bringup writes it"),
+        ("boot/boot.ipxe", "is not as this bringup writes it"),
         (f"boot/{OWN}", "is missing"),
         (f"versions/{seen.version}/boot/{OWN}", "has the digest"),
     ):
