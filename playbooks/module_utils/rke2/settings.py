@@ -1,7 +1,8 @@
 """What RKE2 reads of its settings: config.yaml and the drop-ins beside it, which are read after it and win (configfilearg of K3s).
 
-A host's Python may lack a YAML parser. This one knows what people and tools write there, a JSON object or one key a line, and says
-so where it meets anything else: a key that is overlooked would win unseen.
+A host's Python may lack a YAML parser. Then a reader of its own follows what people and tools write there, a JSON object or keys
+that stand one below the other with anything that ends, and says so where it meets something else: a key that is overlooked would
+win unseen. Where there is a parser, the reader has the word on what that refuses, such as the tabs that RKE2 takes.
 """
 
 from __future__ import annotations
@@ -11,40 +12,77 @@ import os
 import re
 from typing import Any
 
+from ansible.module_utils.rke2.outline import NOTHING, Reader, Unreadable
+
+try:
+    import yaml
+except ImportError:  # not every node has it, and nothing is installed for it
+    yaml = None  # type: ignore[assignment]
+
+YAML: Any = yaml
 CONFIG = "/etc/rancher/rke2/config.yaml"
 DROP_INS = CONFIG + ".d"
 OURS = "# Made by bringup."
 ENDINGS = (".yaml", ".yml")
 SHORT = {"t": "token", "s": "server", "d": "data-dir", "i": "node-ip", "o": "write-kubeconfig"}
 """RKE2 takes the short names of its flags too."""
-KEY = re.compile(r"(\"[^\"\\]*\"|'[^']*'|[A-Za-z0-9][A-Za-z0-9_.-]*\+?) *:(?=[ \t]|$)[ \t]*")
-"""A key that stands by itself at the left; one with escapes is none that RKE2 knows."""
-QUOTED = r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*')"
-INNER = re.compile(r"(?:%s|[^\s\"'\[\]{},&*!|>%%@`#?][^#]*?) *:(?=[ \t]|$)[ \t]*" % QUOTED)
-ITEM = r"(?:%s|[^\s\"'\[\]{},&*!|>%%@`#?][^\"'\[\]{},#]*)" % QUOTED
-WHOLE = re.compile(r"(?:%s|\{\}|\[[ \t]*(?:%s[ \t]*(?:,[ \t]*|(?=\])))*\])[ \t]*(?:(?<=[ \t])#.*)?$" % (QUOTED, ITEM))
-"""A quoted text or a plain list that ends on its line."""
-BLOCK = re.compile(r"[|>][0-9+-]*[ \t]*(?:[ \t]#.*)?$")
-ODD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x85\u2028\u2029\ufeff]|\r(?!\n)")
+ODD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]|\r(?!\n)")
 """Characters that YAML forbids, or takes for the end of a line."""
+BEGIN = re.compile(r"---[ \t]*(?:(?<=[ \t])#.*)?$")
+END = re.compile(r"\.\.\.[ \t]*(?:(?<=[ \t])#.*)?$")
+MARK = re.compile(r"(?:---|\.\.\.)(?:[ \t]|$)")
+"""Begins or ends a document wherever it stands at the left, in quotes and brackets too."""
 LOOSE = r"^[ \t{,]*[\"']?%s\+?[\"']? *:[ \t]*[\"']?([^\s\"',}]+)"
 
 
-class Unreadable(Exception):
-    """A text that may hold keys that are not seen here; says where."""
-
-
-def parse(text: str) -> dict:
-    """Key → value of the outermost mapping, where it is a text of one line, else an empty one. Raises Unreadable."""
+def parse(text: str, parser: Any = YAML) -> dict:
+    """Key → value of the outermost mapping, where it is a text of lines, else an empty one. Raises Unreadable."""
+    text = text[1:] if text.startswith("\ufeff") else text
     if ODD.search(text):
         raise Unreadable("a character that no settings have")
+    whole = text.strip()
+    if whole.startswith("{"):
+        try:
+            return _object(whole)
+        except Unreadable:
+            if parser is None:
+                raise
+    node = None
+    if parser is not None:
+        try:
+            node = parser.compose(text, Loader=parser.SafeLoader)
+        except (parser.YAMLError, ValueError, OverflowError, RecursionError):
+            return _lines(text)
+    return _lines(text) if node is None else _node(node, parser)
+
+
+def _node(node: Any, parser: Any) -> dict:
+    """The same of what a parser made of the text, whose scalars are still what was written."""
+    if isinstance(node, parser.ScalarNode) and not node.value and not node.style:
+        return {}
+    if not isinstance(node, parser.MappingNode):
+        raise Unreadable("line %d" % (node.start_mark.line + 1))
+    found = {}
+    for key, value in node.value:
+        if not isinstance(key, parser.ScalarNode) or key.value == "<<":  # keys of another place would be keys here
+            raise Unreadable("line %d" % (key.start_mark.line + 1))
+        is_text = isinstance(value, parser.ScalarNode) and value.style not in ("|", ">")
+        found[key.value] = value.value if is_text and (value.style or value.value not in NOTHING) else ""
+    return found
+
+
+def _lines(text: str) -> dict:
+    """The same without a parser."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
     first = next((number for number, line in enumerate(lines) if not _is_blank(line)), len(lines))
-    if lines[first : first + 1] and lines[first].rstrip() == "---":
+    if lines[first : first + 1] and BEGIN.match(lines[first]):
         lines[first] = ""
-    lines = ["" if _is_blank(line) else line for line in lines]
-    whole = "\n".join(lines).strip()
-    return _object(whole) if whole.startswith("{") else _mapping(lines)
+    last = next((number for number, line in enumerate(lines) if MARK.match(line)), len(lines))
+    if lines[last:] and not (END.match(lines[last]) and all(map(_is_blank, lines[last + 1 :]))):
+        raise Unreadable("line %d" % (last + 1))
+    del lines[last:]
+    whole = "\n".join("" if _is_blank(line) else line for line in lines).strip()
+    return _object(whole) if whole.startswith("{") else Reader("\n".join([*lines, ""])).mapping()
 
 
 def _is_blank(line: str) -> bool:
@@ -63,55 +101,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, (str, int, float)) else ""
-
-
-def _mapping(lines: list) -> dict:
-    """One key a line, all as far to the right; what belongs to a key stands further to the right, or is a list."""
-    found: dict = {}
-    left, is_open = None, False
-    for number, line in enumerate(lines, 1):
-        words = line.lstrip(" ")
-        indent = len(line) - len(words)
-        left = indent if left is None and words else left
-        if not words:
-            continue
-        if words.startswith("\t") or indent < left or line.startswith(("---", "...", "%")):
-            raise Unreadable("line %d" % number)
-        if indent > left or (is_open and (words + " ").startswith("- ")):
-            _inner(words, number)
-            continue
-        key = KEY.match(words)
-        if key is None:
-            raise Unreadable("line %d" % number)
-        text = words[key.end() :]
-        _check(text, number)
-        is_open = text == "" or text.startswith("#")
-        found[key.group(1).strip("\"'")] = "" if is_open else _plain(text)
-    return found
-
-
-def _inner(words: str, number: int) -> None:
-    """A line below a key: nothing may begin there that could go on at the left. Raises Unreadable."""
-    while (words + " ").startswith("- "):
-        words = words[1:].lstrip(" \t")
-    key = INNER.match(words)
-    _check(words[key.end() :] if key else words, number)
-
-
-def _check(text: str, number: int) -> None:
-    """What begins here ends here, or goes on further to the right. Raises Unreadable."""
-    first = text[:1] or " "
-    if first in "\"'[{" and not WHOLE.match(text):
-        raise Unreadable("line %d, which has no end there" % number)
-    if first in "&*!%@`?,]}" or (first in "|>" and not BLOCK.match(text)):
-        raise Unreadable("line %d" % number)
-
-
-def _plain(text: str) -> str:
-    """A text of one line without its quotes and remark; empty for lists and blocks."""
-    if text[:1] in "\"'":
-        return text[1 : text.rindex(text[0])].replace("''", "'")
-    return "" if text[:1] in "[{|>" else re.split(r"[ \t]+#", text)[0].rstrip()
 
 
 def drop_ins(folder: str = DROP_INS) -> list:
@@ -153,5 +142,5 @@ def _said(path: str, key: str) -> str:
     except OSError:
         return ""
     except Unreadable:
-        with open(path, errors="replace") as source:
+        with open(path, encoding="utf-8-sig", errors="replace") as source:
             return "".join(re.findall(LOOSE % re.escape(key), source.read(), re.MULTILINE)[-1:])

@@ -68,8 +68,8 @@ def test_a_network_plugin_is_known_however_it_was_written(module: Any, there: st
         ("50-site.yaml", "node-ip+: 192.0.2.7\n", r"50-site.yaml sets node-ip\+"),
         ("50-site.yaml", "d: /data/rke2\n", "50-site.yaml: data-dir: RKE2's data lies in"),
         ("50-site.yaml", "token: abc\n", "50-site.yaml sets token, and config.yaml token-file, which exclude each other"),
-        ("50-site.yaml", "{cni: none}\n", "50-site.yaml cannot be read .it is no JSON.*write one key a line there"),
-        ("50-site.yaml", "&all cni: none\n", "50-site.yaml cannot be read .line 1."),
+        ("50-site.yaml", "{cni: none\n", "50-site.yaml cannot be read .it is no JSON.*write one key a line there"),
+        ("50-site.yaml", "x: *all\ncni: none\n", "50-site.yaml cannot be read .line 1."),
     ],
 )
 def test_a_drop_in_that_would_undo_what_is_written_is_refused(module: Any, tmp_path: Path, name: str, text: str, said: str) -> None:

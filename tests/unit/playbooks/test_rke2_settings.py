@@ -17,7 +17,7 @@ ANY = st.one_of(
     PLAIN, st.lists(st.one_of(PLAIN, st.lists(PLAIN, max_size=2)), max_size=3), st.dictionaries(TEXTS, PLAIN, max_size=2)
 )
 KEYED = ("server: ", '"cni": ', "'node-name' : ", "tls-san+: ", "token: ")
-HEADS = ("", "", "- ", "- - ", "- a: ", "? ", "x y: ", "--- ", "... ", *KEYED)
+HEADS = ("", "", "- ", "- - ", "- a: ", "? ", "x y: ", "--- ", "... ", "# ", '"', "'", "]", "}", ", ", *KEYED)
 TAILS = (
     "",
     "a",
@@ -40,17 +40,58 @@ TAILS = (
     ">-",
 )
 TAILS += ("# a", "a # b", "'it''s'", '"a\\"', "&x a", "*x", "!!str a", '"a" b', "a: b", "[a, 'b]", "[]# a", '"a"# b', "a'", '\\"')
+TAILS += (
+    "[",
+    "{",
+    "[a,",
+    "a]",
+    "b: c}",
+    "[a # b",
+    "[{a: b}, c]",
+    '{"a":b}',
+    "[fd00::1, a:b]",
+    "[a, #",
+    "a, ]",
+    "{a: [",
+    "]}",
+    "---",
+    "...",
+)
+TAILS += (
+    "|2",
+    ">1-",
+    "|- # a",
+    "&x {a: b}",
+    "<<: a",
+    '"a\\',
+    'a\\n"',
+    "[a?b]",
+    "[it's]",
+    "[- a]",
+    '{a:"b',
+    "- a",
+    "~",
+    '"\\x41"',
+    ":",
+    "-",
+)
 BELOW = st.tuples(st.sampled_from(("", "", " ", "  ", "    ", "\t")), st.sampled_from(HEADS), st.sampled_from(TAILS)).map("".join)
-BLOCK = st.tuples(st.sampled_from(KEYED), st.sampled_from(TAILS), st.lists(BELOW.map("\n{}".format), max_size=2)).map(
+BLOCK = st.tuples(st.sampled_from(KEYED), st.sampled_from(TAILS), st.lists(BELOW.map("\n{}".format), max_size=3)).map(
     lambda parts: parts[0] + parts[1] + "".join(parts[2])
 )
 """A key with anything beside and below it, such as texts and lists that go on over the next key."""
 
 
-def seen(text: str) -> dict[str, str] | None:
+FIRST = st.sampled_from(("", "", "", "\ufeff", "---\n", "--- # site\n", "# a\n", "\n", "--- |\n", "%YAML 1.1\n---\n"))
+LAST = st.sampled_from(("", "", "\n", "\n...", "\n... # a\n", "\n...\n# a\n", "\n---\n", "\n...\nserver: a\n"))
+PARSERS = (yaml, None)
+"""A node's Python has one, or none."""
+
+
+def seen(text: str, parser: Any = None) -> dict[str, str] | None:
     """What the reader sees; None where it says that it cannot."""
     try:
-        return dict(settings.parse(text))
+        return dict(settings.parse(text, parser))
     except settings.Unreadable:
         return None
 
@@ -58,18 +99,21 @@ def seen(text: str) -> dict[str, str] | None:
 def known(text: str) -> dict[Any, Any] | None:
     """What a YAML parser sees; None where it is no YAML, or no mapping."""
     try:
-        found = yaml.safe_load(text)
+        found = yaml.load(text.removeprefix("\ufeff"), yaml.BaseLoader)
     except (yaml.YAMLError, TypeError, ValueError):  # a key that is a list
         return None
-    return found if isinstance(found, dict) else {} if found is None else None
+    return found if isinstance(found, dict) else None if found else {}
 
 
-@given(st.lists(BLOCK, max_size=3))
-def test_no_key_is_overlooked_whatever_stands_around_it(blocks: list[str]) -> None:
-    text = "\n".join(blocks)
-    there, found = known(text), seen(text)
+@given(FIRST, st.lists(BLOCK, max_size=3), LAST)
+def test_no_key_is_overlooked_whatever_stands_around_it(first: str, blocks: list[str], last: str) -> None:
+    text = first + "\n".join(blocks) + last
+    there, found, parsed = known(text), seen(text), seen(text, yaml)
     if there is not None and found is not None:
         assert set(found) == set(there)
+        assert found == parsed, "the same on every node"
+    if there is not None and parsed is not None:
+        assert set(parsed) == set(there)
 
 
 @given(
@@ -79,9 +123,13 @@ def test_no_key_is_overlooked_whatever_stands_around_it(blocks: list[str]) -> No
     st.sampled_from((30, 4096)),
 )
 def test_what_a_program_writes_is_read_or_refused(config: dict[str, Any], flow: bool | None, style: Any, width: int) -> None:
-    found = seen(yaml.safe_dump(config, default_flow_style=flow, default_style=style, width=width))
+    text = yaml.safe_dump(config, default_flow_style=flow, default_style=style, width=width)
+    found, parsed = seen(text), seen(text, yaml)
     assert found is None or set(found) == set(config)
-    assert set(seen(json.dumps(config, indent=2)) or ()) == set(config), "JSON is always read"
+    assert found is None or found == parsed, "the same on every node"
+    assert set(parsed or ()) == set(config)
+    for parser in PARSERS:
+        assert set(seen(json.dumps(config, indent=2), parser) or ()) == set(config), "JSON is always read"
 
 
 @given(
@@ -91,9 +139,20 @@ def test_plain_values_are_always_read(config: dict[str, str], indent: int) -> No
     plain = yaml.safe_dump(config, width=4096)
     moved = "\n".join(" " * indent + line for line in plain.splitlines())
     quoted = yaml.safe_dump(config, default_style='"', width=4096)
-    assert [seen(text) for text in (plain, moved, quoted, json.dumps(config))] == [config] * 4
+    folded = yaml.safe_dump(config, default_style='"', width=10, indent=4)
+    for parser in PARSERS:
+        assert [seen(text, parser) for text in (plain, moved, quoted, folded, json.dumps(config))] == [config] * 5
 
 
+@given(st.dictionaries(st.sampled_from(KEYS), st.from_regex(r"\A[a-z]([a-z ]{0,9}[a-z'\"\n:#]){0,9}\Z"), min_size=1))
+def test_long_texts_are_read_as_a_program_folds_them(config: dict[str, str]) -> None:
+    for style in ("'", '"', None):
+        text = yaml.safe_dump(config, default_style=style, width=20)
+        if style or "? " not in text:
+            assert [seen(text, parser) for parser in PARSERS] == [config] * 2, text
+
+
+@pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -104,29 +163,73 @@ def test_plain_values_are_always_read(config: dict[str, str], indent: int) -> No
         ("tls-san:\n  - it's\n  - |\n    server: x\nserver: a\n", "a"),
         ("kubelet-arg:\n- a=b\n", None),
         ("", None),
+        ("--- # site\nserver: a\n...\n", "a"),
+        ("---\nserver: a\n... # the end\n\n# of it\n", "a"),
+        ("\ufeffserver: a\n", "a"),
+        ('\ufeff{"server": "a"}', "a"),
+        ("tls-san: [\n  a, # one\n  fd00::1,\n  'b\n  c',\n]\nserver: a\n", "a"),
+        ("tls-san: [\nserver: x,\n{server: x}\n]\nserver: a\n", "a"),
+        ("kubelet-arg:\n- [a,\nb]\n- c\nserver: a\n", "a"),
+        ("x: {server: x,\n  y: [z]} # two\nserver: a\n", "a"),
+        ("x: {server: x}\n", None),
+        ("server: [\n]\n", ""),
+        ("server: {a: b}\n", ""),
+        ("server: |\n  a\n", ""),
+        ("server: ~\n", ""),
+        ("server: '~'\n", "~"),
+        ('tls-san: ["a\nserver: x"]\n', None),
+        ('tls-san:\n- "a\nserver: x"\n', None),
+        ("server: 'a\n  b\n\n  it''s'\n", "a b\nit's"),
+        ('server: "a\\\n  \\ b\\x41\n  c"\ntoken: x\n', "a bA c"),
+        ('server: a\n  b\n\n  "c\ntoken: x\n', 'a b\n"c'),
+        ("server:\n  a\ntoken: x\n", "a"),
+        ('kubelet-arg:\n- a\n  "b\nserver: a\ntoken: "c"\n', "a"),
+        ("x: |\n  \"a\n  'b [\n\n # c\nserver: a\n", "a"),
+        ("x: |\n  \"a\n  'b [\n\n# c\nserver: a\n", "a"),
+        ("x: >2-\n   {a\n  b\nserver: a\n", "a"),
+        ("x:\n  - y: |\n      'a\n    z: b\nserver: a\n", "a"),
+        ("server: x\nserver: a\n", "a"),
+        ("server: a\t# one\ntoken:\tb\n", "a"),
     ],
 )
-def test_what_people_and_tools_write_is_read(text: str, value: str | None) -> None:
-    assert settings.parse(text).get("server") == value
+def test_what_people_and_tools_write_is_read(text: str, value: str | None, parser: Any) -> None:
+    assert settings.parse(text, parser).get("server") == value
 
 
 @pytest.mark.parametrize(
+    "text", ["{server: a}", "x: &x b\nserver: a\n", "? server\n: a\n", "%YAML 1.1\n---\nserver: a\n", "server: !!str a\n"]
+)
+def test_a_parser_reads_what_few_people_write(text: str) -> None:
+    assert settings.parse(text, yaml).get("server") == "a"
+    with pytest.raises(settings.Unreadable):
+        settings.parse(text, None)
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize(
     ("text", "where"),
     [
-        ('tls-san: ["a\nserver: x"]\n', "line 1, which has no end there"),
-        ('tls-san:\n- "a\nserver: x"\n', "line 2, which has no end there"),
-        ("{server: x}", "it is no JSON"),
-        ("a: &x b\n", "line 1"),
+        ('tls-san: ["a\nserver: x\n', "line 1, which has no end there"),
+        ("a: b\ntls-san: [a,\n  b\nserver: x\n", "line 2, which has no end there|line 4"),
+        ('tls-san:\n- "a\n---\nserver: x"\n', "line 3"),
+        ("a: [b}\n", "line 1"),
+        ("a: [b] c\n", "line 1"),
+        ("a: {b: *x\n", "line 1"),
+        ("{server: x", "it is no JSON"),
+        ("a: *x\n", "line 1"),
         ("<<: *x\n", "line 1"),
+        ("x: b\n<<: {server: x}\n", "line 2"),
+        ("- server: x\n", "line 1"),
+        ("a: b\n...\nserver: x\n", "line 2"),
         ("a: b\n---\nserver: x\n", "line 2"),
         ("a: b\u2028server: x\n", "a character"),
         ("\ttoken: x\n", "line 1"),
         ("just words\n", "line 1"),
     ],
 )
-def test_what_is_not_understood_is_said(text: str, where: str) -> None:
+def test_what_is_not_understood_is_said(text: str, where: str, parser: Any) -> None:
     with pytest.raises(settings.Unreadable, match=where):
-        settings.parse(text)
+        settings.parse(text, parser)
 
 
 def test_the_files_that_rke2_reads_are_read_in_its_order(tmp_path: Path) -> None:
@@ -142,6 +245,6 @@ def test_the_files_that_rke2_reads_are_read_in_its_order(tmp_path: Path) -> None
     assert [Path(path).name for path in settings.drop_ins(str(folder))] == [".70-hidden.yaml", "50-rancher.yaml", "60-site.YML"]
     assert settings.find("server", str(config)) == "https://192.0.2.2:9345"
     assert settings.find("node-name", str(config)) == "n2"
-    (folder / "90-flow.yaml").write_text("{server: 'https://192.0.2.3:9345', debug: true}\n")
+    (folder / "90-flow.yaml").write_text("{server: 'https://192.0.2.3:9345', debug: true\n")
     (folder / "99-lost.yaml").symlink_to("nowhere")
     assert settings.find("server", str(config)) == "https://192.0.2.3:9345", "what is not understood is searched"
