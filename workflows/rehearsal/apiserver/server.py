@@ -15,6 +15,8 @@ from workflows.rehearsal.apiserver.state import State
 
 LOOPBACK = "127.0.0.1"
 _SHUTDOWN_S = 2.0
+_ROUNDS = 4
+"""Of the loop, that it takes to accept a connection."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,13 @@ class Server:
         """Ends all watches and stops listening."""
         for _, table in self.state.store.tables():
             table.log.close()
+        server = self._runner.server
         await self._runner.cleanup()
+        for _ in range(_ROUNDS):  # a client that came at the last moment has its connection by then, which nobody else closes
+            await asyncio.sleep(0)
+        if server is not None:
+            await server.shutdown(0)
+            await asyncio.sleep(0)
 
 
 class RunningServer:
