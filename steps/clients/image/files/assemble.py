@@ -178,7 +178,7 @@ def _layer(images: Path, name: str, key: str) -> LayerOf:
     if built is None:
         raise BadTask(f"layer {name} ({key[:12]}) went away while it was packed", hint="build again")
     known = built.content
-    return LayerOf(name=name, key=key, digest=known.digest, size=known.size, files=known.files, tools=built.tools)
+    return LayerOf(name=name, key=key, digest=known.digest, size=known.size, files=known.files)
 
 
 def _latest(recipe: Recipe) -> dict[tuple[str, str], tuple[Package, str]]:
