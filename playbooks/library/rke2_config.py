@@ -198,7 +198,8 @@ def differing(entries: list) -> list:
 def of_the_site(entries: list, root: str = "") -> list:
     """The places where something else lies than a file that begins as ours do."""
     signed = [entry["path"] for entry in entries if not entry["absent"] and entry["content"].startswith(OURS)]
-    return [path for path in signed if read(root + path).strip() and not read(root + path).startswith(OURS)]
+    texts = {path: read(root + path) for path in signed}
+    return [path for path, text in texts.items() if text.strip() and not text.startswith(OURS)]
 
 
 def main() -> None:

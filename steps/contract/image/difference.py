@@ -123,12 +123,8 @@ def _values(before: Manifest, after: Manifest) -> Iterable[Value]:
     other = {name: str(getattr(after, name)) for name in words}
     one["kernel arguments"], other["kernel arguments"] = (" ".join(each.kernel_arguments) for each in (before, after))
     yield from _valued(one, other)
-    yield from _valued(_tools(before), _tools(after))
-
-
-def _tools(manifest: Manifest) -> dict[str, str]:
-    found = {f"tool {name}": version for name, version in manifest.tools.items()}
-    return found | {f"tool {name} of {one.name}": version for one in manifest.layers for name, version in one.tools.items()}
+    tools = ({f"tool {name}": version for name, version in each.tools.items()} for each in (before, after))
+    yield from _valued(*tools)
 
 
 def _valued(before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[Value]:

@@ -31,15 +31,13 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class LayerOf(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One layer as it was built: key, digest of its content listing, bytes and files that it adds, and versions of the programs
-    that installed its packages."""
+    """One layer as it was built: key, digest of its content listing, bytes and files that it adds."""
 
     name: str
     key: str
     digest: str
     size: int
     files: int
-    tools: dict[str, str] = {}
 
 
 class PackageOf(Struct, frozen=True, kw_only=True, omit_defaults=True):

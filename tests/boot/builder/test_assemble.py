@@ -180,7 +180,7 @@ def test_another_test_changes_no_byte_of_the_root(base: Base) -> None:
 
 
 def test_the_manifest_names_what_brought_each_package(site: Base) -> None:
-    _, recipe, seen = site
+    images, recipe, seen = site
     found = manifest.decode((folder(site) / MANIFEST).read_bytes())
     assert {layer.name for layer in found.layers} == {"base", "site"}
     assert next(one.layer for one in found.packages if one.name == shipped.EXAMPLE) == "site"
@@ -188,6 +188,9 @@ def test_the_manifest_names_what_brought_each_package(site: Base) -> None:
     assert found.kernel == seen.kernel == seen.root_modules == seen.initrd_modules
     assert installed("squashfs-tools", "zstd", "libzstd1") == [found.tools[name] for name in ("mksquashfs", "zstd", "libzstd")]
     assert found.tools["packer"] == str(keys.PACKER)
+    made = layers.entry(images, keys.layers(recipe)["base"])
+    assert made is not None
+    assert [made.tools[name] for name in ("apt", "dpkg-deb", "tar")] == installed("apt", "dpkg", "tar")
     assert found.kernel_arguments == recipe.kernel_arguments
     assert found.tests == tuple(test.name for test in recipe.tests)
     assert keys.image(msgspec.structs.replace(recipe, origin="elsewhere")) == found.key

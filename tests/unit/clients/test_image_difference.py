@@ -99,13 +99,6 @@ def test_settings_layers_and_tools_are_told() -> None:
     assert [(one.name, one.before, one.after) for one in found.layers] == [("site", "", "sha256:s")]
 
 
-def test_what_installed_a_layer_is_told() -> None:
-    base, *more = BASE.layers
-    made = [(msgspec.structs.replace(base, tools={"apt": version, "tar": "1.34"}), *more) for version in ("2.6.1", "3.0.3")]
-    found = difference.compare(Content(manifest=later(layers=made[0])), Content(manifest=later(layers=made[1])))
-    assert [(one.name, one.before, one.after) for one in found.values] == [(f"tool apt of {base.name}", "2.6.1", "3.0.3")]
-
-
 def test_where_no_byte_of_a_file_differs_it_is_said() -> None:
     other = msgspec.structs.replace(BASE, recipe="sha256:other", key="9" * 64)
     found = difference.compare(Content(manifest=BASE), Content(manifest=other))

@@ -177,8 +177,7 @@ def _layer(images: Path, name: str, key: str) -> LayerOf:
     built = layers.entry(images, key)
     if built is None:
         raise BadTask(f"layer {name} ({key[:12]}) went away while it was packed", hint="build again")
-    known = built.content
-    return LayerOf(name=name, key=key, digest=known.digest, size=known.size, files=known.files)
+    return LayerOf(name=name, key=key, digest=built.content.digest, size=built.content.size, files=built.content.files)
 
 
 def _latest(recipe: Recipe) -> dict[tuple[str, str], tuple[Package, str]]:

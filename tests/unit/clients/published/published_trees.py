@@ -3,13 +3,13 @@
 import hashlib
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from steps.clients.published import publishing, shell, source, verifying
 from steps.clients.published.local import Local
-from steps.clients.published.operations import Transport
+from steps.clients.published.operations import Operation, Transport
 from steps.clients.published.tree import ALL
 from steps.contract.image import manifest
 from steps.contract.image.published import Group, Place, Tested
@@ -128,6 +128,20 @@ def state(root: Path) -> dict[str, tuple[int, int, int, str]]:
             one = path.lstat()
             found[str(path)] = (one.st_ino, one.st_mtime_ns, one.st_size, os.readlink(path) if path.is_symlink() else "")
     return found
+
+
+class Meanwhile:
+    """A transport on which somebody else acts once, right before the first rename into `boot`."""
+
+    def __init__(self, inner: Transport, act: Callable[[], object]) -> None:
+        self.inner, self.act, self.where = inner, [act], inner.where
+        self.look, self.claim, self.close = inner.look, inner.claim, inner.close
+
+    def perform(self, operations: Iterable[Operation]) -> None:
+        for one in operations:
+            if self.act and getattr(one, "to", "").startswith("boot/"):
+                self.act.pop()()
+            self.inner.perform([one])
 
 
 def forked(act: Callable[[], object]) -> int:

@@ -4,20 +4,18 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from steps.clients.published import reading, rolling_back, rows, standing
-from steps.clients.published.operations import Operation, Transport
 from steps.contract.image.published import Group
 from steps.contract.stages.image_publish import Published, Wanted
 from steps.contract.verdict import Status
 from steps.errors import BadTask, Refused
 from steps.gates import image_publish
 from tests.unit import small_image
-from tests.unit.clients.published.published_trees import KINDS, URL, image, place, published, state, transport, wrong
+from tests.unit.clients.published.published_trees import KINDS, URL, Meanwhile, image, place, published, state, transport, wrong
 from workflows import examples
 
 FIRST, SECOND = "52:54:00:00:00:01", "52:54:00:00:00:02"
@@ -101,20 +99,6 @@ def test_no_machine_of_another_image_boots_the_default_of_this_one(tmp_path: Pat
         rolling_back.rollback(way, "compute", "", "ada")
     assert known(root) == [FIRST]
     assert wrong(root, kind=kind) == wrong(root, "gpu", kind=kind) == []
-
-
-class Meanwhile:
-    """A transport on which somebody else publishes once, right after the first look."""
-
-    def __init__(self, inner: Transport, act: Callable[[], object]) -> None:
-        self.inner, self.act, self.where = inner, [act], inner.where
-        self.look, self.claim, self.close = inner.look, inner.claim, inner.close
-
-    def perform(self, operations: Iterable[Operation]) -> None:
-        for one in operations:
-            if self.act and getattr(one, "to", "").startswith("boot/"):
-                self.act.pop()()
-            self.inner.perform([one])
 
 
 def test_a_rollback_knows_of_machines_that_another_image_enters_meanwhile(tmp_path: Path, root: Path) -> None:

@@ -3,13 +3,11 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from steps.clients.published import publishing, reading, rolling_back
-from steps.clients.published.operations import Operation, Transport
 from steps.contract.image import manifest
 from steps.contract.image.published import Group
 from steps.contract.image.testing import Outcome, Result
@@ -21,6 +19,7 @@ from tests.unit.clients.published.published_trees import (
     KINDS,
     RESULTS,
     URL,
+    Meanwhile,
     image,
     key_pair,
     order,
@@ -270,20 +269,6 @@ def test_two_images_share_a_root(tmp_path: Path, root: Path) -> None:
     published(place(root, Group(name="login")), image(tmp_path / "b", "b", name="login"))
     assert wrong(root) == []
     assert wrong(root, "login") == []
-
-
-class Meanwhile:
-    """A transport on which somebody else acts once, right before the first rename into `boot`."""
-
-    def __init__(self, inner: Transport, act: Callable[[], object]) -> None:
-        self.inner, self.act, self.where = inner, [act], inner.where
-        self.look, self.claim, self.close = inner.look, inner.claim, inner.close
-
-    def perform(self, operations: Iterable[Operation]) -> None:
-        for one in operations:
-            if self.act and getattr(one, "to", "").startswith("boot/"):
-                self.act.pop()()
-            self.inner.perform([one])
 
 
 @pytest.mark.parametrize("kind", KINDS)
