@@ -88,6 +88,13 @@ PARSERS = (yaml, None)
 """A node's Python has one, or none."""
 
 
+class Dumper(yaml.SafeDumper):
+    """Writes as PyYAML does by itself: Hera changes its SafeDumper for whoever is in the same process."""
+
+
+Dumper.add_representer(str, yaml.SafeDumper.represent_str)
+
+
 def seen(text: str, parser: Any = None) -> dict[str, str] | None:
     """What the reader sees; None where it says that it cannot."""
     try:
@@ -123,7 +130,7 @@ def test_no_key_is_overlooked_whatever_stands_around_it(first: str, blocks: list
     st.sampled_from((30, 4096)),
 )
 def test_what_a_program_writes_is_read_or_refused(config: dict[str, Any], flow: bool | None, style: Any, width: int) -> None:
-    text = yaml.safe_dump(config, default_flow_style=flow, default_style=style, width=width)
+    text = yaml.dump(config, default_flow_style=flow, default_style=style, width=width, Dumper=Dumper)
     found, parsed = seen(text), seen(text, yaml)
     assert found is None or set(found) == set(config)
     assert found is None or found == parsed, "the same on every node"
@@ -136,10 +143,10 @@ def test_what_a_program_writes_is_read_or_refused(config: dict[str, Any], flow: 
     st.dictionaries(st.sampled_from(KEYS), st.from_regex(r"\A[a-z0-9][a-z0-9.:/-]{0,30}[a-z0-9]\Z"), min_size=1), st.integers(0, 4)
 )
 def test_plain_values_are_always_read(config: dict[str, str], indent: int) -> None:
-    plain = yaml.safe_dump(config, width=4096)
+    plain = yaml.dump(config, width=4096, Dumper=Dumper)
     moved = "\n".join(" " * indent + line for line in plain.splitlines())
-    quoted = yaml.safe_dump(config, default_style='"', width=4096)
-    folded = yaml.safe_dump(config, default_style='"', width=10, indent=4)
+    quoted = yaml.dump(config, default_style='"', width=4096, Dumper=Dumper)
+    folded = yaml.dump(config, default_style='"', width=10, indent=4, Dumper=Dumper)
     for parser in PARSERS:
         assert [seen(text, parser) for text in (plain, moved, quoted, folded, json.dumps(config))] == [config] * 5
 
@@ -147,7 +154,7 @@ def test_plain_values_are_always_read(config: dict[str, str], indent: int) -> No
 @given(st.dictionaries(st.sampled_from(KEYS), st.from_regex(r"\A[a-z]([a-z ]{0,9}[a-z'\"\n:#]){0,9}\Z"), min_size=1))
 def test_long_texts_are_read_as_a_program_folds_them(config: dict[str, str]) -> None:
     for style in ("'", '"', None):
-        text = yaml.safe_dump(config, default_style=style, width=20)
+        text = yaml.dump(config, default_style=style, width=20, Dumper=Dumper)
         if style or "? " not in text:
             assert [seen(text, parser) for parser in PARSERS] == [config] * 2, text
 
