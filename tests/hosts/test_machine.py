@@ -22,7 +22,7 @@ from steps.probes import os_prep as probe
 from tests.hosts.hostlab.waiting import until
 from tests.hosts.machine import plays, qemu
 from tests.hosts.machine.plays import HERE, REBOOT_SECONDS, judged, play
-from tests.hosts.machine.qemu import Machine
+from tests.hosts.machine.qemu import BOOT_SECONDS, Machine
 from workflows import spec as specs
 from workflows.stages.os_prep import node_profile
 
@@ -242,7 +242,8 @@ def test_a_clock_that_is_years_back_is_named_by_how_far_and_by_what_it_keeps_fro
     assert "not valid yet: is this machine's clock behind?" in verdict.reason
     assert abs(off_by(verdict) - BACK.total_seconds()) < AROUND_SECONDS
 
-    machine.run("chronyc makestep" if until(lambda: following(machine), SYNC_SECONDS, every=1.0) else "false")
+    machine.run("systemctl restart chrony")
+    assert until(lambda: abs(clocks(machine)[0]) < CLOSE_SECONDS and following(machine), SYNC_SECONDS, every=1.0)
     bringup = Command(tmp_path, tmp_path / "home")
     assert "1 host: nothing changed" in bringup.call("run", "--until", "os_prep", check=True).stdout
     assert abs(clocks(machine)[0]) < CLOSE_SECONDS
@@ -283,11 +284,11 @@ def test_a_machine_that_does_not_come_back_from_its_reboot_is_named_with_that_ca
 
     result = play(machine, profile | {"kernel_parameters": [*profile["kernel_parameters"], "audit=0"]}, os_prep_clock_seconds=0)
 
+    assert time.monotonic() - began < 4 * REBOOT_SECONDS
     (host,) = result.hosts
     assert (host.status, host.kind) == (HostStatus.FAILED, FailureKind.REBOOT), host.message
     verdict = judged(result)
     assert verdict.failure_class is FailureClass.HARDWARE
     assert "did not come back" in verdict.nodes[0].next_step
     assert machine.boots == boots + 1
-    assert until(lambda: "/dev/gone does not exist" in machine.console, REBOOT_SECONDS), machine.console[-2000:]
-    assert time.monotonic() - began < 4 * REBOOT_SECONDS
+    assert until(lambda: "/dev/gone does not exist" in machine.console, BOOT_SECONDS), machine.console[-2000:]

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.long
 USER = "ops"
 VERSIONS = ("v1.35.7+rke2r1", "v1.35.8+rke2r1")
 LOADED = """set -e
+rm -f /.autorelabel  # its packages ask for it at the first boot: the files bear their labels already
 echo 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX security=selinux selinux=1"' > /etc/default/grub.d/60-site.cfg
 update-grub
 (sleep 1; systemctl reboot) > /dev/null 2>&1 &
