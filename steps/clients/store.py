@@ -76,6 +76,12 @@ class Store:
 
         patiently(replace, key)
 
+    def folder(self, key: str) -> Path:
+        """A folder in which another program keeps what is no evidence. Raises StoreBusy where it cannot be made."""
+        path = self.path(key)
+        patiently(lambda: _make_folder(path), key)
+        return path
+
     def read(self, key: str) -> bytes | None:
         """The bytes of a key, None when nobody wrote it."""
         try:

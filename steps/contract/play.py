@@ -18,7 +18,8 @@ ends such a playbook for all, and says nothing about the others."""
 
 
 class HostKeys(StrEnum):
-    """What SSH does with host keys: `strict` is the default; the others are for a first contact that the spec allows."""
+    """What SSH does with host keys: `strict` is the default; `accept-new` is for a first contact that the spec allows, whose keys
+    are kept and hold from then on; `off` is said by no spec."""
 
     STRICT = "strict"
     ACCEPT_NEW = "accept-new"
@@ -109,7 +110,8 @@ class PlayRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     only the path is in the request. Times are seconds: the whole play, and the longest silence between two events.
     `role` is one of the site, which the playbook finds beside ours. `helpers` are reached as `hosts` are, but not played: tasks may
     be delegated to them, and what becomes of them is no outcome. `together`: a host that fails stops those after it, so that a
-    second try is one of all hosts. `post_quantum`: SSH's own order of key exchanges holds, also where that is slow.
+    second try is one of all hosts. `met` is the folder that keeps the keys of first contacts, where `host_keys` allows these.
+    `post_quantum`: SSH's own order of key exchanges holds, also where that is slow.
     """
 
     playbook: str
@@ -119,6 +121,7 @@ class PlayRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     secret_variables: dict[str, str] = {}
     known_hosts: str = ""
     host_keys: HostKeys = HostKeys.STRICT
+    met: str = ""
     post_quantum: bool = False
     forks: int = 50
     timeout_seconds: int = 1800

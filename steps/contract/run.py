@@ -60,6 +60,12 @@ def decode_header(data: bytes) -> Header:
     return msgspec.json.decode(data, type=Header)
 
 
+def met_folder(cluster: str) -> str:
+    """Folder of the store with the host keys that runs about this cluster met at a first contact: no run's own, since what one run
+    met holds in the next."""
+    return f"met/{cluster}"
+
+
 Read = Callable[[str], bytes | None]
 """Reads a key of the store; None where nobody wrote it."""
 

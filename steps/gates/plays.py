@@ -70,7 +70,7 @@ EXPECTED = {
     FailureKind.NETWORK: "an SSH connection",
     FailureKind.SSH_AUTH: "a login with the run's key",
     FailureKind.SSH_ALGORITHMS: "an SSH server with algorithms that both ends know",
-    FailureKind.HOST_KEY: "the host key that known_hosts has",
+    FailureKind.HOST_KEY: "the host key that known_hosts has, or that was met at first",
     FailureKind.PYTHON_MISSING: "a Python to run modules with",
     FailureKind.SUDO: "sudo without a question",
     FailureKind.DISK_FULL: "space for what the play writes",

@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from steps.contract import run
 from steps.contract.fleet import Host
 from steps.contract.play import PYTHON, HostKeys, HttpProxy, Jump, PlayHost, PlayRequest, RoleArchive, through
+from steps.errors import BadTask
 from steps.verbs.context import Context
 
 FORKS = 50
@@ -69,12 +71,21 @@ def request(
         secret_variables=_existing(context, named),
         known_hosts=path[ssh.known_hosts],
         host_keys=ssh.host_keys,
+        met=_met(context) if ssh.host_keys is HostKeys.ACCEPT_NEW else "",
         post_quantum=ssh.post_quantum,
         forks=forks,
         together=together,
         role=_role(role, context),
         timeout_seconds=context.task.deadline_seconds,
     )
+
+
+def _met(context: Context) -> str:
+    """Where all tasks of all runs about this cluster keep the keys of first contacts: in the store, which pods share too."""
+    header = context.store.read(run.header_key(context.environment.run))
+    if header is None:
+        raise BadTask("a first contact needs a run that says which cluster it is about", hint="its task `open` comes first")
+    return str(context.store.folder(run.met_folder(run.decode_header(header).cluster)))
 
 
 def _proxy(ssh: Ssh) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hostlab.lab import Lab
 from hostlab.waiting import until
 
 from steps.clients.ansible import playing
-from steps.contract.play import FailureKind, HostStatus, Jump, PlayHost, PlayRequest, PlayResult
+from steps.contract.play import FailureKind, HostKeys, HostStatus, Jump, PlayHost, PlayRequest, PlayResult
 
 SPEC = """apiVersion: bringup/v1
 kind: Cluster
@@ -135,6 +135,28 @@ def test_new_keys_are_shown_and_written_after_a_yes_and_a_changed_one_never(up: 
     assert ("10.77.0.2", *key.split()) in keys(known)
     assert len(keys(known)) == 3
     assert identify(reached(lab, lab.hosts[1]), known_hosts=str(known)).hosts[0].status is HostStatus.OK
+
+
+def test_the_key_of_a_first_contact_holds_in_every_play_after_it(up: Any, tmp_path: Path) -> None:
+    lab = up(2)
+    (tmp_path / "met").mkdir()
+    known = tmp_path / "known_hosts"
+    jump = Jump(address=lab.hosts[0].address, key_path=str(lab.key))
+    behind = reached(lab, lab.hosts[1], jump=jump)
+    words: dict[str, Any] = {"host_keys": HostKeys.ACCEPT_NEW, "met": str(tmp_path / "met"), "known_hosts": str(known)}
+
+    for _ in range(2):
+        assert identify(behind, **words).hosts[0].status is HostStatus.OK
+    met = {key for file in (tmp_path / "met").iterdir() for key in keys(file)}
+    assert met == keys(lab.known_hosts), "one of the host, one of the host that it is reached through"
+
+    key = new_key(lab.hosts[1])
+    (changed,) = identify(behind, **words).hosts
+    assert (changed.status, changed.kind) == (HostStatus.UNREACHABLE, FailureKind.HOST_KEY)
+    assert {one for file in (tmp_path / "met").iterdir() for one in keys(file)} == met
+
+    known.write_text(f"{lab.hosts[1].address} {key}\n")
+    assert identify(behind, **words).hosts[0].status is HostStatus.OK, "what known_hosts says by name counts alone"
 
 
 def test_hosts_with_a_certificate_of_a_trusted_ca_need_no_line_of_their_own(up: Any, bringup: Command, tmp_path: Path) -> None:

@@ -87,6 +87,8 @@ def gathered(files: Sequence[SecretFile], spec_folder: Path, environ: Mapping[st
     """The content of every secret by name. Raises SecretMissing naming all that are missing."""
     found, missing = {}, {}
     for file in files:
+        if file.optional and file.path and not (spec_folder / places.expanded(file.path)).exists():
+            continue
         try:
             found[file.name] = usable(file, secret(file, spec_folder, environ))
         except SecretMissing as error:

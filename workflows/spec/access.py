@@ -52,12 +52,13 @@ class Ssh(Section):
     http_proxy_password: SecretRef | None = Field(default=None, description="Its password.")
     host_key_policy: Literal["strict", "accept_new"] = Field(
         default="strict",
-        description="strict: only keys in known_hosts; accept_new: record unknown keys, refuse changed ones.",
+        description="strict: only keys in known_hosts. accept_new: a host that known_hosts does not name is believed at its first "
+        "contact; its key is kept in the store of the runs (met/CLUSTER), and no other one is taken from then on.",
         examples=["strict"],
     )
     known_hosts: Argument | None = Field(
         default=None,
-        description="Path of the known_hosts file, relative to the spec; default: the user's.",
+        description="Path of the known_hosts file, relative to the spec; default: the user's. Runs never write it.",
         examples=["./known_hosts"],
     )
     sudo_password: SecretRef | None = Field(default=None, description="Password for sudo, where sudo asks for one.")

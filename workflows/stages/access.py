@@ -33,6 +33,7 @@ class SecretFile:
     """One file below the secrets folder and where its content comes from: a path, a Kubernetes Secret's key, or a variable.
 
     `certificates` is the spec's field that gives it, where it must hold certificates and nothing else; empty for other files.
+    `optional`: no such path is no error, and the file is not there.
     """
 
     name: str
@@ -41,6 +42,7 @@ class SecretFile:
     key: str = ""
     variable: str = ""
     certificates: str = ""
+    optional: bool = False
 
 
 def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
     ssh = spec.ssh
     arguments: dict[str, Any] = {"user": ssh.user, "port": ssh.port, "host_keys": ssh.host_key_policy.replace("_", "-")}
     arguments |= {"key": SSH_KEY} if ssh.key else {}
-    arguments |= {"known_hosts": KNOWN_HOSTS} if _known_hosts(spec) else {}
+    arguments["known_hosts"] = KNOWN_HOSTS
     arguments |= {"sudo_password": SUDO_PASSWORD} if ssh.sudo_password else {}
     arguments |= {"post_quantum": True} if ssh.post_quantum else {}
     if proxy := _proxy(spec):
@@ -63,9 +65,10 @@ def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
     return arguments
 
 
-def _known_hosts(spec: ClusterSpec) -> str:
+def _known_hosts(spec: ClusterSpec) -> SecretFile:
     """The file that the spec names, else the user's own; a first contact that the spec allows needs none."""
-    return spec.ssh.known_hosts or (USERS_KNOWN_HOSTS if spec.ssh.host_key_policy == "strict" else "")
+    path = spec.ssh.known_hosts or USERS_KNOWN_HOSTS
+    return SecretFile(name=KNOWN_HOSTS, path=path, optional=spec.ssh.host_key_policy == "accept_new")
 
 
 def _proxy(spec: ClusterSpec) -> dict[str, str]:
@@ -99,8 +102,7 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
             certificates[ca] = f"approvals[{index}].announce.ca"
     given = {name: reference for name, reference in references.items() if reference is not None}
     found = [secret_file(name, reference, certificates.get(name, "")) for name, reference in given.items()]
-    if known := _known_hosts(spec):
-        found.append(SecretFile(name=KNOWN_HOSTS, path=known))
+    found.append(_known_hosts(spec))
     if argo and argo.known_hosts:
         found.append(SecretFile(name=GIT_KNOWN_HOSTS, path=argo.known_hosts))
     return tuple(sorted(found, key=lambda file: file.name))

@@ -1,6 +1,7 @@
 """The private folder of one play: inventory, SSH configuration, keys and variables, for nobody else to read."""
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from steps.clients.ansible import packed, role_archives
 from steps.clients.private_folder import private_folder
 from steps.clients.ssh import configuration as ssh_configuration
 from steps.clients.ssh import proxies
+from steps.clients.ssh.met import Met
 from steps.contract.play import ENDED, HostKeys, HttpProxy, Jump, PlayHost, PlayRequest
 from steps.errors import BadTask
 
@@ -88,14 +90,19 @@ def check(request: PlayRequest) -> None:
         _check_variables(host.variables)
     for name in request.secret_variables:
         _match(_VARIABLE, name, "variable")
-    for path in (request.known_hosts, *request.secret_variables.values()):
+    for path in (request.known_hosts, request.met, *request.secret_variables.values()):
         if path:
             _match(_PATH, path, "path")
     _check_variables(request.variables)
     if request.host_keys is HostKeys.STRICT and not Path(request.known_hosts or "/nowhere").is_file():
         raise BadTask(
             f"host keys are to be verified, but there is no file {request.known_hosts or '(none named)'}",
-            hint="give a known_hosts file made with ssh-keyscan over a trusted way, or allow host_keys: accept-new",
+            hint="give a known_hosts file: `bringup host-keys` makes it; or allow a first contact, host_key_policy: accept_new",
+        )
+    if request.host_keys is HostKeys.ACCEPT_NEW and not (request.met and os.access(request.met, os.W_OK | os.X_OK)):
+        raise BadTask(
+            f"keys of a first contact have to be kept, and no folder for them can be written{request.met and f': {request.met}'}",
+            hint="let the run write its store, or verify host keys: host_key_policy: strict",
         )
 
 
@@ -194,21 +201,25 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _configuration(request: PlayRequest, keys: dict[str, Path], folder: Path) -> str:
-    """Whose keys are believed: those of the file that the spec names, or, on a first contact that it allows, those that come."""
-    known = request.known_hosts if request.host_keys is HostKeys.STRICT else str(folder / "known_hosts")
-    check = {HostKeys.STRICT: "yes", HostKeys.ACCEPT_NEW: "accept-new", HostKeys.OFF: "no"}[request.host_keys]
-    if request.host_keys is HostKeys.ACCEPT_NEW and request.known_hosts and Path(request.known_hosts).is_file():
-        known = f"{folder / 'known_hosts'} {request.known_hosts}"
+    """Whose keys are believed: those of the file that the spec names, and where it allows a first contact those met before."""
+    known = str(folder / "known_hosts") if request.host_keys is HostKeys.OFF else request.known_hosts
     exchanges = () if request.post_quantum else ssh_configuration.key_exchanges(_ssh_settings())
     passwords = {proxy.password_path: _read(proxy.password_path) for proxy in proxies.named(request.reached) if proxy.user}
     return ssh_configuration.configuration(
         request.reached,
         keys,
-        known=known,
-        check=check,
+        known=known or "none",
+        check="no" if request.host_keys is HostKeys.OFF else "yes",
         exchanges=exchanges,
         proxies=proxies.commands(folder, request.reached, passwords),
+        met=_met(request) if request.host_keys is HostKeys.ACCEPT_NEW else None,
     )
+
+
+def _met(request: PlayRequest) -> Met:
+    path = Path(request.known_hosts or "/nowhere")
+    known = path.read_text(errors="replace") if path.is_file() else ""
+    return Met(Path(request.met), known, (str(path),) if path.is_file() else ())
 
 
 def _ssh_settings() -> str:

@@ -1,8 +1,9 @@
-"""An SSH configuration of our own: how each host is reached, through which others, and whose keys are believed. Pure."""
+"""An SSH configuration of our own: how each host is reached, through which others, whose keys are believed. Pure, but for `met`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from steps.clients.ssh.met import Met
 from steps.contract.play import HttpProxy, Jump, PlayHost
 
 COMMON = """Host *
@@ -44,14 +45,18 @@ def configuration(
     check: str,
     proxies: Mapping[HttpProxy, str],
     exchanges: Iterable[str] = (),
+    met: Met | None = None,
 ) -> str:
     """The file. `keys` says where the private key of each `key_path` lies now, `known` which files hold host keys, `check` is SSH's
-    StrictHostKeyChecking, `exchanges` the key exchanges by preference. Jump hosts get the same options and key checks as the hosts
-    behind them. `proxies` has the command that connects through each HTTP proxy."""
+    StrictHostKeyChecking (where there is `met`, it says both host by host), `exchanges` the key exchanges by preference. Jump hosts
+    get the same options and key checks as the hosts behind them. `proxies` has the command that goes through each HTTP proxy."""
     members = tuple(hosts)
     aliases = {jump: f"bringup-jump-{number}" for number, jump in enumerate(jumps(members))}
-    sections = [_section(alias, jump, keys, aliases, proxies) for jump, alias in aliases.items()]
-    sections += [_section(host.name, host, keys, aliases, proxies) for host in members]
+    every: list[tuple[str, PlayHost | Jump]] = [(alias, jump) for jump, alias in aliases.items()]
+    every += [(host.name, host) for host in members]
+    sections = [
+        "\n".join(_section(alias, access, keys, aliases, proxies) + (met.lines(access) if met else [])) for alias, access in every
+    ]
     exchange = ",".join(exchanges)
     return "\n".join(
         [*sections, COMMON.format(known=known, check=check, exchange=f"  KexAlgorithms {exchange}\n" if exchange else "")]
@@ -83,7 +88,7 @@ def _section(
     keys: Mapping[str, Path],
     aliases: Mapping[Jump, str],
     proxies: Mapping[HttpProxy, str],
-) -> str:
+) -> list[str]:
     lines = [f"Host {alias}", f"  HostName {access.address}", f"  Port {access.port}", f"  User {access.user}"]
     if access.key_path:
         lines += [f"  IdentityFile {keys[access.key_path]}", "  IdentitiesOnly yes"]
@@ -91,4 +96,4 @@ def _section(
         lines.append(f"  ProxyJump {aliases[access.jump]}")
     elif access.proxy is not None:
         lines += [f"  ProxyCommand {proxies[access.proxy]}", "  ProxyUseFdpass yes"]
-    return "\n".join(lines)
+    return lines

@@ -59,3 +59,12 @@ def test_a_good_one_goes_along_as_it_is(tmp_path: Path) -> None:
     made = authority.root(tmp_path, "chat_ca")
     found = inputs.gathered(of_announcement(), tmp_path, {"CHAT": "https://chat.example.org"})
     assert found == {"announce.gpu_operator": b"https://chat.example.org", CA: made.read_bytes()}
+
+
+def test_known_hosts_of_a_first_contact_goes_along_only_where_there_is_one(tmp_path: Path) -> None:
+    file = SecretFile(name="known_hosts", path="./known_hosts", optional=True)
+    assert inputs.gathered([file], tmp_path, {}) == {}
+    (tmp_path / "known_hosts").write_text("192.0.2.1 ssh-ed25519 AAAA\n")
+    assert inputs.gathered([file], tmp_path, {}) == {"known_hosts": b"192.0.2.1 ssh-ed25519 AAAA\n"}
+    with pytest.raises(SecretMissing, match="bringup host-keys"):
+        inputs.gathered([SecretFile(name="known_hosts", path="./none")], tmp_path, {})

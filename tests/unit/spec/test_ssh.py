@@ -41,6 +41,21 @@ def test_a_user_that_is_no_name_is_not_made_one(user: str) -> None:
     assert error.fix == f"write {example}", "and nothing made of what was written"
 
 
+@pytest.mark.parametrize(
+    ("said", "path", "optional"),
+    [
+        ("{}", "~/.ssh/known_hosts", False),
+        ("{known_hosts: ./k}", "./k", False),
+        ("{host_key_policy: accept_new}", "~/.ssh/known_hosts", True),
+        ("{host_key_policy: accept_new, known_hosts: ./k}", "./k", True),
+    ],
+)
+def test_known_hosts_is_read_under_both_policies_and_must_be_there_under_one(said: str, path: str, optional: bool) -> None:
+    loaded = spec.load(f"{HEAD}ssh: {said}\n")
+    (file,) = (one for one in secret_files(loaded) if one.name == "known_hosts")
+    assert (file.path, file.optional, ssh_arguments(loaded)["known_hosts"]) == (path, optional, "known_hosts")
+
+
 def test_the_proxy_before_ssh_has_its_login_by_reference() -> None:
     login = "http_proxy_user: site, http_proxy_password: {env: SSH_PROXY}"
     loaded = spec.load(f'{HEAD}ssh: {{http_proxy: "http://proxy:3128", {login}, jump_host: ops@b1}}\n')

@@ -3,12 +3,15 @@
 import json
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
+from steps.contract import paths
+from steps.contract.run import Header, header_key
 from steps.contract.task import Task, Verb
 from tests.unit.answered_plays import answered
 from tests.unit.steps.conftest import host
@@ -46,6 +49,25 @@ def test_the_order_of_key_exchanges_that_a_spec_asks_for_reaches_the_play(desk: 
         one = task("agent")
         assert desk.run(msgspec.structs.replace(one, arguments=one.arguments | {"ssh": ssh})).returncode == 0
     assert (asked[0]["post_quantum"], "post_quantum" in asked[-1]) == (True, False)
+
+
+def test_keys_of_a_first_contact_are_kept_for_the_cluster_where_all_its_runs_find_them(
+    desk: Any, asked: list[dict[str, Any]]
+) -> None:
+    one = task("agent")
+    allowed = msgspec.structs.replace(one, arguments=one.arguments | {"ssh": {"host_keys": "accept-new"}})
+    lost = desk.run(allowed)
+    assert (lost.returncode, asked) == (64, []), lost.stderr
+    assert "which cluster it is about" in lost.stderr
+    for run in ("r1", "r2"):
+        header = Header(run=run, engine="local", plan="p", cluster="rack-7", owner="o", revision="1")
+        desk.store.write(header_key(run), msgspec.json.encode(header))
+        desk.environment[paths.RUN] = run
+        assert desk.run(allowed).returncode == 0
+    folders = {request["met"] for request in asked}
+    assert folders == {str(desk.store.root / "met/rack-7")}
+    assert Path(folders.pop()).is_dir()
+    assert "met" not in (desk.run(one), asked[-1])[1]
 
 
 def test_servers_help_agents_and_no_server_helps_itself(desk: Any, asked: list[dict[str, Any]]) -> None:

@@ -141,10 +141,48 @@ def test_helpers_are_reached_and_not_played(secrets: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize(("kind", "checking"), [(HostKeys.ACCEPT_NEW, "accept-new"), (HostKeys.OFF, "no")])
-def test_a_first_contact_needs_no_known_hosts(secrets: Path, kind: HostKeys, checking: str) -> None:
-    with workspace(request(secrets, known_hosts="", host_keys=kind)) as space:
-        assert f"StrictHostKeyChecking {checking}\n" in space.configuration.read_text()
+def believed(space: Any, alias: str) -> tuple[str, str]:
+    """Which files SSH looks into for the key of a host, and what it does with one that is in none of them."""
+    command = ["ssh", "-F", str(space.configuration), "-G", alias]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    settings = dict(line.partition(" ")[::2] for line in said.splitlines())
+    return settings["userknownhostsfile"], settings["stricthostkeychecking"]
+
+
+def first_contact(secrets: Path, **words: Any) -> PlayRequest:
+    """Hosts n1, n2 and a jump host before n2, with a folder for the keys of those that known_hosts does not name."""
+    (secrets / "met").mkdir(exist_ok=True)
+    behind = PlayHost(name="n2", address="Node2.example.org", port=2022, jump=Jump(address="192.0.2.9", user="ops"))
+    return request(secrets, host_keys=HostKeys.ACCEPT_NEW, met=str(secrets / "met"), helpers=(behind,), **words)
+
+
+def test_the_key_of_a_first_contact_is_kept_where_the_next_play_finds_it(secrets: Path) -> None:
+    met, known = secrets / "met", secrets / "known_hosts"
+    with workspace(first_contact(secrets)) as space:
+        assert believed(space, "n1") == (str(known), "true"), "known_hosts names it: that alone counts"
+        assert believed(space, "n2") == (f"{met}/node2.example.org_2022 {known}", "accept-new")
+        assert believed(space, "bringup-jump-0") == (f"{met}/192.0.2.9_22 {known}", "accept-new")
+        assert not any(str(space.folder) in believed(space, name)[0] for name in ("n1", "n2")), "it goes away with the play"
+    (met / "node2.example.org_2022").write_text("[node2.example.org]:2022 ssh-ed25519 AAAA\n")
+    (met / "192.0.2.9_22").touch()
+    with workspace(first_contact(secrets)) as space:
+        assert believed(space, "n2")[1] == "true", "one of another type is no new one"
+        assert believed(space, "bringup-jump-0")[1] == "accept-new"
+    known.write_text("[node2.example.org]:2022 ssh-ed25519 BBBB\n")
+    with workspace(first_contact(secrets)) as space:
+        assert believed(space, "n2") == (str(known), "true"), "its key was replaced by hand: the old one is believed no longer"
+
+
+@pytest.mark.parametrize("name", ["", "/nowhere/known_hosts"])
+def test_a_first_contact_needs_no_known_hosts(secrets: Path, name: str) -> None:
+    with workspace(first_contact(secrets, known_hosts=name)) as space:
+        assert believed(space, "n1") == (f"{secrets}/met/192.0.2.1_22", "accept-new")
+
+
+def test_a_ca_in_known_hosts_does_not_make_a_host_known(secrets: Path) -> None:
+    (secrets / "known_hosts").write_text("@cert-authority 192.0.2.1 ssh-ed25519 AAAA\n")
+    with workspace(first_contact(secrets)) as space:
+        assert believed(space, "n1") == (f"{secrets}/met/192.0.2.1_22 {secrets}/known_hosts", "accept-new")
 
 
 @pytest.mark.parametrize(
@@ -170,6 +208,9 @@ def test_a_first_contact_needs_no_known_hosts(secrets: Path, kind: HostKeys, che
         ({}, {"playbook": "nothing"}, "no playbook"),
         ({}, {"known_hosts": "/nowhere/known_hosts"}, "host keys are to be verified"),
         ({}, {"known_hosts": ""}, "host keys are to be verified"),
+        ({}, {"host_keys": HostKeys.ACCEPT_NEW}, "keys of a first contact have to be kept"),
+        ({}, {"host_keys": HostKeys.ACCEPT_NEW, "met": "/nowhere/met"}, "keys of a first contact have to be kept"),
+        ({}, {"host_keys": HostKeys.ACCEPT_NEW, "met": "/a b"}, "path"),
         ({"key_path": "/nowhere/key"}, {}, "No such file"),
         ({}, {"hosts": ()}, "needs hosts"),
     ],
