@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from steps.clients.ansible import playing
 from steps.clients.fleet import selected
+from steps.clients.kube import readdressed
 from steps.contract import run as run_contract
 from steps.contract import site_roles
 from steps.contract.exit import ExitCode
@@ -25,6 +26,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     """`fanned`: the hosts are those of this shard; else all that `select` takes. `gate` judges the observations that the hosts
     returned; without one the outcome itself is the verdict's data. `kubeconfig_from` names the fact that carries the new
     cluster's kubeconfig, which goes to the run's secrets and nowhere else, like every fact in `keep` (fact → secret file).
+    `server`: where this run reaches the API server of that kubeconfig, whose certificate is then checked for `server_name`.
     `helpers` selects hosts that the play does not change and may ask: a server drains and removes nodes for the others.
     `after` is a task of this stage that must have passed: without it there is nothing to join, and waiting would tell no more.
     `everyone`: also hosts that the run leaves untouched otherwise, where the playbook only reads them.
@@ -47,6 +49,8 @@ class Arguments(Struct, frozen=True, kw_only=True):
     variables: dict[str, Any] = {}
     forks: int = reach.FORKS
     kubeconfig_from: str = ""
+    server: str = ""
+    server_name: str = ""
     keep: dict[str, str] = {}
     secret_variables: dict[str, str] = {}
     role: RoleArchive | None = None
@@ -80,7 +84,7 @@ def run(context: Context) -> ExitCode:
         ),
         on_event=context.hear,
     )
-    result = _keep_secrets(context, wanted, result)
+    result = keep_secrets(context, wanted, result)
     seen = _observe(gate, result.hosts)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, names))
     if wanted.role is not None:  # a stage may have several roles of the site: in its records each gate has its role's name
@@ -129,7 +133,7 @@ def _observe(gate: gating.Gate, outcomes: Any) -> Any:
     return gating.reader(gate.id)(tuple(outcomes))
 
 
-def _keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> PlayResult:
+def keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> PlayResult:
     """Move secret facts into the run's secrets, out of what is recorded; a new kubeconfig pins the identity of the new cluster."""
     keep = {**wanted.keep, **({wanted.kubeconfig_from: KUBECONFIG} if wanted.kubeconfig_from else {})}
     kept: dict[str, str] = {}
@@ -142,9 +146,22 @@ def _keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> Pl
                 kept.setdefault(name, text)
         outcomes.append(msgspec.structs.replace(outcome, facts=facts))
     if KUBECONFIG in kept:
-        target.recognize(context, kept[KUBECONFIG])
+        kept[KUBECONFIG] = _reachable(context, wanted, kept[KUBECONFIG])
     for name, text in kept.items():
         context.keep_secret(name, text)
     if KUBECONFIG in kept:
         target.claim(context)
     return msgspec.structs.replace(result, hosts=tuple(outcomes))
+
+
+def _reachable(context: Context, wanted: Arguments, kubeconfig: str) -> str:
+    """A new cluster's kubeconfig with the way to it that the spec gives, once it has been seen to lead to the run's cluster. A
+    simulated cluster has no way but its own."""
+    if wanted.server and not context.environment.simulator:
+        kubeconfig = readdressed.by_way_of(kubeconfig, wanted.server, wanted.server_name)
+    try:
+        target.recognize(context, kubeconfig)
+    except Unreachable as error:
+        error.hint = f"{error.hint} SSH's jump hosts and proxies do not stand before it: target.server in the spec says another way"
+        raise
+    return kubeconfig

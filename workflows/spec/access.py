@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from workflows.spec.fields import AbsolutePath, Argument, Listed, OneOrMore, SecretRef, Section, Url, problem
-from workflows.spec.hosts import Address, Cidr, JumpHosts, SshPort, SshProxy, SshUser
+from workflows.spec.hosts import Address, ApiServer, Cidr, JumpHosts, SshPort, SshProxy, SshUser
 from workflows.spec.node import Dns, Hugepages, InterfaceName, KernelParameter, Mount, PciAddress, Route, User
 from workflows.spec.proxy import User as ProxyUser
 from workflows.spec.proxy import require_whole_login
@@ -27,6 +27,24 @@ class Target(Section):
     kubeconfig: SecretRef | None = Field(
         default=None, description="Kubeconfig of the target; default: the one RKE2 makes during the run."
     )
+    server: ApiServer | None = Field(
+        default=None,
+        description="Where the run reaches the API server, if not at port 6443 of rke2.registration_address: as through a tunnel, "
+        "which you keep open while the run lasts (with the argo engine the pods must reach it). It goes into the kubeconfig that "
+        "RKE2 makes during the run.",
+        examples=["https://127.0.0.1:6443"],
+    )
+    tls_server_name: Address | None = Field(
+        default=None,
+        description="Name or address by which the API server's certificate is checked there; default: rke2.registration_address.",
+        examples=["api.cluster.example.org"],
+    )
+
+    @model_validator(mode="after")
+    def _a_name_has_a_server(self) -> "Target":
+        if self.tls_server_name and not self.server:
+            raise problem("tls_server_name is for target.server, which is not given", "write server: https://HOST:PORT beside it")
+        return self
 
 
 class Ssh(Section):

@@ -72,6 +72,16 @@ def _check_proxy(text: str) -> str:
     return text
 
 
+API_SERVER = re.compile(r"https://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:([0-9]{1,5}))?/?")
+
+
+def _check_api_server(text: str) -> str:
+    match = API_SERVER.fullmatch(text)
+    if match is None or not 0 < int(match[3] or 443) < 65536:
+        raise problem("this is no URL of an API server", "write https://HOST:PORT, as in https://127.0.0.1:6443")
+    return text
+
+
 RangeText = Annotated[str, StringConstraints(min_length=1, max_length=ranges.LONGEST), AfterValidator(check_range)]
 """One range text, as in `gpu[001-016]`."""
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_check_pattern)]
@@ -86,6 +96,8 @@ JumpHosts = Annotated[str, StringConstraints(pattern=JUMP_HOSTS)]
 """Up to five SSH hosts to jump through, in order, as `user@host:port` with commas between."""
 SshProxy = Annotated[str, AfterValidator(_check_proxy)]
 """The URL of an HTTP proxy that SSH goes through, without a login."""
+ApiServer = Annotated[str, AfterValidator(_check_api_server)]
+"""The URL of a Kubernetes API server."""
 SshUser = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
 SshPort = Annotated[int, Field(ge=1, le=65535)]
 PYTHON = r"^/[A-Za-z0-9._/+@-]{1,1000}$"

@@ -63,6 +63,8 @@ def build(site: Site) -> Stage | None:
 def _servers(site: Site) -> Step:
     spec, told = site.spec, rke2_operation.servers(site)
     arguments = _play(site, "server") | told | {"kubeconfig_from": "kubeconfig", "keep": {"token": JOIN_TOKEN}}
+    if spec.target.server:  # the certificate has the registration address, whatever the tunnel begins at
+        arguments |= {"server": spec.target.server, "server_name": spec.target.tls_server_name or spec.registration_address}
     expectations = {
         "version": spec.rke2.version,
         "service": "rke2-server",

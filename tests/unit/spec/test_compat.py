@@ -1,4 +1,4 @@
-"""Every rule P01–P18 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
+"""Every rule P01–P18 and P20 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
 
 import json
 from pathlib import Path
@@ -58,6 +58,11 @@ def kubelet(flag: str, value: str) -> dict[str, Any]:
 def configured(**fields: Any) -> dict[str, Any]:
     """Fields of KubeletConfiguration."""
     return {"rke2": {"kubelet_config": fields}}
+
+
+def behind(field: str, way: str) -> dict[str, Any]:
+    """Hosts whose servers alone are reached through something."""
+    return {**BASE["hosts"], "sv": BASE["hosts"]["sv"] | {field: way}}
 
 
 def delivered(**fields: Any) -> dict[str, Any]:
@@ -312,6 +317,10 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         ("error", "rke2.kubelet_args.topology-manager-policy"),
     ),
     ("P17", {"rke2": {"version": "v1.36.3+rke2r1"}}, ("warning", "rke2.ingress_controller")),
+    ("P20", {"ssh": {"jump_host": "ops@b1"}}, ("warning", "target.server")),
+    ("P20", {"ssh": {"http_proxy": "http://proxy:3128"}}, ("warning", "target.server")),
+    ("P20", {"hosts": behind("jump_host", "b1,b2")}, ("warning", "target.server")),
+    ("P20", {"hosts": behind("http_proxy", "http://proxy:3128")}, ("warning", "target.server")),
     *(("P18", {"os": {"distribution": name, "version": "9.5"}}, ("warning", "os.selinux")) for name in compat.system.ENFORCING),
     ("P18", {"os": {"distribution": "debian", "version": "12", "selinux": "enforcing"}}, ("error", "os.selinux")),
     ("P18", {"os": {"distribution": "sles", "version": "15.6", "selinux": "enforcing"}}, ("error", "os.selinux")),
@@ -388,6 +397,9 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P17", {"rke2": {"version": "v1.35.7+rke2r1"}}),
     ("P18", {"os": {"distribution": "rocky", "version": "9.5", "selinux": "enforcing"}}),
     ("P18", {"os": {"distribution": "rhel", "version": "10.0", "selinux": "permissive"}}),
+    ("P20", {}),
+    ("P20", {"ssh": {"jump_host": "ops@b1"}, "target": {"server": "https://127.0.0.1:6443"}}),
+    ("P20", {"ssh": {"jump_host": "ops@b1"}, "stages": ["os_prep"]}),
     ("P18", {"os": {"distribution": "debian", "version": "12"}}),
     ("P18", {"os": {"distribution": "debian", "version": "12", "selinux": "permissive"}}),
 ]
@@ -404,7 +416,7 @@ def test_a_rule_passes(rule: str, sections: dict[str, Any]) -> None:
 
 
 def test_every_rule_of_the_reference_is_there_and_tested_both_ways() -> None:
-    wanted = {f"P{number:02d}" for number in range(1, 19)}
+    wanted = {f"P{number:02d}" for number in range(1, 19)} | {"P20"}
     assert set(compat.RULES) == wanted
     assert {rule for rule, *_ in REFUSED} == wanted
     assert {rule for rule, _ in ACCEPTED} == wanted
@@ -418,6 +430,7 @@ def test_every_rule_says_what_it_wants_and_where_it_is_from() -> None:
 
 
 OTHER_SOURCES = {"P16": "gpu_stack §8.6", "P17": "docs.rke2.io/reference/ingress_migration", "P18": "docs.rke2.io/security/selinux"}
+OTHER_SOURCES |= {"P20": "docs.rke2.io/install/requirements"}
 LATER = {
     "P01": {"rke2/nodes": "nodes_revision_behind"},
     "P02": {"network_operator/nodes": "nodes_not_advertised"},
@@ -460,3 +473,10 @@ def test_an_issue_prints_rule_fix_source_and_later_gates() -> None:
         "  source gpu_stack §9 P02",
         "  later  network_operator/nodes",
     ]
+
+
+def test_the_warning_of_servers_behind_a_bastion_has_the_tunnel_that_is_missing() -> None:
+    reached = load(ssh={"jump_host": "b0:22,ops@b1:2222"}, rke2={"registration_address": "fd00::10"}, stages=["rke2"])
+    (one,) = (issue for issue in catalog.check(reached, catalog.load()) if issue.rule == "P20")
+    assert one.problem.endswith("straight to https://[fd00::10]:6443")
+    assert "`ssh -N -L 6443:[fd00::10]:6443 -J b0:22 ssh://ops@b1:2222`" in one.fix

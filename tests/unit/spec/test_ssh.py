@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from workflows import spec
-from workflows.plan import fleet
+from workflows import catalog, spec
+from workflows.plan import compiler, fleet
 from workflows.stages.access import secret_files, ssh_arguments
 
 HEAD = """apiVersion: bringup/v1
@@ -100,3 +100,37 @@ def test_what_is_no_proxy_before_ssh_is_refused(ssh: str, said: str) -> None:
 def test_the_login_may_be_for_the_proxy_of_a_group() -> None:
     head = HEAD.replace("ranges: s1", 'ranges: s1, http_proxy: "http://proxy:3128"')
     assert spec.load(f"{head}ssh: {{http_proxy_user: site, http_proxy_password: {{env: P}}}}\n").ssh.http_proxy_user == "site"
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ('server: "127.0.0.1:6443"', "no URL of an API server"),
+        ('server: "http://127.0.0.1:6443"', "no URL of an API server"),
+        ('server: "https://127.0.0.1:66443"', "no URL of an API server"),
+        ('server: "https://a:b@127.0.0.1:6443"', "a URL with a password is written out"),
+        ("tls_server_name: api.example.org", "write server: https://HOST:PORT beside it"),
+    ],
+)
+def test_what_is_no_way_to_the_api_server_is_refused(target: str, said: str) -> None:
+    with pytest.raises(spec.SpecErrors, match=said) as refused:
+        spec.load(f"{HEAD}target: {{{target}}}\n")
+    assert len(refused.value.errors) == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("{}", {}),
+        ('{server: "https://127.0.0.1:6443"}', {"server": "https://127.0.0.1:6443", "server_name": "10.0.0.9"}),
+        (
+            '{server: "https://[::1]:6443", tls_server_name: api}',
+            {"server": "https://[::1]:6443", "server_name": "api"},
+        ),
+    ],
+)
+def test_the_play_that_makes_the_cluster_hears_where_it_is_reached(target: str, told: dict[str, str]) -> None:
+    text = f"{HEAD}target: {target}\nrke2: {{registration_address: 10.0.0.9}}\nstages: [rke2]\n"
+    plan = compiler.compile_plan(spec.load(text), catalog.load())
+    found = {one.name: one.arguments for one in plan.tasks if one.stage == "rke2"}["servers"]
+    assert {name: value for name, value in found.items() if name.startswith("server")} == told

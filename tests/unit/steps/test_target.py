@@ -6,13 +6,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import pytest
+import yaml
 
 from steps.contract import run as contract
 from steps.contract.canonical import canonical
+from steps.contract.play import HostOutcome, HostStatus, PlayResult, PlayStatus
 from steps.contract.task import Task, Verb
-from steps.errors import Refused
-from steps.verbs import apply, seal, target
+from steps.errors import Refused, Unreachable
+from steps.verbs import apply, play, seal, target
+from steps.verbs.reach import Ssh
 
 TASK = Task(
     stage="gang",
@@ -117,3 +121,52 @@ def test_a_sealed_run_frees_the_target_for_the_next(desk: Any, api: Any) -> None
     assert seal.run(desk.context(Task(stage="run", name="seal", verb=Verb.SEAL))) == 0
     target.claim(desk.context(TASK, run="r2"))
     assert lease(api)["holderIdentity"] == "r2"
+
+
+NOWHERE = "http://127.0.0.1:1"
+PLAY = Task(stage="rke2", name="servers", verb=Verb.PLAY)
+
+
+def brought(api: Any) -> tuple[PlayResult, str]:
+    """The result of a play that founded a cluster, whose kubeconfig leads where nobody answers; and where its API server does."""
+    document = yaml.safe_load(api.direct)
+    cluster = document["clusters"][0]["cluster"]
+    at, cluster["server"] = cluster["server"], NOWHERE
+    facts = {"kubeconfig": yaml.safe_dump(document), "state": "active"}
+    hosts = (HostOutcome(host="sv1", status=HostStatus.OK, facts=facts),)
+    return PlayResult(playbook="rke2_server", status=PlayStatus.OK, hosts=hosts, transport="ssh", started=1.0, finished=2.0), at
+
+
+def wanted(**words: Any) -> play.Arguments:
+    return play.Arguments(playbook="rke2_server", ssh=Ssh(), gate="rke2/servers", kubeconfig_from="kubeconfig", **words)
+
+
+def test_a_new_cluster_is_reached_where_the_spec_says(desk: Any, api: Any) -> None:
+    header(desk)
+    result, at = brought(api)
+    context = desk.context(PLAY)
+    kept = play.keep_secrets(context, wanted(server=at, server_name="10.10.0.10"), result)
+    assert kept.hosts[0].facts == {"state": "active"}
+    (cluster,) = yaml.safe_load(context.kubeconfig().read_text())["clusters"]
+    assert (cluster["cluster"]["server"], cluster["cluster"]["tls-server-name"]) == (at, "10.10.0.10")
+    assert lease(api)["holderIdentity"] == "r1"
+
+
+def test_a_new_cluster_that_cannot_be_reached_says_how_another_way_is_given(desk: Any, api: Any) -> None:
+    header(desk)
+    result, _ = brought(api)
+    with pytest.raises(Unreachable) as caught:
+        play.keep_secrets(desk.context(PLAY), wanted(), result)
+    assert "target.server in the spec says another way" in caught.value.hint
+    assert not (desk.context(PLAY).run_secrets / "kubeconfig").exists()
+
+
+def test_a_simulated_cluster_has_no_way_but_its_own(desk: Any, api: Any, simulator: Any) -> None:
+    header(desk)
+    result, at = brought(api)
+    (outcome,) = result.hosts
+    direct = msgspec.structs.replace(outcome, facts={"kubeconfig": api.direct})
+    context = desk.context(PLAY)
+    away = wanted(server=NOWHERE, server_name="10.10.0.10")
+    play.keep_secrets(context, away, msgspec.structs.replace(result, hosts=(direct,)))
+    assert yaml.safe_load(context.kubeconfig().read_text())["clusters"][0]["cluster"]["server"] == at

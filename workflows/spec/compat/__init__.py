@@ -1,4 +1,4 @@
-"""Compatibility rules P01–P18 (`gpu_stack §9` and others): what a whole spec says that is known not to work, before anything runs.
+"""Compatibility rules P01–P18, P20 (`gpu_stack §9` and others): what a whole spec says that is known not to work, before a run.
 
 `RULES` is the table (id, severity, sentence, source, gates that check the rest at run time); `check` runs them all.
 """
@@ -6,11 +6,11 @@
 from collections.abc import Iterable
 
 from workflows.spec.cluster import ClusterSpec
-from workflows.spec.compat import gpu, kubernetes, releases, system
+from workflows.spec.compat import gpu, kubernetes, reach, releases, system
 from workflows.spec.compat.registry import RULES, Finding, PlannedRelease, Platform, Rule, issue
 from workflows.spec.errors import Issue
 
-__all__ = ["RULES", "Finding", "PlannedRelease", "Platform", "Rule", "check", "gpu", "kubernetes", "releases", "system"]
+__all__ = ["RULES", "Finding", "PlannedRelease", "Platform", "Rule", "check", "gpu", "kubernetes", "reach", "releases", "system"]
 
 
 def check(spec: ClusterSpec, planned: Iterable[PlannedRelease]) -> tuple[Issue, ...]:

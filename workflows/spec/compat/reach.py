@@ -1,0 +1,31 @@
+"""Rules about how the run reaches machines and their cluster: P20."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from workflows.spec.compat.registry import Finding, Platform, rule
+
+TUNNEL = "write target: {{server: https://127.0.0.1:6443}} and keep {} open; or that address, if it can be reached"
+
+
+@rule("P20", "warning", source="docs.rke2.io/install/requirements")
+def the_api_is_reached(platform: Platform) -> Iterator[Finding]:
+    """What SSH goes through to the servers, requests to the API server do not: the spec says how they get there."""
+    spec = platform.spec
+    ssh, servers = spec.ssh, spec.servers
+    jumps = next(filter(None, (host.ssh_jump or ssh.jump_host for host in servers)), "")
+    proxy = next(filter(None, (host.ssh_http_proxy or ssh.http_proxy for host in servers)), "")
+    if not (jumps or proxy) or spec.target.server is not None or "rke2" not in spec.enabled_stages():
+        return
+    at = spec.registration_address
+    address = f"[{at}]:6443" if ":" in at else f"{at}:6443"
+    problem = f"SSH goes through {jumps or proxy}, but requests to the API server go straight to https://{address}"
+    tunnel = f"`ssh -N -L 6443:{address} {_login(jumps)}`" if jumps else "a tunnel"
+    yield Finding("target.server", problem, TUNNEL.format(tunnel))
+
+
+def _login(jumps: str) -> str:
+    """Arguments of `ssh` that lead to the last of several jump hosts."""
+    before, _, last = jumps.rpartition(",")
+    return (f"-J {before} " if before else "") + (f"ssh://{last}" if ":" in last else last)
