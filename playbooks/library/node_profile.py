@@ -8,7 +8,7 @@ import time
 
 from ansible.module_utils import alone, proxies
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.nodeprofile import facts, services, settling
+from ansible.module_utils.nodeprofile import facts, services, set_up, settling
 from ansible.module_utils.nodeprofile.item import Node
 
 DOCUMENTATION = r"""
@@ -126,7 +126,7 @@ def main() -> None:
     items += untold
     waiting = settling.reboot_reasons(node, want, asking)
     seen = facts.gather(node, sorted(want["disks"]), began, module.params["clock_seconds"] if want["time_service"] else 0)
-    runs = bool(waiting) and settling.runs_rke2(node)
+    runs = bool(waiting) and set_up.runs(node)
     seen.update(rke2_running=runs, gpu_machine=want["gpu_machine"], rebooted_from=want["rebooted_from"])
     seen.update(reboot_required=asking, reboot_reasons=waiting)
     module.exit_json(

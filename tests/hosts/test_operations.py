@@ -125,24 +125,26 @@ def set_aside_and_released(site: Site) -> None:
 
 
 def adopted(site: Site) -> None:
-    """RKE2 as somebody else has set it up, on one host as Rancher does (without config.yaml), and a run that knows nothing of it:
-    it passes the gates, and nothing is touched."""
-    for host in site.lab.hosts[:3]:
-        host.run("sh", "-c", f"cp -a {SETTINGS} /root/ours; sed -i 1d {SETTINGS}")
-    agent = site.lab.hosts[2]
+    """RKE2 as others have set it up, without config.yaml on a server (a quick start) and an agent (Rancher), and a run that knows
+    nothing of it: it passes the gates, and nothing is touched."""
+    server, other, agent = site.lab.hosts[:3]
     rancher = json.dumps(yaml.safe_load(agent.run("cat", SETTINGS)) | {"token": agent.run("cat", TOKEN).strip()}, indent=2)
-    agent.run(
-        "sh", "-c", f"mkdir -p {SETTINGS}.d; cat > {SETTINGS}.d/50-rancher.yaml; rm {SETTINGS}; mv {TOKEN} /root", text=rancher
-    )
+    for host in (server, other, agent):
+        host.run("sh", "-c", f"cp -a {SETTINGS} /root/ours; sed -i 1d {SETTINGS}")
+    for host in (server, agent):
+        host.run("sh", "-c", f"rm {SETTINGS}; mv {TOKEN} /root")
+    agent.run("sh", "-c", f"mkdir -p {SETTINGS}.d; cat > {SETTINGS}.d/50-rancher.yaml", text=rancher)
     theirs = [host.run("sh", "-c", LISTED) for host in site.lab.hosts[:3]]
     stranger = Command(site.folder, site.folder / "another-home")
     done = stranger.call("run", "cluster.yaml", "--until", "rke2", check=True)
     assert "rke2: pass: 3 of 3 nodes passed all gates" in done.stdout, done.stdout
     assert [change for attempt in stranger.report()["attempts"] for change in attempt["changes"] if change.startswith("n0")] == []
     assert [host.run("sh", "-c", LISTED) for host in site.lab.hosts[:3]] == theirs
-    for host in site.lab.hosts[:3]:
+    for host in (server, other, agent):
         host.run("cp", "-a", "/root/ours", SETTINGS)
-    agent.run("sh", "-c", f"rm -r {SETTINGS}.d; mv /root/token {TOKEN}")
+    for host in (server, agent):
+        host.run("mv", "/root/token", TOKEN)
+    agent.run("rm", "-r", f"{SETTINGS}.d")
 
 
 def reinstalled(host: Host) -> None:

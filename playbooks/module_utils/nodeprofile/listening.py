@@ -6,29 +6,28 @@ import glob
 import os
 from typing import Iterator
 
-from ansible.module_utils.nodeprofile.item import measured, read_text
+from ansible.module_utils.nodeprofile import set_up
+from ansible.module_utils.nodeprofile.item import Node, measured, read_text
 
-CONFIGURED = "/etc/rancher/rke2/config.yaml"
-"""Where this is, RKE2 has been set up, and the listeners are its own."""
 LISTEN = "0A"
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
-def ports(wanted: list) -> list:
-    """One item for all ports, which names who listens."""
-    if not wanted or os.path.exists(CONFIGURED):
-        return []
+def ports(node: Node, wanted: list, root: str = "") -> list:
+    """One item for all ports, which names who listens; none where that is RKE2, which the advice would destroy."""
     numbers = {int(port) for port in wanted}
-    taken = sorted({(port, inode) for port, inode in _listeners() if port in numbers})
+    taken = sorted({(port, inode) for port, inode in _listeners(root) if port in numbers})
+    if not wanted or (taken and set_up.by_anyone(node, root)):
+        return []
     seen = ", ".join("%d by %s" % (port, _owner(inode)) for port, inode in taken)
     want = "nobody listens on %s" % ", ".join(map(str, sorted(numbers)))
     return [measured("ports", not taken, want, seen or "free", "RKE2 needs these ports: stop and remove what holds them")]
 
 
-def _listeners() -> Iterator[tuple]:
+def _listeners(root: str) -> Iterator[tuple]:
     """Port and socket of everything that listens (proc(5): local address is HEX:PORT, the tenth field the inode)."""
     for table in TABLES:
-        for row in (line.split() for line in read_text(table).splitlines()[1:]):
+        for row in (line.split() for line in read_text(root + table).splitlines()[1:]):
             if len(row) > 9 and row[3] == LISTEN:
                 yield int(row[1].rpartition(":")[2], 16), row[9]
 

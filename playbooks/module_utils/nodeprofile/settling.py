@@ -63,7 +63,7 @@ def settle_all(node: Node, want: dict) -> list:
         measured("root", os.geteuid() == 0, "uid 0", "uid %d" % os.geteuid(), NO_ROOT),
         *storage.disks(want["disks"]),
         *storage.mounts(want["mounts"]),
-        *listening.ports(want["ports"]),
+        *listening.ports(node, want["ports"]),
         *routes.default_route(want["default_route"]),
         *own_name.hostname(node, want["hostname"]),
         *own_name.hosts(node, want["address"], want["hostname"]),
@@ -142,14 +142,6 @@ def _lost(entry: Item, again: Item, waits: bool) -> str:
     if waits or entry["status"] == CHANGED:
         return why or "changed, and something changed it back at once"
     return "it was as wanted, and another change undid it%s" % (": " + why if why else "")
-
-
-def runs_rke2(node: Node) -> bool:
-    """Whether pods may run here: such a machine is drained before it is rebooted, and nobody has done that."""
-    if not services.has_systemd():
-        return False
-    found = services.units(node, ["rke2-server.service", "rke2-agent.service"])
-    return any(unit.get("ActiveState") in ("active", "activating", "reloading") for unit in found.values())
 
 
 def packages_ask(node: Node, want: dict) -> tuple:

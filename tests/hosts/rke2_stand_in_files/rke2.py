@@ -21,6 +21,7 @@ import urllib.request
 from pathlib import Path
 
 VERSION = "@VERSION@"
+CONFIG = Path("/etc/rancher/rke2/config.yaml")
 DATA = Path("/var/lib/rancher/rke2")
 ETCD = DATA / "server/db/etcd"
 SHARE = Path("/usr/local/share/rke2-stand-in")
@@ -33,21 +34,26 @@ UNVERIFIED = ssl._create_unverified_context()
 LOCK = threading.Lock()
 
 
+def settings() -> str:
+    """The text of config.yaml; a quick start has none."""
+    return CONFIG.read_text() if CONFIG.exists() else f"node-name: {socket.gethostname()}\n"
+
+
 def setting(key: str) -> str:
     """A plain value of config.yaml."""
-    found = re.search(f"^{key}: *(.*)$", Path("/etc/rancher/rke2/config.yaml").read_text(), re.M)
+    found = re.search(f"^{key}: *(.*)$", settings(), re.M)
     return found[1].strip("'\"") if found else ""
 
 
 def listed(key: str) -> list:
     """A list of plain values of config.yaml."""
-    found = re.search(rf"^{key}:\n((?: *- .*\n)*)", Path("/etc/rancher/rke2/config.yaml").read_text(), re.M)
+    found = re.search(rf"^{key}:\n((?: *- .*\n)*)", settings(), re.M)
     return [one.strip("'\"") for one in re.findall(r"- +(\S+)", found[1])] if found else []
 
 
 def names() -> str:
     """For which names this server's certificates are: its own, and those of `tls-san`, as RKE2's."""
-    addresses = ["127.0.0.1", setting("node-ip"), *listed("tls-san")]
+    addresses = filter(None, ["127.0.0.1", setting("node-ip"), *listed("tls-san")])
     return "subjectAltName=" + ",".join(f"{'IP' if one[0].isdigit() else 'DNS'}:{one}" for one in dict.fromkeys(addresses))
 
 
@@ -226,7 +232,7 @@ def server() -> None:
         serve("127.0.0.1", 6443)
         serve("127.0.0.1", 2381)
     serve("", 9345, certificate())
-    serve("127.0.0.1", 10248)
+    kubelet()
 
 
 def control_plane(images: Path) -> "ControlPlane":  # noqa: F821 - its module lies beside the release
@@ -284,7 +290,13 @@ def agent() -> None:
         sys.exit(REJECTED)
     (DATA / "agent").mkdir(parents=True, exist_ok=True)
     (DATA / "agent/kubelet.kubeconfig").write_text("kubeconfig\n")
+    kubelet()
+
+
+def kubelet() -> None:
+    """Its two ports: health, and what the API server asks."""
     serve("127.0.0.1", 10248)
+    serve("", 10250)
 
 
 def save_etcd(snapshot: Path) -> None:
