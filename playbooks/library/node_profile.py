@@ -8,7 +8,7 @@ import time
 
 from ansible.module_utils import alone, proxies
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.nodeprofile import facts, services, set_up, settling
+from ansible.module_utils.nodeprofile import facts, services, set_up, settling, storage
 from ansible.module_utils.nodeprofile.item import Node
 
 DOCUMENTATION = r"""
@@ -128,7 +128,7 @@ def main() -> None:
     seen = facts.gather(node, sorted(want["disks"]), began, module.params["clock_seconds"] if want["time_service"] else 0)
     runs = bool(waiting) and set_up.runs(node)
     seen.update(rke2_running=runs, gpu_machine=want["gpu_machine"], rebooted_from=want["rebooted_from"])
-    seen.update(reboot_required=asking, reboot_reasons=waiting)
+    seen.update(reboot_required=asking, reboot_reasons=waiting, disks_used=storage.is_used(node, want["disks"]))
     module.exit_json(
         changed=changed,
         failing={entry["name"]: "%s: %s" % (entry["name"], entry.get("why", "")) for entry in items if entry["status"] == "failed"},

@@ -10,6 +10,8 @@ from steps.gates.finding import Finding, fail, unknown
 UNREACHED = "give the node a time server that it can reach"
 NO_FABRIC = frozenset({"N/A", "Not Supported"})
 """What nvidia-smi says as the fabric's state of a GPU that is in none."""
+RESERVE_MIB, RESERVE_PERCENT = 2048, 5
+"""What must stay free of a disk that RKE2 fills (`playbooks/module_utils/nodeprofile/storage.py` says why)."""
 
 
 def findings(facts: Facts, skew: float | None, want: Expectation) -> Iterator[Finding]:
@@ -170,16 +172,20 @@ def _remedy(clock: Clock, limit: float) -> str:
 
 
 def _disks(facts: Facts, want: Expectation) -> Iterator[Finding]:
-    free = {disk.path: disk.free_mib for disk in facts.disks}
-    for path, least in sorted(want.disk_free_mib.items()):
-        if path not in free:
+    """What a first bring-up asks for is what RKE2 then fills: where it is set up, a reserve is enough."""
+    seen = {disk.path: disk for disk in facts.disks}
+    for path, asked in sorted(want.disk_free_mib.items()):
+        if path not in seen:
             yield unknown(
-                FailureClass.HEALTH, f"{path} was not measured", f"{least} MiB free", "add the path to the profile's disks"
+                FailureClass.HEALTH, f"{path} was not measured", f"{asked} MiB free", "add the path to the profile's disks"
             )
-        elif free[path] < least:
+            continue
+        disk = seen[path]
+        least = min(asked, max(RESERVE_MIB, disk.total_mib * RESERVE_PERCENT // 100)) if facts.disks_used else asked
+        if disk.free_mib < least:
             yield fail(
                 FailureClass.DEPENDENCY,
-                f"{free[path]} MiB free in {path}",
+                f"{disk.free_mib} MiB free in {path}",
                 f"{least} MiB free",
                 "make space, or mount a larger disk",
             )

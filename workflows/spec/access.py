@@ -109,7 +109,8 @@ class Os(Section):
     )
     free_disk_gib: Mapping[AbsolutePath, Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
         default={"/var/lib/rancher": 40},
-        description="Free space that folders need, in GiB; images of the GPU stack alone take 25.",
+        description="Free space that folders need before RKE2 is set up, in GiB; images of the GPU stack alone take 25. Later on "
+        "5 % of the disk are enough (2 GiB at least, never more than this).",
         examples=[{"/var/lib/rancher": 200}],
     )
     tolerate: Annotated[tuple[Argument, ...], Listed] = Field(

@@ -61,7 +61,7 @@ def settle_all(node: Node, want: dict) -> list:
     waiting = [entry["name"] for entry in parameters if entry["status"] in (CHANGED, DIFFERS)]
     return [
         measured("root", os.geteuid() == 0, "uid 0", "uid %d" % os.geteuid(), NO_ROOT),
-        *storage.disks(want["disks"]),
+        *storage.disks(node, want["disks"]),
         *storage.mounts(want["mounts"]),
         *listening.ports(node, want["ports"]),
         *routes.default_route(want["default_route"]),

@@ -56,6 +56,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `gpu_machine`: the plan counts it among the machines with GPUs, so that it got their part of the profile; None where not told.
     `rebooted_from` is the boot id before the reboot that the play asked for, empty where it asked for none. `reboot_reasons` are
     what a reboot is still waited for, and `rke2_running` whether RKE2 runs there meanwhile, so that it was not rebooted.
+    `disks_used`: RKE2 is set up there, and a disk has less free than a first bring-up asks for.
     `fabric_states` are those of the GPUs in the NVLink fabric, each once: `Completed` with the error, where it ended with one.
     `nic_firmware` has board and firmware of every RDMA device. `selinux` is its mode, `none` where the machine has
     no SELinux, and empty where nothing told.
@@ -95,6 +96,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reboot_required: bool = False
     reboot_reasons: tuple[str, ...] = ()
     rke2_running: bool = False
+    disks_used: bool = False
     disks: tuple[Disk, ...] = ()
 
 

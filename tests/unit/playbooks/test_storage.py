@@ -1,10 +1,14 @@
-"""Disks of a machine: what is mounted where, of which type, and whether anything can be written there."""
+"""Disks of a machine: what is mounted where, of which type, whether anything can be written there, and how much."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from ansible.module_utils import mountpoints
 from ansible.module_utils.nodeprofile import storage
+
+from steps.gates import os_prep_facts
+from tests.unit.playbooks.machine import Machine
 
 WHOLE = "/dev/vda1 / ext4 rw,relatime,errors=remount-ro 0 0\n"
 OWN = "/dev/nvme1n1 /bringup-no-such-disk xfs rw,noatime,inode64 0 0\n"
@@ -14,7 +18,7 @@ def shown(root: Path, mounts: str) -> dict[str, tuple[str, str]]:
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/self/mounts").write_text(mounts)
     path = "/bringup-no-such-disk"
-    rows = storage.mounts({path: ["xfs"]}, str(root)) + storage.disks({"/": 0}, str(root))
+    rows = storage.mounts({path: ["xfs"]}, str(root)) + storage.disks(Machine({}), {"/": 0}, str(root))
     return {row["name"].split()[0]: (row["status"], row.get("why", "")) for row in rows}
 
 
@@ -51,3 +55,26 @@ def test_a_mount_point_is_read_as_it_is_called(tmp_path: Path) -> None:
 )
 def test_only_what_the_kernel_writes_in_octal_is_octal(written: str, path: str) -> None:
     assert mountpoints.plain(written) == path
+
+
+def test_what_rke2_has_filled_needs_a_reserve_alone(tmp_path: Path) -> None:
+    (tmp_path / "etc/rancher/rke2").mkdir(parents=True)
+    wanted = {str(tmp_path): shutil.disk_usage(tmp_path).free // storage.MIB + 10**6}
+    (row,) = storage.disks(Machine({}), wanted, str(tmp_path))
+    assert (row["status"], storage.is_used(Machine({}), wanted, str(tmp_path))) == ("failed", False)
+
+    (tmp_path / "etc/rancher/rke2/config.yaml").touch()
+    (row,) = storage.disks(Machine({}), wanted, str(tmp_path))
+    least = storage.reserve(str(tmp_path), wanted[str(tmp_path)])
+    assert row["want"] == f">= {least} MiB free, RKE2 being set up"
+    assert row["status"] == ("ok" if int(row["after"].split()[0]) >= least else "failed"), "by what this disk has"
+    assert storage.is_used(Machine({}), wanted, str(tmp_path))
+    assert not storage.is_used(Machine({}), {str(tmp_path): 0}, str(tmp_path)), "nobody asks"
+
+
+def test_the_reserve_is_what_the_gate_asks_for_and_never_more_than_before() -> None:
+    total = shutil.disk_usage("/").total // storage.MIB
+    assert storage.reserve("/", 10**9) == max(2048, total * 5 // 100)
+    assert storage.reserve("/", 1) == 1
+    theirs = (os_prep_facts.RESERVE_MIB, os_prep_facts.RESERVE_PERCENT)
+    assert theirs == (storage.RESERVE_MIB, storage.RESERVE_PERCENT)
