@@ -80,7 +80,7 @@ def observe(module: AnsibleModule, service: str) -> tuple:
         "aside": aside.found(),
         "node_ip": settings.find("node-ip"),
         "restarts": int(seen.get("NRestarts") or 0),
-        "started": started(int(seen.get("ActiveEnterTimestampMonotonic") or 0)),
+        **started(int(seen.get("ActiveEnterTimestampMonotonic") or 0)),
     }
     if service == "rke2-server":
         facts["supervisor"] = active and supervised()
@@ -101,9 +101,10 @@ def unit(module: AnsibleModule, service: str) -> dict:
     return dict(line.partition("=")[::2] for line in output.splitlines()) if code == 0 else {}
 
 
-def started(microseconds: int) -> float:
-    """Seconds since the epoch of a time on the monotonic clock; 0 where the unit never was active."""
-    return round(time.time() - time.monotonic() + microseconds / 1e6, 3) if microseconds else 0.0
+def started(microseconds: int) -> dict:
+    """When the unit came up (since the epoch) and how long ago, in seconds, by the monotonic clock; 0 where it never did."""
+    ago = time.monotonic() - microseconds / 1e6 if microseconds else 0.0
+    return {"started": round(time.time() - ago, 3) if microseconds else 0.0, "up_seconds": round(ago, 3)}
 
 
 def version(module: AnsibleModule) -> str:

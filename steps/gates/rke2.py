@@ -86,8 +86,10 @@ def _service(name: str, facts: HostFacts, want: PlayExpectation, members: int) -
         yield _bad(name, FailureClass.RUNTIME, f"{want.service} is {facts.state or 'in an unknown state'}", "active", journal)
     if not facts.enabled:
         yield _bad(name, FailureClass.RUNTIME, f"{want.service} is not enabled", "enabled, to come back after a reboot", journal)
-    if facts.restarts > want.restarts:
-        yield _bad(name, FailureClass.RUNTIME, f"{facts.restarts} restarts of {want.service}", f"at most {want.restarts}", journal)
+    if facts.restarts > want.restarts and facts.up_seconds < want.calm_seconds:
+        said = f"{facts.restarts} restarts of {want.service}, the last {facts.up_seconds:.0f} s ago"
+        step = f"{journal}; once that is mended, `systemctl reset-failed {want.service}` ends the count"
+        yield _bad(name, FailureClass.RUNTIME, said, f"at most {want.restarts}, or {want.calm_seconds:.0f} s without one", step)
     if not facts.ready:
         asked = "/readyz of this server's own API (port 6443)" if want.etcd else "the kubelet's /healthz on this host"
         lacks = f" (waits for: {facts.waiting_for})" if facts.waiting_for else ""

@@ -73,10 +73,11 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `service` is the unit's name, `state` its ActiveState, `version` the full string of the installed binary.
     `ready`: a server's own /readyz on port 6443, or an agent's kubelet /healthz, answered ok. `started` is seconds since the epoch,
-    `restarts` NRestarts, which has no default: not told would read as none. `waiting_for` names what is not ready, `rolled_back`
-    the release that a failed upgrade went back to, `kept` the one that an upgrade took the place of, `restored` the snapshot that a
-    rollback set etcd back to. `aside` are files of the site that ours took the places of, by where they are kept. A server also
-    tells its etcd (`member`) and `secrets_encryption`: Enabled, Disabled, or nothing.
+    `up_seconds` how long ago that was by the host's own clock, `restarts` NRestarts, which has no default: not told would read as
+    none. `waiting_for` names what is not ready, `rolled_back` the release that a failed upgrade went back to, `kept` the one that
+    an upgrade took the place of, `restored` the snapshot that a rollback set etcd back to. `aside` are files of the site that ours
+    took the places of, by where they are kept. A server also tells its etcd (`member`) and `secrets_encryption`: Enabled, Disabled,
+    or nothing.
     """
 
     service: str
@@ -87,6 +88,7 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ready: bool = False
     node_ip: str = ""
     started: float = 0.0
+    up_seconds: float = 0.0
     waiting_for: str = ""
     rolled_back: str = ""
     kept: str = ""
@@ -110,12 +112,17 @@ class PlayObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class PlayExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What the gates rke2/servers and rke2/agents want of each host in `nodes`; `version` is the wanted full string. `etcd` is
-    given for servers: each must be connected to all others of them."""
+    given for servers: each must be connected to all others of them.
+
+    More than so many `restarts` count until the service has run for `calm_seconds` since the last: systemd counts them from the
+    last start by hand or boot on, which may be a year ago.
+    """
 
     version: str
     service: str
     nodes: tuple[str, ...] = ()
     restarts: int = 3
+    calm_seconds: float = 600.0
     etcd: EtcdLimits | None = None
 
 

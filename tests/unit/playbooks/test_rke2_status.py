@@ -1,0 +1,33 @@
+"""What a service shows on its own host: since when it runs, by both clocks."""
+
+import importlib.util
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contract.stages.rke2 import HostFacts
+
+LIBRARY = Path(__file__).parents[3] / "playbooks" / "library"
+
+
+@pytest.fixture(scope="module")
+def status() -> Any:
+    found = importlib.util.spec_from_file_location("rke2_status", LIBRARY / "rke2_status.py")
+    assert found is not None
+    assert found.loader is not None
+    loaded = importlib.util.module_from_spec(found)
+    found.loader.exec_module(loaded)
+    return loaded
+
+
+def test_how_long_a_unit_has_run_is_told_beside_when_it_came_up(status: Any) -> None:
+    told = status.started(int((time.monotonic() - 1000) * 1e6))
+    assert told["up_seconds"] == pytest.approx(1000, abs=5)
+    assert told["started"] == pytest.approx(time.time() - 1000, abs=5)
+    assert HostFacts(service="rke2-server", restarts=0, **told).up_seconds == told["up_seconds"]
+
+
+def test_a_unit_that_never_came_up_has_run_for_no_time(status: Any) -> None:
+    assert status.started(0) == {"started": 0.0, "up_seconds": 0.0}
