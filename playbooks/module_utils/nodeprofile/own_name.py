@@ -7,10 +7,11 @@ tell their peers to come to 127.0.1.1.
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import socket
 
-from ansible.module_utils.nodeprofile.item import FAILED, Node, item, read_text, settle
+from ansible.module_utils.nodeprofile.item import FAILED, UNAVAILABLE, Node, item, read_text, settle
 
 HOSTS = "/etc/hosts"
 BEGIN = "# begin of bringup's lines\n"
@@ -18,6 +19,15 @@ END = "# end of bringup's lines\n"
 PUT_ASIDE = "# bringup: "
 LOOPBACKS = ("localhost", "loopback", "ip6-", "ipv6-", "broadcasthost")
 """How names of the loopback itself begin, as distributions write them."""
+CLOUD_CONFIGS = ("cloud-config.txt", "vendor2-cloud-config.txt", "vendor-cloud-config.txt")
+"""What a machine's user-data and vendor-data say to cloud-init, below /var/lib/cloud/instance: the first that says something wins,
+and each wins over /etc/cloud/cloud.cfg.d (ConfigMerger of cloud-init 22.4), where the profile's zz-bringup.cfg is the last."""
+CLOUD_INIT_OFF = "/etc/cloud/cloud-init.disabled"
+WRITTEN_ANEW = (
+    "this machine's user-data has cloud-init write /etc/hosts anew at each boot: take manage_etc_hosts out there, "
+    "or `touch %s`" % CLOUD_INIT_OFF
+)
+_MANAGED = re.compile(r"^manage_etc_hosts\s*:\s*[\"']?(\w+)", re.MULTILINE)
 _OURS = re.compile(re.escape(BEGIN) + "(.*?)" + re.escape(END), re.DOTALL)
 
 
@@ -61,6 +71,24 @@ def hosts(node: Node, address: str, name: str, root: str = "") -> list:
         node.write(path, "".join(row + "\n" for row in kept) + BEGIN + line + "\n" + END, 0o644)
 
     return [settle(node, "hosts", line, read, change)]
+
+
+def over_boots(address: str, name: str, root: str = "") -> list:
+    """An item where cloud-init undoes our line with each boot: the user-data of the machine wins over the file of the profile, and
+    is not ours to change."""
+    if not name or not _is_of_a_network(address) or os.path.exists(root + CLOUD_INIT_OFF):
+        return []
+    try:
+        said = [found.group(1) for text in _cloud_configs(root) if (found := _MANAGED.search(text))]
+    except OSError:
+        return []  # root alone may read them, and that we are not is an item of its own
+    if not said or said[0].lower() not in ("true", "yes", "on", "1", "template", "localhost"):
+        return []
+    return [item("hosts over a boot", UNAVAILABLE, want="kept", before="cloud-init's", why=WRITTEN_ANEW)]
+
+
+def _cloud_configs(root: str) -> list:
+    return [read_text("%s/var/lib/cloud/instance/%s" % (root, one)) for one in CLOUD_CONFIGS]
 
 
 def _is_of_a_network(address: str) -> bool:

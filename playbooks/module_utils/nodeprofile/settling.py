@@ -67,6 +67,7 @@ def settle_all(node: Node, want: dict) -> list:
         *routes.default_route(want["default_route"]),
         *own_name.hostname(node, want["hostname"]),
         *own_name.hosts(node, want["address"], want["hostname"]),
+        *own_name.over_boots(want["address"], want["hostname"]),
         *installed,
         *files.files(node, [*files.kept(want), *chrony(want["time_servers"], system)]),
         *files.directories(node, want["directories"]),

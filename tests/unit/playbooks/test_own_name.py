@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible.module_utils.nodeprofile import own_name
 
 from tests.unit.playbooks.machine import Machine
+from workflows.catalog import profile
 
 LOCAL = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 OURS = "# begin of bringup's lines\n{}\n# end of bringup's lines\n"
@@ -91,3 +93,37 @@ def test_a_machine_that_is_reached_by_a_name_or_a_port_of_this_one_keeps_its_fil
 ) -> None:
     hosts.write_text("127.0.1.1 n001\n")
     assert settled(tmp_path, address=address) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({}, False),
+        ({"cloud-config.txt": "#cloud-config\nmanage_etc_hosts: true\n"}, True),
+        ({"cloud-config.txt": "hostname: n001\nmanage_etc_hosts: 'localhost'\n"}, True),
+        ({"cloud-config.txt": "hostname: n001\n", "vendor-cloud-config.txt": "manage_etc_hosts: True\n"}, True),
+        ({"cloud-config.txt": "manage_etc_hosts: false\n", "vendor-cloud-config.txt": "manage_etc_hosts: true\n"}, False),
+        ({"cloud-config.txt": "# manage_etc_hosts: true\nruncmd: [x]\n"}, False),
+    ],
+    ids=["nobody", "Proxmox", "a line alone", "a vendor's", "the user's wins", "a comment"],
+)
+def test_what_cloud_init_will_do_at_the_next_boot_is_said_before_it(tmp_path: Path, files: dict[str, str], told: bool) -> None:
+    place = tmp_path / "var/lib/cloud/instance"
+    place.mkdir(parents=True)
+    for name, text in files.items():
+        (place / name).write_text(text)
+    rows = own_name.over_boots("10.0.0.7", "n001", str(tmp_path))
+    assert [(row["status"], "touch /etc/cloud/cloud-init.disabled" in row["why"]) for row in rows] == [("unavailable", True)] * told
+    assert own_name.over_boots("n001.site.example", "n001", str(tmp_path)) == [], "its file is left alone"
+
+    (tmp_path / "etc/cloud").mkdir(parents=True)
+    (tmp_path / "etc/cloud/cloud-init.disabled").touch()
+    assert own_name.over_boots("10.0.0.7", "n001", str(tmp_path)) == []
+
+
+def test_the_profile_has_the_last_word_among_cloud_inits_own_files() -> None:
+    (ours,) = [entry for entry in profile.of_system("debian")["files"] if entry["path"].startswith("/etc/cloud/")]
+    assert yaml.safe_load(ours["content"]) == {"manage_etc_hosts": False, "preserve_hostname": True}
+    others = ["01_debian_cloud.cfg", "90_dpkg.cfg", "99-installer.cfg", "curtin-preserve-sources.cfg", "subiquity-disable.cfg"]
+    assert sorted([*others, Path(ours["path"]).name])[-1] == Path(ours["path"]).name
+    assert ours["needs"] == "/etc/cloud/cloud.cfg.d", "where there is cloud-init"
