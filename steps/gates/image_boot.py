@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from steps.contract.image.booting import Boot, NodeReport
+from steps.contract.image.booting import TESTS_ARGUMENT, Boot, NodeReport
 from steps.contract.image.testing import Outcome
 from steps.contract.stages.image_boot import Booted, Wanted
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
@@ -13,6 +13,7 @@ from steps.gates.image_boot_console import cut_short
 MOST_TOLD = 3
 FETCHED = ("script", "kernel", "initrd", "root", "tests", "report")
 """What goes between a machine and the server in a boot."""
+LEFT_OUT = f"a unit that needs what no test machine has is left out by ConditionKernelCommandLine=!{TESTS_ARGUMENT}=yes"
 
 
 def boots(seen: Booted, want: Wanted) -> Verdict:
@@ -112,7 +113,7 @@ def _health(boot: Boot, report: NodeReport, want: Wanted) -> Iterator[Finding]:
         step = "set the hardware clock, or let the image ask a time server before its services start: certificates depend on it"
         yield fail(FailureClass.RUNTIME, f"its clock is off by {off:+.0f} s", f"at most {want.clock_seconds:.0f} s", step)
     if report.failed_units:
-        step = f"`systemctl status {report.failed_units[0]}` there, and its part of the console"
+        step = f"`systemctl status {report.failed_units[0]}` there, and its part of the console; {LEFT_OUT}"
         yield fail(FailureClass.HEALTH, f"failed units: {_some(report.failed_units)}", "none", step)
 
 

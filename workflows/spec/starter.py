@@ -6,6 +6,11 @@ from pathlib import Path
 
 _IMAGE = "compute"
 """The recipe of the example of an image spec."""
+_BESIDE_MIB = 2048
+"""Memory of a test machine beside the packed root, which lies in it whole: kernel, overlay and what the tests take."""
+_STEP_MIB = 1024
+_LARGE_MIB = 1024
+"""From so large a packed root on, a test machine needs longer to fetch and read it."""
 
 
 def starter() -> str:
@@ -13,11 +18,15 @@ def starter() -> str:
     return (Path(__file__).parent / "starter.yaml").read_text(encoding="utf-8")
 
 
-def image(recipe: str, *, own_lock: bool = True) -> str:
-    """Return an `image.yaml` for a shipped recipe with its comments; without `own_lock` it takes the lock that the recipe has."""
+def image(recipe: str, *, own_lock: bool = True, packed_mib: int = 0) -> str:
+    """Return an `image.yaml` for a shipped recipe with its comments; without `own_lock` it takes the lock that the recipe has.
+    `packed_mib`: how large its packed root may become, for which test machines have the memory."""
     from workflows import examples
 
     text = (Path(examples.__file__).parent / "images/image.yaml").read_text(encoding="utf-8")
     for key in ("name: ", "recipe: ", "lock: "):
         text = text.replace(f"\n{key}{_IMAGE}", f"\n{key if own_lock or key != 'lock: ' else '# lock: '}{recipe}", 1)
+    if packed_mib > _LARGE_MIB:
+        memory = -(-(packed_mib + _BESIDE_MIB) // _STEP_MIB) * _STEP_MIB
+        text = text.replace("\n  memory_mib: 3072\n  timeout: 5m\n", f"\n  memory_mib: {memory}\n  timeout: 15m\n", 1)
     return text

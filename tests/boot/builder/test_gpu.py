@@ -21,6 +21,7 @@ from workflows.images.nodes import resolve
 from workflows.spec.image import load_image
 
 FAULTS = disturbing.FILE.with_name("faults_gpu.yaml")
+BOOT = {"firmware": ["uefi"], "memory_mib": 2048, "timeout": "10m"}
 CLOUD = {"kernel": "linux-image-cloud-amd64", "kernel_headers": "linux-headers-cloud-amd64"}
 
 
@@ -42,7 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, nvidia: vendor.Repository) ->
 def locked(folder: Path, common: Path, nvidia: vendor.Repository, **values: str) -> Site:
     """A site with a lock of the recipe, which keeps its layers in the common folder."""
     variables = {"nvidia_repository": nvidia.url, "nvidia_key": str(nvidia.key), **values}
-    made = Site(folder, common / "archive", recipe="gpu", variables=variables)
+    made = Site(folder, common / "archive", recipe="gpu", variables=variables, boot=BOOT)
     (made.images / "layers").symlink_to(common / "layers")
     made.lock()
     return made
@@ -88,6 +89,16 @@ def test_a_fault_is_caught(fault: Fault, site: Site, recipe: Recipe, tmp_path: P
     assert re.search(fault.says, seen.results[0].output), seen.results[0].output
     verdict = image_sandbox.tests(seen, Wanted(key="key", tests=(Case(name=test.name, incident=test.incident),)))
     assert test.incident.rstrip(".") in verdict.reason
+
+
+@pytest.mark.long
+def test_it_boots_where_no_gpu_is(site: Site) -> None:
+    """Its daemons end with an error there, and no unit may fail in a test boot."""
+    site.run("image", "build", "--until", "image_boot")
+    (record,) = site.records("image_boot", "boot_uefi")
+    assert record["verdict"]["status"] == "pass"
+    (one,) = record["observation"]["boots"]
+    assert not one["report"].get("failed_units")
 
 
 @pytest.mark.long

@@ -18,6 +18,8 @@ from tests.unit import small_image
 from tests.unit.cli.conftest import COMMAND, PATIENCE, until
 from workflows.cli.images import starting as image_starting
 from workflows.cli.runs import trying_again
+from workflows.images.nodes import chain
+from workflows.spec.image import load_image
 from workflows.stages import IMAGE_ORDER
 
 Write = Callable[..., str]
@@ -138,6 +140,18 @@ def test_the_first_spec_is_sound_and_has_a_lock_of_its_own(machine: Any) -> None
     assert (other.code, (machine.folder / "other.yaml").is_file()) == (0, True)
     gpu = machine.call("init", "--image", "gpu", "--force")
     assert "then: bringup image lock image.yaml" in gpu.out
+
+
+def test_the_first_spec_gives_test_machines_memory_for_what_the_recipe_may_weigh(machine: Any) -> None:
+    found = {}
+    for name in ("base", "compute", "gpu"):
+        assert machine.call("init", "--image", name, "--force").code == 0
+        found[name] = load_image(machine.folder / "image.yaml").boot
+        budget = chain.read(name, machine.folder, {}).top.spec.budget.squashfs_mib
+        assert budget is not None
+        assert found[name].memory_mib >= budget + 2048
+    assert (found["base"].memory_mib, found["compute"].memory_mib, found["gpu"].memory_mib) == (3072, 3072, 8192)
+    assert found["gpu"].timeout > found["compute"].timeout
     assert machine.call("init", "--image", "--servers", "x").code == 64
     near = machine.call("init", "--image", "comput")
     assert (near.code, "did you mean compute?" in near.err, (machine.folder / "comput").exists()) == (64, True, False)

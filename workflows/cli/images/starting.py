@@ -35,7 +35,8 @@ def begin(named: Path | None, *, force: bool, hint: str) -> None:
     lock, brought = spec.with_name(f"{recipe}{chain.LOCK_SUFFIX}"), shipped.RECIPES / f"{recipe}{chain.LOCK_SUFFIX}"
     if there := [path for path in (spec, lock) if path.exists() and not force]:
         raise typer.BadParameter(f"{there[0]} exists; {hint}")
-    spec.write_text(image(recipe))
+    budget = chain.read(recipe, Path(), {}, by_name=True).top.spec.budget
+    spec.write_text(image(recipe, packed_mib=budget.squashfs_mib or 0))
     if brought.exists():
         lock.write_bytes(brought.read_bytes())
         output.lines([f"wrote {spec} and its lock {lock}; edit publish, then: bringup image build {spec}"])
