@@ -142,6 +142,19 @@ def test_the_first_spec_is_sound_and_has_a_lock_of_its_own(machine: Any) -> None
     assert "then: bringup image lock image.yaml" in gpu.out
 
 
+@pytest.mark.parametrize("recipe", ["base", "compute"])
+def test_the_line_for_racked_machines_in_the_first_spec_works(machine: Any, recipe: str) -> None:
+    assert machine.call("init", "--image", recipe).code == 0
+    path = machine.folder / "image.yaml"
+    (line,) = (line for line in path.read_text().splitlines() if line.startswith("# variables: "))
+    path.write_text(path.read_text().replace(line, line.removeprefix("# ")))
+    spec = load_image(path)
+    assert chain.read(recipe, machine.folder, {}).foundation.kernel == "linux-image-cloud-amd64"
+    assert chain.read(recipe, machine.folder, spec.variables).foundation.kernel == "linux-image-amd64"
+    unlocked = machine.call("image", "build", "image.yaml")
+    assert (unlocked.code, "bringup image lock image.yaml" in unlocked.err) == (64, True), unlocked.err
+
+
 def test_the_first_spec_gives_test_machines_memory_for_what_the_recipe_may_weigh(machine: Any) -> None:
     found = {}
     for name in ("base", "compute", "gpu"):

@@ -102,7 +102,7 @@ def test_what_follows_from_a_recipe_is_tested_without_being_written(own: Path) -
     assert (services.check, "own.service" in services.arguments) == (Check.SERVICES_ENABLED, True)
     assert "systemd-timesyncd.service" not in services.arguments, "an upper layer disabled it"
     assert "live-boot" in tests["recipe_packages_installed"].arguments
-    assert tests["root_size"].arguments == ("450",)
+    assert tests["root_size"].arguments == ("650",)
     assert tests["setuid_files"].arguments == ("/usr/bin/su",), "the upper recipe's test takes the place of the lower one"
 
 
