@@ -12,7 +12,7 @@ from steps.contract import approval, plural
 from steps.contract.canonical import canonical, digest
 from steps.contract.image import published
 from steps.contract.image import recipe as contract
-from steps.contract.image.booting import Firmware
+from steps.contract.image.booting import UNBOOTED, Firmware, why_not_booted
 from steps.contract.image.published import Group, Place
 from steps.contract.stages import image_standing
 from steps.contract.task import Task, Verb
@@ -21,7 +21,7 @@ from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import unattended
 from workflows.spec.image import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, SIGN_KEY, ImageSpec
-from workflows.stages import IMAGE_ORDER
+from workflows.stages import IMAGE_ORDER, image_boot
 from workflows.stages.access import SecretFile, secret_file
 from workflows.stages.image_site import ImageSite
 from workflows.stages.stage import Stage
@@ -32,9 +32,13 @@ def compile_image(
 ) -> Plan:
     """The plan of an image build; pure. `recipe` is the spec's, resolved, `files` what it places, by digest; `until` narrows the
     stages, `again` publishes also what a rollback left; with either the published tree is not asked first. Raises PlanError for a
-    stage that there is not, and for a recipe whose files are too many to travel with the tasks."""
+    stage that there is not, for an image that is to be booted and that no test machine boots, and for a recipe whose files are too
+    many to travel with the tasks."""
     site = dataclasses.replace(_site(spec, recipe), again=again, asked=not again and until in ("", image_standing.ID))
     stages = approvals.attached(_narrowed(_stages(site), until), spec.approvals)
+    why = why_not_booted(recipe.name, recipe.architecture)
+    if why and any(stage.id == image_boot.ID for stage in stages):
+        raise PlanError(f"{why}, and none is published unbooted; {UNBOOTED}")
     told = approvals.announce_tasks(spec.name, spec.approvals, stages)
     parts = {
         "image": [spec.name, spec.owner, spec.revision],

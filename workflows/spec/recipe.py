@@ -28,7 +28,11 @@ class Foundation(Section):
 
     distribution: Literal["debian", "ubuntu"] = Field(description="Distribution.", examples=["debian"])
     release: DnsLabel = Field(description="Its release.", examples=["bookworm"])
-    architecture: Literal["amd64", "arm64"] = Field(default="amd64", description="Architecture.", examples=["amd64"])
+    architecture: Literal["amd64", "arm64"] = Field(
+        default="amd64",
+        description="Architecture; test machines are amd64: an image for arm64 is tested in the sandbox, and not published.",
+        examples=["amd64"],
+    )
     epoch: Annotated[int, Field(ge=1_000_000_000, le=4_000_000_000)] = Field(
         description="Time of every file of the image, in seconds since 1970 (SOURCE_DATE_EPOCH).", examples=[1795219200]
     )

@@ -12,11 +12,11 @@ from steps.clients.image import entries
 from steps.clients.image.files import cpio
 from steps.clients.netboot import disturbances
 from steps.clients.netboot.disturbances import Disturbance
-from steps.clients.netboot.machine import ARCHITECTURE, GATEWAY, Running, start
+from steps.clients.netboot.machine import GATEWAY, Running, start
 from steps.clients.netboot.server import Orders, Part, Server
 from steps.clients.private_folder import private_folder
 from steps.contract.image import console, ipxe, keys, manifest, on_node
-from steps.contract.image.booting import Boot, BootFault, Firmware, Machine
+from steps.contract.image.booting import UNBOOTED, Boot, BootFault, Firmware, Machine, why_not_booted
 from steps.contract.image.manifest import INITRD, KERNEL, ROOT, Manifest
 from steps.contract.image.recipe import Recipe
 from steps.contract.stages.image_boot import Booted
@@ -52,11 +52,8 @@ def boot(
     fault: BootFault | None = None,
 ) -> Booted:
     """Boot an image in so many machines at once. Raises BadTask where it is not packed, or no machine can be started here."""
-    if recipe.architecture != ARCHITECTURE:
-        raise BadTask(
-            f"recipe {recipe.name} is for {recipe.architecture}, and test machines are {ARCHITECTURE}: they cannot boot its image",
-            hint="`bringup image build --until image_sandbox` builds and tests it without booting",
-        )
+    if why := why_not_booted(recipe.name, recipe.architecture):
+        raise BadTask(why, hint=UNBOOTED)
     key = keys.image(recipe)
     folder = images / "assembled" / key
     with entries.held(folder):

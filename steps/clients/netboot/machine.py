@@ -15,8 +15,6 @@ from steps.contract.image.booting import Firmware, Machine
 from steps.errors import BadTask
 
 QEMU = "qemu-system-x86_64"
-ARCHITECTURE = "amd64"
-"""Of the machines that it emulates, as distributions name it."""
 GATEWAY = "10.0.2.2"
 """Where the machine sees this host's 127.0.0.1: QEMU's user-mode network, which has its DHCP and TFTP."""
 MAX_CONSOLE = 2_000_000

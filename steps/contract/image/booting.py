@@ -15,6 +15,17 @@ REPORT_ARGUMENT: Final = "bringup.report"
 """Kernel argument with the URL of the server that tests and hears the node: `GET URL/tests`, `POST URL/report`."""
 TESTS_ARGUMENT: Final = "bringup.tests"
 """Kernel argument that lets the node run that server's tests (`yes`), in a test boot alone."""
+ARCHITECTURE: Final = "amd64"
+"""Of the machines that boot images to test them, as distributions name it."""
+UNBOOTED: Final = "`bringup image build --until image_sandbox` builds and tests it without booting"
+"""What can be done with an image for other machines."""
+
+
+def why_not_booted(recipe: str, architecture: str) -> str:
+    """Why no test machine can boot the image of a recipe; empty where they can."""
+    if architecture == ARCHITECTURE:
+        return ""
+    return f"recipe {recipe} is for {architecture}, and test machines are {ARCHITECTURE}: they cannot boot its image"
 
 
 class Firmware(StrEnum):

@@ -52,6 +52,15 @@ def test_recipe_and_its_files_travel_with_the_tasks_by_digest(tmp_path: Path) ->
     assert named == {small_image.recipe().digest}
 
 
+def test_what_no_test_machine_boots_is_refused_unless_it_ends_before(tmp_path: Path) -> None:
+    spec, recipe = small_image.spec(tmp_path), small_image.recipe(architecture="arm64")
+    for until in ("", "image_boot", "image_publish"):
+        with pytest.raises(PlanError, match=r"recipe lab-nodes is for arm64, and test machines are amd64.* --until image_sandbox"):
+            compile_image(spec, recipe, small_image.files(), until)
+    plan = compile_image(spec, recipe, small_image.files(), "image_sandbox")
+    assert plan.stages[-1].id == "image_sandbox"
+
+
 @pytest.mark.parametrize("machines", [1_000, 10_000])
 def test_a_fleet_travels_beside_the_tasks_that_name_it_by_digest(tmp_path: Path, machines: int) -> None:
     nodes = small_image.fleet(machines)

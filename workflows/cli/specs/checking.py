@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steps.contract.image.booting import UNBOOTED, why_not_booted
 from workflows import catalog
 from workflows.cli.specs import kinds, sources
 from workflows.spec import Issue, SpecError, SpecErrors, unattended
@@ -48,13 +49,17 @@ def check(source: str) -> Checked:
 
 
 def _image(path: Path, *, is_recipe: bool) -> Iterator[Issue]:
-    """What is wrong with the lock of an image spec or of a recipe. Raises SpecErrors for what is wrong with those themselves."""
+    """What is wrong with the lock of an image spec or of a recipe, or that it cannot be booted. Raises
+    SpecErrors for what is wrong with those themselves."""
     from workflows.cli.images import recipes as image_recipes
     from workflows.images.errors import BuildError
     from workflows.images.nodes import resolve
 
     asked = image_recipes.asked(str(path))
     found = asked.chain(by_name=is_recipe)
+    if why := why_not_booted(found.top.spec.name, found.foundation.architecture):
+        kind: Severity = "warning" if is_recipe else "error"
+        yield Issue("booted", kind, "recipe", why, UNBOOTED, "images/recipes/README.md")
     try:
         if is_recipe:
             resolve.locked(asked, found)

@@ -154,6 +154,19 @@ def test_validate_says_when_a_lock_is_missing_or_old(site: Site) -> None:
     assert "layer base asks for htop, which it lacks" in issue["problem"]
 
 
+def test_validate_says_that_no_test_machine_boots_it(site: Site) -> None:
+    recipe = site.folder / "small.yaml"
+    recipe.write_text(recipe.read_text().replace("release: bookworm,", "release: bookworm, architecture: arm64,"))
+    done = site.bringup("validate", "image.yaml", "-o", "json")
+    found = {one["rule"]: one for one in json.loads(done.stdout)["issues"]}
+    assert done.returncode == 64
+    assert found["booted"]["severity"] == "error"
+    assert found["booted"]["problem"].startswith("recipe small is for arm64, and test machines are amd64")
+    assert "--until image_sandbox" in found["booted"]["fix"]
+    alone = site.bringup("validate", "small.yaml")
+    assert (alone.returncode, "2 warnings" in alone.stdout, "is for arm64" in alone.stdout) == (0, True, True)
+
+
 def test_the_schema_of_a_recipe_is_for_editors(tmp_path: Path, site: Site) -> None:
     assert json.loads(site.bringup("schema", "ImageRecipe").stdout)["title"] == "bringup/v1 ImageRecipe"
     assert "Cluster, Factory, Stack, Image, ImageRecipe" in site.bringup("schema", "Recipe").stderr
