@@ -232,6 +232,19 @@ def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> N
     assert [one for one in seen.results if one.outcome is not Outcome.PASS] == []
 
 
+@pytest.mark.long
+def test_the_example_of_a_sites_own_layer_boots(first: Site, tmp_path: Path) -> None:
+    boot = {**ONE_BOOT, "memory_mib": 2048}
+    site = Site(tmp_path / "site", first.images / "archive", recipe="site", variables=OF_SITE, boot=boot)
+    (site.images / "layers").symlink_to(first.images / "layers")
+    site.lock()
+    site.run("image", "build", "--until", "image_boot")
+    (record,) = site.records("image_boot", "boot_bios")
+    (one,) = record["observation"]["boots"]
+    named = {result["name"]: result["outcome"] for result in one["report"]["results"]}
+    assert (record["verdict"]["status"], named["ssh_answers"]) == ("pass", "pass")
+
+
 @pytest.mark.parametrize("wanted", [10, pytest.param(30, marks=pytest.mark.long)])
 def test_killed_at_random_points_it_ends_in_the_same_bytes(first: Site, tmp_path: Path, wanted: int) -> None:
     """Boots are those of the first image, which is the same to the byte: the runs here reuse them, as a person would."""
