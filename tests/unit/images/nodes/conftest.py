@@ -86,15 +86,16 @@ class Mirror:
         }
         self._release(place, indexes, suite)
 
-    def publish_flat(self, path: str, debs: Iterable[Deb]) -> None:
-        """A flat repository, as NVIDIA's is one."""
+    def publish_flat(self, path: str, debs: Iterable[Deb], more: Iterable[str] = ()) -> None:
+        """A flat repository, as NVIDIA's is one; `more`: lines of its release file."""
         index = "\n".join(one.stanza("") for one in debs)
-        self._release(self.folder / path, {"Packages": index}, "")
+        self._release(self.folder / path, {"Packages": index}, "", more)
 
-    def _release(self, place: Path, indexes: Mapping[str, str], suite: str) -> None:
+    def _release(self, place: Path, indexes: Mapping[str, str], suite: str, more: Iterable[str] = ()) -> None:
         files = {name: index.encode() for name, index in indexes.items()}
         files |= {f"{name}.gz": gzip.compress(data) for name, data in files.items()}
         lines = [f"Suite: {suite}", f"Codename: {suite}"] if suite else []
+        lines += more
         lines += ["Date: Sat, 21 Nov 2026 00:00:00 UTC", "Architectures: amd64", f"Components: main {FIRMWARE}", "SHA256:"]
         for path, data in files.items():
             (place / path).parent.mkdir(parents=True, exist_ok=True)

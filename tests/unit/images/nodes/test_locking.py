@@ -85,6 +85,22 @@ def test_a_repository_of_an_upper_layer_is_not_asked_for_the_lower_ones(site: Si
     assert names(lock.layer("gpu")) == ["driver-stand-in"]
 
 
+def test_backports_give_what_nobody_else_has_and_no_newer_version(site: Site) -> None:
+    site.mirror.publish("bookworm", [*SMALL, Deb("htop")])
+    newer = [Deb("htop", "9.0~bpo12+1"), Deb("linux-image-6.12.9+bpo-amd64", "6.12.9-1~bpo12+1")]
+    site.mirror.publish_flat("backports", newer, more=["NotAutomatic: yes", "ButAutomaticUpgrades: yes"])
+    site.mirror.publish_flat("own", newer)
+    text = (site.folder / "small.yaml").read_text()
+    found = {}
+    for repository in ("backports", "own"):
+        source = f'{{url: "{site.mirror.url}/{repository}", suite: /, keyring: {site.mirror.key}}}'
+        more = f"\n  - name: more\n    sources: [{source}]\n    packages: [htop, linux-image-6.12.9+bpo-amd64]\n"
+        (site.folder / "small.yaml").write_text(text + more)
+        found[repository] = {one.name: one.version for one in locking.newest(asked(site)).layer("more")}
+    assert found["backports"] == {"htop": "1.0-1", "linux-image-6.12.9+bpo-amd64": "6.12.9-1~bpo12+1"}
+    assert found["own"]["htop"] == "9.0~bpo12+1"
+
+
 def test_firmware_is_locked_from_the_distributions_own_component_where_a_layer_asks_for_it(site: Site) -> None:
     site.mirror.publish("bookworm", SMALL, firmware=[Deb("firmware-card"), Deb("tool", "9.0")])
     text = (site.folder / "small.yaml").read_text()
