@@ -16,6 +16,7 @@ from workflows.cli.specs import pipelines
 
 if TYPE_CHECKING:
     from steps.contract.image.recipe import Recipe
+    from workflows.plan.model import Plan
 
 PUBLISHED = "image_publish"
 """The last stage (`spec.image.PUBLISHED`, whose module takes longer to import)."""
@@ -58,13 +59,18 @@ def build(
     found = specs.check(path, loaded, specs.lacking(loaded, place.engine) if publishes else None)
     if not again and not until and place.engine == LOCAL and (version := _published(path, loaded, found.recipe)):
         output.lines([f"nothing changed: {version} of {loaded.name} is published from this recipe, lock and settings"])
-        return _told(place, loaded.name, version)
+        return _told(place, loaded.name, f"{version} is published")
+    wish = pipelines.Wish(reuse=reuse, until=until, again=again, supersede=supersede)
+    pipeline = pipelines.of_image(path, loaded, found)
+    if shipped is not None and (run := _tested(place, wish, pipeline.plan(path, loaded, wish), found.recipe)):
+        output.lines([f"nothing changed: {loaded.name} was built from this recipe and lock, and passed its tests in run {run}"])
+        image_starting.say_where(found.recipe, until, shipped=True)
+        return _told(place, loaded.name, f"passed its tests in run {run}")
     if publishes and place.engine == LOCAL:
         specs.require_writable(loaded, found.recipe)
     if place.engine == LOCAL:
         image_starting.require_namespaces(until)
-    wish = pipelines.Wish(reuse=reuse, until=until, again=again, supersede=supersede)
-    code = starting.start(spec, place, wish, pipelines.of_image(path, loaded, found))
+    code = starting.start(spec, place, wish, pipeline)
     if not publishes and place.engine == LOCAL and code == ExitCode.OK:
         image_starting.say_where(found.recipe, until, shipped=shipped is not None)
     return code
@@ -100,10 +106,18 @@ def _published(path: Path, loaded: Any, recipe: "Recipe") -> str:
         return ""
 
 
-def _told(place: starting.Place, name: str, version: str) -> int:
+def _tested(place: starting.Place, wish: pipelines.Wish, plan: "Plan", recipe: "Recipe") -> str:
+    """The run of this machine that built and booted exactly this; empty where there is none, or another one was asked for."""
+    from workflows.cli.images import tested
+
+    is_asked = wish.again or wish.reuse != "none" or wish.until != TESTED or place.engine != LOCAL
+    return "" if is_asked else tested.by_run(plan, recipe)
+
+
+def _told(place: starting.Place, name: str, said: str) -> int:
     """Write the report for CI servers, where one is wanted: one case that passed."""
     if place.junit is None:
         return ExitCode.OK
     from workflows.cli.runs import reporting
 
-    return reporting.keep_nothing_changed(place.junit, name, version)
+    return reporting.keep_nothing_changed(place.junit, name, said)

@@ -59,7 +59,9 @@ def of_recipe(named: str) -> Path | None:
         raise BuildError(f"recipe {named} comes without a lock", hint=f"a spec has one of its own: bringup init --image {named}")
     path = Home.of_environment().root / FOLDER / f"{named}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(image(named, own_lock=False))
+    text = image(named, own_lock=False)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
     return path
 
 

@@ -110,11 +110,11 @@ class Unfinished:
             self.code = _written(self.file, _one_case(run, "error", f"not finished: {sentence}", "unfinished"))
 
 
-def keep_nothing_changed(file: Path, name: str, version: str) -> ExitCode:
-    """Write the report of a build that had nothing to do: one case that passed."""
+def keep_nothing_changed(file: Path, name: str, said: str) -> ExitCode:
+    """Write the report of a build that had nothing to do, and what is said of the image: one case that passed."""
     root = ElementTree.Element("testsuites", name=f"bringup {name}")
     suite = ElementTree.SubElement(root, "testsuite", name="image", tests="1", failures="0", errors="0", skipped="0")
-    ElementTree.SubElement(suite, "testcase", classname="image", name=f"{name} {version} is published: nothing changed")
+    ElementTree.SubElement(suite, "testcase", classname="image", name=f"{name} {said}: nothing changed")
     return _written(file, ElementTree.tostring(root, encoding="unicode"))
 
 
