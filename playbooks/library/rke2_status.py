@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 from ansible.module_utils import alone, direct, rke2metrics, waiting
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import aside, kept, kube, mounts, pending, refusals, rollback, settings, supervisor
+from ansible.module_utils.rke2 import aside, kept, kube, mounts, own_address, pending, refusals, rollback, settings, supervisor
 
 DOCUMENTATION = r"""
 module: rke2_status
@@ -30,6 +30,7 @@ options:
   ready_seconds: {description: How long to wait until it is ready; 0 reads once and never fails., type: int}
   not_before: {description: Invocation of the unit that must be over before it counts as ready., type: str}
   kubeconfig_address: {description: 'Address to put into a returned kubeconfig; empty: return none, and no token.', type: str}
+  address: {description: What this host is reached by; C(own_address) then says it where it is an address of the host., type: str}
   ping: {description: 'Addresses of supervisors; C(pings) then says which one answers.', type: list, elements: str}
   rolled_back: {description: The release that was put back., type: str}
   restored: {description: The snapshot that etcd was set back to., type: str}
@@ -47,6 +48,7 @@ pending: {description: Whether a change waits for a restart., type: bool, return
 cleared: {description: Whether its etcd was removed on the way back to a release before., type: bool, returned: always}
 half: {description: Whether a release was being put in the place of another when a run was killed., type: bool, returned: always}
 server: {description: The server that the configuration joins., type: str, returned: always}
+own_address: {description: 'The asked address; empty: this host has no such address.', type: str, returned: always}
 pings: {description: 'The first asked address where a supervisor answers; empty: none.', type: str, returned: always}
 """
 
@@ -228,6 +230,7 @@ SPEC: dict = {
     "ready_seconds": {"type": "int", "default": 0},
     "not_before": {"type": "str", "default": ""},
     "kubeconfig_address": {"type": "str", "default": ""},
+    "address": {"type": "str", "default": ""},
     "ping": {"type": "list", "elements": "str", "default": []},
     "rolled_back": {"type": "str", "default": ""},
     "restored": {"type": "str", "default": ""},
@@ -240,6 +243,10 @@ def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     asked: dict[str, Any] = module.params
     owed = pending.seen()
+    try:
+        own = own_address.own(asked["address"], lambda command: module.run_command(command, handle_exceptions=True))
+    except own_address.Unreadable as error:
+        module.fail_json(msg="this host does not tell its addresses: %s" % error)
     seen, invocation, why = wait(module, asked["service"], asked["ready_seconds"], asked["not_before"])
     if asked["service"] == "rke2-server" and seen["ready"]:
         seen["secrets_encryption"] = encryption(module)
@@ -259,6 +266,7 @@ def main() -> None:
         "half": kept.is_replacing(),
         "cleared": rollback.is_cleared(seen["version"]),
         "server": settings.find("server"),
+        "own_address": own,
         "pings": "" if seen["joined"] else supervisor.answering(asked["ping"]),
     }
     if seen["ready"] and not asked["ready_seconds"] and not module.check_mode and pending.restarted(module):

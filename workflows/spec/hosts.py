@@ -184,7 +184,9 @@ class HostGroup(Section):
         description="Path of the Python (3.8 or newer) that plays use on these machines; default: /usr/bin/python3.",
         examples=["/usr/bin/python3.11"],
     )
-    addresses: Addresses = Field(default=Addresses(), description="How addresses follow from names; default: DNS.")
+    addresses: Addresses = Field(
+        default=Addresses(), description="How addresses, which SSH dials, follow from names; default: DNS."
+    )
     topology: Topology = Field(default=Topology(), description="Rack, leaf and scalable unit of each host.")
     labels: Mapping[LabelKey, LabelValue] = Field(
         default={}, description="Node labels set at registration.", examples=[{"site/pool": "train"}]

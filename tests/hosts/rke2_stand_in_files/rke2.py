@@ -5,6 +5,7 @@ import base64
 import contextlib
 import hashlib
 import http.server
+import ipaddress
 import json
 import os
 import re
@@ -45,6 +46,35 @@ def setting(key: str) -> str:
     return found[1].strip("'\"") if found else ""
 
 
+def node_ip() -> str:
+    """This node's address: what config.yaml says, else the one of the default route; RKE2 refuses what is refused here."""
+    said = setting("node-ip")
+    try:
+        found = ipaddress.ip_address(said or default_address())
+    except ValueError:
+        sys.exit(f"level=fatal msg=\"invalid node-ip: invalid ip format '{said}'\"")
+    try:
+        with socket.socket(socket.AF_INET if found.version == 4 else socket.AF_INET6) as probe:
+            probe.bind((str(found), 0))
+    except OSError as error:
+        sys.exit(f'level=fatal msg="listen tcp {found}:2380: bind: {error.strerror}"')
+    return str(found)
+
+
+def default_address() -> str:
+    """The first address of the interface that the default route leads to."""
+    route, *_ = json.loads(subprocess.check_output(["ip", "-json", "-4", "route", "show", "default"]))
+    (link,) = json.loads(subprocess.check_output(["ip", "-json", "-4", "address", "show", "dev", route["dev"]]))
+    return str(link["addr_info"][0]["local"])
+
+
+def is_address(text: str) -> bool:
+    """Whether this is an IP address, and no name."""
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.ip_address(text))
+    return False
+
+
 def listed(key: str) -> list:
     """A list of plain values of config.yaml."""
     found = re.search(rf"^{key}:\n((?: *- .*\n)*)", settings(), re.M)
@@ -53,8 +83,8 @@ def listed(key: str) -> list:
 
 def names() -> str:
     """For which names this server's certificates are: its own, and those of `tls-san`, as RKE2's."""
-    addresses = filter(None, ["127.0.0.1", setting("node-ip"), *listed("tls-san")])
-    return "subjectAltName=" + ",".join(f"{'IP' if one[0].isdigit() else 'DNS'}:{one}" for one in dict.fromkeys(addresses))
+    addresses = ["127.0.0.1", node_ip(), *listed("tls-san")]
+    return "subjectAltName=" + ",".join(f"{'IP' if is_address(one) else 'DNS'}:{one}" for one in dict.fromkeys(addresses))
 
 
 def password() -> str:
@@ -96,7 +126,7 @@ def own_node(kind: str, known: dict, *, voter: bool = True) -> dict:
     """This host's Node; what others wrote on it stays."""
     labels = {"node-role.kubernetes.io/control-plane": "true", "stand-in/roles": "etcd"} if kind == "server" else {}
     conditions = [{"type": "Ready", "status": "True"}] + ([{"type": "EtcdIsVoter", "status": str(voter)}] if labels else [])
-    status = {"nodeInfo": {"kubeletVersion": VERSION}, "conditions": conditions, "address": setting("node-ip")}
+    status = {"nodeInfo": {"kubeletVersion": VERSION}, "conditions": conditions, "address": node_ip()}
     name = setting("node-name")
     old = known.get(name, {})
     metadata = {"name": name, "labels": labels, "annotations": old.get("metadata", {}).get("annotations", {})}
@@ -250,7 +280,7 @@ def control_plane(images: Path) -> "ControlPlane":  # noqa: F821 - its module li
             program.rename(place / program.name)
     folders = {"data": DATA / "server/real", "etcd": ETCD / "real", "programs": place}
     user = "etcd" if setting("profile") == "cis" else ""
-    return ControlPlane(setting("node-name"), setting("node-ip"), names(), folders, flags(), user)
+    return ControlPlane(setting("node-name"), node_ip(), names(), folders, flags(), user)
 
 
 def flags() -> dict:
@@ -274,9 +304,9 @@ def secrets_encrypt(word: str) -> None:
 def real_control_plane(images: Path, joined: str) -> None:
     """Start them; `joined` answers for the cluster that a new server comes to: one of its servers, or a load balancer."""
     plane = control_plane(images)
-    told = json.loads(ask(joined, "/stand-in/shared")) if joined else {"address": setting("node-ip"), "files": None}
+    told = json.loads(ask(joined, "/stand-in/shared")) if joined else {"address": node_ip(), "files": None}
     plane.start(told["address"], told["files"])
-    Say.shared = json.dumps({"address": setting("node-ip"), "files": plane.shared()})
+    Say.shared = json.dumps({"address": node_ip(), "files": plane.shared()})
     Path("/etc/rancher/rke2/rke2.yaml").write_text(plane.kubeconfig())
     (DATA / "bin/kubectl").unlink(missing_ok=True)
     (DATA / "bin/kubectl").symlink_to(plane.programs / "kubectl")
@@ -374,6 +404,7 @@ def main() -> None:
             log.write(f"start {word} {VERSION}\n")
         if VERSION in faults().get("crash", ()):
             sys.exit('level=fatal msg="the stand-in was told to crash"')
+        node_ip()  # which may end it, before anything else
         time.sleep(faults().get("slow", 0))
         {"server": server, "agent": agent}[word]()
         leave_traces()

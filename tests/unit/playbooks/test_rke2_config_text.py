@@ -7,10 +7,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from ansible.module_utils.rke2 import own_address
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 REGISTERED = "127.55.0.1"
+LINKS = [
+    {"ifname": "lo", "addr_info": [{"family": "inet", "local": "127.0.0.1"}, {"family": "inet6", "local": "::1"}]},
+    {"ifname": "eth0", "addr_info": [{"family": "inet", "local": "192.0.2.11"}, {"family": "inet6", "local": "2001:db8::11"}]},
+    {"ifname": "eth1", "addr_info": []},
+]
 PLAY = """
 - hosts: all
   vars: {rke2_kind: "{{ 'server' if inventory_hostname.startswith('sv') else 'agent' }}"}
@@ -21,7 +28,14 @@ PLAY = """
 
 
 def configured(folder: Path, addresses: dict[str, str], **variables: object) -> dict[str, dict[str, Any]]:
-    """The config.yaml of each host, by how SSH reaches it."""
+    """The config.yaml of each host, by how SSH reaches it; `ip` says of each that it has LINKS."""
+    (folder / "ip").write_text(f"#!/bin/sh\necho '{json.dumps(LINKS)}'\n")
+    (folder / "ip").chmod(0o755)
+    paths = {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
+        "ANSIBLE_HOME": str(folder),
+    }
     common = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     hosts = {name: {"bringup_address": address} for name, address in addresses.items()}
     groups = {"helpers": {"hosts": {}}, "played": {"hosts": {}}}
@@ -34,7 +48,7 @@ def configured(folder: Path, addresses: dict[str, str], **variables: object) -> 
             *(Path(sys.executable).with_name("ansible-playbook"), folder / "play.yml", "--inventory", folder / "hosts.json"),
             *("--extra-vars", json.dumps(told | variables)),
         ],
-        env={**os.environ, "PYTHONHASHSEED": "1", "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(folder)},
+        env={**os.environ, **paths, "PYTHONHASHSEED": "1"},
         capture_output=True,
         text=True,
     )
@@ -46,3 +60,28 @@ def test_names_of_the_certificate_stand_in_the_order_of_the_spec(tmp_path: Path)
     names = [f"api-{number}.example.org" for number in range(6)]
     found = configured(tmp_path, {"sv1": REGISTERED}, rke2_tls_san=[REGISTERED, *names])
     assert found["sv1"]["tls-san"] == [REGISTERED, *names], "in another order the next run would restart every server"
+
+
+def test_a_node_is_told_the_address_that_it_is_reached_by_only_where_it_has_it(tmp_path: Path) -> None:
+    own, name, far = "192.0.2.11", "sv2.cluster.example.org", "198.51.100.7"
+    reached = {"sv1": own, "sv2": name, "a1": own, "a2": "a2", "a3": far, "a4": "127.0.0.1"}
+    found = configured(tmp_path, reached, rke2_tls_san=["api.example.org"])
+    told = {host: config["node-ip"] for host, config in found.items() if "node-ip" in config}
+    assert told == {"sv1": own, "a1": own}, "RKE2 ends at a name, and cannot listen on an address of NAT's"
+    assert found["sv1"]["tls-san"] == [REGISTERED, "api.example.org"], "as it was before: nothing restarts for this"
+    assert found["sv2"]["tls-san"] == [REGISTERED, "api.example.org", name], "others may come there to join"
+    assert found["a2"]["server"] == f"https://{REGISTERED}:9345"
+
+
+def test_an_address_is_known_however_it_is_written() -> None:
+    def ip(command: list[str]) -> tuple[int, str, str]:
+        return 0, json.dumps(LINKS), ""
+
+    assert own_address.own("2001:DB8:0::11", ip) == "2001:DB8:0::11", "as the spec writes it, so that files stay as they are"
+    assert own_address.own("2001:db8::12", ip) == ""
+
+
+@pytest.mark.parametrize("said", [(257, "", "No such file or directory: 'ip'"), (0, "not JSON", "")])
+def test_a_host_that_does_not_tell_its_addresses_is_no_host_without_any(said: tuple[int, str, str]) -> None:
+    with pytest.raises(own_address.Unreadable, match="ip -json address show ended with"):
+        own_address.own("192.0.2.11", lambda command: said)

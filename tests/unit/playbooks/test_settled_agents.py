@@ -15,6 +15,7 @@ PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 VERSION = "v1.35.7+rke2r1"
 STATE = {"joined": True, "ready": True, "enabled": True, "version": VERSION, "restarts": 0}
 SHOWN = {"changed": False, "observation": STATE, "refusal": "", "adopted": False, "pending": False, "half": False, "pings": ""}
+SHOWN |= {"own_address": "192.0.2.1"}
 SEEN = {
     "changed": False,
     "refused": {},
