@@ -6,11 +6,11 @@ Rules over versions and products are in `compat`.
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from workflows.spec import networks
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.errors import SpecError
 from workflows.spec.fields import STAGES, StageName
@@ -73,20 +73,12 @@ def _addresses_are_addresses(spec: ClusterSpec) -> Findings:
         if group.addresses.pattern is None:
             continue
         for machine in spec.machines:
-            if machine.group == name and not _is_address(machine.address):
+            if machine.group == name and not networks.is_address(machine.address):
                 fix = "keep every number in 0..255, or use start"
                 yield SpecError(
                     f"hosts.{name}.addresses.pattern", f"the pattern gives {machine.name} no IP address", fix, machine.address
                 )
                 break
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 @_rule("hosts")
@@ -111,7 +103,9 @@ def _high_availability_has_one_address(spec: ClusterSpec) -> Findings:
         problem = "several servers need one address in front of them"
         yield SpecError("rke2.registration_address", problem, "add registration_address: the virtual IP or DNS name of the servers")
     address = spec.rke2.registration_address or ""
-    if spec.rke2.virtual_address and (not _is_address(address) or address in {machine.address for machine in spec.machines}):
+    if spec.rke2.virtual_address and (
+        not networks.is_address(address) or address in {machine.address for machine in spec.machines}
+    ):
         problem = f"servers cannot hold {address or 'an address that is not given'}: it must be an IP address that no machine has"
         yield SpecError("rke2.virtual_address", problem, "write a free IP address of their network in rke2.registration_address")
 
@@ -143,16 +137,8 @@ def _one_primary_cni(spec: ClusterSpec) -> Findings:
         yield SpecError("rke2.cni", "multus must stand first", f"write [multus, {primary[0]}]", ", ".join(cni))
 
 
-@_rule("hosts", "rke2")
-def _pod_network_is_large_enough(spec: ClusterSpec) -> Findings:
-    pods, services = ipaddress.ip_network(spec.rke2.cluster_cidr), ipaddress.ip_network(spec.rke2.service_cidr)
-    if pods.version == services.version and pods.overlaps(services):
-        yield SpecError("rke2.service_cidr", "overlaps cluster_cidr", "give the two networks apart", spec.rke2.service_cidr)
-    nodes = len(spec.machines)
-    if pods.version == 4 and nodes > 1 << max(24 - pods.prefixlen, 0):
-        prefix = 24 - (nodes - 1).bit_length()
-        problem = f"{nodes} nodes need a /24 each, more than this network holds"
-        yield SpecError("rke2.cluster_cidr", problem, f"use a /{prefix} or larger", spec.rke2.cluster_cidr)
+_rule("hosts", "rke2")(networks.sizes)
+_rule("hosts", "rke2")(networks.families)
 
 
 @_rule("hosts", "accelerator")

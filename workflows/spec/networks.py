@@ -1,0 +1,52 @@
+"""Rules over addresses and networks of one spec: families that must agree, networks that must be apart and hold every node."""
+
+import ipaddress
+from collections.abc import Iterator
+
+from workflows.spec.cluster import ClusterSpec
+from workflows.spec.errors import SpecError
+
+Findings = Iterator[SpecError]
+
+
+def is_address(text: str) -> bool:
+    """Whether this is an IP address, and no name."""
+    return _version(text) != 0
+
+
+def _version(text: str) -> int:
+    """4 or 6; 0 of a name."""
+    try:
+        return ipaddress.ip_address(text).version
+    except ValueError:
+        return 0
+
+
+def sizes(spec: ClusterSpec) -> Findings:
+    """Pods and Services have networks apart, and there is a part of the first for every node."""
+    pods, services = ipaddress.ip_network(spec.rke2.cluster_cidr), ipaddress.ip_network(spec.rke2.service_cidr)
+    if pods.version == services.version and pods.overlaps(services):
+        yield SpecError("rke2.service_cidr", "overlaps cluster_cidr", "give the two networks apart", spec.rke2.service_cidr)
+    nodes = len(spec.machines)
+    if pods.version == 4 and nodes > 1 << max(24 - pods.prefixlen, 0):
+        prefix = 24 - (nodes - 1).bit_length()
+        problem = f"{nodes} nodes need a /24 each, more than this network holds"
+        yield SpecError("rke2.cluster_cidr", problem, f"use a /{prefix} or larger", spec.rke2.cluster_cidr)
+
+
+def families(spec: ClusterSpec) -> Findings:
+    """Nodes, pods and Services speak one version of IP: RKE2 ends where they do not (pkg/agent/run.go of K3s). A name
+    tells none."""
+    pods, services = (ipaddress.ip_network(one).version for one in (spec.rke2.cluster_cidr, spec.rke2.service_cidr))
+    if pods != services:
+        problem = f"IPv{services} for Services and IPv{pods} for pods (cluster_cidr): RKE2 does not start"
+        fix = "give cluster_cidr and service_cidr of one version of IP"
+        yield SpecError("rke2.service_cidr", problem, fix, spec.rke2.service_cidr)
+    reported: set[str] = set()
+    for machine in spec.machines:
+        version = _version(machine.address)
+        if version not in (0, pods) and machine.group not in reported:
+            reported.add(machine.group)
+            problem = f"{machine.name} has IPv{version}, and pods have IPv{pods} (rke2.cluster_cidr): RKE2 does not start"
+            fix = f"give IPv{pods} addresses, or cluster_cidr and service_cidr of IPv{version}"
+            yield SpecError(f"hosts.{machine.group}.addresses", problem, fix, machine.address)
