@@ -7,17 +7,19 @@ import struct
 import termios
 from collections.abc import Sequence
 
-QUESTION = b"? [y/N]"
+QUESTION = "? [y/N]"
 
 
-def in_a_terminal(environment: dict[str, str], command: Sequence[str], columns: int = 0, answer: str = "") -> tuple[int, str]:
+def in_a_terminal(
+    environment: dict[str, str], command: Sequence[str], columns: int = 0, answer: str = "", question: str = QUESTION
+) -> tuple[int, str]:
     """Run it, and give the answer once it asks: exit code, and all that it wrote."""
     child, terminal = pty.fork()
     if child == 0:
         os.execve(command[0], command, environment)
     if columns:
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    written = b""
+    written, sign = b"", question.encode()
     while True:
         try:
             part = os.read(terminal, 65536)
@@ -25,8 +27,8 @@ def in_a_terminal(environment: dict[str, str], command: Sequence[str], columns: 
             break
         if not part:
             break
-        asked, written = QUESTION in written, written + part
-        if answer and not asked and QUESTION in written:
+        asked, written = sign in written, written + part
+        if answer and not asked and sign in written:
             os.write(terminal, f"{answer}\n".encode())
     os.close(terminal)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), written.decode()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.unit.cli.pseudo_terminal import in_a_terminal
 from tests.unit.rehearsal.small import SMALL
 
 
@@ -109,4 +110,14 @@ def test_what_cannot_be_meant_is_refused(machine: Any, spec: Path, arguments: li
 
     assert done.code == 64, done.text
     assert said in done.err
+    assert machine.runs == []
+
+
+@pytest.mark.parametrize("operation", ["reset", "rollback"])
+def test_another_name_than_the_clusters_changes_nothing_and_says_so(machine: Any, command: str, spec: Path, operation: str) -> None:
+    question = "type the name of the cluster to go on"
+    line = [command, operation, str(spec)]
+    code, said = in_a_terminal(machine.environment({"TERM": "dumb"}), line, answer="h200-61", question=question)
+
+    assert (code, "error: that is not h200-16, the name of the cluster: nothing was changed" in said) == (64, True), said
     assert machine.runs == []

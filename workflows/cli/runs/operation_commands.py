@@ -83,7 +83,7 @@ def reset(
 def _ask(spec: str, operation: Operation, what: str) -> None:
     """Whoever takes a cluster back types its name; `what` is done, with `{name}` and `{hosts}` for the cluster's.
 
-    Raises typer.BadParameter where nobody is there to ask, Abort for another name.
+    Raises typer.BadParameter where nobody is there to ask, and for another name.
     """
     from workflows.cli.specs import planning, sources
 
@@ -94,4 +94,4 @@ def _ask(spec: str, operation: Operation, what: str) -> None:
         raise typer.BadParameter(f"{said}, and nobody is here to ask: add --yes")
     output.lines([said])
     if typer.prompt("type the name of the cluster to go on") != loaded.name:
-        raise typer.Abort
+        raise typer.BadParameter(f"that is not {loaded.name}, the name of the cluster: nothing was changed")
