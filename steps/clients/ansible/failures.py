@@ -19,6 +19,10 @@ _CONTROLLER = rf"{KILLED}|No space left on device|Disk quota exceeded|Cannot all
 _SUDO_HANGS = r"waiting for (become success|privilege escalation)"
 """SSH is fine, and sudo or PAM gives no answer: Ansible tells it as a failed task, or as an unreachable host."""
 
+_SUDO_SPEAKS = re.compile(r"sudo: (?!unable to resolve host)")
+"""How sudo begins what it says, in whichever language; where that is the last line the task did not begin. Of a machine that
+does not know its own name it only warns."""
+
 _UNREACHABLE = (
     (FailureKind.SSH_PROXY_LOGIN, r"^HTTP proxy \S+ (wants a login|refuses the login)"),
     (FailureKind.NETWORK, r"^HTTP proxy \S+ (cannot reach|gave no answer)"),
@@ -94,7 +98,11 @@ def of_failed(message: str) -> FailureKind:
 def of_result(result: Mapping[str, Any]) -> FailureKind:
     """Why a task failed: as its message says, else as anything does that the message has no room for."""
     found = of_failed(message(result))
-    return found if found is not FailureKind.TASK_FAILED else of_failed(" ".join(_all_said(result))[-_SEARCHED:])
+    if found is FailureKind.TASK_FAILED:
+        found = of_failed(" ".join(_all_said(result))[-_SEARCHED:])
+    if found is FailureKind.TASK_FAILED and any(_SUDO_SPEAKS.match(line) for line in _last_lines(result)):
+        return FailureKind.SUDO
+    return found
 
 
 def is_of_controller(said: str) -> bool:
@@ -108,6 +116,17 @@ def _all_said(result: Mapping[str, Any]) -> Iterator[str]:
     for entry in items if isinstance(items, list) else ():
         if isinstance(entry, dict) and entry.get("failed"):
             yield from _all_said(entry)
+
+
+def _last_lines(result: Mapping[str, Any]) -> Iterator[str]:
+    """The end of each thing that was said around a task, and not by what it runs, which may use sudo too."""
+    for key in ("msg", "module_stderr", "module_stdout"):
+        lines = str(result.get(key) or "").split("\n")
+        yield next((line.strip() for line in reversed(lines) if line.strip()), "")
+    items = result.get("results")
+    for entry in items if isinstance(items, list) else ():
+        if isinstance(entry, dict) and entry.get("failed"):
+            yield from _last_lines(entry)
 
 
 def message(result: Mapping[str, Any]) -> str:

@@ -91,6 +91,18 @@ def test_an_unreachable_host_is_classified_by_what_ssh_says(said: str, kind: Fai
         ({"msg": "sudo: effective uid is not 0, is /usr/bin/sudo on a file system with 'nosuid' set?"}, FailureKind.SUDO),
         ({"msg": "sudo: PAM account management error: Permission denied"}, FailureKind.SUDO),
         ({"msg": "sudo: /etc/sudo.conf is owned by uid 1000, should be 0"}, FailureKind.SUDO),
+        ({"msg": "MODULE FAILURE", "module_stderr": "sudo: Ein Passwort ist notwendig\n"}, FailureKind.SUDO),
+        ({"msg": "MODULE FAILURE", "module_stdout": "sudo: il est nécessaire de saisir un mot de passe\r\n"}, FailureKind.SUDO),
+        (
+            {"msg": "items", "results": [{"failed": True, "msg": "x", "module_stderr": "sudo: パスワードが必要です"}]},
+            FailureKind.SUDO,
+        ),
+        (
+            {"msg": "MODULE FAILURE", "module_stderr": "sudo: Rechner n1 kann nicht aufgelöst werden\nKeyError: 'boom'\n"},
+            FailureKind.TASK_FAILED,
+        ),
+        ({"msg": "MODULE FAILURE", "module_stderr": "sudo: unable to resolve host n1: x\n"}, FailureKind.TASK_FAILED),
+        ({"msg": "non-zero return code", "stderr": "sudo: Ein Passwort ist notwendig"}, FailureKind.TASK_FAILED),
         ({"msg": "MODULE FAILURE", "module_stdout": "This account is currently not available."}, FailureKind.SSH_AUTH),
         ({"msg": "x", "module_stderr": "Your password has expired. Password change required but no TTY"}, FailureKind.SSH_AUTH),
         ({"msg": "Disk Requirements: At least 123MB more space needed on the / filesystem."}, FailureKind.DISK_FULL),
