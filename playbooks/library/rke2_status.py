@@ -48,7 +48,7 @@ pending: {description: Whether a change waits for a restart., type: bool, return
 cleared: {description: Whether its etcd was removed on the way back to a release before., type: bool, returned: always}
 half: {description: Whether a release was being put in the place of another when a run was killed., type: bool, returned: always}
 server: {description: The server that the configuration joins., type: str, returned: always}
-own_address: {description: 'The asked address; empty: this host has no such address.', type: str, returned: always}
+own_address: {description: 'The asked address; empty: not the host''s, or a drop-in names another.', type: str, returned: always}
 pings: {description: 'The first asked address where a supervisor answers; empty: none.', type: str, returned: always}
 """
 
@@ -238,15 +238,19 @@ SPEC: dict = {
 }
 
 
+def own_node_address(module: AnsibleModule, address: str, joined: bool) -> str:
+    """The address where it is the host's own, and nobody has named another for its node."""
+    try:
+        return own_address.of_node(address, joined, lambda command: module.run_command(command, handle_exceptions=True))
+    except own_address.Unreadable as error:
+        module.fail_json(msg="this host does not tell its addresses: %s" % error)
+
+
 def main() -> None:
     """Read, and wait if asked to."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     asked: dict[str, Any] = module.params
     owed = pending.seen()
-    try:
-        own = own_address.own(asked["address"], lambda command: module.run_command(command, handle_exceptions=True))
-    except own_address.Unreadable as error:
-        module.fail_json(msg="this host does not tell its addresses: %s" % error)
     seen, invocation, why = wait(module, asked["service"], asked["ready_seconds"], asked["not_before"])
     if asked["service"] == "rke2-server" and seen["ready"]:
         seen["secrets_encryption"] = encryption(module)
@@ -266,7 +270,7 @@ def main() -> None:
         "half": kept.is_replacing(),
         "cleared": rollback.is_cleared(seen["version"]),
         "server": settings.find("server"),
-        "own_address": own,
+        "own_address": own_node_address(module, asked["address"], seen["joined"]),
         "pings": "" if seen["joined"] else supervisor.answering(asked["ping"]),
     }
     if seen["ready"] and not asked["ready_seconds"] and not module.check_mode and pending.restarted(module):

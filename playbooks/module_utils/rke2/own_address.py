@@ -10,12 +10,23 @@ import ipaddress
 import json
 from typing import Callable
 
+from ansible.module_utils.rke2 import settings
+
 Run = Callable[[list], tuple]
 """Runs a command: exit code, standard output, standard error."""
 
 
 class Unreadable(Exception):
     """The host does not tell its addresses; the text says what it says instead."""
+
+
+def of_node(address: str, joined: bool, run: Run, config: str = settings.CONFIG) -> str:
+    """What config.yaml is to say: the address where it is the host's own, and empty where a drop-in of the site's names another.
+    A node that has joined by an address of config.yaml keeps it, and the drop-in is refused. Raises Unreadable."""
+    keeps = joined and settings.said(config, "node-ip") != ""
+    if not address or (settings.is_dropped_in("node-ip", config + ".d") and not keeps):
+        return ""
+    return own(address, run)
 
 
 def own(address: str, run: Run) -> str:

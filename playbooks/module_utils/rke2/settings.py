@@ -123,8 +123,22 @@ def load(path: str) -> dict:
 
 def find(key: str, config: str = CONFIG) -> str:
     """What RKE2 has by this key, the last where there are several; empty where nothing says it."""
-    said = [_said(path, key) for path in [config, *_there(config + ".d")]]
-    return next(filter(None, reversed(said)), "")
+    found = [said(path, key) for path in [config, *_there(config + ".d")]]
+    return next(filter(None, reversed(found)), "")
+
+
+def is_dropped_in(key: str, folder: str = DROP_INS) -> bool:
+    """Whether a drop-in has this key, whatever it says by it."""
+    return any(_has(path, key) for path in _there(folder))
+
+
+def _has(path: str, key: str) -> bool:
+    try:
+        return {key, key + "+"} & set(load(path)) != set()
+    except OSError:
+        return False
+    except Unreadable:
+        return said(path, key) != ""
 
 
 def _there(folder: str) -> list:
@@ -134,7 +148,7 @@ def _there(folder: str) -> list:
         return []
 
 
-def _said(path: str, key: str) -> str:
+def said(path: str, key: str) -> str:
     """What a file says by this key; one that is not understood is searched, and one that is not there says nothing."""
     try:
         found = load(path)

@@ -41,9 +41,10 @@ def settings() -> str:
 
 
 def setting(key: str) -> str:
-    """A plain value of config.yaml."""
-    found = re.search(f"^{key}: *(.*)$", settings(), re.M)
-    return found[1].strip("'\"") if found else ""
+    """A plain value of config.yaml, or of a drop-in, which wins."""
+    texts = [settings(), *(file.read_text() for file in sorted(Path(f"{CONFIG}.d").glob("*.yaml")))]
+    found = [said for text in texts for said in re.findall(f"^{key}: *(.*)$", text, re.M)]
+    return found[-1].strip("'\"") if found else ""
 
 
 def node_ip() -> str:

@@ -81,6 +81,21 @@ def test_an_address_is_known_however_it_is_written() -> None:
     assert own_address.own("2001:db8::12", ip) == ""
 
 
+@pytest.mark.parametrize("text", ["node-ip: 10.20.0.7\n", "node-ip: [10.20.0.7]\n", "node-ip+:\n- 10.20.0.7\n", "i: 10.20.0.7\n"])
+def test_a_drop_in_names_the_address_of_a_node_that_has_joined_by_no_other(tmp_path: Path, text: str) -> None:
+    def told(*, joined: bool) -> str:
+        return own_address.of_node("192.0.2.11", joined, lambda command: (0, json.dumps(LINKS), ""), str(config))
+
+    config = tmp_path / "config.yaml"
+    assert told(joined=False) == "192.0.2.11"
+    (tmp_path / "config.yaml.d").mkdir()
+    (tmp_path / "config.yaml.d/50-site.yaml").write_text(text)
+    assert told(joined=False) == told(joined=True) == ""
+    config.write_text("# Made by bringup.\nnode-ip: 192.0.2.11\n")
+    assert told(joined=True) == "192.0.2.11", "the drop-in is refused then: etcd knows a server by its address"
+    assert told(joined=False) == "", "of a run that was killed, or failed, before the host joined"
+
+
 @pytest.mark.parametrize("said", [(257, "", "No such file or directory: 'ip'"), (0, "not JSON", "")])
 def test_a_host_that_does_not_tell_its_addresses_is_no_host_without_any(said: tuple[int, str, str]) -> None:
     with pytest.raises(own_address.Unreadable, match="ip -json address show ended with"):
