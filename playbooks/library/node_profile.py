@@ -49,6 +49,7 @@ options:
       apparmor: {description: Mode of AppArmor., type: str, choices: ['', enabled, disabled]}
       system_users: {description: Users of services by name with their comment., type: dict}
       users: {description: 'People: name, groups, keys, sudo.', type: list, elements: dict}
+      firewall: {description: 'What a firewall that stays lets in: nodes, servers, api, networks, pods.', type: dict}
       pcie_acs: {description: What PCIe ACS must be., type: str, choices: ['', 'off']}
       system: {description: 'What differs between distributions: ids, package_manager, boot_loader, …', type: dict}
       gpu_groups: {description: Inventory groups whose machines must be what C(gpu) says., type: list, elements: str}
@@ -77,7 +78,7 @@ KINDS = {
     "rows": ("files", "routes", "users"),
     "dict": (
         *("directories", "modules", "sysctls", "hugepages", "services", "disks"),
-        *("mounts", "dns", "links", "interface_names", "system_users", "system"),
+        *("mounts", "dns", "links", "interface_names", "system_users", "system", "firewall"),
     ),
     "bool": ("swap_off", "time_service", "default_route"),
     "str": ("memlock",),

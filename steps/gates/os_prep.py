@@ -11,6 +11,8 @@ from steps.gates import os_prep_facts, os_prep_fleet, plays
 from steps.gates.finding import Finding, fail, unknown
 
 GATE, FLEET = "os_prep/nodes", "os_prep/fleet"
+FIREWALL = "firewall"
+"""The item of one that stays."""
 
 
 def nodes(seen: Observation, want: Expectation) -> Verdict:
@@ -134,12 +136,20 @@ def _class(item: str) -> FailureClass:
     return FailureClass.HARDWARE if item == "PCIe ACS" else FailureClass.RUNTIME
 
 
+def _is_told(item: Item) -> bool:
+    """Whether an item that is as wanted has something to say all the same."""
+    return item.status in (ItemStatus.OK, ItemStatus.CHANGED) and bool(item.why)
+
+
 def _notes(observed: tuple[NodeObservation, ...], want: Expectation) -> Iterator[str]:
     facts = {node.node: node.facts for node in observed if node.facts is not None}
     waiting = [name for name, one in facts.items() if one.reboot_required or one.reboot_reasons]
     if waiting:
         why = "; ".join(facts[waiting[0]].reboot_reasons) or "a package asks for it"
         yield f"a reboot is asked for by {count(len(waiting), 'node')}, first {waiting[0]}: {why}"
+    walls = [(node.node, item.why) for node in observed for item in node.items if item.name == FIREWALL and _is_told(item)]
+    if walls:
+        yield f"{count(len(walls), 'node')} with a firewall that bringup does not change, first {walls[0][0]}: {walls[0][1]}"
     strangers = sorted({node.node for node in observed} - set(want.nodes))
     if strangers:
         yield f"records of {count(len(strangers), 'node')} that nobody expects, first {strangers[0]}"

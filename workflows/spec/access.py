@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from workflows.spec.fields import AbsolutePath, Argument, Listed, OneOrMore, SecretRef, Section, Url, problem
 from workflows.spec.hosts import Address, ApiServer, Cidr, JumpHosts, SshPort, SshProxy, SshUser
-from workflows.spec.node import Dns, Hugepages, InterfaceName, KernelParameter, Mount, PciAddress, Route, User
+from workflows.spec.node import Dns, Hugepages, InterfaceName, KernelParameter, Mount, Network, PciAddress, Route, User
 from workflows.spec.proxy import User as ProxyUser
 from workflows.spec.proxy import require_whole_login
 from workflows.spec.rke2_parts import EtcdSnapshots, RegistryAccess, RegistryName, VirtualAddress
@@ -157,6 +157,20 @@ class Os(Section):
         examples=["enforcing"],
     )
 
+    firewall: Literal["stop", "keep"] = Field(
+        default="stop",
+        description="Whether firewalld and ufw are stopped, as RKE2 advises, or left as they are: one that runs then lets in what "
+        "the cluster needs, also after a boot. What was let in is not taken back, by a reset neither. Rules that nftables or "
+        "others load stay the site's.",
+        examples=["keep"],
+    )
+    firewall_networks: Annotated[tuple[Network, ...], Listed, Field(max_length=8)] = Field(
+        default=(),
+        description="Networks of the cluster's machines, from which alone a firewall that is kept lets in what machines say to "
+        "each other. Default: from anywhere, VXLAN and etcd too. The API's ports (6443, 9345) are open to all in either case.",
+        examples=[["10.10.0.0/16"]],
+    )
+
     @model_validator(mode="after")
     def _users_are_named_once(self) -> "Os":
         names = [user.name for user in self.users]
@@ -171,6 +185,12 @@ class Os(Section):
             raise problem(f"interface_names has {twice[0]} twice", "give each interface one name")
         if twice := sorted({to for to in routes if routes.count(to) > 1}):
             raise problem(f"routes has {twice[0]} twice", "give each network one route")
+        return self
+
+    @model_validator(mode="after")
+    def _networks_are_of_a_firewall(self) -> "Os":
+        if self.firewall_networks and self.firewall == "stop":
+            raise problem("firewall_networks is for a firewall that is kept", "add firewall: keep, or remove firewall_networks")
         return self
 
     @model_validator(mode="after")

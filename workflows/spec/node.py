@@ -72,6 +72,9 @@ def _network(text: str) -> str:
     return str(ipaddress.ip_network(text))
 
 
+Network = Annotated[Cidr, AfterValidator(_network)]
+
+
 def _address(text: str) -> str:
     return str(ipaddress.ip_address(text))
 
@@ -80,7 +83,7 @@ class Route(Section):
     """A route that machines must have. One that is absent is set, and kept where systemd-networkd or NetworkManager configures the
     interface; one that leads another way stays, and fails the machine."""
 
-    to: Annotated[Cidr, AfterValidator(_network)] = Field(description="Network that it leads to.", examples=["192.168.0.0/16"])
+    to: Network = Field(description="Network that it leads to.", examples=["192.168.0.0/16"])
     via: Annotated[IpAddress, AfterValidator(_address)] | None = Field(
         default=None, description="Gateway.", examples=["192.168.1.254"]
     )

@@ -81,6 +81,16 @@ def _addresses_are_addresses(spec: ClusterSpec) -> Findings:
                 break
 
 
+@_rule("hosts", "os")
+def _machines_are_in_the_firewalls_networks(spec: ClusterSpec) -> Findings:
+    sources = [ipaddress.ip_network(text) for text in spec.os.firewall_networks]
+    for machine in spec.machines if sources else ():
+        if networks.is_address(machine.address) and not any(ipaddress.ip_address(machine.address) in one for one in sources):
+            problem = f"{machine.name} is in none of these networks: firewalls of the others would refuse what it says"
+            yield SpecError("os.firewall_networks", problem, "add its network, or correct its address", machine.address)
+            break
+
+
 @_rule("hosts")
 def _servers_can_hold_etcd(spec: ClusterSpec) -> Findings:
     count = len(spec.servers)

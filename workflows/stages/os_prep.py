@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -109,8 +110,15 @@ def _of_all(spec: ClusterSpec) -> Object:
         "users": [user.model_dump(mode="json", exclude_defaults=True) for user in os.users],
         "selinux": os.selinux or "",
         "apparmor": os.apparmor or "",
+        "firewall": _let_in(spec) if os.firewall == "keep" else {},
     }
     return {key: value for key, value in said.items() if value}
+
+
+def _let_in(spec: ClusterSpec) -> Object:
+    """Networks that a firewall which stays must know; the ports are the catalog's."""
+    pods = [str(ipaddress.ip_network(text)) for text in (spec.rke2.cluster_cidr, spec.rke2.service_cidr)]
+    return {"pods": pods, "networks": list(spec.os.firewall_networks)}
 
 
 def _of_fast(spec: ClusterSpec) -> Object:
@@ -172,7 +180,7 @@ def proven(part: Object) -> list[str]:
     names += [f"route {route['to']}" for route in part.get("routes", ())]
     names += [f"name of {address}" for address in part.get("interface_names", {}).values()]
     names += [f"link {name}" for name in links.get("names", ())] + (["MTU of *"] if links.get("mtu") else [])
-    said = {"default_route": "default route", "dns": "DNS", "pcie_acs": "PCIe ACS"} | profile.CONFINEMENT
+    said = {"default_route": "default route", "dns": "DNS", "pcie_acs": "PCIe ACS", "firewall": "firewall"} | profile.CONFINEMENT
     return names + [name for key, name in said.items() if part.get(key)]
 
 

@@ -15,6 +15,7 @@ _FURTHER = {
     "interface_names": "names of interfaces",
     "routes": "routes",
     "time_servers": "time servers",
+    "firewall": "what the cluster needs let in by a firewall that runs",
 }
 """What a spec or its criteria add, by the profile's key."""
 
@@ -47,6 +48,8 @@ def _steps(said: Object) -> Iterator[str]:
         yield f"unmask {_listed(masked)}"
     if stopped := _services(said, "stopped"):
         yield f"enable {_listed(stopped)} again where they ran"
+    if said.get("firewall"):
+        yield _closed(said["firewall"])
     system = said.get("system", {})
     if said.get("time_servers") and system.get("chrony"):
         yield f"put {system['chrony']}.before-bringup back to its place"
@@ -62,6 +65,16 @@ def _steps(said: Object) -> Iterator[str]:
         yield "give /etc/resolv.conf the servers it had, where no service writes it"
     if (said.get("blacklist") or said.get("interface_names")) and system.get("initramfs"):
         yield f"run {' '.join(system['initramfs'])}"
+
+
+def _closed(openings: Object) -> str:
+    """How a firewall is closed again: our rules in ufw are marked, those in firewalld are known by what they let in."""
+    ports = sorted(port for key in ("api", "servers", "nodes") for port in openings.get(key, ()))
+    trusted = " and ".join(openings.get("pods", ()))
+    ufw = "delete ufw's rules with the comment `made by bringup`"
+    return (
+        f"close {', '.join(ports)} in firewalld's zones, and take {trusted} from its zone trusted (a reset leaves them too); {ufw}"
+    )
 
 
 def _boot_loader(adapter: str, parameters: Sequence[str]) -> str:

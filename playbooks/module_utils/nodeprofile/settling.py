@@ -10,6 +10,7 @@ from ansible.module_utils.nodeprofile import (
     confinement,
     facts,
     files,
+    firewall,
     kernel,
     link_names,
     links,
@@ -39,6 +40,7 @@ def of_machine(parameters: dict) -> dict:
     for key in ("hostname", "address", "rebooted_from"):
         profile[key] = parameters[key]
     profile["gpu_machine"] = gpu
+    profile["server"] = "server" in parameters["groups"]
     return profile
 
 
@@ -86,6 +88,7 @@ def settle_all(node: Node, want: dict) -> list:
         *pci.acs(node, want["pcie_acs"]),
         *services.memlock(node, want["memlock"]),
         *services.services(node, want["services"], (system.get("time_services") or []) if want["time_service"] else []),
+        *firewall.firewall(node, want["firewall"], want["server"], want["address"]),
         *services.reloads(node, system),
     ]
 

@@ -75,6 +75,25 @@ def test_where_selinux_enforces_rke2_needs_its_policy() -> None:
     assert not policy & set(resolved(os={"selinux": "enforcing"})[0]["packages"]), "Ubuntu has none"
 
 
+@pytest.mark.parametrize(
+    ("cni", "ports"),
+    [
+        ("canal", ["8472/udp", "9099/tcp"]),
+        ("calico", ["179/tcp", "4789/udp", "5473/tcp", "9098-9099/tcp"]),
+        ("cilium", ["4240/tcp", "8472/udp"]),
+        ("flannel", ["4789/udp"]),
+    ],
+)
+def test_a_firewall_that_is_kept_is_not_stopped_and_lets_in_what_rke2_and_its_network_plugin_need(
+    cni: str, ports: list[str]
+) -> None:
+    stopped, kept = (resolved(os={"firewall": said}, rke2={"cni": ["multus", cni]})[0] for said in ("stop", "keep"))
+    assert {"firewalld.service", "ufw.service"} == set(stopped["services"]) - set(kept["services"])
+    assert "firewall" not in stopped
+    common = ["10250/tcp", "30000-32767/tcp"]
+    assert kept["firewall"] == {"api": ["6443/tcp", "9345/tcp"], "servers": ["2379-2381/tcp"], "nodes": [*common, *ports]}
+
+
 def test_peer_to_peer_follows_the_fabric_unless_the_spec_says_so() -> None:
     none = {"fabric": {"kind": "none"}, "validation": {}}
     assert resolved(**none)[1] == {}

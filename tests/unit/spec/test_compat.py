@@ -1,4 +1,4 @@
-"""Every rule P01–P18 and P20 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
+"""Every rule P01–P20 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
 
 import json
 from pathlib import Path
@@ -323,6 +323,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P20", {"hosts": behind("http_proxy", "http://proxy:3128")}, ("warning", "target.server")),
     *(("P18", {"os": {"distribution": name, "version": "9.5"}}, ("warning", "os.selinux")) for name in compat.system.ENFORCING),
     ("P18", {"os": {"distribution": "debian", "version": "12", "selinux": "enforcing"}}, ("error", "os.selinux")),
+    *(("P19", {"os": {"firewall": "keep"}, "rke2": {"cni": name}}, ("warning", "os.firewall")) for name in ("canal", "calico")),
     ("P18", {"os": {"distribution": "sles", "version": "15.6", "selinux": "enforcing"}}, ("error", "os.selinux")),
     (
         "P18",
@@ -402,6 +403,8 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P20", {"ssh": {"jump_host": "ops@b1"}, "stages": ["os_prep"]}),
     ("P18", {"os": {"distribution": "debian", "version": "12"}}),
     ("P18", {"os": {"distribution": "debian", "version": "12", "selinux": "permissive"}}),
+    ("P19", {"os": {"firewall": "stop"}}),
+    ("P19", {"os": {"firewall": "keep"}, "rke2": {"cni": ["multus", "cilium"]}}),
 ]
 
 
@@ -416,7 +419,7 @@ def test_a_rule_passes(rule: str, sections: dict[str, Any]) -> None:
 
 
 def test_every_rule_of_the_reference_is_there_and_tested_both_ways() -> None:
-    wanted = {f"P{number:02d}" for number in range(1, 19)} | {"P20"}
+    wanted = {f"P{number:02d}" for number in range(1, 21)}
     assert set(compat.RULES) == wanted
     assert {rule for rule, *_ in REFUSED} == wanted
     assert {rule for rule, _ in ACCEPTED} == wanted
@@ -430,7 +433,7 @@ def test_every_rule_says_what_it_wants_and_where_it_is_from() -> None:
 
 
 OTHER_SOURCES = {"P16": "gpu_stack §8.6", "P17": "docs.rke2.io/reference/ingress_migration", "P18": "docs.rke2.io/security/selinux"}
-OTHER_SOURCES |= {"P20": "docs.rke2.io/install/requirements"}
+OTHER_SOURCES |= {"P19": "docs.rke2.io/known_issues", "P20": "docs.rke2.io/install/requirements"}
 LATER = {
     "P01": {"rke2/nodes": "nodes_revision_behind"},
     "P02": {"network_operator/nodes": "nodes_not_advertised"},
@@ -444,6 +447,7 @@ LATER = {
     "P10": {"gang/control": "control_quota_covers_nothing", "gang/nodes": "nodes_flavor_after_sharing"},
     "P17": {"rke2/control": "control_other_ingress"},
     "P18": {"os_prep/nodes": "selinux_not_in_plan"},
+    "P19": {"rke2/functional": "functional_overlay_broken"},
 }
 """By rule and gate, the case in which the gate refuses what the rule is about."""
 

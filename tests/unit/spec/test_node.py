@@ -27,9 +27,12 @@ def test_a_site_can_say_all_of_it() -> None:
         apparmor="enabled",
         mounts={"/var/lib/rancher": {"filesystem": ["xfs"]}},
         selinux="enforcing",
+        firewall="keep",
+        firewall_networks=["10.0.0.0/255.0.0.0", "fd01::/64"],
     ).os
     assert said.hugepages is not None
     assert said.users[0].keys == (KEY,)
+    assert said.firewall_networks == ("10.0.0.0/8", "fd01::/64"), "as firewalls write them"
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,10 @@ def test_a_site_can_say_all_of_it() -> None:
         ({"routes": [{"to": "192.168.0.0/16"}]}, "os.routes", "neither gateway nor interface"),
         ({"mounts": {"var": {}}}, "os.mounts", "var"),
         ({"selinux": "disabled"}, "os.selinux", "disabled"),
+        ({"firewall": "start"}, "os.firewall", "start"),
+        ({"firewall": "keep", "firewall_networks": ["10.0.0.1/8"]}, "os.firewall_networks", "not a network"),
+        ({"firewall_networks": ["10.0.0.0/8"]}, "os", "for a firewall that is kept"),
+        ({"firewall": "keep", "firewall_networks": ["10.10.1.0/24"]}, "os.firewall_networks", "in none of these networks"),
         ({"apparmor": "complain"}, "os.apparmor", "complain"),
         ({"apparmor": "enabled", "kernel_parameters": ["apparmor=0"]}, "os", "kernel_parameters has apparmor=0"),
         ({"interface_names": {"fab0": "0000:18:00.0", "fab1": "0000:18:00.0"}}, "os", "0000:18:00.0 twice"),

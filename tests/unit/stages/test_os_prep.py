@@ -134,6 +134,20 @@ def test_apparmor_is_asked_for_and_proven(mode: str) -> None:
     assert "AppArmor" not in expected(built()).items
 
 
+def test_a_firewall_that_is_kept_knows_the_spec_s_networks_and_is_proven() -> None:
+    stage = built(os={"firewall": "keep", "firewall_networks": ["10.0.0.0/8"]}, rke2={"cluster_cidr": "10.64.0.0/11"})
+    said = profile(stage)["firewall"]
+    assert (said["pods"], said["networks"]) == (["10.64.0.0/11", "10.43.0.0/16"], ["10.0.0.0/8"])
+    assert "firewall" in expected(stage).items
+    (change,) = stage.changes
+    assert "what the cluster needs let in by a firewall that runs" in change.what
+    assert "nm-cloud-setup stopped" in change.what
+    assert "close 10250/tcp, 2379-2381/tcp, 30000-32767/tcp, 6443/tcp, 8472/udp, 9099/tcp, 9345/tcp in firewalld" in stage.rollback
+    assert "10.64.0.0/11 and 10.43.0.0/16 from its zone trusted" in stage.rollback
+    assert "firewalld" not in stage.rollback.partition("enable ")[2].partition(" again")[0]
+    assert len(encode(stage.steps[0].task)) < MAX_BYTES
+
+
 def test_rke2_s_default_route_is_asked_for_and_proven() -> None:
     stage = built()
     assert profile(stage)["default_route"] is True

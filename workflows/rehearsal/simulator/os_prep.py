@@ -157,6 +157,7 @@ def _items(one: Machine) -> list[Item]:
         *((f"MTU of {name}", str(links["mtu"]), new) for name in links.get("names", ["ibs1"]) if links.get("mtu")),
         *((name, str(want[key]), "ok") for key, name in CONFIGURED.items() if want.get(key)),
         *([("default route", "present", "ok")] if want.get("default_route") else []),
+        *([("firewall", "lets in what the cluster needs", new)] if want.get("firewall") else []),
         *([("PCIe ACS", "off", new)] if want.get("pcie_acs") else []),
         *((f"service {name}", state, new) for name, state in want.get("services", {}).items()),
         ("time service", "active", "ok"),

@@ -1,4 +1,4 @@
-"""Rules about the machines' operating system: P18."""
+"""Rules about the machines' operating system: P18, P19."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from workflows.spec.compat.registry import Finding, Platform, rule
 
 ENFORCING = ("rhel", "rocky", "almalinux")
 """Distributions that are installed with SELinux enforcing, and that RKE2 has a policy for (package rke2-selinux)."""
+FIREWALLS_OFF = ("canal", "calico")
+"""Network plugins whose documentation wants firewalld off (docs.rke2.io/known_issues, docs.tigera.io requirements)."""
 
 
 @rule("P18", "warning", later=("os_prep/nodes",), source="docs.rke2.io/security/selinux")
@@ -25,3 +27,12 @@ def selinux_is_said(platform: Platform) -> Iterator[Finding]:
     elif os.distribution not in ENFORCING and os.selinux == "enforcing":
         problem = f"RKE2 has no policy for {os.distribution}, and containers get labels that an enforcing kernel denies"
         yield Finding("os.selinux", problem, f"leave it out, or write permissive; it enforces on {', '.join(ENFORCING)}", "error")
+
+
+@rule("P19", "warning", later=("rke2/functional",), source="docs.rke2.io/known_issues")
+def firewall_is_kept(platform: Platform) -> Iterator[Finding]:
+    """A host firewall that stays is at odds with Canal and Calico, which keep rules of their own in the same kernel."""
+    cni = next((name for name in platform.spec.rke2.cni if name in FIREWALLS_OFF), None)
+    if platform.spec.os.firewall == "keep" and cni:
+        problem = f"RKE2 and Calico advise against a firewall on machines with {cni}: a reload of firewalld may take its rules away"
+        yield Finding("os.firewall", problem, "write stop where the site allows it; else never reload firewalld on a running node")
