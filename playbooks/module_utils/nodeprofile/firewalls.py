@@ -1,5 +1,5 @@
 """firewalld and ufw: what of the openings of `firewall` each still keeps closed, and how it opens them, running and kept for the
-next boot. firewalld is never reloaded: it may take the rules of pod networks away then (rancher/rke2#774)."""
+next boot. firewalld is never reloaded: it takes away what kube-proxy and Canal have in iptables then (rancher/rke2#774)."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Zones:
         key = {"port": "ports", "source": "sources", "rich-rule": "rich rules"}[option]
         for other, zone in zones.items():
             if option == "source" and other != name and value in zone.get(key, []):
-                return f"ZONE_CONFLICT: '{value}' already bound to '{other}'"
+                return f"ZONE_CONFLICT: '{value}' already bound to a zone"
         zones[name].setdefault(key, []).append(value)
         return ""
 
@@ -255,7 +255,7 @@ def test_what_firewalld_refuses_is_said_in_its_words_though_it_ends_with_zero(tm
     bound = WANTED["pods"][: 1 if narrow else 2]
     row = settled(with_firewalld(tmp_path, Zones(office={"sources": bound})))
     assert row["status"] == "failed"
-    assert "ZONE_CONFLICT: '10.42.0.0/16' already bound to 'office'" in row["why"]
+    assert "ZONE_CONFLICT: '10.42.0.0/16' already bound to a zone" in row["why"]
 
 
 def test_check_mode_says_what_lacks_and_changes_nothing(tmp_path: Path) -> None:

@@ -34,5 +34,5 @@ def firewall_is_kept(platform: Platform) -> Iterator[Finding]:
     """A host firewall that stays is at odds with Canal and Calico, which keep rules of their own in the same kernel."""
     cni = next((name for name in platform.spec.rke2.cni if name in FIREWALLS_OFF), None)
     if platform.spec.os.firewall == "keep" and cni:
-        problem = f"RKE2 and Calico advise against a firewall on machines with {cni}: a reload of firewalld may take its rules away"
+        problem = f"RKE2 and Calico advise against a firewall on machines with {cni}: a reload of firewalld takes its rules away"
         yield Finding("os.firewall", problem, "write stop where the site allows it; else never reload firewalld on a running node")
