@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from steps.clients.store import Store
 from steps.contract.evidence import key
 from tests.unit import small_image
 from tests.unit.cli.conftest import COMMAND, PATIENCE, until
+from tests.unit.served import served
 from workflows.cli.images import starting as image_starting
 from workflows.cli.runs import trying_again
 from workflows.images.nodes import chain
@@ -60,6 +62,34 @@ def test_a_newer_build_ends_those_of_this_image_and_no_other(machine: Any, write
     machine.call("cancel", "--now")
     for one in (newer, other):
         one.process.kill()
+
+
+@pytest.fixture
+def proxy() -> Iterator[tuple[str, list[str]]]:
+    """URL of an HTTP proxy before mirrors that have nothing, and what it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            return
+
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, served(server):
+        yield f"http://127.0.0.1:{server.server_port}", asked
+
+
+def test_packages_come_by_the_proxy_that_the_environment_names(machine: Any, write: Write, proxy: tuple[str, list[str]]) -> None:
+    url, asked = proxy
+    plain = dict.fromkeys(("HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"))
+    done = machine.call(
+        "image", "build", write("lab", "http://mirror.example/debian"), "--until", "image_lock", **plain, http_proxy=url
+    )
+    assert done.code == 65, "the mirror is there, behind the proxy, and has none of them: " + done.text
+    assert "mirror.example answers 404" in done.text
+    assert any(one.startswith("http://mirror.example/debian/pool/") for one in asked), asked[:3]
 
 
 def test_a_build_that_could_not_start_ends_none(machine: Any, write: Write, mute: str) -> None:

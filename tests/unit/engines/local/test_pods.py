@@ -47,6 +47,20 @@ def test_children_get_the_given_environment_and_nothing_else(tmp_path: Path, man
     assert names - {"PWD", "SHLVL", "_", "OLDPWD"} == {"PATH", "GIVEN", "BRINGUP_ENGINE_TOKEN"}
 
 
+def test_children_inherit_how_this_machine_reaches_others(
+    tmp_path: Path, manifest: Make, script: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"http_proxy": "http://proxy.example:3128", "NO_PROXY": ".example.org", "SSL_CERT_FILE": "/etc/ssl/site.pem"}
+    for name, value in {**told, "AWS_SECRET_ACCESS_KEY": "none of a step's business"}.items():
+        monkeypatch.setenv(name, value)
+    found = node(
+        tmp_path, manifest([{"name": "a", "template": "a"}], [script("a", "env > /bringup/out/v", outputs=output())])
+    ).outputs.parameters["v"]
+    seen = dict(line.split("=", 1) for line in found.splitlines())
+    assert {name: seen.get(name) for name in told} == told
+    assert "AWS_SECRET_ACCESS_KEY" not in seen
+
+
 def test_logs_and_result(tmp_path: Path, manifest: Make, script: Make) -> None:
     tasks = [
         {"name": "a", "template": "a"},
