@@ -1,23 +1,29 @@
 """The HTTP proxy that the environment names on the way to a URL, with its login, for urllib3."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import unquote, urlsplit
 
 import urllib3
 
 
-def on_the_way(url: str) -> str:
-    """The proxy on the way to a URL, as the environment names it (in capitals or not); empty for none. Raises ValueError."""
-    from urllib.request import getproxies_environment, proxy_bypass  # only who asks pays for it
+def on_the_way(url: str, otherwise: Callable[[str], str] = lambda _: "") -> str:
+    """The proxy on the way to a URL, as the environment names it, else `otherwise`; empty for none, and for what the environment
+    wants to be reached without. Raises ValueError."""
+    from urllib.request import proxy_bypass  # only who asks pays for it
 
     parts = urlsplit(url)
     host = parts.hostname or ""
     place = host if parts.port is None else f"{host}:{parts.port}"
+    found = "" if proxy_bypass(place) else in_environment(url) or otherwise(url)
+    return found if not found or "://" in found else f"http://{found}"
+
+
+def in_environment(url: str) -> str:
+    """What the environment names (in capitals or not) for URLs of this scheme, as it stands there."""
+    from urllib.request import getproxies_environment
+
     known = getproxies_environment()
-    found = known.get(parts.scheme) or known.get("all") or ""
-    if not found or proxy_bypass(place):
-        return ""
-    return found if "://" in found else f"http://{found}"
+    return known.get(urlsplit(url).scheme) or known.get("all") or ""
 
 
 def apart(proxy: str) -> tuple[str, Mapping[str, str] | None]:

@@ -22,6 +22,7 @@ from workflows.spec import SpecErrors
 from workflows.spec.image import is_path
 
 SUFFIXES = (".yaml", ".yml")
+BY_PROXY = "it is asked by the proxy that http_proxy or https_proxy names (sudo drops both), else by that of apt's settings"
 MOST_NAMED = 4
 """Vulnerabilities named in one row of a table; all are in the other forms."""
 
@@ -132,7 +133,8 @@ def kept(request: Asked, seeds: Sequence[Path], *, quiet: bool = False) -> int:
     told = archive.fill(images, resolve.resolve(request).recipe, lambda _: None, (*seeds, *debian.CACHES))
     if lacking := [*told.missing, *told.wrong]:
         why = f": {told.problems[0]}" if told.problems else ""
-        output.error(f"{output.count(len(lacking), 'package')} could not be kept{why}", "run it again when the mirror answers")
+        hint = "run it again when the mirror answers" + (f"; {BY_PROXY}" if told.is_only_away else "")
+        output.error(f"{output.count(len(lacking), 'package')} could not be kept{why}", hint)
         return ExitCode.TEMPORARY
     if not quiet:
         output.lines(

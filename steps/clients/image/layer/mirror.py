@@ -1,10 +1,12 @@
 """Downloads packages from mirrors: size and digest are checked as the bytes come, and what may pass is tried again."""
 
 import hashlib
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import IO, Any, Final
 from urllib.parse import urlsplit
 
@@ -13,11 +15,13 @@ import urllib3
 
 from steps import timeouts
 from steps.clients import http_proxies
+from steps.clients.image.layer import apt_settings
 from steps.contract import plain
 from steps.contract.image.recipe import Package
 from steps.errors import BadTask, NotUnderstood, StepError, Unreachable
 
 _CHUNK: Final = 1 << 18
+_WANTS_LOGIN: Final = 401
 _LATER: Final = {408, 425, 429, 500, 502, 503, 504}
 _REDIRECTS: Final = 4
 _LONGEST_KIND: Final = 40
@@ -49,7 +53,7 @@ class Mirrors:
     def __init__(self, connections: int) -> None:
         self._wait = urllib3.Timeout(connect=timeouts.PACKAGE_CONNECT, read=timeouts.PACKAGE_READ)
         self._connections = connections
-        self._pools: dict[str, urllib3.PoolManager] = {}
+        self._pools: dict[tuple[str, str], urllib3.PoolManager] = {}
         self._given_up: dict[str, Page | Unreachable] = {}
         self._odd: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -82,7 +86,7 @@ class Mirrors:
             with _given_back(answer):
                 _taken(answer, url, package, file)
         except urllib3.exceptions.HTTPError as error:
-            raise Unreachable(f"{_host(url)} does not answer: {_reason(error)}") from error
+            raise Unreachable(f"{_host(url)} does not answer{self._through(url)}: {_reason(error)}") from error
 
     def close(self) -> None:
         """End all connections."""
@@ -90,22 +94,47 @@ class Mirrors:
             pool.clear()
 
     def _pool(self, url: str) -> urllib3.PoolManager:
-        """The connections to a mirror, through the proxy that the environment names for it. Raises BadTask where that is none."""
+        """The connections to a mirror, through the proxy on the way to it. Raises BadTask where that is none."""
         with self._lock:
+            authorities = self._apt.authorities(url)
             try:
-                proxy = http_proxies.on_the_way(url)
-                if proxy not in self._pools:
-                    self._pools[proxy] = self._connected(proxy)
+                proxy = self._proxy(url)
+                if (proxy, authorities) not in self._pools:
+                    self._pools[proxy, authorities] = self._connected(proxy, authorities)
             except ValueError as error:
-                raise BadTask(f"the proxy that the environment names for {_host(url)} is none ({type(error).__name__})") from None
-            return self._pools[proxy]
+                raise BadTask(f"the proxy that {_namer(url)} for {_host(url)} is none ({type(error).__name__})") from None
+            except OSError as error:
+                raise BadTask(
+                    f"{authorities}, apt's CAInfo for {_host(url)}, holds no certificates: {error.strerror or error}"
+                ) from error
+            return self._pools[proxy, authorities]
 
-    def _connected(self, proxy: str) -> urllib3.PoolManager:
+    @cached_property
+    def _apt(self) -> apt_settings.Settings:
+        return apt_settings.read()
+
+    def _proxy(self, url: str) -> str:
+        """The proxy that the environment names on the way to a mirror, else that of apt's settings; empty for none."""
+        return http_proxies.on_the_way(url, self._apt.proxy)
+
+    def _through(self, url: str) -> str:
+        proxy = self._proxy(url)
+        return f" through proxy {urlsplit(proxy).netloc.rpartition('@')[2]}, which {_namer(url)}" if proxy else ""
+
+    def _connected(self, proxy: str, authorities: str) -> urllib3.PoolManager:
         told: dict[str, Any] = {"maxsize": self._connections, "block": True, "timeout": self._wait}
+        if authorities:  # besides those of the system: a package is known by its digest
+            told["ssl_context"] = ssl.create_default_context()
+            told["ssl_context"].load_verify_locations(authorities)
         if not proxy:
             return urllib3.PoolManager(**told)
         bare, login = http_proxies.apart(proxy)
         return urllib3.ProxyManager(bare, proxy_headers=login, **told)
+
+
+def _namer(url: str) -> str:
+    """Who names the proxy on the way to a mirror."""
+    return "the environment names" if http_proxies.in_environment(url) else "apt's settings name"
 
 
 def _patiently(once: Callable[[], None]) -> None:
@@ -131,6 +160,7 @@ def _taken(answer: urllib3.BaseHTTPResponse, url: str, package: Package, file: I
     """Write the body. Raises Gone, Different, Unreachable; urllib3's own where the connection breaks."""
     if answer.status != 200:
         said = f"{_host(url)} answers {answer.status} {answer.reason or ''}".rstrip() + f" to {urlsplit(url).path}"
+        said += "; no login is sent, nor is that of apt's auth.conf" if answer.status == _WANTS_LOGIN else ""
         raise Busy(said) if answer.status in _LATER else Gone(said)
     seen, size = hashlib.sha256(), 0
     while chunk := answer.read(_CHUNK, decode_content=False):
@@ -161,11 +191,13 @@ def _host(url: str) -> str:
 
 
 def _reason(error: urllib3.exceptions.HTTPError) -> str:
-    """What the system says of a connection; what urllib3 says where that is all there is."""
-    cause = getattr(error, "reason", None) or error
-    below = cause.__cause__ or cause.__context__
-    said = below.strerror if isinstance(below, OSError) else None
-    return said or (str(cause.args[-1]) if cause.args else type(cause).__name__)
+    """What the system says of a connection, which lies below what urllib3 says (twice where a proxy is on the way)."""
+    cause: BaseException = getattr(error, "reason", None) or error
+    below: BaseException | None = cause
+    while (below := below and (below.__cause__ or below.__context__)) is not None:
+        if isinstance(below, OSError) and below.strerror:
+            return below.strerror
+    return str(cause.args[-1]) if cause.args else type(cause).__name__
 
 
 def in_words(error: StepError) -> str:

@@ -56,8 +56,13 @@ class Deb:
 
 
 class Quiet(SimpleHTTPRequestHandler):
+    """Serves files; as an HTTP proxy, those of any host."""
+
     def log_message(self, *_: Any) -> None:
         return
+
+    def translate_path(self, path: str) -> str:
+        return super().translate_path("/" + path.split("/", 3)[3] if path.startswith("http://") else path)
 
 
 @dataclass

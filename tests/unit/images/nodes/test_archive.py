@@ -3,7 +3,9 @@
 import base64
 import hashlib
 import re
+import shutil
 import socket
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,16 +17,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.clients.image.layer import archive, mirror
+from steps.clients.image.layer import apt_settings, archive, mirror
 from steps.contract.image.recipe import Layer, Package, Recipe, Source
 from steps.contract.stages.image_lock import Archive
 from tests.unit.served import served
+from tests.unit.steps import authority
+
+needs_apt = pytest.mark.skipif(shutil.which("apt-config") is None, reason="apt is not on this machine: no settings to read")
+HOSTS = ["http://mirror.example/debian", "http://inside.example:80/debian", "https://inside.example2/debian"]
 
 
 @dataclass
 class Server:
     """A mirror: path → bytes, or what it does instead; `asked` counts the requests."""
 
+    made: ThreadingHTTPServer
     url: str = ""
     files: dict[str, bytes | Callable[[BaseHTTPRequestHandler], None]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
@@ -35,8 +42,6 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    state = Server()
-
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
             return
@@ -57,6 +62,7 @@ def server() -> Iterator[Server]:
                 state.together -= 1
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made, served(made):
+        state = Server(made)
         state.url = f"http://127.0.0.1:{made.server_port}/debian"
         yield state
 
@@ -220,6 +226,64 @@ def test_a_proxy_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     found, _ = fill(tmp_path, recipe("http://mirror.example/debian", package("a", b"a")))
     assert found.problems == ("a=1.0-1: the proxy that the environment names for mirror.example is none (ProxySchemeUnknown)",)
     assert not found.is_only_away
+
+
+def told_apt(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> None:
+    """Settings of apt beside those of this machine."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    (folder / "apt.conf").write_text(text)
+    monkeypatch.setenv("APT_CONFIG", str(folder / "apt.conf"))
+
+
+@needs_apt
+@pytest.mark.parametrize(
+    ("text", "proxies"),
+    [
+        ('Acquire::http::Proxy "http://p:1"; Acquire::http::proxy::Inside.example "DIRECT";', ["http://p:1", "", "http://p:1"]),
+        ('Acquire::HTTP::Proxy "http://p:1"; Acquire::https::Proxy "DIRECT";', ["http://p:1", "http://p:1", ""]),
+        ('Acquire::http::Proxy::inside.example "http://q:2";', ["", "http://q:2", ""]),
+        ('Acquire::http::Proxy "http://p:1"; Acquire::http::Proxy-Auto-Detect "/bin/false";', ["http://p:1"] * 3),
+        ('Acquire::http::Proxy "http://p:1"; Acquire::http::ProxyAutoDetect "/bin/echo";', HOSTS),
+        ("", ["", "", ""]),
+    ],
+    ids=["one host without", "https without", "one host", "no answer", "asked", "none"],
+)
+def test_apts_settings_are_read_as_apt_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, proxies: list[str]) -> None:
+    told_apt(monkeypatch, tmp_path, text)
+    settings = apt_settings.read()
+    assert [settings.proxy(url) for url in HOSTS] == proxies
+
+
+def test_where_there_is_no_apt_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert apt_settings.read().options == {}
+
+
+@needs_apt
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: no certificate to show")
+def test_who_signs_a_mirror_is_who_apt_trusts(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca = authority.root(tmp_path, "site")
+    shown.load_cert_chain(authority.server(tmp_path, "mirror", ca))
+    server.files = {"/debian/pool/a.deb": b"a"}
+    wanted = recipe(server.url.replace("http:", "https:"), package("a", b"a"))
+    server.made.socket = shown.wrap_socket(server.made.socket, server_side=True)
+    told_apt(monkeypatch, tmp_path, "")
+    assert "certificate verify failed" in fill(tmp_path / "images", wanted)[0].problems[0]
+    told_apt(monkeypatch, tmp_path, 'Acquire::https::CAInfo "/no/such/ca.pem";')
+    found, _ = fill(tmp_path / "images", wanted)
+    assert "/no/such/ca.pem, apt's CAInfo for 127.0.0.1" in found.problems[0]
+    assert not found.is_only_away
+    told_apt(monkeypatch, tmp_path, f'Acquire::https::CAInfo "{ca}";')
+    assert fill(tmp_path / "images", wanted)[0].fetched == 1
+
+
+def test_a_mirror_that_wants_a_login_is_told_as_such(server: Server, tmp_path: Path) -> None:
+    server.files = {"/debian/pool/a.deb": lambda handler: answer(handler, 401, b"")}
+    found, _ = fill(tmp_path, recipe(server.url, package("a", b"a")))
+    assert "answers 401 Unauthorized to /debian/pool/a.deb; no login is sent, nor is that of apt's auth.conf" in found.problems[0]
 
 
 def test_a_mirror_that_is_away_is_given_up_for_all(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.unit.images.nodes.conftest import SMALL, Deb, Site
@@ -38,6 +39,35 @@ def test_a_mirror_that_is_away_is_temporary_and_leaves_the_lock_alone(site: Site
     (said, _) = done.stderr.split("\n", 1)
     assert re.search(r"apt cannot resolve the recipe: http://127.0.0.1:1/\S+ cannot be fetched: Could not connect", said), said
     assert len(said) < 350
+
+
+PROXIES = tuple(name for one in ("http_proxy", "https_proxy", "all_proxy", "no_proxy") for name in (one, one.upper()))
+
+
+@pytest.fixture
+def behind(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """The same site behind a proxy that apt alone is told of: nobody else knows the mirror's name."""
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+    site.spec.write_text(site.spec.read_text().replace(site.mirror.url, "http://mirror.invalid"))
+    settings = site.folder / "apt.conf"
+    settings.write_text(f'Acquire::http::Proxy "{site.mirror.url}";\n')
+    monkeypatch.setenv("APT_CONFIG", str(settings))
+    return site
+
+
+def test_packages_are_kept_by_the_proxy_that_made_the_lock(behind: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = behind.bringup("image", "lock", "image.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "all 7 kept, 7 of them now" in done.stdout
+    (behind.folder / "other").mkdir()
+    monkeypatch.setenv("BRINGUP_HOME", str(behind.folder / "other"))
+    monkeypatch.setenv("http_proxy", "http://ada:crowd@127.0.0.1:1")
+    done = behind.bringup("image", "lock", "image.yaml")
+    assert done.returncode == 75, "what the environment names goes before"
+    why = "mirror.invalid does not answer through proxy 127.0.0.1:1, which the environment names: Connection refused"
+    assert why in done.stderr
+    assert "hint: run it again when the mirror answers; it is asked by the proxy that http_proxy or" in done.stderr
 
 
 def test_update_shows_what_would_change_before_anything_is_built(site: Site) -> None:
