@@ -19,7 +19,7 @@ from steps.contract.task import Task, Verb
 from workflows.plan import approvals
 from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
 from workflows.plan.model import Plan, PlanError, Starts
-from workflows.spec import unattended
+from workflows.spec import proxy, unattended
 from workflows.spec.image import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, SIGN_KEY, ImageSpec
 from workflows.stages import IMAGE_ORDER, image_boot
 from workflows.stages.access import SecretFile, secret_file
@@ -66,6 +66,7 @@ def compile_image(
         announce_tasks=told,
         end_tasks=END_TASKS,
         archives=_beside(site, files),
+        proxies=proxy.environment(spec.proxy, (), ()),
         starts=None if until else Starts(schedule=spec.schedule, issues=tuple(unattended.of_image(spec))),
     )
 

@@ -58,6 +58,8 @@ class Plan:
     """The site's own roles, file name in the tasks folder → archive; tasks name their digests."""
     public: frozenset[str] = frozenset()
     """Names of secret files that anybody may read, as known hosts, which on Argo travel in a ConfigMap."""
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the tasks that reach what lies outside. No part of the digest: they change nothing of what is done."""
     starts: Starts | None = None
     """None for a plan that `only` or `until` narrowed: what starts the whole one stays as it is."""
 
@@ -73,12 +75,10 @@ class Plan:
     @cached_property
     def inputs(self) -> str:
         """Digest of all that its tasks find, which names it where it is installed: `digest`, and what lies beside them. There a
-        recipe has more than decides what is built: the mirror of the day, and the commit that it comes from."""
-        return (
-            digest([self.digest, {name: digest_bytes(data) for name, data in self.archives.items()}])
-            if self.archives
-            else self.digest
-        )
+        recipe has more than decides what is built: the mirror of the day, and the commit that it comes from; and what its pods
+        are told of proxies."""
+        found = {name: digest_bytes(data) for name, data in self.archives.items()} | dict(self.proxies)
+        return digest([self.digest, found]) if found else self.digest
 
     def approval_tasks(self, stage: Stage) -> tuple[task.Task, ...]:
         """What the approval before a stage consists of, the wait left out: who announces it, who checks the answer."""

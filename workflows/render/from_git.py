@@ -82,7 +82,7 @@ def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Ob
             image_pull_policy="IfNotPresent",
             command=list(COMMAND),
             args=_arguments(plan, source, settings),
-            env=_environment(settings),
+            env=[*_environment(settings), *steps.variables(plan.proxies)],
             volume_mounts=_mounts(source),
             active_deadline_seconds=SECONDS,
             retry_strategy=steps.retry(),

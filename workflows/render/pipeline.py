@@ -1,6 +1,7 @@
 """The frame of every pipeline: open, then stages one after another with their approvals, then report and seal on exit."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hera.workflows import DAG, Parameter, Task, WorkflowTemplate
 from hera.workflows import models as m
@@ -18,7 +19,7 @@ FINISH = "finish"
 
 def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Settings) -> WorkflowTemplate:
     """The WorkflowTemplate of one pipeline over the stages it names. One run at a time for each cluster (mutex)."""
-    ordered, secrets = tuple(stages), SecretVolumes(plan)
+    ordered, secrets, settings = tuple(stages), SecretVolumes(plan), replace(settings, proxies=plan.proxies)
     labels = {"bringup/pipeline": kind, "bringup/cluster": plan.name}
     notes = {"bringup/plan": plan.digest, "bringup/owner": plan.owner, "bringup/revision": plan.revision}
     template = WorkflowTemplate(

@@ -1,7 +1,8 @@
 """Task → Hera Container template: one command, the five folders, retries by exit code, a deadline, little privilege (but for
 verb `build`: `building`)."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from hera.workflows import Container, Env, Parameter
 from hera.workflows import models as m
@@ -9,7 +10,7 @@ from hera.workflows import models as m
 from steps import __version__
 from steps.contract import paths, task
 from steps.contract.exit import RETRY_EXPRESSION
-from steps.contract.stages import image_standing
+from steps.contract.stages import image_lock, image_standing
 from workflows.render import building, names
 from workflows.render.secret_volumes import FOLDER, SecretVolumes
 from workflows.spec.derived import GROUP_LABEL
@@ -55,6 +56,8 @@ class Settings:
     builder: str = f"bringup-builder:{__version__}"
     pull_secret: str = ""
     store_claim: str = "bringup-store"
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    """Not of the installation but of the spec: what tasks that fetch have in their environment."""
 
 
 def container(
@@ -75,7 +78,7 @@ def container(
         args=arguments,
         inputs=parameters or None,
         outputs=[_output(name, default) for name, default in _outputs(one).items()] or None,
-        env=_environment(one.verb),
+        env=_environment(one.verb) + (variables(settings.proxies) if fetches(one) else []),
         volume_mounts=_mounts(secrets.mounts(one)),
         active_deadline_seconds=one.deadline_seconds + (ANNOUNCE_MARGIN if one.verb is task.Verb.ANNOUNCE else DEADLINE_MARGIN),
         retry_strategy=retry(),
@@ -83,6 +86,16 @@ def container(
         resources=building.resources(one) if building.builds(one) else resources(one.verb),
         security_context=building.security() if building.builds(one) else security(),
     )
+
+
+def fetches(one: task.Task) -> bool:
+    """Whether a task reaches what lies outside by HTTP, beside Kubernetes APIs, which no task reaches by a proxy."""
+    return one.verb is task.Verb.ANNOUNCE or (one.stage, one.name) == (image_lock.ID, image_lock.TASK)
+
+
+def variables(told: Mapping[str, str]) -> list[Env]:
+    """As a container has them."""
+    return [Env(name=name, value=value) for name, value in told.items()]
 
 
 PLAYING = ("1Gi", "3Gi")
@@ -169,7 +182,7 @@ def _environment(verb: task.Verb) -> list[Env]:
     """`open` alone is told where the spec came from: it keeps that for all; `announce` the namespace, for the command it tells."""
     space = [Env(name=paths.NAMESPACE, value="{{workflow.namespace}}")] if verb is task.Verb.ANNOUNCE else []
     source = [Env(name=paths.SOURCE, value="{{workflow.parameters.source}}")] if verb is task.Verb.OPEN else []
-    fixed = [Env(name=name, value=value) for name, value in paths.ENVIRONMENT.items()]
+    fixed = variables(paths.ENVIRONMENT)
     return [
         *fixed,
         Env(name=paths.RUN, value="{{workflow.name}}"),

@@ -24,6 +24,7 @@ from workflows.spec.hosts import Address, SshPort, SshUser
 from workflows.spec.image_schedule import ImageSchedule
 from workflows.spec.loading import load_as
 from workflows.spec.others import Pipeline, RelativePath, stays_below
+from workflows.spec.proxy import Proxies
 
 PUBLISHED: Final = "image_publish"
 """The stage that an approval holds back."""
@@ -166,6 +167,12 @@ class ImageSpec(Pipeline):
         default=None,
         description="Key of the mirror, relative to this file, where it signs by itself; default: the distribution's.",
         examples=["./mirror.gpg"],
+    )
+    proxy: Proxies | None = Field(
+        default=None,
+        description="HTTP proxies by which tasks, also in pods, fetch packages, tell a webhook and read Git; "
+        "default: those of this machine, and in pods none.",
+        examples=[{"http": "http://proxy.example.org:3128"}],
     )
     secrets: Mapping[SnakeId, SecretRef] = Field(
         default={}, description="Secrets of the recipe's commands, by reference.", examples=[{"license": {"file": "./license"}}]

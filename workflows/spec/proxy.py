@@ -1,4 +1,4 @@
-"""HTTP proxies of the machines: what a spec says, and the environment that plays and RKE2 get of it."""
+"""HTTP proxies: what a spec says, and the environment of it that plays and RKE2 get on machines, and pods that fetch for images."""
 
 import ipaddress
 from collections.abc import Iterable, Sequence
@@ -16,8 +16,8 @@ ALWAYS = ("localhost", "127.0.0.0/8", "::1", ".svc", ".cluster.local")
 _MOST_NETWORKS = 16
 
 
-class Proxy(Section):
-    """HTTP proxies by which machines reach package mirrors, release downloads and registries."""
+class Proxies(Section):
+    """HTTP proxies without a login."""
 
     http: ProxyUrl | None = Field(default=None, description="Proxy for http.", examples=["http://proxy.example.org:3128"])
     https: ProxyUrl | None = Field(
@@ -29,6 +29,16 @@ class Proxy(Section):
         examples=[[".example.org", "10.0.0.0/8"]],
     )
 
+    @model_validator(mode="after")
+    def _one_is_named(self) -> "Proxies":
+        if self.http is None and self.https is None:
+            raise problem("no proxy is named", "write http: http://HOST:PORT, or leave proxy out")
+        return self
+
+
+class Proxy(Proxies):
+    """HTTP proxies by which machines reach package mirrors, release downloads and registries."""
+
     user: User | None = Field(default=None, description="User, where the proxies want a login.", examples=["bringup"])
     password: SecretRef | None = Field(
         default=None,
@@ -36,9 +46,7 @@ class Proxy(Section):
     )
 
     @model_validator(mode="after")
-    def _one_is_named(self) -> "Proxy":
-        if self.http is None and self.https is None:
-            raise problem("no proxy is named", "write http: http://HOST:PORT, or leave proxy out")
+    def _a_login_is_whole(self) -> "Proxy":
         require_whole_login(self.user, self.password)
         return self
 
@@ -50,8 +58,8 @@ def require_whole_login(user: str | None, password: SecretRef | None, what: str 
         raise problem(why, f"give {prefix}user and {prefix}password, or neither")
 
 
-def environment(proxy: Proxy | None, networks: Sequence[str], addresses: Iterable[str]) -> dict[str, str]:
-    """The variables of a process on a machine, in both cases (apt and curl read small letters); empty without a proxy.
+def environment(proxy: Proxies | None, networks: Sequence[str], addresses: Iterable[str]) -> dict[str, str]:
+    """The variables of a process, in both cases (apt and curl read small letters); empty without a proxy.
 
     `networks` are those of pods and Services, `addresses` those of machines and of what stands in front of the servers.
     """

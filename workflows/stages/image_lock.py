@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from steps.contract.stages.image_lock import ID, TASK
 from steps.contract.task import Verb
 from workflows.stages.image_site import ImageSite, arguments, judge
 from workflows.stages.stage import Change, Stage, Step, task
 
-ID: Final = "image_lock"
 GATE: Final = "image_lock/archive"
 SECONDS = 1800
 """A thousand packages from a slow mirror; those that are there already cost milliseconds."""
@@ -23,8 +23,8 @@ def build(site: ImageSite) -> Stage:
         id=ID,
         title="Locked packages",
         steps=(
-            Step(task=task(ID, "archive", Verb.BUILD, deadline=SECONDS, arguments=told, expectations=wanted)),
-            judge(ID, {"archive": GATE}),
+            Step(task=task(ID, TASK, Verb.BUILD, deadline=SECONDS, arguments=told, expectations=wanted)),
+            judge(ID, {TASK: GATE}),
         ),
         gates=(GATE,),
         changes=(Change(what=f"keep {count} packages by digest", where="the archive of the store"),),

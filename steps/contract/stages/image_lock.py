@@ -1,6 +1,12 @@
 """Stage image_lock: what of the locked packages the archive holds, and that all must be there before anything builds."""
 
+from typing import Final
+
 from msgspec import Struct
+
+ID: Final = "image_lock"
+TASK: Final = "archive"
+"""The task that fetches them."""
 
 
 class Archive(Struct, frozen=True, kw_only=True, omit_defaults=True):

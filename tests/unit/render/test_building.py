@@ -9,6 +9,7 @@ import pytest
 from tests.unit import small_image
 from workflows import image
 from workflows.plan.images import compile_image
+from workflows.plan.model import Plan
 from workflows.render import house
 from workflows.render.building import CAPABILITIES
 from workflows.render.bundle import render
@@ -68,3 +69,24 @@ def test_more_rights_break_the_house_profile(template: dict[str, Any], which: st
     one["container"]["securityContext"] |= told
     (breach,) = house.breaches(changed)
     assert sentence in breach
+
+
+def test_the_proxy_of_a_spec_is_told_to_those_who_fetch_and_to_nobody_else(tmp_path: Path) -> None:
+    told = {"webhook": {"secret": {"name": "chat", "key": "url"}}}
+    asked = {"approval": {"approvers": ["ada@example.org"], "announce": told}}
+
+    def planned(**more: Any) -> Plan:
+        return compile_image(small_image.spec(tmp_path, **asked, **more), small_image.recipe(), small_image.files())
+
+    before, plan = planned(), planned(proxy={"http": "http://proxy.example.org:3128", "no_proxy": [".corp"]})
+    assert plan.digest == before.digest, "nothing else is done, and what was shown of this image still holds"
+    assert plan.inputs != before.inputs, "what is installed is another one"
+    found = render(plan, image.build, Settings(image="step:1", builder="builder:1")).template["spec"]["templates"]
+    every = {
+        one["name"]: {entry["name"]: entry["value"] for entry in one["container"]["env"]} for one in found if "container" in one
+    }
+    through = {name for name, env in every.items() if any("proxy" in variable.lower() for variable in env)}
+    assert through == {"image-lock-archive", "image-publish-announce"}
+    for env in (every[name] for name in through):
+        assert env["http_proxy"] == env["HTTPS_PROXY"] == "http://proxy.example.org:3128"
+        assert {".svc", ".cluster.local", "localhost", ".corp"} <= set(env["no_proxy"].split(","))

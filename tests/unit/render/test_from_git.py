@@ -74,6 +74,12 @@ def test_what_the_installed_spec_says_of_secrets_and_approvals_is_what_holds(tmp
     ]
 
 
+def test_it_reads_git_by_the_proxy_of_the_spec(tmp_path: Path) -> None:
+    (template,) = cron(made(tmp_path, proxy={"http": "http://proxy.example.org:3128"}))["spec"]["workflowSpec"]["templates"]
+    env = {one["name"]: one["value"] for one in template["container"]["env"]}
+    assert env["https_proxy"] == env["HTTP_PROXY"] == "http://proxy.example.org:3128"
+
+
 def test_one_start_at_a_time_with_little_room_and_its_last_words_in_its_message(tmp_path: Path) -> None:
     spec = cron(made(tmp_path))["spec"]["workflowSpec"]
     assert spec["synchronization"] == {"mutexes": [{"name": "starts-lab-nodes"}]}, "not that of its runs, which it would wait for"

@@ -40,7 +40,7 @@ JUNK: tuple[Any, ...] = (
 
 def turned_on() -> str:
     """The example with all that it shows in comments."""
-    text = re.sub(r"^# (variables|mirror|secrets|approval):", r"\1:", TEXT, flags=re.MULTILINE)
+    text = re.sub(r"^# (variables|mirror|proxy|secrets|approval):", r"\1:", TEXT, flags=re.MULTILINE)
     text = re.sub(r"^#   (license|approvers):", r"  \1:", text, flags=re.MULTILINE)
     return re.sub(r"^  # (ssh|sign|signers):", r"  \1:", text, flags=re.MULTILINE)
 
@@ -54,6 +54,7 @@ def test_the_example_works_as_it_stands() -> None:
 def test_every_line_of_the_example_that_can_be_turned_on_works() -> None:
     image = spec.load_image(turned_on())
     assert set(image.references) == {SIGN_KEY, PUBLISH_KEY, "license"}
+    assert image.proxy is not None
     assert image.approvals[0].before == "image_publish"
     assert [who.name for who in image.approvals[0].approvers] == ["ada@example.org"]
     assert image.schedule is None
