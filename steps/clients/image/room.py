@@ -10,7 +10,10 @@ from steps.errors import StoreBusy
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
 _SAID: Final = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT))
-HINT: Final = "make room (`bringup image gc`), or use another disk (BRINGUP_HOME)"
+HINT: Final = (
+    "make room (`bringup image gc`), or use another disk (BRINGUP_HOME); in a home cluster the pod of "
+    "workflows/examples/images/collect.yaml makes room, and a larger claim has more"
+)
 
 
 @contextlib.contextmanager

@@ -2,15 +2,22 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from steps.contract import paths
 from steps.contract.image import keys, manifest, recipe
 from steps.contract.image.manifest import LayerOf, Manifest
+from workflows import examples
 from workflows.images.nodes import resolve
+from workflows.render.building import CAPABILITIES
+from workflows.render.steps import Settings
 
 GONE, KEPT = "a" * 64, "b" * 64
 OLD = time.time() - 30 * 86_400
@@ -171,3 +178,32 @@ def test_removes_nothing_where_something_that_stays_cannot_be_read(machine: Any,
     assert machine.call("image", "gc", "no-such-recipe").code != 0
     assert machine.call("image", "gc", "--published", machine.folder / "none").code != 0
     assert layers(images) == {GONE, KEPT}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give its rights away, and owns what builds of pods leave")
+def test_the_pod_for_a_home_cluster_does_it_with_the_rights_that_it_has(machine: Any, images: Path) -> None:
+    pod = yaml.safe_load((Path(examples.__file__).parent / "images/collect.yaml").read_text())["spec"]
+    (container,) = pod["containers"]
+    rights = container["securityContext"]["capabilities"]["add"]
+    assert set(rights) <= set(CAPABILITIES), "no more than pods that build"
+    assert container["image"] == Settings().builder
+    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == Settings().store_claim
+    (home,) = [one["value"] for one in container["env"]]
+    assert home == paths.ROOT
+    assert container["volumeMounts"] == [{"name": "store", "mountPath": f"{home}/store"}]
+    tree = images / "layers" / GONE / "tree"
+    (tree / "file").chmod(0o400)
+    os.chown(tree / "file", 1234, 1234)
+    os.chown(tree, 1234, 1234)
+    tree.chmod(0o500)
+    for path in images.rglob("*"):
+        os.utime(path, (OLD - 86_400, OLD - 86_400))
+    machine.home.chmod(0o555)
+    keep = ["setpriv", "--bounding-set", ",".join(["-all", *(f"+{name.lower()}" for name in rights)])]
+    command = [*keep, sys.executable, *container["command"][1:]]
+    own = {"PATH": os.environ["PATH"], "BRINGUP_HOME": str(machine.home)}
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], env=own, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "2 things of 6.0 MiB removed" in done.stdout
+    assert layers(images) == set()
+    assert [path.name for path in machine.home.iterdir()] == ["store"], "nothing is written beside the claim"

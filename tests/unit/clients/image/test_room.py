@@ -48,6 +48,7 @@ def test_a_program_without_room_is_for_later(tmp_path: Path, work: Work, monkeyp
     with pytest.raises(StoreBusy, match="the store of images is full: layer base: packages") as busy:
         building.build(root(tmp_path), work)
     assert "make room" in busy.value.hint
+    assert "in a home cluster the pod of workflows/examples/images/collect.yaml" in busy.value.hint
 
 
 def test_a_write_or_read_that_the_disk_refuses_is_for_later(tmp_path: Path, work: Work) -> None:
