@@ -63,8 +63,9 @@ def _from_store(
     return _stored(Store(folder.home.store), workflow.metadata.name, wanted, shown)
 
 
-ARGOS = re.compile(r"^time=\S+ level=\w+ msg=.* argo=true\n|^Error: exit status \d+\n?\Z", re.MULTILINE)
-"""What Argo's executor says among a container's own lines (workflow/executor/os-specific, cmd/argoexec)."""
+ARGOS = re.compile(r"^time=\S+ level=\w+ msg=.* argo=true(?: .*)?(?:\n|\Z)|^Error: exit status \d+\n?\Z", re.MULTILINE)
+"""What Argo's executor says among a container's own lines (workflow/executor/os-specific, cmd/argoexec). Its fields come in any
+order: what it waits for, and how the command ended, stand before or behind the one that tells it from others."""
 
 
 @dataclass
