@@ -147,7 +147,7 @@ def test_a_schedules_pod_submits_what_git_says_now_and_nothing_twice(argo: Argo,
     older, latest = schedule.submitted()
     assert f"run {older.metadata.name} builds exactly this" in again.log
     assert f"{older.metadata.name} is superseded" in after.log
-    assert (older.spec.shutdown, latest.spec.shutdown) == ("Stop", "")
+    assert (older.spec.shutdown, latest.spec.shutdown) == ("Terminate", "")
     assert [source.commit for source in map(schedule.source, (older, latest))] == [first, newer]
     assert schedule.may("create", "workflows")
     refused = [("create", "rolebindings"), ("patch", "roles"), ("patch", "cronworkflows"), ("get", "secrets"), ("create", "pods")]

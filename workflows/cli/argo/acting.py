@@ -23,7 +23,7 @@ from workflows.cli import kubeconfigs, naming, output
 from workflows.cli.argo import listening
 from workflows.cli.argo.options import LOCAL, Place
 from workflows.cli.output import Format
-from workflows.cli.runs import cancelling, planned
+from workflows.cli.runs import planned
 from workflows.engines import announce, approvals
 from workflows.engines.argo import answer, claims, follow, logs, progress, pull, remembered, stop, waits
 from workflows.engines.argo.home import Home, NoWorkflow, OnlyStarts, WorkflowGone
@@ -31,6 +31,8 @@ from workflows.engines.argo.objects import PIPELINE, Workflow, node_status
 from workflows.engines.folders import Home as Runs
 from workflows.engines.folders import RunFolder, places
 from workflows.engines.local.result import NodeStatus
+
+NEVER_BEGUN = "it ended before its first task, so it has no report"
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,14 @@ def status(away: Away) -> dict[str, Any]:
         "phase": workflow.status.phase or "Pending",
         "message": stop.told(workflow),
         "waiting": [_waiting(away, workflow, one) for one in waiting],
-        "stages": progress.explained(progress.stages(list(planned.tasks(away.folder)), told, away.name), _verdicts(away.folder)),
+        "stages": progress.explained(_stages(away, workflow, told), _verdicts(away.folder)),
     }
+
+
+def _stages(away: Away, workflow: Workflow, told: list[NodeStatus]) -> list[dict[str, str]]:
+    """Of a run that has ended nothing is to come, also where it never began."""
+    rows = progress.stages(list(planned.tasks(away.folder)), told, away.name)
+    return progress.over(rows) if workflow.finished else rows
 
 
 def _verdicts(folder: RunFolder) -> dict[str, tuple[str, str]]:
@@ -229,6 +237,9 @@ def _announced(away: Away, say: follow.Say) -> Iterator[Callable[[listening.Obse
 def conclude(away: Away, ended: Workflow) -> int:
     """Evidence and report of a run that has ended; its exit code: a Workflow that Succeeded without evidence is no success."""
     code, phase = follow.exit_code(ended.status.phase), f"{ended.status.phase} {stop.told(ended)}".rstrip()
+    if stop.was_never_begun(ended):
+        output.lines(["", f"{NEVER_BEGUN}: {phase}"])
+        return code or ExitCode.GATE_FAILED
     try:
         _pulled(away, ended)
     except (StepError, NoWorkflow) as error:
@@ -273,27 +284,3 @@ def patiently(ask: Callable[[], T]) -> T:
 
 def _proven(away: Away) -> str:
     return build(source.read(Store(away.folder.home.store), away.name)).status
-
-
-# --- act ------------------------------------------------------------------------------------------------------------------
-
-
-def cancel(away: Away, *, now: bool) -> int:
-    """`bringup cancel`."""
-    keep = stop.cancel(away.home, away.name, cancelling.by_me(), now=now)
-    output.lines([f"{away.name} is being cancelled; if it ends without report and seal: bringup sweep {away.name}"])
-    cancelling.kept(keep)
-    return ExitCode.OK
-
-
-def sweep(away: Away) -> int:
-    """`bringup sweep`: what the exit handler should have done; once sealed, only the evidence is brought here."""
-    workflow = away.workflow()
-    pull.pull(away.home, workflow, away.folder)
-    if Store(away.folder.home.store).read(f"runs/{away.name}/{seal.FILE}") is None:
-        stop.sweep(away.home, workflow)
-        pull.pull(away.home, workflow, away.folder)
-        output.lines([f"{away.name} was swept: reported, sealed, its target given back"])
-    else:
-        output.lines([f"{away.name} was reported and sealed already"])
-    return ExitCode.OK

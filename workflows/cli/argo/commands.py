@@ -43,10 +43,10 @@ def sweep(
     """Do for a run that ended on Argo what its exit handler should have done: report, seal, give the target back."""
     if plans:
         return _sweep_plans(run, place)
-    from workflows.cli.argo import acting
+    from workflows.cli.argo import acting, ending
 
     away = acting.find(run, place)
-    return acting.sweep(away) if away else _lies_here(run)
+    return ending.sweep(away) if away else _lies_here(run)
 
 
 def _sweep_plans(run: str, place: Place) -> int:

@@ -242,7 +242,9 @@ def cancel(
     from workflows.cli.argo import acting as argo
 
     if away := argo.find(run, place):
-        return argo.cancel(away, now=now)
+        from workflows.cli.argo import ending
+
+        return ending.cancel(away, now=now)
     from workflows.cli.runs import cancelling, following
 
     folder = Home.of_environment().find(run)

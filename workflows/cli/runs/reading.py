@@ -12,7 +12,7 @@ from steps.report.timeline import stamp
 from workflows.cli import output
 from workflows.cli.argo import acting as argo
 from workflows.cli.argo.options import Place
-from workflows.engines.argo import pull, remembered
+from workflows.engines.argo import pull, remembered, stop
 from workflows.engines.argo.home import NoHomeCluster, NoWorkflow
 from workflows.engines.argo.objects import Unreadable, node_status
 from workflows.engines.folders import Home, RunFolder
@@ -85,7 +85,8 @@ def brought(away: argo.Away) -> tuple[int, Found]:
         remembered.write(away.folder, remembered.Memory(where=away.home.where, pulled=time.time(), ended=True))
     nodes = workflow.nodes()
     begun = tuple(node_status(node, nodes) for node in nodes.values() if node.phase not in ("", "Pending"))
-    unsealed = workflow.finished and workflow.status.phase != pull.GONE and not (away.folder.stored / seal.FILE).exists()
+    whole = stop.was_never_begun(workflow) or (away.folder.stored / seal.FILE).exists()
+    unsealed = workflow.finished and workflow.status.phase != pull.GONE and not whole
     note = f"run {away.name} has ended, but nothing of it is sealed: bringup sweep {away.name}" if unsealed else ""
     return count, Found(away.folder, is_away=True, goes_on=not workflow.finished, begun=begun, note=note)
 

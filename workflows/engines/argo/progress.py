@@ -9,7 +9,7 @@ from workflows.engines.local.result import NodeStatus
 from workflows.render import names
 
 JUDGE, VERDICT = "judge", "verdict"
-NOT_RUN, UNTOLD, SPARED = "not run", "inconclusive", "skipped"
+NOT_RUN, TO_COME, UNTOLD, SPARED = "not run", "to come", "inconclusive", "skipped"
 _BAD = ("fail", UNTOLD)
 _FAILED = ("Failed", "Error")
 
@@ -66,13 +66,18 @@ def _stage(stage: str, nodes: Mapping[str, list[NodeStatus]], run: str, *, opene
     ended = [node for node in whole if node.finished is not None]
     if ended and not opened:
         return _row(stage, NOT_RUN, f"{contract.OPEN} did not pass")
-    return _row(stage, NOT_RUN, ended[-1].message) if ended else _row(stage, "to come", "")
+    return _row(stage, NOT_RUN, ended[-1].message) if ended else _row(stage, TO_COME, "")
 
 
 def _reason(message: str, run: str) -> str:
     """Why a judge ended with 65: its last word, where its pod could leave one."""
     said = last_word.of_node(message)
     return said.reason if said else f"{message}; why: bringup report {run}".removeprefix("; ")
+
+
+def over(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """The same rows of a run that has ended: what was to come does not run any more."""
+    return [_row(row["stage"], NOT_RUN, row["reason"]) if row["status"] == TO_COME else row for row in rows]
 
 
 def explained(rows: Iterable[dict[str, str]], stored: Mapping[str, tuple[str, str]]) -> list[dict[str, str]]:
@@ -84,7 +89,7 @@ def explained(rows: Iterable[dict[str, str]], stored: Mapping[str, tuple[str, st
 
 
 def _explained(row: dict[str, str], stored: tuple[str, str] | None) -> dict[str, str]:
-    if row["status"] in ("running", "to come"):
+    if row["status"] in ("running", TO_COME):
         return row
     if stored is not None and (row["status"] == stored[0] or (row["status"] in (NOT_RUN, UNTOLD) and stored[0] in _BAD)):
         return _row(row["stage"], *stored)

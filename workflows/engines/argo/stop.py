@@ -10,7 +10,7 @@ from steps.contract import cancelled, seal
 from steps.contract.cancelled import Cancelled
 from steps.contract.canonical import canonical
 from steps.errors import StepError
-from workflows.engines.argo import pods, write_store
+from workflows.engines.argo import answer, pods, write_store
 from workflows.engines.argo.home import Home, NoWorkflow, Object
 from workflows.engines.argo.objects import CANCELLED, Workflow
 from workflows.render import names
@@ -35,24 +35,54 @@ class StillRunning(ValueError):
 def cancel(home: Home, run: str, said: Cancelled, *, now: bool = False, stored: bool = True) -> Callable[[], None]:
     """Ask the controller to end the run; the first who asks is kept, and a run that is to end `now` stays so.
 
-    Raises Ended, NotOurs. Who asked stands on the Workflow from then on. What is returned waits until it is in the store too, for
-    the report: it raises StepError, NotOurs or NoTemplate where that cannot be done, which holds nothing else up. Who may make no
-    pods leaves that out: `stored`.
+    Raises Ended, NotOurs, Overtaken. Who asked stands on the Workflow from then on. What is returned waits until it is in the store
+    too, for the report: it raises StepError, NotOurs or NoTemplate where that cannot be done, which holds nothing else up. Who may
+    make no pods leaves that out (`stored`), as does a run of which nothing has begun: it has no report.
     """
-    workflow = home.workflow(run)
-    home.check_ours(workflow)
-    if workflow.finished:
-        raise Ended(f"run {run} has ended: {workflow.status.phase}")
-    first = CANCELLED not in workflow.metadata.annotations
-    meta = {"metadata": {"annotations": {CANCELLED: canonical(said).decode()}}} if first else {}
-    how = TERMINATE if now or workflow.spec.shutdown == TERMINATE else STOP
-    patch: Object = {"spec": {"shutdown": how, "suspend": False}, **meta}
-    keep = _kept(home, workflow, said) if first and stored else lambda: None
+    for _ in range(answer.TRIES):
+        workflow = home.workflow(run)
+        home.check_ours(workflow)
+        if workflow.finished:
+            raise Ended(f"run {run} has ended: {workflow.status.phase}")
+        first = CANCELLED not in workflow.metadata.annotations
+        keep = _kept(home, workflow, said) if first and stored and has_begun(workflow) else lambda: None
+        if told_home(home, workflow, patched(workflow, said if first else None, now=now)):
+            return keep
+    raise answer.Overtaken(f"Workflow {run} changed {answer.TRIES} times while it was to be cancelled", hint="try again")
+
+
+def has_begun(workflow: Workflow) -> bool:
+    """Whether anything of it has: nothing has where it waits for its lock or for the controller, or ended while it did."""
+    status = workflow.status
+    return bool(status.nodes or status.compressed_nodes or status.offload_node_status_version)
+
+
+def was_never_begun(workflow: Workflow) -> bool:
+    """Whether it was cancelled before anything of it had begun: there is nothing to report or to seal."""
+    return workflow.finished and bool(workflow.spec.shutdown) and not has_begun(workflow)
+
+
+def patched(workflow: Workflow, said: Cancelled | None, *, now: bool) -> Object:
+    """Argo leaves a run that waits for its lock waiting when it is to stop: it would begin once the lock is free, with nothing but
+    its exit handler. Only `Terminate` ends it where it is (operator.go, releaseLocksForPendingShuttingdownWfs), unless it has begun
+    by then: hence the revision."""
+    waits = not has_begun(workflow)
+    how = TERMINATE if now or waits or workflow.spec.shutdown == TERMINATE else STOP
+    meta: Object = {} if said is None else {"annotations": {CANCELLED: canonical(said).decode()}}
+    meta |= {"resourceVersion": workflow.metadata.resource_version} if waits else {}
+    return {"spec": {"shutdown": how, "suspend": False}, "metadata": meta}
+
+
+def told_home(home: Home, workflow: Workflow, patch: Object) -> bool:
+    """Whether home took it; not where the Workflow is another by now than the patch is for."""
+    run = workflow.metadata.name
     try:
         home.ask(lambda kube: kube.merge(home.workflows(run), patch))
     except ApiError as error:
+        if error.status == 409 and "resourceVersion" in patch["metadata"]:
+            return False
         raise Ended(f"run {run} cannot be cancelled: {error}") from error
-    return keep
+    return True
 
 
 def _kept(home: Home, workflow: Workflow, said: Cancelled) -> Callable[[], None]:

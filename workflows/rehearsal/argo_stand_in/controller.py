@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import msgspec
 from steps.clients.kube.api import ApiError
 from steps.errors import Refused, Temporary
 from workflows.engines.argo.home import Home, NoWorkflow, Where
-from workflows.engines.argo.objects import UNFINISHED, WORKFLOW_LABEL
+from workflows.engines.argo.objects import UNFINISHED, WORKFLOW_LABEL, stamp
+from workflows.engines.argo.stop import TERMINATE
 from workflows.engines.argo.streams import Gone, Pace, State, Stream
 from workflows.rehearsal.argo_stand_in.errands import ERRAND, Errands
 from workflows.rehearsal.argo_stand_in.play import Play, Ways
@@ -76,7 +78,7 @@ class StandIn:
             locks = _mutexes(found, template)
             held = next((lock for lock in locks if self._holders.get(lock, name) != name), "")
             if held:
-                self._pending(found, held)
+                self._kept_waiting(found, held)
                 continue
             # before it is taken off the list: this asks the API, and what fails is tried again
             play = Play(self._where, found, template, self._folder, self._store, self._ways)
@@ -94,6 +96,17 @@ class StandIn:
     def _template(self, found: Object) -> Object | None:
         ref = found["spec"].get("workflowTemplateRef")
         return self._home.template(ref["name"]) if ref else None
+
+    def _kept_waiting(self, found: Object, lock: str) -> None:
+        """A run that waits ends where it is to be terminated; one that is to stop waits on, as on Argo."""
+        name = found["metadata"]["name"]
+        if found["spec"].get("shutdown") != TERMINATE:
+            self._pending(found, lock)
+            return
+        patch = {"status": {"phase": "Failed", "message": f"Stopped with strategy '{TERMINATE}'", "finishedAt": stamp(time.time())}}
+        with contextlib.suppress(NoWorkflow, ApiError):
+            self._home.ask(lambda kube: kube.merge(self._home.workflows(name), patch))
+        del self._waiting[name]
 
     def _pending(self, found: Object, lock: str) -> None:
         """What Argo shows of a run that waits for a workflow-level mutex."""

@@ -202,6 +202,38 @@ def test_status_says_what_is_waited_for(cluster: Lab, drill: Drill) -> None:
     assert_whole(cluster, second.await_end(), "r2")
 
 
+def test_a_run_that_waits_for_its_lock_ends_at_once_when_cancelled(cluster: Lab, drill: Drill) -> None:
+    """Argo would let one that is to stop wait for the lock, and then start its exit handler, which finds nothing to report."""
+    cluster.stand_in()
+    begin(cluster, drill, "r1")
+    first = Follower(cluster, "r1")
+    first.await_approval()
+    begin(cluster, drill, "r2")
+    until(lambda: cluster.home.workflow("r2").status.phase == "Pending", "the second run to wait")
+    stop.cancel(cluster.home, "r2", BY_ADA)()
+    last = Follower(cluster, "r2").await_end()
+    assert (last.status.phase, last.spec.shutdown, dict(last.nodes())) == ("Failed", stop.TERMINATE, {})
+    assert stop.told(last) == BY_ADA.sentence
+    assert not (cluster.store / "runs/r2").exists()
+    assert not cluster.home.workflow("r1").finished
+    approve(cluster, "r1")
+    assert_whole(cluster, first.await_end(), "r1")
+
+
+def test_a_run_that_began_while_it_was_cancelled_still_reports(cluster: Lab, drill: Drill) -> None:
+    """What is written for a run that waits is not taken by one that does so no longer."""
+    begin(cluster, drill, "r1")
+    seen = cluster.home.workflow("r1")
+    cluster.stand_in()
+    follower = Follower(cluster, "r1")
+    follower.await_approval()
+    assert not stop.told_home(cluster.home, seen, stop.patched(seen, BY_ADA, now=False))
+    assert cluster.home.workflow("r1").spec.shutdown == ""
+    stop.cancel(cluster.home, "r1", BY_ADA)
+    assert follower.await_end().spec.shutdown == stop.STOP
+    assert (cluster.store / "runs/r1/seal.json").exists()
+
+
 def test_an_announcement_is_claimed_once(cluster: Lab) -> None:
     submit.submit(cluster.home, shell(cluster, "claimed", "true"))
     ours = [claims.claim(cluster.where, "claimed")("claimed.approve-x") for _ in range(3)]

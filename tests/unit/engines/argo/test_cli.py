@@ -21,10 +21,10 @@ from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
 from steps.errors import Unreachable
 from tests.unit.engines.argo.lab import Lab, until
-from tests.unit.engines.argo.test_follow import Follower, begin, shell
+from tests.unit.engines.argo.test_follow import BY_ADA, Follower, begin, shell
 from workflows import examples
 from workflows.engines import announce
-from workflows.engines.argo import install, remembered, secret_files, submit
+from workflows.engines.argo import install, remembered, secret_files, stop, submit
 from workflows.engines.folders import Home as Runs
 
 COMMAND = Path(sys.executable).with_name("bringup")
@@ -42,6 +42,26 @@ def bringup(cluster: Lab) -> Callable[..., subprocess.CompletedProcess[str]]:
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, cwd=cluster.folder)
 
     return call
+
+
+def test_a_run_that_is_cancelled_while_it_waits_has_nothing_to_report(
+    cluster: Lab, drill: Drill, bringup: Callable[..., Any]
+) -> None:
+    cluster.stand_in()
+    begin(cluster, drill, "one")
+    first = Follower(cluster, "one")
+    first.await_approval()
+    begin(cluster, drill, "two")
+    until(lambda: cluster.home.workflow("two").status.phase == "Pending", "the second run to wait")
+    assert bringup("cancel", "two").stdout == "two is being cancelled\n"
+    Follower(cluster, "two").await_end()
+    watched, swept = bringup("watch", "two"), bringup("sweep", "two")
+    assert (watched.returncode, "it ended before its first task, so it has no report" in watched.stdout) == (65, True)
+    assert (swept.returncode, swept.stdout) == (0, "two: it ended before its first task, so it has no report, nor holds a target\n")
+    shown = bringup("status", "two").stdout
+    assert (shown.count("not run"), "to come" in shown, "cancelled by" in shown) == (2, False, True), shown
+    stop.cancel(cluster.home, "one", BY_ADA)
+    first.await_end()
 
 
 def test_cancel_sweep_and_resume(cluster: Lab, drill: Drill, bringup: Callable[..., Any]) -> None:

@@ -39,7 +39,7 @@ def test_each_state_of_the_branch_is_built_once_and_ends_the_one_before(desk: De
     assert newer.returncode == 0
     assert f"{run.metadata.name} is superseded, and is being cancelled" in newer.stdout
     older, latest = sorted(desk.going(), key=lambda one: one.metadata.name != run.metadata.name)
-    assert (older.spec.shutdown, latest.spec.shutdown) == ("Stop", "")
+    assert (older.spec.shutdown, latest.spec.shutdown) == ("Terminate", "")  # it had not begun
     assert older.metadata.annotations[PLAN] != latest.metadata.annotations[PLAN]
     assert "the schedule of lab-nodes" in older.metadata.annotations["bringup/cancelled"]
 
