@@ -23,6 +23,8 @@ class AwayProgress(live.Progress):
     words: dict[str, Said] = field(default_factory=dict)
     """What pods that ended well said last, by the full name of their node."""
     _heard: dict[tuple[str, str], dict[int, Said]] = field(default_factory=dict)
+    _failed: dict[str, str] = field(default_factory=dict)
+    """The line of each node that failed without a word: Argo goes on to write such a node while its pod ends."""
 
     def is_told_by_its_pod(self, node: NodeStatus) -> bool:
         """Whether a line of the view is in the node's pod, and has not been heard."""
@@ -53,7 +55,11 @@ class AwayProgress(live.Progress):
             return [f"{stage}: {row.status} ({node.finished - row.started:.1f} s){why}"]
         if task == approval.ANNOUNCE and node.phase in _BAD:
             return [f"{stage}: nobody could be told that it waits for an approval: bringup logs {stage}.{task}"]
-        return [f"{stage}: {task} {node.phase}: {node.message}"] if node.phase in _BAD else []
+        return self._unheard(node, f"{stage}: {task} {node.phase}: {node.message}") if node.phase in _BAD else []
+
+    def _unheard(self, node: NodeStatus, line: str) -> list[str]:
+        before, self._failed[node.path] = self._failed.get(node.path), line
+        return [line] if line != before else []
 
 
 def progress(folder: RunFolder, where: Where) -> AwayProgress:

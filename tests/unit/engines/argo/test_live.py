@@ -11,12 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from steps.clients.store import Store
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import Follower, approve, begin
 from workflows import examples
+from workflows.cli.argo import live
 from workflows.engines.argo.objects import WORKFLOW_LABEL
+from workflows.engines.local.result import NodeStatus
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.processes import simulated_cluster, write_fleet
 from workflows.rehearsal.rehearse import Options
@@ -82,6 +86,22 @@ def readers(lab: Lab) -> int:
     """How many pods were made to read the store."""
     found = json.loads(lab.home.fetch(lab.home.core("pods"), {"labelSelector": "bringup/errand"}))
     return len(found["items"])
+
+
+def test_a_node_that_argo_writes_again_is_told_once(tmp_path: Path) -> None:
+    """As 4.1.2 does with a pod that a cancelled run ends: before it is gone, and with the exit code of its container."""
+    view = live.AwayProgress({"drill": ["apply"]}, "r1", Store(tmp_path), str)
+    node = NodeStatus("r1.drill.apply(0)", "apply(0)", "Pod", "Running", "", "drill-apply", "r1.drill", {}, {}, None, 1.0, None, [])
+    stopped = msgspec.structs.replace(node, phase="Failed", message="workflow shutdown with strategy:  Stop", finished=2.0)
+    again = msgspec.structs.replace(stopped, outputs={"verdict": "inconclusive"}, finished=3.0)
+    ended = msgspec.structs.replace(again, message="main: Error (exit code 143)", exit_code=143)
+    told = [view.take(one) for one in (node, stopped, again, ended)]
+    assert told == [
+        [],
+        ["drill: apply Failed: workflow shutdown with strategy:  Stop"],
+        [],
+        ["drill: apply Failed: main: Error (exit code 143)"],
+    ]
 
 
 @pytest.mark.parametrize("fault", ["clock_skew", "clock_skew:n001"])
