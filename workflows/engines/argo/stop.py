@@ -108,9 +108,10 @@ def _raise(error: Exception) -> None:
 
 
 def told(workflow: Workflow) -> str:
-    """What is said of how a run ended: who cancelled it, else Argo's own message."""
+    """What is said of how a run ended: who cancelled it, unless it was through by then; else Argo's own message."""
     kept = workflow.metadata.annotations.get(CANCELLED)
-    return cancelled.decode(kept.encode()).sentence if kept else workflow.status.message
+    through = workflow.status.phase == "Succeeded"
+    return cancelled.decode(kept.encode()).sentence if kept and not through else workflow.status.message
 
 
 def sweep(home: Home, workflow: Workflow) -> None:

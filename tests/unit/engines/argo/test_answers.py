@@ -11,6 +11,7 @@ import pytest
 
 from steps.clients.store import Store
 from steps.contract import approval
+from steps.contract.canonical import canonical
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import BY_ADA, QUICK, Follower, approve, assert_whole, begin, evidence, records, shell
 from workflows.engines import approvals
@@ -232,6 +233,16 @@ def test_a_run_that_began_while_it_was_cancelled_still_reports(cluster: Lab, dri
     stop.cancel(cluster.home, "r1", BY_ADA)
     assert follower.await_end().spec.shutdown == stop.STOP
     assert (cluster.store / "runs/r1/seal.json").exists()
+
+
+@pytest.mark.parametrize(("phase", "message"), [("Running", ""), ("Failed", "Stopped with strategy 'Stop'"), ("Succeeded", "")])
+def test_a_run_that_was_through_when_it_was_cancelled_is_not_said_to_be(phase: str, message: str) -> None:
+    """The word of who cancels may arrive while the exit handler of a run works, all of whose tasks have passed."""
+    meta = {"name": "r1", "annotations": {"bringup/cancelled": canonical(BY_ADA).decode()}}
+    run = decoded(
+        msgspec.json.encode({"metadata": meta, "spec": {"shutdown": "Stop"}, "status": {"phase": phase, "message": message}})
+    )
+    assert stop.told(run) == ("" if phase == "Succeeded" else BY_ADA.sentence)
 
 
 def test_an_announcement_is_claimed_once(cluster: Lab) -> None:
