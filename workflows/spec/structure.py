@@ -6,6 +6,7 @@ Rules over versions and products are in `compat`.
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
