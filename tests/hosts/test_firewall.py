@@ -169,6 +169,7 @@ def test_firewalls_that_stay_let_in_the_cluster_and_nobody_else_also_after_a_boo
     assert "Status: active" in site.agent.run("ufw", "status")
 
     site.server.run("systemctl", "restart", "firewalld")
+    site.server.run("firewall-cmd", "--state")  # answers once its rules are there
     assert "DNAT" not in site.server.run("iptables", "-t", "nat", "-S", "PREROUTING"), "why firewalld is never reloaded"
     site.server.run("sh", "-c", LED.format(own=0))
     site.agent.run("sh", "-c", "/lib/ufw/ufw-init stop; /lib/ufw/ufw-init start")
