@@ -53,6 +53,9 @@ def test_a_pod_that_does_not_go_names_its_node_once(cluster: Lab) -> None:
 )
 def test_what_is_to_end_now_is_never_slowed_down(cluster: Lab, drill: Drill, asked: tuple[bool, ...], told: str) -> None:
     begin(cluster, drill)
+    node = {"id": "r1", "name": "r1", "type": "DAG", "phase": "Running"}
+    begun = {"status": {"phase": "Running", "nodes": {"r1": node}}}
+    cluster.home.ask(lambda kube: kube.merge(cluster.home.workflows("r1"), begun))
     for now in asked:
         stop.cancel(cluster.home, "r1", BY_ADA, now=now)
     assert cluster.home.workflow("r1").spec.shutdown == told
