@@ -54,12 +54,12 @@ def cancel(home: Home, run: str, said: Cancelled, *, now: bool = False, stored: 
 def has_begun(workflow: Workflow) -> bool:
     """Whether anything of it has: nothing has where it waits for its lock or for the controller, or ended while it did."""
     status = workflow.status
-    return bool(status.nodes or status.compressed_nodes or status.offload_node_status_version)
+    return status.phase == "Running" or bool(status.nodes or status.compressed_nodes or status.offload_node_status_version)
 
 
 def was_never_begun(workflow: Workflow) -> bool:
     """Whether it was cancelled before anything of it had begun: there is nothing to report or to seal."""
-    return workflow.finished and bool(workflow.spec.shutdown) and not has_begun(workflow)
+    return workflow.finished and workflow.spec.shutdown == TERMINATE and not has_begun(workflow)
 
 
 def patched(workflow: Workflow, said: Cancelled | None, *, now: bool) -> Object:
