@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal, cast
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from steps.contract.image.published import START, is_machine
+from steps.contract.image.published import NODES, START, is_machine
 from workflows.spec.fields import (
     AbsolutePath,
     Argument,
@@ -32,6 +32,9 @@ SIGN_KEY = "image_sign_key"
 PUBLISH_KEY = "publish_ssh_key"
 PUBLISH_KNOWN_HOSTS = "publish_known_hosts"
 """Names of files below the secrets folder; the secrets of a recipe's commands keep the names that the spec gives them."""
+
+REPORTS: Final = f"/{NODES}"
+"""How a URL ends that names the folder where nodes put what they run (`images/boot/report.sh`)."""
 
 MirrorUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s@]+[^\s@/]$", max_length=500)]
 """Where packages come from: no credentials, no slash at the end."""
@@ -121,6 +124,17 @@ class ImagePublish(Section):
         description="SSH public keys whose signatures are trusted.",
         examples=[["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000"]],
     )
+
+    @field_validator("report")
+    @classmethod
+    def _is_the_folder_of_nodes(cls, report: str | None) -> str | None:
+        """Anywhere else nodes would post what only the server of a test boot hears, and try again for ever."""
+        if report is not None and not report.endswith(REPORTS):
+            raise problem(
+                f"nodes put their files into the folder {REPORTS} of the tree, and this names another one",
+                f"write url and {REPORTS}, as in http://boot.example.org/images{REPORTS}",
+            )
+        return report
 
     @model_validator(mode="after")
     def _fits(self) -> "ImagePublish":

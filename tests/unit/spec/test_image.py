@@ -51,6 +51,11 @@ def test_the_example_works_as_it_stands() -> None:
     assert image.publish.groups["compute"].nodes == {"52:54:00:12:34:56": "node001"}
 
 
+def test_where_nodes_put_what_they_run_is_the_folder_that_the_tree_has_for_it() -> None:
+    image = spec.load_image(TEXT.replace("keep: 3", "keep: 3\n  report: http://10.0.0.1:8080/nodes"))
+    assert image.publish.report == "http://10.0.0.1:8080/nodes"
+
+
 def test_every_line_of_the_example_that_can_be_turned_on_works() -> None:
     image = spec.load_image(turned_on())
     assert set(image.references) == {SIGN_KEY, PUBLISH_KEY, "license"}
@@ -77,6 +82,8 @@ def test_every_line_of_the_example_that_can_be_turned_on_works() -> None:
         ("52:54:00:12:34:56", "52:54:00:12:34:5G", "the form wanted here"),
         ("console=ttyS0,115200", "console=ttyS0 init=/bin/sh", "the form wanted here"),
         ("console=ttyS0,115200", "a=${net0/mac}", "the form wanted here"),
+        ("keep: 3", "keep: 3\n  report: http://boot.example.org/images", "write url and /nodes, as in http://boot.example.org"),
+        ("keep: 3", "keep: 3\n  report: http://boot.example.org/images/mynodes", "this names another one"),
         ("keep: 3", "keep: 3\n  sign: {file: ./key}", "nobody is told to trust"),
         ("keep: 3", "keep: 3\n  sign: ./key", "secrets are given by reference only"),
         ("keep: 3", "keep: 3\n  ssh: {host: boot, key: {file: ./key}}", "this key is required"),
