@@ -60,7 +60,10 @@ def lock(
 
 def update(
     named: Named = "image.yaml",
-    cves: Annotated[Path | None, typer.Option("--cves", metavar="FEED.json", help="Debian's security tracker as JSON.")] = None,
+    cves: Annotated[
+        Path | None,
+        typer.Option("--cves", metavar="FEED.json", help="Debian's security tracker as JSON; no feed of Ubuntu is read."),
+    ] = None,
     write: Annotated[bool, typer.Option("--write", help="Write the newer lock, and keep its packages.")] = False,
     form: Output = Format.TABLE,
 ) -> int:

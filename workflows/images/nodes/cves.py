@@ -15,7 +15,8 @@ from workflows.images.nodes.versions import Version
 LARGEST_BYTES: Final = 1 << 28
 _BUILD = re.compile(r"\+b\d+$")
 _SIGNED = re.compile(r"-signed-[a-z0-9]+$")
-FORM: Final = "give the JSON form of the security tracker: package, CVE, releases, status and fixed_version"
+NOT_READ: Final = "feeds of Ubuntu (OSV, OVAL) have another form, and are not read"
+FORM: Final = f"give Debian's security tracker as JSON: package, CVE, releases, status and fixed_version; {NOT_READ}"
 
 
 class _Release(Struct, frozen=True):
@@ -44,7 +45,7 @@ class Feed:
             for source, cves in known.items()
         }
         if not any(self._of.values()):
-            raise BuildError(f"{path} says nothing about {release}", hint="give the feed of the recipe's distribution")
+            raise BuildError(f"{path} says nothing about {release}", hint=f"give the feed of the recipe's distribution; {NOT_READ}")
 
     def open_in(self, package: Package, *, told: bool = True) -> frozenset[str]:
         """Vulnerabilities that this version of a package has or may have: without a fix, or with one that is newer. Feeds count by

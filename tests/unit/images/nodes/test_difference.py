@@ -141,10 +141,12 @@ def test_the_source_package_is_that_of_the_pool() -> None:
         ("[]", "is no feed"),
         ("{", "is no feed"),
         ('{"a": {}}', "says nothing about bookworm"),
+        ('{"schema_version": "1.7", "id": "UBUNTU-CVE-2026-0001", "affected": []}', "is no feed"),
         ('{"a": {"CVE-1": {"releases": {"bookworm": {"status": "opne"}}}}}', "is no feed"),
     ],
 )
 def test_another_file_is_no_feed(tmp_path: Path, data: str, sentence: str) -> None:
     (tmp_path / "feed.json").write_text(data)
-    with pytest.raises(BuildError, match=sentence):
+    with pytest.raises(BuildError, match=sentence) as refused:
         Feed(tmp_path / "feed.json", "bookworm")
+    assert "feeds of Ubuntu (OSV, OVAL) have another form, and are not read" in refused.value.hint
