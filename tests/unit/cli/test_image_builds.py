@@ -81,12 +81,15 @@ def proxy() -> Iterator[tuple[str, list[str]]]:
         yield f"http://127.0.0.1:{server.server_port}", asked
 
 
-def test_packages_come_by_the_proxy_that_the_environment_names(machine: Any, write: Write, proxy: tuple[str, list[str]]) -> None:
+@pytest.mark.parametrize("said", ["spec", "environment"])
+def test_packages_come_by_the_proxy_that_is_named(machine: Any, write: Write, proxy: tuple[str, list[str]], said: str) -> None:
     url, asked = proxy
-    plain = dict.fromkeys(("HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"))
-    done = machine.call(
-        "image", "build", write("lab", "http://mirror.example/debian"), "--until", "image_lock", **plain, http_proxy=url
-    )
+    path = machine.folder / write("lab", "http://mirror.example/debian")
+    plain: dict[str, str | None] = dict.fromkeys(("HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"))
+    if said == "spec":
+        path.write_text(f"{path.read_text()}proxy: {{http: {url}}}\n")
+    named = url if said == "environment" else "http://127.0.0.1:1"
+    done = machine.call("image", "build", "lab.yaml", "--until", "image_lock", **plain, http_proxy=named)
     assert done.code == 65, "the mirror is there, behind the proxy, and has none of them: " + done.text
     assert "mirror.example answers 404" in done.text
     assert any(one.startswith("http://mirror.example/debian/pool/") for one in asked), asked[:3]
