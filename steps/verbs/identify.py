@@ -1,6 +1,7 @@
-"""Before the first host is changed: do the servers already belong to a cluster, and is it the one that the run is about?"""
+"""Before the first host is changed: do the servers already belong to a cluster, is it the one that the run is about, and does no
+other run hold it?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -20,18 +21,22 @@ class Found(Struct, frozen=True, kw_only=True):
     servers: dict[str, str] = {}
 
 
-def identify(context: Context, ssh: reach.Ssh) -> Found:
-    """Ask the servers over SSH; nothing is changed there. A cluster that nobody named becomes the one that this run is about.
+def identify(context: Context, ssh: reach.Ssh, registration: str = "") -> Found:
+    """Ask the servers over SSH; nothing is changed there. A cluster that nobody named becomes the one that this run is about, and
+    is held from now on where its API answers at the registration address.
 
-    Raises Refused where they run another cluster than the run is about, or several; where the run is about a named cluster and
-    none shows: Refused if they run none, Unreachable if that could not be read. A kubeconfig then still has to prove it.
+    Raises Refused where they run another cluster than the run is about, or several, or where another run holds it; where the run
+    is about a named cluster and none shows: Refused if they run none, Unreachable if that could not be read. A kubeconfig then
+    still has to prove it.
     """
     hosts = context.fleet.hosts("server")
     if not hosts:
         return Found()
     from steps.clients.ansible import playing  # a run without plays does not pay for it
 
-    played = playing.play(reach.request(context, PLAYBOOK, ssh, hosts), on_event=context.hear)
+    played = playing.play(
+        reach.request(context, PLAYBOOK, ssh, hosts, variables={"rke2_registration_address": registration}), on_event=context.hear
+    )
     shown = {one.host: _identity(one) for one in played.hosts}
     uids = {one.uid: name for name, one in shown.items() if one.state is State.RUNNING}
     if len(uids) > 1:
@@ -42,6 +47,7 @@ def identify(context: Context, ssh: reach.Ssh) -> Found:
     uid = next(iter(uids), "")
     if uid:
         _compare(context, uid, uids[uid])
+        _reserve(context, [one for one in shown.values() if one.uid == uid])
     elif contract.target_uid(context.environment.run, context.store.read) and not context.kubeconfig().exists():
         raise _no_proof(context, shown)
     return Found(uid=uid, servers={name: _said(one) for name, one in shown.items()})
@@ -63,6 +69,20 @@ def _compare(context: Context, uid: str, server: str) -> None:
         raise Refused(
             f"server {server} belongs to cluster {uid}, this run is about {wanted}",
             hint="nothing was changed; correct the hosts, or target.uid in the spec",
+        )
+
+
+def _reserve(context: Context, servers: Sequence[ServerIdentity]) -> None:
+    """Keep out of a cluster that another run holds, as its servers say, and hold it through the kubeconfig of one of them. Where
+    its API does not answer here that was all: a cluster that is not well stays within reach of what repairs it or takes it back."""
+    for one in servers:
+        if one.lease is not None:
+            target.keep_out(context, one.lease)
+    found = next((one.kubeconfig for one in servers if one.kubeconfig), "")
+    if found or context.kubeconfig().exists():
+        why = target.reserve(context, found)
+        context.say(
+            f"this cluster is not held against other runs until its API answers here: {why}" if why else "holds the cluster"
         )
 
 

@@ -1,4 +1,5 @@
-"""Verb open: starts a run: checks plan, fleet, servers and what is to be reused; creates the run, and hands out the shards."""
+"""Verb open: starts a run: checks plan, fleet, servers and what is to be reused; creates the run, holds a cluster that stands
+already, and hands out the shards."""
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +17,7 @@ from steps.verbs.identify import Found, identify
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`plan` is the plan's digest. `ssh` is there where the plan changes hosts: the servers are asked then whose they are.
+    `registration` is the address of the API of a cluster that they run, by which it is held before anything is changed.
     `standing`: the operation is about a cluster that runs already, and one that does not is refused.
     The rest says what the run is about and is kept in `run.json` (`steps.contract.run.Header`)."""
 
@@ -30,6 +32,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     targetless: bool = False
     standing: bool = False
     ssh: reach.Ssh | None = None
+    registration: str = ""
 
 
 def run(context: Context) -> ExitCode:
@@ -53,7 +56,7 @@ def run(context: Context) -> ExitCode:
     origin = _origin(context)
     if origin is not None:
         _keep(context, revision.key(header.run), canonical(origin))
-    identity = identify(context, wanted.ssh) if wanted.ssh is not None else Found()
+    identity = identify(context, wanted.ssh, wanted.registration) if wanted.ssh is not None else Found()
     if wanted.standing and not identity.uid and not context.kubeconfig().exists():
         raise Refused(
             f"{wanted.operation} is for a cluster that runs, and no server of {wanted.cluster} shows one",

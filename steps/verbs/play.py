@@ -34,6 +34,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     not pass one of them is left out, and the judge names it by that.
     `together`: a host that fails stops those after it, and a second try is one of all.
     `may_be_down`: the play is about a cluster that may not answer any more; it is claimed where it does.
+    `restores`: it may set etcd back, and with it the lease to what another run left there.
     `secret_variables` are variables of the play whose values lie in secret files: the run's own win over the secrets folder."""
 
     playbook: str
@@ -44,6 +45,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     everyone: bool = False
     together: bool = False
     may_be_down: bool = False
+    restores: bool = False
     after: str = ""
     helpers: str = ""
     variables: dict[str, Any] = {}
@@ -67,8 +69,10 @@ def run(context: Context) -> ExitCode:
         context.record(Verdict(gate=wanted.gate, status=Status.SKIPPED, reason=reason))
         return ExitCode.OK
     with suppress(Unreachable) if wanted.may_be_down else nullcontext():
-        if context.kubeconfig().exists():
-            target.claim(context)  # a play changes machines of a cluster that may be another run's
+        if context.kubeconfig().exists():  # a play changes machines of a cluster that may be another run's
+            target.claim(context, restored=wanted.restores)
+        else:
+            target.renew(context, restored=wanted.restores)
     result = playing.play(
         reach.request(
             context,
@@ -150,7 +154,7 @@ def keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> Pla
     for name, text in kept.items():
         context.keep_secret(name, text)
     if KUBECONFIG in kept:
-        target.claim(context)
+        target.claim(context, restored=wanted.restores)
     return msgspec.structs.replace(result, hosts=tuple(outcomes))
 
 

@@ -63,8 +63,6 @@ def _collect(context: Context, folder: str) -> None:
 
 def _free_target(context: Context) -> None:
     """Give the lease back; a target that cannot be reached (or never came to be) frees itself when the lease runs out."""
-    if not context.kubeconfig().exists():
-        return
     try:
         target.release(context)
     except StepError as error:

@@ -46,6 +46,7 @@ def _play(site: Site, role: str, *, fan_out: str = "", after: tuple[str, ...] = 
         "ssh": ssh_arguments(site.spec),
         "gate": f"{ID}/{role}s",
         "select": role,
+        "may_be_down": True,
         "variables": {"rke2_reset_forget": _is_survived(site), "rke2_reset_servers": servers},
     }
     if role == "server" and site.spec.rke2.virtual_address:

@@ -34,9 +34,9 @@ def playbook(site: Site, role: str) -> str:
 
 def servers(site: Site) -> Object:
     """Further arguments of the servers' play: one that fails stops those after it, those that are only read are in it too, and a
-    cluster that goes back may be down."""
+    cluster that goes back may be down, and has the lease of before once its etcd is set back."""
     told: Object = {"together": True} | ({"everyone": True} if site.operation.is_partial else {})
-    return told | ({"may_be_down": True} if site.operation.kind is Kind.ROLLBACK else {})
+    return told | ({"may_be_down": True, "restores": True} if site.operation.kind is Kind.ROLLBACK else {})
 
 
 def variables(site: Site, role: str) -> Object:

@@ -9,8 +9,11 @@ from steps.contract import run as contract
 from steps.contract.canonical import canonical
 from steps.contract.play import PlayHost, PlayRequest
 from steps.contract.task import Task, Verb
+from steps.verbs import target
 from tests.unit.answered_plays import answered
 from tests.unit.steps.conftest import host
+from tests.unit.steps.test_target import ago, held_by, lease
+from workflows.rehearsal.apiserver import kubeconfig
 from workflows.rehearsal.simulator import plays
 
 OPEN = Task(
@@ -95,3 +98,66 @@ def test_what_a_server_said_before_the_play_was_cut_off_is_heard(desk: Any, bare
 
     assert done.returncode == 65
     assert f"server sv2 belongs to cluster {ours}, this run is about {OTHER}" in done.stderr
+
+
+def test_a_cluster_that_stands_is_held_from_the_opening_to_the_end(desk: Any, bare: Any, api: Any) -> None:
+    has_rke2(bare)
+    held_by(api, "a-dead-run", ago(7200))
+    assert desk.run(OPEN).returncode == 0
+    assert lease(api)["holderIdentity"] == "r1"
+    kept = desk.store.path(f"runs/r1/secrets/{target.OPENING}")
+    token = kept.read_text().partition("token: ")[2].split()[0]
+    assert kept.stat().st_mode & 0o777 == 0o600
+    stored = (path for path in (desk.root / "store").rglob("*") if path.is_file())
+    assert [path for path in stored if token.encode() in path.read_bytes()] == [kept]
+    assert desk.run(Task(stage="run", name="seal", verb=Verb.SEAL)).returncode == 0
+    assert lease(api)["holderIdentity"] == ""
+
+
+def test_a_cluster_that_another_run_holds_is_refused_before_a_play(desk: Any, bare: Any, api: Any) -> None:
+    has_rke2(bare)
+    held_by(api, "somebody-else", ago(60))
+    done = desk.run(OPEN)
+    assert done.returncode == 65
+    assert "run somebody-else holds this cluster, renewed" in done.stderr
+    assert api.writes == []
+
+
+@pytest.mark.parametrize(
+    ("renewed", "code", "said"),
+    [
+        (60, 65, "run somebody-else holds this cluster"),
+        (7200, 0, "this cluster is not held against other runs until its API answers here: GET /api/v1/namespaces/kube-system"),
+    ],
+    ids=["held", "ran out"],
+)
+def test_where_the_api_does_not_answer_here_a_server_says_who_holds_it(
+    desk: Any, bare: Any, api: Any, renewed: int, code: int, said: str
+) -> None:
+    has_rke2(bare)
+    held_by(api, "somebody-else", ago(renewed))
+    bare.kubeconfig = kubeconfig.text("http://127.0.0.1:9", "secret-token")
+    done = desk.run(OPEN)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert not desk.store.path(f"runs/r1/secrets/{target.OPENING}").exists()
+
+
+@pytest.mark.parametrize(
+    ("restores", "renewed", "code"),
+    [(True, 600, 0), (False, 600, 65), (True, -5, 65)],
+    ids=["of before", "no rollback", "taken since"],
+)
+def test_the_lease_that_comes_back_with_etcd_from_before_is_history(
+    desk: Any, bare: Any, api: Any, restores: bool, renewed: int, code: int
+) -> None:
+    has_rke2(bare)
+    assert desk.run(OPEN).returncode == 0
+    came_back = {"holderIdentity": "the-upgrade", "renewTime": ago(renewed), "leaseDurationSeconds": 30_000}
+    assert api.user.patch(target.LEASE, {"spec": came_back}).status == 200
+    told = {"playbook": "rke2_server_rollback", "ssh": {"user": "root"}, "gate": "rke2/servers", "select": "server"}
+    told |= {"kubeconfig_from": "kubeconfig", "may_be_down": True, "restores": restores}
+    wanted = {"version": "v1.35.7+rke2r1", "service": "rke2-server"}
+    done = desk.run(Task(stage="rke2", name="servers", verb=Verb.PLAY, arguments=told, expectations=wanted))
+    assert done.returncode == code, done.stderr
+    assert lease(api)["holderIdentity"] == ("the-upgrade" if code else "r1")

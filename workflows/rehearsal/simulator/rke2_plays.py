@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from steps.contract.identity import PLAYBOOK, ServerIdentity, State
+from steps.contract.identity import PLAYBOOK, LeaseSpec, ServerIdentity, State
 from steps.contract.play import PlayHost, PlayRequest
 from workflows.rehearsal.simulator import rke2_charts, rke2_etcd, rke2_nodes
-from workflows.rehearsal.simulator.kinds import NAMESPACES, NODES
+from workflows.rehearsal.simulator.kinds import LEASES, NAMESPACES, NODES
 from workflows.rehearsal.simulator.os_prep import UNREACHABLE
 from workflows.rehearsal.simulator.plays import Outcome, Status, play
 from workflows.rehearsal.simulator.world import World
@@ -46,9 +46,12 @@ def rke2_agent_rollback(world: World, request: PlayRequest) -> Iterable[Outcome]
 
 @play(PLAYBOOK)
 def identify(world: World, request: PlayRequest) -> Iterator[Outcome]:
-    """Which cluster each server belongs to: the emulated one, once RKE2 runs there."""
+    """Which cluster each server belongs to: the emulated one, once RKE2 runs there; its kubeconfig, and who holds it."""
     space = world.api.get(NAMESPACES, "kube-system", "")
-    running = ServerIdentity(state=State.RUNNING, kind="rke2", uid=space["metadata"]["uid"] if space else "")
+    uid = space["metadata"]["uid"] if space else ""
+    found = world.api.get(LEASES, "bringup", "kube-system")
+    lease = msgspec.convert(found["spec"], LeaseSpec) if found else None
+    running = ServerIdentity(state=State.RUNNING, kind="rke2", uid=uid, lease=lease, kubeconfig=world.kubeconfig)
     for host in request.hosts:
         if host.name not in world.fleet:
             continue
