@@ -74,7 +74,7 @@ def reserve(context: Context, kubeconfig: str) -> str:
     plays and its end. Ends with what was in the way, where the API does not answer. Raises Refused where another run holds it."""
     is_given = context.kubeconfig().exists()
     try:
-        claim(context, None if is_given else _client(kubeconfig))
+        claim(context, None if is_given else _client(kubeconfig, _who(context)))
     except (Temporary, ApiError, NotUnderstood, BadTask) as error:
         return str(error)
     if not is_given:
@@ -88,19 +88,24 @@ def renew(context: Context, *, restored: bool = False) -> None:
     kubeconfig = context.run_secrets / OPENING
     if kubeconfig.exists():
         with suppress(Temporary, ApiError, NotUnderstood):
-            claim(context, Kube.from_file(kubeconfig), restored=restored)
+            claim(context, Kube.from_file(kubeconfig, _who(context)), restored=restored)
 
 
-def _client(kubeconfig: str) -> Kube:
+def _who(context: Context) -> str:
+    """Who asks, for the API server's audit log."""
+    return f"{context.task.stage}.{context.task.name}"
+
+
+def _client(kubeconfig: str, who: str) -> Kube:
     with tempfile.NamedTemporaryFile("w", suffix=".kubeconfig") as file:
         file.write(kubeconfig)
         file.flush()
-        return Kube.from_file(Path(file.name))
+        return Kube.from_file(Path(file.name), who)
 
 
 def recognize(context: Context, kubeconfig: str) -> None:
     """Check a kubeconfig that a play brought before it is kept: a new cluster is this run's only if the run knows no other."""
-    uid = cluster_uid(_client(kubeconfig))
+    uid = cluster_uid(_client(kubeconfig, _who(context)))
     wanted = agreed(context, uid)
     if uid != wanted:
         raise Refused(
@@ -175,7 +180,7 @@ def release(context: Context) -> None:
     if context.kubeconfig().exists():
         kube = context.kube
     elif opening.exists():
-        kube = Kube.from_file(opening)
+        kube = Kube.from_file(opening, _who(context))
     else:
         return
     lease = kube.get(LEASE, Lease)

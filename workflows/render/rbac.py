@@ -100,9 +100,10 @@ def token(owner: Object) -> Object:
 
 
 def target(plan: Plan) -> list[Object]:
-    """What a target could get: Namespaces, then for each task that has rules there a ServiceAccount and its bound roles; the seal,
-    which gives the target free, has those of a claim. No run installs or uses them, since steps act as the user of the kubeconfig
-    that they are given: they say what that user needs, for review, and for a site that makes a kubeconfig of its own.
+    """What a target could get: Namespaces, then for each task that has rules there a ServiceAccount and its bound roles; the
+    opening of a plan with plays, which holds the target before them, and the seal, which gives it free, have those of a claim. No
+    run installs or uses them, since steps act as the user of the kubeconfig that they are given: they say what that user needs, for
+    review, and for a site that makes a kubeconfig of its own.
 
     Rules without namespaces become a ClusterRole, the others one Role in each of their namespaces; all are called
     `bringup-STAGE-TASK`. A Role can be applied only where its namespace exists, also where a stage makes that namespace later: the
@@ -111,8 +112,8 @@ def target(plan: Plan) -> list[Object]:
     objects: list[Object] = []
     spaces = {TARGET_NAMESPACE}
     tasks = [(stage.id, step.name, step.rules) for stage in plan.stages for step in stage.steps]
-    seal = plan.end_tasks[-1]
-    for stage_id, name, rules in (*tasks, (seal.stage, seal.name, CLAIM)):
+    ends = (*((plan.open_task,) if plan.open_task.arguments.get("ssh") else ()), plan.end_tasks[-1])
+    for stage_id, name, rules in (*tasks, *((one.stage, one.name, CLAIM) for one in ends)):
         merged = merge(rules)
         if not merged:
             continue
