@@ -15,6 +15,7 @@ from workflows.spec.errors import SpecError
 REDACTED = "(redacted)"
 FIX = "put it elsewhere and write {file: PATH}, {secret: {name: NAME, key: KEY}} or {env: NAME}"
 PROXY_FIX = "leave the login out of the URL, and write it as proxy: {user: NAME, password: {file: PATH}}"
+IMAGE_PROXY_FIX = "leave the login out of the URL: the proxy of an image is used without one"
 SSH_PROXY_FIX = "leave the login out of the URL, and write it as ssh: {http_proxy_user: NAME, http_proxy_password: {file: PATH}}"
 
 URL = "a URL with a password"
@@ -50,17 +51,22 @@ def form_of(text: str) -> str | None:
 
 def literals(data: object, lines: dict[str, int]) -> list[SpecError]:
     """Return an error for each secret written out in the data."""
+    of_image = isinstance(data, dict) and data.get("kind") == "Image"
     return [
-        SpecError(path, f"{what} is written out in the spec", _fix(path), value=REDACTED, line=_line(lines, path))
+        SpecError(
+            path, f"{what} is written out in the spec", _fix(path, of_image=of_image), value=REDACTED, line=_line(lines, path)
+        )
         for path, what in _walk("", "", data)
     ]
 
 
-def _fix(path: str) -> str:
-    """Return what to write instead; a proxy has its login beside its URLs."""
+def _fix(path: str, *, of_image: bool) -> str:
+    """Return what to write instead; a proxy of machines has its login beside its URLs, one of an image has none."""
     if path.endswith(".http_proxy"):
         return SSH_PROXY_FIX
-    return PROXY_FIX if path in ("proxy.http", "proxy.https") else FIX
+    if path not in ("proxy.http", "proxy.https"):
+        return FIX
+    return IMAGE_PROXY_FIX if of_image else PROXY_FIX
 
 
 def _line(lines: dict[str, int], path: str) -> int:
