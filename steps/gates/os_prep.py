@@ -11,8 +11,8 @@ from steps.gates import os_prep_facts, os_prep_fleet, plays
 from steps.gates.finding import Finding, fail, unknown
 
 GATE, FLEET = "os_prep/nodes", "os_prep/fleet"
-FIREWALL = "firewall"
-"""The item of one that stays."""
+FIREWALL, OVER_BOOTS = "firewall", "hosts over a boot"
+"""Items that are well and have something to say: of a firewall that stays, and of a line that a boot undoes."""
 
 
 def nodes(seen: Observation, want: Expectation) -> Verdict:
@@ -148,6 +148,9 @@ def _notes(observed: tuple[NodeObservation, ...], want: Expectation) -> Iterator
         why = "; ".join(facts[waiting[0]].reboot_reasons) or "a package asks for it"
         yield f"a reboot is asked for by {count(len(waiting), 'node')}, first {waiting[0]}: {why}"
     walls = [(node.node, item.why) for node in observed for item in node.items if item.name == FIREWALL and _is_told(item)]
+    anew = [(node.node, item.why) for node in observed for item in node.items if item.name == OVER_BOOTS and _is_told(item)]
+    if anew:
+        yield f"{count(len(anew), 'node')} whose /etc/hosts does not last, first {anew[0][0]}: {anew[0][1]}"
     if walls:
         yield f"{count(len(walls), 'node')} with a firewall that bringup does not change, first {walls[0][0]}: {walls[0][1]}"
     strangers = sorted({node.node for node in observed} - set(want.nodes))

@@ -21,9 +21,17 @@ class Found(Struct, frozen=True, kw_only=True):
     servers: dict[str, str] = {}
 
 
-def identify(context: Context, ssh: reach.Ssh, registration: str = "") -> Found:
+class Way(Struct, frozen=True):
+    """How the API of a cluster that the servers run is reached: at their registration address, or where the spec says."""
+
+    registration: str = ""
+    server: str = ""
+    server_name: str = ""
+
+
+def identify(context: Context, ssh: reach.Ssh, way: Way) -> Found:
     """Ask the servers over SSH; nothing is changed there. A cluster that nobody named becomes the one that this run is about, and
-    is held from now on where its API answers at the registration address.
+    is held from now on where its API answers.
 
     Raises Refused where they run another cluster than the run is about, or several, or where another run holds it; where the run
     is about a named cluster and none shows: Refused if they run none, Unreachable if that could not be read. A kubeconfig then
@@ -35,7 +43,8 @@ def identify(context: Context, ssh: reach.Ssh, registration: str = "") -> Found:
     from steps.clients.ansible import playing  # a run without plays does not pay for it
 
     played = playing.play(
-        reach.request(context, PLAYBOOK, ssh, hosts, variables={"rke2_registration_address": registration}), on_event=context.hear
+        reach.request(context, PLAYBOOK, ssh, hosts, variables={"rke2_registration_address": way.registration}),
+        on_event=context.hear,
     )
     shown = {one.host: _identity(one) for one in played.hosts}
     uids = {one.uid: name for name, one in shown.items() if one.state is State.RUNNING}
@@ -47,7 +56,7 @@ def identify(context: Context, ssh: reach.Ssh, registration: str = "") -> Found:
     uid = next(iter(uids), "")
     if uid:
         _compare(context, uid, uids[uid])
-        _reserve(context, [one for one in shown.values() if one.uid == uid])
+        reserve(context, [one for one in shown.values() if one.uid == uid], way)
     elif contract.target_uid(context.environment.run, context.store.read) and not context.kubeconfig().exists():
         raise _no_proof(context, shown)
     return Found(uid=uid, servers={name: _said(one) for name, one in shown.items()})
@@ -72,7 +81,7 @@ def _compare(context: Context, uid: str, server: str) -> None:
         )
 
 
-def _reserve(context: Context, servers: Sequence[ServerIdentity]) -> None:
+def reserve(context: Context, servers: Sequence[ServerIdentity], way: Way) -> None:
     """Keep out of a cluster that another run holds, as its servers say, and hold it through the kubeconfig of one of them. Where
     its API does not answer here that was all: a cluster that is not well stays within reach of what repairs it or takes it back."""
     for one in servers:
@@ -80,7 +89,7 @@ def _reserve(context: Context, servers: Sequence[ServerIdentity]) -> None:
             target.keep_out(context, one.lease)
     found = next((one.kubeconfig for one in servers if one.kubeconfig), "")
     if found or context.kubeconfig().exists():
-        why = target.reserve(context, found)
+        why = target.reserve(context, target.by_way_of(context, found, way.server, way.server_name) if found else "")
         context.say(
             f"this cluster is not held against other runs until its API answers here: {why}" if why else "holds the cluster"
         )

@@ -12,12 +12,13 @@ from steps.contract.exit import ExitCode
 from steps.errors import BadTask, Refused
 from steps.verbs import reach, reuse
 from steps.verbs.context import Context
-from steps.verbs.identify import Found, identify
+from steps.verbs.identify import Found, Way, identify
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`plan` is the plan's digest. `ssh` is there where the plan changes hosts: the servers are asked then whose they are.
-    `registration` is the address of the API of a cluster that they run, by which it is held before anything is changed.
+    `registration` is the address of the API of a cluster that they run, by which it is held before anything is changed; `server`
+    and `server_name` as those of a play.
     `standing`: the operation is about a cluster that runs already, and one that does not is refused.
     The rest says what the run is about and is kept in `run.json` (`steps.contract.run.Header`)."""
 
@@ -33,6 +34,8 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     standing: bool = False
     ssh: reach.Ssh | None = None
     registration: str = ""
+    server: str = ""
+    server_name: str = ""
 
 
 def run(context: Context) -> ExitCode:
@@ -56,7 +59,11 @@ def run(context: Context) -> ExitCode:
     origin = _origin(context)
     if origin is not None:
         _keep(context, revision.key(header.run), canonical(origin))
-    identity = identify(context, wanted.ssh, wanted.registration) if wanted.ssh is not None else Found()
+    identity = (
+        identify(context, wanted.ssh, Way(wanted.registration, wanted.server, wanted.server_name))
+        if wanted.ssh is not None
+        else Found()
+    )
     if wanted.standing and not identity.uid and not context.kubeconfig().exists():
         raise Refused(
             f"{wanted.operation} is for a cluster that runs, and no server of {wanted.cluster} shows one",

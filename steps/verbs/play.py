@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from steps.clients.ansible import playing
 from steps.clients.fleet import selected
-from steps.clients.kube import readdressed
 from steps.contract import run as run_contract
 from steps.contract import site_roles
 from steps.contract.exit import ExitCode
@@ -159,10 +158,8 @@ def keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> Pla
 
 
 def _reachable(context: Context, wanted: Arguments, kubeconfig: str) -> str:
-    """A new cluster's kubeconfig with the way to it that the spec gives, once it has been seen to lead to the run's cluster. A
-    simulated cluster has no way but its own."""
-    if wanted.server and not context.environment.simulator:
-        kubeconfig = readdressed.by_way_of(kubeconfig, wanted.server, wanted.server_name)
+    """A new cluster's kubeconfig with the way to it that the spec gives, once it has been seen to lead to the run's cluster."""
+    kubeconfig = target.by_way_of(context, kubeconfig, wanted.server, wanted.server_name)
     try:
         target.recognize(context, kubeconfig)
     except Unreachable as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from steps import timeouts
+from steps.clients.kube import readdressed
 from steps.clients.kube.api import ApiError
 from steps.clients.kube.client import Kube
 from steps.clients.store import AlreadyWritten
@@ -80,6 +81,11 @@ def reserve(context: Context, kubeconfig: str) -> str:
     if not is_given:
         context.keep_secret(OPENING, kubeconfig)
     return ""
+
+
+def by_way_of(context: Context, kubeconfig: str, server: str, name: str) -> str:
+    """A kubeconfig that a server had, by the way that the spec gives, if any. A simulated cluster has no way but its own."""
+    return readdressed.by_way_of(kubeconfig, server, name) if server and not context.environment.simulator else kubeconfig
 
 
 def renew(context: Context, *, restored: bool = False) -> None:

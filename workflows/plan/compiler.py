@@ -18,7 +18,7 @@ from workflows.spec import unattended
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.machines import expand_groups
 from workflows.stages import OPERATIONS, ORDER, site_roles
-from workflows.stages.access import secret_files, ssh_arguments
+from workflows.stages.access import api_arguments, secret_files, ssh_arguments
 from workflows.stages.site import Site
 from workflows.stages.stage import Stage
 
@@ -142,7 +142,7 @@ def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], left_out
     header |= ({"left_out": left_out} if left_out else {}) | operations.said(site)
     header |= {"standing": True} if site.operation.kind in STANDING else {}
     plays = any(step.task.verb is Verb.PLAY for stage in stages for step in stage.steps)
-    header |= {"ssh": ssh_arguments(spec), "registration": spec.registration_address} if plays else {}
+    header |= {"ssh": ssh_arguments(spec), "registration": spec.registration_address, **api_arguments(spec)} if plays else {}
     return Task(stage=approvals.RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS)
 
 

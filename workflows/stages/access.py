@@ -65,10 +65,18 @@ def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
     return arguments
 
 
+def api_arguments(spec: ClusterSpec) -> dict[str, str]:
+    """The way to the cluster's API that the spec gives beside the registration address, if any."""
+    if not spec.target.server:
+        return {}
+    # the certificate has the registration address, whatever the tunnel begins at
+    return {"server": spec.target.server, "server_name": spec.target.tls_server_name or spec.registration_address}
+
+
 def _known_hosts(spec: ClusterSpec) -> SecretFile:
-    """The file that the spec names, else the user's own; a first contact that the spec allows needs none."""
+    """The file that the spec names, else the user's own, which may lack where the spec allows a first contact."""
     path = spec.ssh.known_hosts or USERS_KNOWN_HOSTS
-    return SecretFile(name=KNOWN_HOSTS, path=path, optional=spec.ssh.host_key_policy == "accept_new")
+    return SecretFile(name=KNOWN_HOSTS, path=path, optional=spec.ssh.host_key_policy == "accept_new" and not spec.ssh.known_hosts)
 
 
 def _proxy(spec: ClusterSpec) -> dict[str, str]:

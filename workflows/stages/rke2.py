@@ -12,7 +12,7 @@ from steps.contract.task import Verb
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.derived import GROUP_LABEL, MAX_PODS, max_pods, node_labels
 from workflows.stages import rights, rke2_check, rke2_operation, rke2_options
-from workflows.stages.access import JOIN_TOKEN, ssh_arguments
+from workflows.stages.access import JOIN_TOKEN, api_arguments, ssh_arguments
 from workflows.stages.site import Site
 from workflows.stages.stage import Object, Rule, Stage, Step, When, task
 
@@ -63,8 +63,7 @@ def build(site: Site) -> Stage | None:
 def _servers(site: Site) -> Step:
     spec, told = site.spec, rke2_operation.servers(site)
     arguments = _play(site, "server") | told | {"kubeconfig_from": "kubeconfig", "keep": {"token": JOIN_TOKEN}}
-    if spec.target.server:  # the certificate has the registration address, whatever the tunnel begins at
-        arguments |= {"server": spec.target.server, "server_name": spec.target.tls_server_name or spec.registration_address}
+    arguments |= api_arguments(spec)
     expectations = {
         "version": spec.rke2.version,
         "service": "rke2-server",

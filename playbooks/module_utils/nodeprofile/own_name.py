@@ -11,7 +11,7 @@ import os
 import re
 import socket
 
-from ansible.module_utils.nodeprofile.item import FAILED, UNAVAILABLE, Node, item, read_text, settle
+from ansible.module_utils.nodeprofile.item import FAILED, OK, Node, item, read_text, settle
 
 HOSTS = "/etc/hosts"
 BEGIN = "# begin of bringup's lines\n"
@@ -74,8 +74,8 @@ def hosts(node: Node, address: str, name: str, root: str = "") -> list:
 
 
 def over_boots(address: str, name: str, root: str = "") -> list:
-    """An item where cloud-init undoes our line with each boot: the user-data of the machine wins over the file of the profile, and
-    is not ours to change."""
+    """A word where cloud-init undoes our line with each boot: the user-data of the machine wins over the file of the profile, and
+    is not ours to change; what it did at the last boot the item of the line shows."""
     if not name or not _is_of_a_network(address) or os.path.exists(root + CLOUD_INIT_OFF):
         return []
     try:
@@ -84,7 +84,7 @@ def over_boots(address: str, name: str, root: str = "") -> list:
         return []  # root alone may read them, and that we are not is an item of its own
     if not said or said[0].lower() not in ("true", "yes", "on", "1", "template", "localhost"):
         return []
-    return [item("hosts over a boot", UNAVAILABLE, want="kept", before="cloud-init's", why=WRITTEN_ANEW)]
+    return [item("hosts over a boot", OK, want="kept", why=WRITTEN_ANEW)]
 
 
 def _cloud_configs(root: str) -> list:

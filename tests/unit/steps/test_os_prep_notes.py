@@ -1,4 +1,4 @@
-"""What the gate of OS prep says beside its verdict: that a firewall of the site's runs, with what it must let in."""
+"""What the gate of OS prep says beside its verdict: a firewall of the site's, with what it must let in; what a boot will undo."""
 
 import json
 from pathlib import Path
@@ -21,3 +21,13 @@ def test_a_firewall_that_nobody_changed_is_a_note(name: str, notes: int) -> None
     for note in said:
         assert note.startswith("1 node with a firewall that bringup does not change, first gpu002: nftables.service loads rules")
         assert "8472/udp" in note
+
+
+def test_a_line_that_the_next_boot_undoes_is_a_note() -> None:
+    case = json.loads((CASES / "prepared.json").read_text())
+    why = "cloud-init writes it anew"
+    case["seen"]["nodes"][0]["items"].append({"name": "hosts over a boot", "status": "ok", "want": "kept", "why": why})
+    verdict = os_prep.nodes(msgspec.convert(case["seen"], Observation), msgspec.convert(case["want"], Expectation))
+    name = case["seen"]["nodes"][0]["node"]
+    assert verdict.is_pass
+    assert f"1 node whose /etc/hosts does not last, first {name}: {why}" in verdict.notes

@@ -12,10 +12,11 @@ import yaml
 
 from steps.contract import run as contract
 from steps.contract.canonical import canonical
+from steps.contract.identity import ServerIdentity, State
 from steps.contract.play import HostOutcome, HostStatus, PlayResult, PlayStatus
 from steps.contract.task import Task, Verb
 from steps.errors import Refused, Unreachable
-from steps.verbs import apply, play, seal, target
+from steps.verbs import apply, identify, play, seal, target
 from steps.verbs.reach import Ssh
 
 TASK = Task(
@@ -150,6 +151,18 @@ def test_a_new_cluster_is_reached_where_the_spec_says(desk: Any, api: Any) -> No
     (cluster,) = yaml.safe_load(context.kubeconfig().read_text())["clusters"]
     assert (cluster["cluster"]["server"], cluster["cluster"]["tls-server-name"]) == (at, "10.10.0.10")
     assert lease(api)["holderIdentity"] == "r1"
+
+
+def test_a_standing_cluster_is_held_by_the_way_that_the_spec_gives(desk: Any, api: Any) -> None:
+    header(desk)
+    (desk.root / "secrets" / "kubeconfig").unlink()
+    result, at = brought(api)
+    server = ServerIdentity(state=State.RUNNING, uid=api.uid, kubeconfig=result.hosts[0].facts["kubeconfig"])
+    context = desk.context(PLAY)
+    identify.reserve(context, [server], identify.Way("10.10.0.10", at, "10.10.0.10"))
+    assert lease(api)["holderIdentity"] == "r1"
+    (cluster,) = yaml.safe_load((context.run_secrets / target.OPENING).read_text())["clusters"]
+    assert (cluster["cluster"]["server"], cluster["cluster"]["tls-server-name"]) == (at, "10.10.0.10")
 
 
 def test_a_new_cluster_that_cannot_be_reached_says_how_another_way_is_given(desk: Any, api: Any) -> None:
