@@ -56,6 +56,7 @@ class Mirrors:
         self._pools: dict[tuple[str, str], urllib3.PoolManager] = {}
         self._given_up: dict[str, Page | Unreachable] = {}
         self._odd: Counter[str] = Counter()
+        self._told: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
 
     def fetch(self, source: str, package: Package, file: IO[bytes]) -> None:
@@ -115,7 +116,15 @@ class Mirrors:
 
     def _proxy(self, url: str) -> str:
         """The proxy that the environment names on the way to a mirror, else that of apt's settings; empty for none."""
-        return http_proxies.on_the_way(url, self._apt.proxy)
+        return http_proxies.on_the_way(url, self._told_by_apt)
+
+    def _told_by_apt(self, url: str) -> str:
+        """The proxy of apt's settings, asked once for a host as apt does: a program may be what says it, and be slow."""
+        parts = urlsplit(url)
+        place = (parts.scheme, parts.netloc)
+        if place not in self._told:
+            self._told[place] = self._apt.proxy(url)
+        return self._told[place]
 
     def _through(self, url: str) -> str:
         proxy = self._proxy(url)

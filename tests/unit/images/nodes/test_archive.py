@@ -256,6 +256,29 @@ def test_apts_settings_are_read_as_apt_does(tmp_path: Path, monkeypatch: pytest.
     assert [settings.proxy(url) for url in HOSTS] == proxies
 
 
+@needs_apt
+def test_the_program_that_says_the_proxy_is_asked_once_for_a_host(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, program = tmp_path / "asked", tmp_path / "detect"
+    program.write_text(f'#!/bin/sh\necho "$1" >> {asked}\necho {server.url.removesuffix("/debian")}\n')
+    program.chmod(0o755)
+    told_apt(monkeypatch, tmp_path, f'Acquire::http::Proxy-Auto-Detect "{program}";')
+    names, hosts = [f"p{number}" for number in range(2)], ("one.example", "two.example")
+
+    def busy_at_first(handler: BaseHTTPRequestHandler) -> None:
+        answer(handler, 503, b"busy") if server.asked[handler.path] == 1 else answer(handler, 200, handler.path[-6:-4].encode())
+
+    server.files = {f"http://{host}/pool/{name}.deb": busy_at_first for host in hosts for name in names}
+    both = mirror.Mirrors(archive.SIDE_BY_SIDE)
+    for host in hosts:
+        for name in names:
+            with (tmp_path / "file").open("wb") as file:
+                both.fetch(f"http://{host}", package(name, name.encode()), file)
+    both.close()
+    assert [line.split("/")[2] for line in asked.read_text().splitlines()] == list(hosts)
+
+
 def test_where_there_is_no_apt_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert apt_settings.read().options == {}
