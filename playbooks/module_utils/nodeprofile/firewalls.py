@@ -70,17 +70,24 @@ class Firewalld:
         return zones
 
     def _names(self, zones: dict) -> list:
-        """The zones by which machines of the cluster come in: that of the interface with this machine's address, and those whose
-        sources they, or this machine, are among; a source goes before an interface."""
+        """The zones by which machines of the cluster come in: those of the interfaces that lead to them, which is the default one
+        for an interface that is in none, and those whose sources they, or this machine, are among; a source goes before an
+        interface."""
         links = self._links()
+        held = {link for zone in zones.values() for link in zone.get("interfaces", [])}
         by_link = [name for name, zone in zones.items() if links & set(zone.get("interfaces", []))]
+        if not links or links - held:
+            by_link.append(self._node.must("firewall-cmd", "--get-default-zone").strip())
         by_source = [name for name, zone in zones.items() if any(self._is_near(source) for source in zone.get("sources", []))]
-        return list(dict.fromkeys([*(by_link or [self._node.must("firewall-cmd", "--get-default-zone").strip()]), *by_source]))
+        return list(dict.fromkeys([*by_link, *by_source]))
 
     def _links(self) -> set:
+        """The interface with the address that SSH dials, which is not always the node's, else those of default routes; and all
+        with an address in the cluster's networks."""
         every = json.loads(self._node.run("ip", "-json", "address")[1] or "[]")
-        found = {one["ifname"] for one in every if any(row.get("local") == self._address for row in one.get("addr_info", []))}
-        return found - {"lo"} or set(reach.default_routes(self._root))
+        held = [(one["ifname"], row.get("local", "")) for one in every for row in one.get("addr_info", [])]
+        dialled = {link for link, local in held if local == self._address} - {"lo"} or set(reach.default_routes(self._root))
+        return dialled | {link for link, local in held if link != "lo" and self._is_near(local)}
 
     def _is_near(self, source: str) -> bool:
         network = _network(source)

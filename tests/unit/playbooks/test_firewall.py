@@ -250,6 +250,21 @@ def test_a_machine_reached_by_another_address_opens_the_zone_of_its_default_rout
     assert (row["status"], "8472/udp" in bare.now["public"]["ports"]) == ("changed", True)
 
 
+@pytest.mark.parametrize("zone", ["internal", "public"])
+def test_the_zone_of_the_interface_in_the_clusters_networks_is_opened_besides_that_of_the_one_ssh_dials(
+    tmp_path: Path, zone: str
+) -> None:
+    """`public` is the default zone, which an interface that is in none falls to."""
+    dialled = {"interfaces": ["eth0"]}
+    zones = Zones(public={}, outer=dialled) if zone == "public" else Zones(internal={"interfaces": ["eth1"]})
+    node = with_firewalld(tmp_path, zones)
+    assert settled(node, WANTED | {"networks": ["192.0.2.0/24"]})["status"] == "changed"
+    opened = {name for name, one in zones.now.items() if any("8472" in rule for rule in one.get("rich rules", []))}
+    assert opened == {zone, next(name for name, one in zones.now.items() if one.get("interfaces") == ["eth0"])}
+    assert zones.kept[zone]["ports"] == WANTED["api"]
+    assert settled(node, WANTED | {"networks": ["192.0.2.0/24"]})["status"] == "ok"
+
+
 @pytest.mark.parametrize("narrow", [True, False])
 def test_what_firewalld_refuses_is_said_in_its_words_though_it_ends_with_zero(tmp_path: Path, narrow: bool) -> None:
     bound = WANTED["pods"][: 1 if narrow else 2]
