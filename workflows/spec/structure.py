@@ -6,7 +6,6 @@ Rules over versions and products are in `compat`.
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -82,16 +81,6 @@ def _addresses_are_addresses(spec: ClusterSpec) -> Findings:
                 break
 
 
-@_rule("hosts", "os")
-def _machines_are_in_the_firewalls_networks(spec: ClusterSpec) -> Findings:
-    sources = [ipaddress.ip_network(text) for text in spec.os.firewall_networks]
-    for machine in spec.machines if sources else ():
-        if networks.is_address(machine.address) and not any(ipaddress.ip_address(machine.address) in one for one in sources):
-            problem = f"{machine.name} is in none of these networks: firewalls of the others would refuse what it says"
-            yield SpecError("os.firewall_networks", problem, "add its network, or correct its address", machine.address)
-            break
-
-
 @_rule("hosts")
 def _servers_can_hold_etcd(spec: ClusterSpec) -> Findings:
     count = len(spec.servers)
@@ -149,7 +138,7 @@ def _one_primary_cni(spec: ClusterSpec) -> Findings:
 
 
 _rule("hosts", "rke2")(networks.sizes)
-_rule("hosts", "rke2")(networks.families)
+_rule("rke2")(networks.families)
 
 
 @_rule("hosts", "accelerator")

@@ -1,4 +1,4 @@
-"""Every rule P01–P20 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
+"""Every rule P01–P22 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
 
 import json
 from pathlib import Path
@@ -48,6 +48,13 @@ def valued(component: str, **values: Any) -> dict[str, Any]:
     return {component: {"values": values}}
 
 
+def dialled(address: str) -> dict[str, Any]:
+    """The hosts, of which SSH dials the server by this address."""
+    return BASE["hosts"] | {"sv": BASE["hosts"]["sv"] | {"addresses": {"start": address}}}
+
+
+NARROW = {"firewall": "keep", "firewall_networks": ["10.10.0.0/16"]}
+PODS6 = {"cluster_cidr": "fd00:42::/56", "service_cidr": "fd00:43::/112"}
 FLOORS = {"intra_node_floor_gb_s": 10, "inter_node_floor_gb_s": 10}
 
 
@@ -325,6 +332,9 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P18", {"os": {"distribution": "debian", "version": "12", "selinux": "enforcing"}}, ("error", "os.selinux")),
     *(("P19", {"os": {"firewall": "keep"}, "rke2": {"cni": name}}, ("warning", "os.firewall")) for name in ("canal", "calico")),
     ("P18", {"os": {"distribution": "sles", "version": "15.6", "selinux": "enforcing"}}, ("error", "os.selinux")),
+    ("P21", {"os": NARROW, "hosts": dialled("198.51.100.7")}, ("warning", "os.firewall_networks")),
+    ("P22", {"hosts": dialled("fd00:10::11")}, ("warning", "hosts.sv.addresses")),
+    ("P22", {"hosts": dialled("10.10.0.11"), "rke2": PODS6}, ("warning", "hosts.sv.addresses")),
     (
         "P18",
         {"os": {"distribution": "rhel", "version": "9.6", "selinux": "enforcing", "apparmor": "enabled"}},
@@ -404,6 +414,11 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P18", {"os": {"distribution": "debian", "version": "12"}}),
     ("P18", {"os": {"distribution": "debian", "version": "12", "selinux": "permissive"}}),
     ("P19", {"os": {"firewall": "stop"}}),
+    ("P21", {"os": NARROW, "hosts": dialled("10.10.0.11")}),
+    ("P21", {"os": NARROW}),
+    ("P22", {"hosts": dialled("10.10.0.11")}),
+    ("P22", {"hosts": dialled("fd00:10::11"), "rke2": PODS6}),
+    ("P22", {"rke2": PODS6}),
     ("P19", {"os": {"firewall": "keep"}, "rke2": {"cni": ["multus", "cilium"]}}),
 ]
 
@@ -419,7 +434,7 @@ def test_a_rule_passes(rule: str, sections: dict[str, Any]) -> None:
 
 
 def test_every_rule_of_the_reference_is_there_and_tested_both_ways() -> None:
-    wanted = {f"P{number:02d}" for number in range(1, 21)}
+    wanted = {f"P{number:02d}" for number in range(1, 23)}
     assert set(compat.RULES) == wanted
     assert {rule for rule, *_ in REFUSED} == wanted
     assert {rule for rule, _ in ACCEPTED} == wanted
@@ -434,6 +449,7 @@ def test_every_rule_says_what_it_wants_and_where_it_is_from() -> None:
 
 OTHER_SOURCES = {"P16": "gpu_stack §8.6", "P17": "docs.rke2.io/reference/ingress_migration", "P18": "docs.rke2.io/security/selinux"}
 OTHER_SOURCES |= {"P19": "docs.rke2.io/known_issues", "P20": "docs.rke2.io/install/requirements"}
+OTHER_SOURCES |= {"P21": "docs.rke2.io/install/requirements", "P22": "docs.rke2.io/networking/basic_network_options"}
 LATER = {
     "P01": {"rke2/nodes": "nodes_revision_behind"},
     "P02": {"network_operator/nodes": "nodes_not_advertised"},
@@ -484,3 +500,15 @@ def test_the_warning_of_servers_behind_a_bastion_has_the_tunnel_that_is_missing(
     (one,) = (issue for issue in catalog.check(reached, catalog.load()) if issue.rule == "P20")
     assert one.problem.endswith("straight to https://[fd00::10]:6443")
     assert "`ssh -N -L 6443:[fd00::10]:6443 -J b0:22 ssh://ops@b1:2222`" in one.fix
+
+
+def test_a_machine_that_ssh_reaches_by_another_network_is_named_with_what_would_make_it_right() -> None:
+    floating = load(os=NARROW, hosts=dialled("198.51.100.7"))
+    (one,) = (issue for issue in catalog.check(floating, catalog.load()) if issue.rule == "P21")
+    assert one.problem.startswith("sv1 (198.51.100.7) is in none of these networks")
+    assert "unless the machine has another address" in one.problem
+    managed = load(hosts=dialled("fd00:10::11"))
+    (one,) = (issue for issue in catalog.check(managed, catalog.load()) if issue.rule == "P22")
+    assert one.problem.startswith(
+        "SSH dials sv1 by IPv6, and pods have IPv4 (rke2.cluster_cidr): RKE2 does not start unless a drop-in"
+    )

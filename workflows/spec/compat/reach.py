@@ -1,9 +1,10 @@
-"""Rules about how the run reaches machines and their cluster: P20."""
+"""Rules about how the run reaches machines and their cluster: P20, P22."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from workflows.spec import networks
 from workflows.spec.compat.registry import Finding, Platform, rule
 
 TUNNEL = "write target: {{server: https://127.0.0.1:6443}} and keep {} open; or that address, if it can be reached"
@@ -23,6 +24,22 @@ def the_api_is_reached(platform: Platform) -> Iterator[Finding]:
     problem = f"SSH goes through {jumps or proxy}, but requests to the API server go straight to https://{address}"
     tunnel = f"`ssh -N -L 6443:{address} {_login(jumps)}`" if jumps else "a tunnel"
     yield Finding("target.server", problem, TUNNEL.format(tunnel))
+
+
+@rule("P22", "warning", source="docs.rke2.io/networking/basic_network_options")
+def nodes_and_pods_have_one_version(platform: Platform) -> Iterator[Finding]:
+    """Nodes and pods speak one version of IP; what SSH dials is a node's address where no drop-in says another."""
+    spec = platform.spec
+    pods = networks.version(spec.rke2.cluster_cidr)
+    reported: set[str] = set()
+    for machine in spec.machines:
+        dialled = networks.version(machine.address)
+        if dialled not in (0, pods) and machine.group not in reported:
+            reported.add(machine.group)
+            problem = f"SSH dials {machine.name} by IPv{dialled}, and pods have IPv{pods} (rke2.cluster_cidr): RKE2 does not start"
+            problem += f" unless a drop-in says node-ip, or the machine has no such address and IPv{pods} by its default route"
+            fix = f"give IPv{pods} addresses, or cluster_cidr and service_cidr of IPv{dialled}; or see that the drop-in is there"
+            yield Finding(f"hosts.{machine.group}.addresses", problem, fix)
 
 
 def _login(jumps: str) -> str:

@@ -1,9 +1,11 @@
-"""Rules about the machines' operating system: P18, P19."""
+"""Rules about the machines' operating system: P18, P19, P21."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 
+from workflows.spec import networks
 from workflows.spec.compat.registry import Finding, Platform, rule
 
 ENFORCING = ("rhel", "rocky", "almalinux")
@@ -36,3 +38,17 @@ def firewall_is_kept(platform: Platform) -> Iterator[Finding]:
     if platform.spec.os.firewall == "keep" and cni:
         problem = f"RKE2 and Calico advise against a firewall on machines with {cni}: a reload of firewalld takes its rules away"
         yield Finding("os.firewall", problem, "write stop where the site allows it; else never reload firewalld on a running node")
+
+
+@rule("P21", "warning", source="docs.rke2.io/install/requirements")
+def firewall_lets_machines_in(platform: Platform) -> Iterator[Finding]:
+    """A host firewall that stays lets in the machines of the cluster; what SSH dials is not always what they have there."""
+    sources = [ipaddress.ip_network(text) for text in platform.spec.os.firewall_networks]
+    for machine in platform.spec.machines if sources else ():
+        if networks.is_address(machine.address) and not any(ipaddress.ip_address(machine.address) in one for one in sources):
+            problem = (
+                f"{machine.name} ({machine.address}) is in none of these networks: firewalls of the others refuse what it says"
+            )
+            problem += ", unless the machine has another address, which is in one"
+            yield Finding("os.firewall_networks", problem, "add its network, or correct its address; or see that it has the other")
+            return
