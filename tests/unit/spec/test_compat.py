@@ -53,6 +53,8 @@ def dialled(address: str) -> dict[str, Any]:
     return BASE["hosts"] | {"sv": BASE["hosts"]["sv"] | {"addresses": {"start": address}}}
 
 
+SPREAD = (("a", "10.10.0.254"), ("b", "10.10.1.9"), ("c", "10.20.0.1"), ("d", "fd00:10::1"))
+CNIS = ("canal", "calico", "cilium", "flannel")
 NARROW = {"firewall": "keep", "firewall_networks": ["10.10.0.0/16"]}
 PODS6 = {"cluster_cidr": "fd00:42::/56", "service_cidr": "fd00:43::/112"}
 FLOORS = {"intra_node_floor_gb_s": 10, "inter_node_floor_gb_s": 10}
@@ -332,6 +334,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P18", {"os": {"distribution": "debian", "version": "12", "selinux": "enforcing"}}, ("error", "os.selinux")),
     *(("P19", {"os": {"firewall": "keep"}, "rke2": {"cni": name}}, ("warning", "os.firewall")) for name in ("canal", "calico")),
     ("P18", {"os": {"distribution": "sles", "version": "15.6", "selinux": "enforcing"}}, ("error", "os.selinux")),
+    *(("P21", {"os": {"firewall": "keep"}, "rke2": {"cni": name}}, ("warning", "os.firewall_networks")) for name in CNIS),
     ("P21", {"os": NARROW, "hosts": dialled("198.51.100.7")}, ("warning", "os.firewall_networks")),
     ("P22", {"hosts": dialled("fd00:10::11")}, ("warning", "hosts.sv.addresses")),
     ("P22", {"hosts": dialled("10.10.0.11"), "rke2": PODS6}, ("warning", "hosts.sv.addresses")),
@@ -416,6 +419,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P19", {"os": {"firewall": "stop"}}),
     ("P21", {"os": NARROW, "hosts": dialled("10.10.0.11")}),
     ("P21", {"os": NARROW}),
+    ("P21", {"os": {"firewall": "stop"}}),
     ("P22", {"hosts": dialled("10.10.0.11")}),
     ("P22", {"hosts": dialled("fd00:10::11"), "rke2": PODS6}),
     ("P22", {"rke2": PODS6}),
@@ -512,3 +516,24 @@ def test_a_machine_that_ssh_reaches_by_another_network_is_named_with_what_would_
     assert one.problem.startswith(
         "SSH dials sv1 by IPv6, and pods have IPv4 (rke2.cluster_cidr): RKE2 does not start unless a drop-in"
     )
+
+
+@pytest.mark.parametrize(
+    ("hosts", "networks"),
+    [
+        (dialled("10.10.0.11"), ": [10.10.0.0/24],"),
+        (
+            BASE["hosts"]
+            | {name: {"role": "agent", "ranges": f"{name}[1-2]", "addresses": {"start": start}} for name, start in SPREAD},
+            ": [10.10.0.0/23, 10.20.0.0/24, fd00:10::/64],",
+        ),
+        (dialled("11.0.0.7"), ": [11.0.0.7/32],"),
+        (BASE["hosts"], ","),
+    ],
+    ids=["one network", "several", "a public address", "names"],
+)
+def test_a_firewall_that_is_open_to_all_is_told_the_networks_of_the_machines(hosts: dict[str, Any], networks: str) -> None:
+    """Names tell no network."""
+    (one,) = (issue for issue in catalog.check(load(os={"firewall": "keep"}, hosts=hosts), catalog.load()) if issue.rule == "P21")
+    assert "open to all who reach the machines" in one.problem
+    assert f"write firewall_networks{networks} the networks of" in one.fix

@@ -13,6 +13,9 @@ ENFORCING = ("rhel", "rocky", "almalinux")
 FIREWALLS_OFF = ("canal", "calico")
 """Network plugins whose documentation wants firewalld off (docs.rke2.io/known_issues, docs.tigera.io requirements)."""
 
+MOST_NETWORKS = 8
+"""As many as firewall_networks takes."""
+
 
 @rule("P18", "warning", later=("os_prep/nodes",), source="docs.rke2.io/security/selinux")
 def selinux_is_said(platform: Platform) -> Iterator[Finding]:
@@ -42,8 +45,16 @@ def firewall_is_kept(platform: Platform) -> Iterator[Finding]:
 
 @rule("P21", "warning", source="docs.rke2.io/install/requirements")
 def firewall_lets_machines_in(platform: Platform) -> Iterator[Finding]:
-    """A host firewall that stays lets in the machines of the cluster; what SSH dials is not always what they have there."""
-    sources = [ipaddress.ip_network(text) for text in platform.spec.os.firewall_networks]
+    """A host firewall that stays lets in the machines of the cluster and nobody else, by VXLAN above all: whoever reaches its port
+    is in the pods' network. What SSH dials is not always the address that machines have among themselves."""
+    os, addresses = platform.spec.os, [machine.address for machine in platform.spec.machines]
+    if os.firewall == "keep" and not os.firewall_networks:
+        problem = "without firewall_networks kubelet, etcd and the pods' network are open to all who reach the machines"
+        known = _around(addresses)
+        example = f": [{', '.join(known)}]" if 0 < len(known) <= MOST_NETWORKS else ""
+        fix = f"write firewall_networks{example}, the networks of the addresses that machines have among themselves"
+        yield Finding("os.firewall_networks", problem, fix)
+    sources = [ipaddress.ip_network(text) for text in os.firewall_networks]
     for machine in platform.spec.machines if sources else ():
         if networks.is_address(machine.address) and not any(ipaddress.ip_address(machine.address) in one for one in sources):
             problem = (
@@ -52,3 +63,13 @@ def firewall_lets_machines_in(platform: Platform) -> Iterator[Finding]:
             problem += ", unless the machine has another address, which is in one"
             yield Finding("os.firewall_networks", problem, "add its network, or correct its address; or see that it has the other")
             return
+
+
+def _around(addresses: list[str]) -> list[str]:
+    """The networks of /24, or /64 of IPv6, that hold these addresses, joined where they lie side by side; of a public address
+    itself alone, as its neighbours are others'. Names tell none."""
+    known = [ipaddress.ip_address(one) for one in addresses if networks.is_address(one)]
+    sizes = [(str(one), one.version, (24 if one.version == 4 else 64) if one.is_private else one.max_prefixlen) for one in known]
+    fours = [ipaddress.IPv4Network(f"{one}/{size}", strict=False) for one, version, size in sizes if version == 4]
+    sixes = [ipaddress.IPv6Network(f"{one}/{size}", strict=False) for one, version, size in sizes if version == 6]
+    return [*map(str, ipaddress.collapse_addresses(fours)), *map(str, ipaddress.collapse_addresses(sixes))]
