@@ -250,9 +250,22 @@ def reading(run_dir: Path) -> Any:
     if not path.is_file():
         raise RunDirectoryError(f"{run_dir} holds no run (no {FILE})")
     with _typed(path):
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        connection = _readable(path)
         try:
             _check(connection, path)
             yield connection
         finally:
             connection.close()
+
+
+def _readable(path: Path) -> sqlite3.Connection:
+    """What an engine that was killed at its very end had half made into one file only who may write takes back."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        connection.execute("PRAGMA schema_version")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if error.sqlite_errorname != "SQLITE_READONLY_ROLLBACK":
+            raise
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
+    return connection

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -134,6 +136,27 @@ def test_a_journal_that_is_not_ours(tmp_path: Path, manifest: Make, script: Make
         LocalEngine.resume(tmp_path)
     assert caught.value.exit_code == 64
     assert (tmp_path / "journal.db").read_bytes()[:16] == kept[:16]
+
+
+KILLED = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA journal_mode = DELETE")
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("UPDATE meta SET value = 'Failed' WHERE key = 'phase'")
+connection.executemany("INSERT INTO nodes VALUES (?, ?)", [(f"n{number}", "x" * 2000) for number in range(100)])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""Writes more than it keeps in memory, and dies: what it wrote must be taken back."""
+
+
+def test_what_a_killed_engine_had_half_written_is_taken_back_by_who_reads(tmp_path: Path, manifest: Make, script: Make) -> None:
+    LocalEngine(tmp_path, one(manifest, script, "exit 0")).run()
+    before = read_status(tmp_path)
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "journal.db")], check=False)
+    assert (tmp_path / "journal.db-journal").exists()
+    assert read_status(tmp_path) == before
 
 
 def test_a_manifest_outside_of_the_grammar(tmp_path: Path, manifest: Make, script: Make) -> None:
