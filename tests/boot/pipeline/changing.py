@@ -2,6 +2,9 @@
 
 import copy
 import shutil
+import sys
+import sysconfig
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from steps.contract.image import keys
-from tests.boot.pipeline.site import Site
+from tests.boot.pipeline.site import BRINGUP, Site
 
 ROOT: Final = Path(__file__).parents[3]
 
@@ -72,7 +75,7 @@ def built(site: Site) -> set[str]:
 
 
 def with_another_builder(folder: Path) -> Path:
-    """What this checkout would be after its builder's version is raised."""
+    """The program of what this checkout would be after its builder's version is raised, installed in an environment of its own."""
     for room in ("steps", "workflows", "images", "playbooks"):
         shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
     path = folder / Path(keys.__file__).relative_to(ROOT)
@@ -80,4 +83,10 @@ def with_another_builder(folder: Path) -> Path:
     text = path.read_text()
     assert before in text
     path.write_text(text.replace(before, after))
-    return folder
+    venv.create(folder / "venv", symlinks=True)
+    (installed,) = (folder / "venv/lib").glob("python*/site-packages")
+    (installed / "release.pth").write_text(f"{folder}\n{sysconfig.get_path('purelib')}\n")
+    program = folder / "venv/bin/bringup"
+    program.write_text(BRINGUP.read_text().replace(sys.executable, str(folder / "venv/bin/python")))
+    program.chmod(0o755)
+    return program

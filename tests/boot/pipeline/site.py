@@ -39,6 +39,7 @@ class Site:
         if archive is not None:
             (self.home / "store/images").mkdir(parents=True)
             (self.home / "store/images/archive").symlink_to(archive)
+        self.program = BRINGUP
         self.environment = {**os.environ, "BRINGUP_HOME": str(self.home)}
         self.within: tuple[str, ...] = ()
         """What commands run in: `ALONE` for a machine that reaches no other."""
@@ -78,7 +79,7 @@ class Site:
 
     def run(self, *words: str, code: int = 0) -> str:
         """What a command printed; it must end with this code."""
-        command = [*self.within, BRINGUP, *words]
+        command = [*self.within, self.program, *words]
         done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=SECONDS)
         assert done.returncode == code, done.stdout[-6000:] + done.stderr[-3000:]
         return done.stdout
@@ -87,7 +88,7 @@ class Site:
         """A command in the background; what it prints is added to a file."""
         with log.open("a") as stream:
             return subprocess.Popen(
-                [BRINGUP, *words],
+                [self.program, *words],
                 cwd=self.folder,
                 env=self.environment,
                 stdout=stream,

@@ -11,7 +11,7 @@ from tests.boot.builder import shipped, vendor
 from tests.boot.builder.started import mounts
 from tests.boot.pipeline import by_ci, changing
 from tests.boot.pipeline.changing import CHANGES, FAT, HANGS, LAYERS, on_base, one
-from tests.boot.pipeline.site import LOCK, SECONDS, Site
+from tests.boot.pipeline.site import BRINGUP, LOCK, SECONDS, Site
 from tests.hosts.hostlab.waiting import until
 
 
@@ -84,10 +84,10 @@ def test_a_release_with_another_builder_builds_every_layer_anew(shared: Path, tm
     site = on_base(shared, tmp_path / "site", LAYERS)
     site.run("image", "build", "--until", "image_layers")
     assert changing.built(site) == {"low", "high"}
-    site.environment["PYTHONPATH"] = str(changing.with_another_builder(tmp_path / "release"))
+    site.program = changing.with_another_builder(tmp_path / "release")
     site.run("image", "build", "--until", "image_layers")
     assert changing.built(site) == {"base", "low", "high"}
-    del site.environment["PYTHONPATH"]
+    site.program = BRINGUP
     site.run("image", "build", "--until", "image_layers")
     assert changing.built(site) == set(), "what the release before made is there for it still"
 
