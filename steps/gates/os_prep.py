@@ -11,8 +11,11 @@ from steps.gates import os_prep_facts, os_prep_fleet, plays
 from steps.gates.finding import Finding, fail, unknown
 
 GATE, FLEET = "os_prep/nodes", "os_prep/fleet"
-FIREWALL, OVER_BOOTS = "firewall", "hosts over a boot"
-"""Items that are well and have something to say: of a firewall that stays, and of a line that a boot undoes."""
+TOLD = {
+    "hosts over a boot": "whose /etc/hosts does not last",
+    "firewall": "with a firewall that bringup does not change",
+}
+"""Items that are well and may have something to say all the same, and what nodes have of which they say it."""
 
 
 def nodes(seen: Observation, want: Expectation) -> Verdict:
@@ -147,12 +150,9 @@ def _notes(observed: tuple[NodeObservation, ...], want: Expectation) -> Iterator
     if waiting:
         why = "; ".join(facts[waiting[0]].reboot_reasons) or "a package asks for it"
         yield f"a reboot is asked for by {count(len(waiting), 'node')}, first {waiting[0]}: {why}"
-    walls = [(node.node, item.why) for node in observed for item in node.items if item.name == FIREWALL and _is_told(item)]
-    anew = [(node.node, item.why) for node in observed for item in node.items if item.name == OVER_BOOTS and _is_told(item)]
-    if anew:
-        yield f"{count(len(anew), 'node')} whose /etc/hosts does not last, first {anew[0][0]}: {anew[0][1]}"
-    if walls:
-        yield f"{count(len(walls), 'node')} with a firewall that bringup does not change, first {walls[0][0]}: {walls[0][1]}"
+    for item, what in TOLD.items():
+        if told := [(node.node, one.why) for node in observed for one in node.items if one.name == item and _is_told(one)]:
+            yield f"{count(len(told), 'node')} {what}, first {told[0][0]}: {told[0][1]}"
     strangers = sorted({node.node for node in observed} - set(want.nodes))
     if strangers:
         yield f"records of {count(len(strangers), 'node')} that nobody expects, first {strangers[0]}"

@@ -1,25 +1,13 @@
-"""Rules over addresses and networks of one spec: families that must agree, networks that must be apart and hold every node."""
+"""Rules over the networks of one spec: families that must agree, networks that must be apart and hold every node."""
 
 import ipaddress
 from collections.abc import Iterator
 
+from workflows.spec.addresses import version
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.errors import SpecError
 
 Findings = Iterator[SpecError]
-
-
-def is_address(text: str) -> bool:
-    """Whether this is an IP address, and no name."""
-    return "/" not in text and version(text) != 0
-
-
-def version(text: str) -> int:
-    """4 or 6, of an address or a network; 0 of a name."""
-    try:
-        return ipaddress.ip_network(text, strict=False).version
-    except ValueError:
-        return 0
 
 
 def sizes(spec: ClusterSpec) -> Findings:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
+from workflows.spec.addresses import is_address
 from workflows.spec.fields import Listed, SecretRef, Section, problem
 
 ProxyUrl = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.\[\]:-]+(:[0-9]{1,5})?/?$", max_length=300)]
@@ -74,10 +75,10 @@ def environment(proxy: Proxies | None, networks: Sequence[str], addresses: Itera
 def _around(addresses: Iterable[str]) -> list[str]:
     """Few entries that hold all addresses: names as they are or by their domain, IP addresses by as small networks as will do."""
     every = list(dict.fromkeys(addresses))
-    plain = [address for address in every if not _is_address(address)]
+    plain = [address for address in every if not is_address(address)]
     domains = [f".{domain}" for name in plain if (domain := name.partition(".")[2])]
     names = list(dict.fromkeys(domains))[:_MOST_NETWORKS] + [name for name in plain if "." not in name][:_MOST_NETWORKS]
-    return [*names, *_networks([ipaddress.ip_address(address) for address in every if _is_address(address)])]
+    return [*names, *_networks([ipaddress.ip_address(address) for address in every if is_address(address)])]
 
 
 def _networks(addresses: Sequence[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> list[str]:
@@ -89,11 +90,3 @@ def _networks(addresses: Sequence[ipaddress.IPv4Address | ipaddress.IPv6Address]
         if len(found) <= _MOST_NETWORKS:
             break
     return [network.removesuffix("/32").removesuffix("/128") for network in found][:_MOST_NETWORKS]
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

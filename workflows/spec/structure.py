@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from workflows.spec import networks
+from workflows.spec.addresses import is_address
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.errors import SpecError
 from workflows.spec.fields import STAGES, StageName
@@ -73,7 +74,7 @@ def _addresses_are_addresses(spec: ClusterSpec) -> Findings:
         if group.addresses.pattern is None:
             continue
         for machine in spec.machines:
-            if machine.group == name and not networks.is_address(machine.address):
+            if machine.group == name and not is_address(machine.address):
                 fix = "keep every number in 0..255, or use start"
                 yield SpecError(
                     f"hosts.{name}.addresses.pattern", f"the pattern gives {machine.name} no IP address", fix, machine.address
@@ -103,9 +104,7 @@ def _high_availability_has_one_address(spec: ClusterSpec) -> Findings:
         problem = "several servers need one address in front of them"
         yield SpecError("rke2.registration_address", problem, "add registration_address: the virtual IP or DNS name of the servers")
     address = spec.rke2.registration_address or ""
-    if spec.rke2.virtual_address and (
-        not networks.is_address(address) or address in {machine.address for machine in spec.machines}
-    ):
+    if spec.rke2.virtual_address and (not is_address(address) or address in {machine.address for machine in spec.machines}):
         problem = f"servers cannot hold {address or 'an address that is not given'}: it must be an IP address that no machine has"
         yield SpecError("rke2.virtual_address", problem, "write a free IP address of their network in rke2.registration_address")
 

@@ -4,7 +4,6 @@ next boot. firewalld is never reloaded: it takes away what kube-proxy and Canal 
 from __future__ import annotations
 
 import ipaddress
-import json
 
 from ansible.module_utils.nodeprofile import reach
 from ansible.module_utils.nodeprofile.item import CannotChange, Node, read_text
@@ -84,8 +83,7 @@ class Firewalld:
     def _links(self) -> set:
         """The interface with the address that SSH dials, which is not always the node's, else those of default routes; and all
         with an address in the cluster's networks."""
-        every = json.loads(self._node.run("ip", "-json", "address")[1] or "[]")
-        held = [(one["ifname"], row.get("local", "")) for one in every for row in one.get("addr_info", [])]
+        held = reach.addresses(self._node)
         dialled = {link for link, local in held if local == self._address} - {"lo"} or set(reach.default_routes(self._root))
         return dialled | {link for link, local in held if link != "lo" and self._is_near(local)}
 

@@ -20,14 +20,18 @@ ESTABLISHED, LISTENS = "01", "0A"
 def carriers(node: Node, address: str, root: str = "") -> set:
     """Interfaces with the default route or this address, and those below them: ports of a bond, what a VLAN is on."""
     found = set(default_routes(root))
-    for one in json.loads(node.run("ip", "-json", "address")[1] or "[]"):
-        if any(entry.get("local") == address for entry in one.get("addr_info", [])):
-            found.add(one["ifname"])
+    found.update(link for link, local in addresses(node) if local == address)
     below = set(found)
     while below:
         below = {_lower(path) for name in below for path in glob.glob("%s/%s/lower_*" % (root + CLASS, name))} - found
         found |= below
     return found - {"lo"}
+
+
+def addresses(node: Node) -> list:
+    """Interface and address, of all that this machine has."""
+    every = json.loads(node.run("ip", "-json", "address")[1] or "[]")
+    return [(one["ifname"], row.get("local", "")) for one in every for row in one.get("addr_info", [])]
 
 
 def default_routes(root: str = "") -> list:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workflows.spec import networks
+from workflows.spec.addresses import version
 from workflows.spec.compat.registry import Finding, Platform, rule
 
 TUNNEL = "write target: {{server: https://127.0.0.1:6443}} and keep {} open; or that address, if it can be reached"
@@ -30,10 +30,10 @@ def the_api_is_reached(platform: Platform) -> Iterator[Finding]:
 def nodes_and_pods_have_one_version(platform: Platform) -> Iterator[Finding]:
     """Nodes and pods speak one version of IP; what SSH dials is a node's address where no drop-in says another."""
     spec = platform.spec
-    pods = networks.version(spec.rke2.cluster_cidr)
+    pods = version(spec.rke2.cluster_cidr)
     reported: set[str] = set()
     for machine in spec.machines:
-        dialled = networks.version(machine.address)
+        dialled = version(machine.address)
         if dialled not in (0, pods) and machine.group not in reported:
             reported.add(machine.group)
             problem = f"SSH dials {machine.name} by IPv{dialled}, and pods have IPv{pods} (rke2.cluster_cidr): RKE2 does not start"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from workflows.spec import networks
+from workflows.spec.addresses import is_address
 from workflows.spec.compat.registry import Finding, Platform, rule
 
 ENFORCING = ("rhel", "rocky", "almalinux")
@@ -56,7 +56,7 @@ def firewall_lets_machines_in(platform: Platform) -> Iterator[Finding]:
         yield Finding("os.firewall_networks", problem, fix)
     sources = [ipaddress.ip_network(text) for text in os.firewall_networks]
     for machine in platform.spec.machines if sources else ():
-        if networks.is_address(machine.address) and not any(ipaddress.ip_address(machine.address) in one for one in sources):
+        if is_address(machine.address) and not any(ipaddress.ip_address(machine.address) in one for one in sources):
             problem = (
                 f"{machine.name} ({machine.address}) is in none of these networks: firewalls of the others refuse what it says"
             )
@@ -68,7 +68,7 @@ def firewall_lets_machines_in(platform: Platform) -> Iterator[Finding]:
 def _around(addresses: list[str]) -> list[str]:
     """The networks of /24, or /64 of IPv6, that hold these addresses, joined where they lie side by side; of a public address
     itself alone, as its neighbours are others'. Names tell none."""
-    known = [ipaddress.ip_address(one) for one in addresses if networks.is_address(one)]
+    known = [ipaddress.ip_address(one) for one in addresses if is_address(one)]
     sizes = [(str(one), one.version, (24 if one.version == 4 else 64) if one.is_private else one.max_prefixlen) for one in known]
     fours = [ipaddress.IPv4Network(f"{one}/{size}", strict=False) for one, version, size in sizes if version == 4]
     sixes = [ipaddress.IPv6Network(f"{one}/{size}", strict=False) for one, version, size in sizes if version == 6]
