@@ -1,24 +1,19 @@
 """What the module rke2_config refuses before it writes anything."""
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PATH = Path(__file__).parents[3] / "playbooks" / "library" / "rke2_config.py"
+from tests.unit.playbooks.library import loaded
+
 THERE = "# Made by bringup.\ncluster-cidr: 10.42.0.0/16\ncni:\n-   canal\ndisable-kube-proxy: false\nservice-cidr: '10.43.0.0/16'\n"
 
 
 @pytest.fixture
 def module() -> Any:
     """The module, loaded from where Ansible finds it."""
-    found = importlib.util.spec_from_file_location("rke2_config", PATH)
-    assert found is not None
-    assert found.loader is not None
-    loaded = importlib.util.module_from_spec(found)
-    found.loader.exec_module(loaded)
-    return loaded
+    return loaded("rke2_config")
 
 
 @pytest.mark.parametrize(

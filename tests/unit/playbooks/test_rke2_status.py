@@ -1,25 +1,17 @@
 """What a service shows on its own host: since when it runs, by both clocks."""
 
-import importlib.util
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from steps.contract.stages.rke2 import HostFacts
-
-LIBRARY = Path(__file__).parents[3] / "playbooks" / "library"
+from tests.unit.playbooks.library import loaded
 
 
 @pytest.fixture(scope="module")
 def status() -> Any:
-    found = importlib.util.spec_from_file_location("rke2_status", LIBRARY / "rke2_status.py")
-    assert found is not None
-    assert found.loader is not None
-    loaded = importlib.util.module_from_spec(found)
-    found.loader.exec_module(loaded)
-    return loaded
+    return loaded("rke2_status")
 
 
 def test_how_long_a_unit_has_run_is_told_beside_when_it_came_up(status: Any) -> None:

@@ -1,6 +1,5 @@
 """What modules of all kinds share on the node: a file in place of another, waiting, one writer a host, a restart that is owed."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -16,8 +15,8 @@ from ansible.module_utils.rke2 import pending
 
 from steps.clients.ansible.failures import of_failed
 from steps.contract.play import FailureKind
+from tests.unit.playbooks.library import LIBRARY, loaded
 
-LIBRARY = Path(__file__).parents[3] / "playbooks" / "library"
 HOLDER = """
 import sys
 import time
@@ -94,12 +93,7 @@ def test_no_proxy_stands_before_services_of_the_cluster(monkeypatch: pytest.Monk
 
 
 def configuration() -> Any:
-    found = importlib.util.spec_from_file_location("rke2_config", LIBRARY / "rke2_config.py")
-    assert found is not None
-    assert found.loader is not None
-    loaded = importlib.util.module_from_spec(found)
-    found.loader.exec_module(loaded)
-    return loaded
+    return loaded("rke2_config")
 
 
 def entry(path: Path, *, restart: bool = True) -> dict[str, Any]:
