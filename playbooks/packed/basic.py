@@ -33,11 +33,12 @@ class AnsibleModule:
         except ValueError as error:
             self.fail_json(msg=str(error))
 
-    def run_command(self, args: list, environ_update: Dict[str, str], handle_exceptions: bool = True) -> tuple:
+    def run_command(self, args: list, cwd: str, environ_update: Dict[str, str], handle_exceptions: bool = True) -> tuple:
         """Exit code, standard output and standard error of a command; 126 where it cannot be started."""
         try:
             done = subprocess.run(
                 args,
+                cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -21,7 +21,7 @@ from steps.contract.verdict import FailureClass, Verdict
 from steps.probes import os_prep as probe
 from tests.hosts.hostlab.waiting import until
 from tests.hosts.machine import plays, qemu
-from tests.hosts.machine.plays import HERE, REBOOT_SECONDS, judged, play
+from tests.hosts.machine.plays import HERE, judged, play
 from tests.hosts.machine.qemu import BOOT_SECONDS, Machine
 from workflows import spec as specs
 from workflows.stages.os_prep import node_profile
@@ -279,12 +279,13 @@ def test_a_machine_that_does_not_come_back_from_its_reboot_is_named_with_that_ca
 ) -> None:
     """Somebody has given its kernel another disk to boot from, which only the next boot shows."""
     machine.run("echo 'GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX root=/dev/gone\"' > /etc/default/grub.d/99-site.cfg")
-    profile = node_profile(spec(machine, tmp_path))
+    profile, given_up = node_profile(spec(machine, tmp_path)), 60
+    changed = profile | {"kernel_parameters": [*profile["kernel_parameters"], "audit=0"]}
     boots, began = machine.boots, time.monotonic()
 
-    result = play(machine, profile | {"kernel_parameters": [*profile["kernel_parameters"], "audit=0"]}, os_prep_clock_seconds=0)
+    result = play(machine, changed, os_prep_clock_seconds=0, os_prep_reboot_seconds=given_up)
 
-    assert time.monotonic() - began < 4 * REBOOT_SECONDS
+    assert time.monotonic() - began < 4 * given_up
     (host,) = result.hosts
     assert (host.status, host.kind) == (HostStatus.FAILED, FailureKind.REBOOT), host.message
     verdict = judged(result)

@@ -64,11 +64,15 @@ class Node:
             self.reloads.append(name)
 
     def run(self, *command: str, **environment: str) -> tuple:
-        """Exit code, standard output and standard error of a command; never through a shell. 127 where there is no such tool."""
+        """Exit code, standard output and standard error of a command; never through a shell. 127 where there is no such tool.
+
+        In the root folder, with no home, as a service is run: a policy of SELinux that confines a tool (Debian's: dpkg and
+        update-initramfs) keeps it out of the home of who has logged in, and `find` fails where it may not go back to.
+        """
         if not self.has(command[0]):
             return 127, "", "%s: no such command" % command[0]
-        settings = dict(environment, LC_ALL="C", PATH=_PATH)
-        return self._module.run_command(list(command), environ_update=settings, handle_exceptions=True)
+        settings = dict(environment, LC_ALL="C", PATH=_PATH, HOME="/")
+        return self._module.run_command(list(command), cwd="/", environ_update=settings, handle_exceptions=True)
 
     def must(self, *command: str, **environment: str) -> str:
         """Standard output of a command that has to succeed; else CannotChange with the end of what it said."""

@@ -19,7 +19,8 @@ HERE = "10.0.2.2"
 """Where the machine sees this one's 127.0.0.1."""
 ADDRESS = "10.0.2.15"
 """The machine's own, in its network."""
-REBOOT_SECONDS = 60
+REBOOT_SECONDS = 180
+"""Emulated, with SELinux to start, it is away for a minute."""
 
 
 def spec(machine: Machine, folder: Path, **os: Any) -> specs.ClusterSpec:

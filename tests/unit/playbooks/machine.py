@@ -1,5 +1,6 @@
 """A stand-in for the machine that a module runs on: tools answer from a table, files are kept, and written below `root`."""
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,6 @@ class Module:
         self.check_mode = False
         self.params: dict[str, str] = {}
 
-    def run_command(self, command: list[str], **_: Any) -> tuple[int, str, str]:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    def run_command(self, command: list[str], cwd: str, environ_update: dict[str, str], **_: Any) -> tuple[int, str, str]:
+        done = subprocess.run(command, cwd=cwd, env=os.environ | environ_update, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout, done.stderr
