@@ -150,7 +150,9 @@ class ControlPlane:
 
     def _certify(self) -> None:
         """A certificate of this server, by the CA that all share."""
-        self._keep({"names": f"{self.certified},DNS:{self.name},DNS:localhost"})
+        own = f"DNS:{self.name},DNS:localhost"
+        service = ",".join(f"DNS:{name}" for name in ("kubernetes", "kubernetes.default", "kubernetes.default.svc"))
+        self._keep({"names": f"{self.certified},{own},{service}"})
         request = ("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=kube-apiserver")
         self._openssl(*request, keyout="serving.key", out="serving.csr")
         files = {"in": "serving.csr", "CA": "ca.crt", "CAkey": "ca.key", "out": "serving.crt", "extfile": "names"}

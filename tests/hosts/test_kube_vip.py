@@ -35,9 +35,11 @@ CONTAINER = f"""set -e
 mkdir -p "$(dirname "$2")"
 touch "$2"
 mount --bind "$1" "$2"
-exec setpriv --bounding-set="$3" --inh-caps="$3" {PLACE} "$4"
+(cat /etc/hosts; echo "$3") > /run/kube-vip.hosts
+mount --bind /run/kube-vip.hosts /etc/hosts
+exec setpriv --bounding-set="$4" --inh-caps="$4" {PLACE} "$5"
 """
-"""What the manifest gives the container of its host: one file, and these capabilities."""
+"""What the manifest gives the container of its host: one file, lines of /etc/hosts, and these capabilities."""
 LOOK_SECONDS, MOVE_SECONDS, SECONDS = 0.3, 15.0, 60.0
 
 
@@ -71,10 +73,18 @@ class Kubelet:
             self._enter("sh", "-c", f"test -e {PLACE} || install -m 755 /dev/stdin {PLACE}", stdin=program).wait()
         self._process = self._enter(
             *("env", "--ignore-environment", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"),
-            *(f"{one['name']}={one['value']}" for one in container["env"]),
+            *(f"{one['name']}={self._value(one)}" for one in container["env"]),
             *("unshare", "--mount", "sh", "-c", CONTAINER, "sh", volume["hostPath"]["path"], mount["mountPath"]),
+            "\n".join(f"{one['ip']} {' '.join(one['hostnames'])}" for one in pod["spec"]["hostAliases"]),
             *(",".join(["-all", *(f"+{right.lower()}" for right in rights["add"])]), argument),
         )
+
+    def _value(self, one: Mapping[str, Any]) -> str:
+        """Of a variable of the container's environment."""
+        if "value" in one:
+            return str(one["value"])
+        assert one["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+        return self._host.name
 
     def _enter(self, *command: str, stdin: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         enter = ["nsenter", "--target", str(self._host.init()), "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd=/"]
