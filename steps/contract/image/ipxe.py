@@ -19,6 +19,9 @@ WAIT: Final = 10
 RESTART: Final = 60
 """Seconds until a node begins anew whose initial RAM disk has given up (no DHCP, a server that went away) or whose kernel panicked:
 so long its words can be read on its console, which gives nobody a shell. A recipe's own `panic=` counts instead."""
+FORWARDING: Final = 60
+"""Seconds that a node's initial RAM disk asks for an address: its driver resets the link, and a switch port without an edge setting
+forwards nothing for the next 30 (spanning tree), or until its bond has answered. live-boot's own 15 end in a panic."""
 LONGEST_ARGUMENTS: Final = 2000
 """Bytes of kernel arguments: an x86 kernel keeps 2,047 and drops the rest without a word."""
 
@@ -59,11 +62,13 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
 
 def arguments(loaded: Loaded) -> tuple[str, ...]:
-    """All kernel arguments. live-boot fetches the root into memory and lays an overlay over it; nothing is kept on a disk."""
+    """All kernel arguments. live-boot fetches the root into memory and lays an overlay over it; nothing is kept on a disk, and what
+    the image says of its network stays: `nonetworking` is live-boot's word for leaving /etc/network/interfaces alone."""
     told = [f"bringup.image={loaded.image}"]
     if loaded.report:
         told += [f"{REPORT_ARGUMENT}={loaded.report}", *([f"{TESTS_ARGUMENT}=yes"] if loaded.tests else [])]
-    return ("boot=live", "nopersistence", f"fetch={loaded.root}", "ip=dhcp", f"panic={RESTART}", *told, *loaded.arguments)
+    fetched = (f"fetch={loaded.root}", f"ethdevice-timeout={FORWARDING}", "nonetworking")
+    return ("boot=live", "nopersistence", *fetched, f"panic={RESTART}", *told, *loaded.arguments)
 
 
 def script(loaded: Loaded) -> str:

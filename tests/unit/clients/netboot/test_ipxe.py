@@ -20,7 +20,7 @@ def test_script_names_everything_whole() -> None:
     assert lines[0] == "#!ipxe"
     kernel = next(line for line in lines if line.startswith("kernel "))
     assert f"{BASE}/vmlinuz initrd=initrd.img boot=live" in kernel
-    assert f"fetch={BASE}/root.squashfs ip=dhcp panic=60 " in kernel
+    assert f"fetch={BASE}/root.squashfs ethdevice-timeout=60 nonetworking panic=60 " in kernel
     assert "bringup.image=sha256:aa bringup.report=http://10.0.0.1:8080/nodes console=ttyS0 BOOTIF=01-${netX/mac:hexhyp}" in kernel
     assert f"initrd --name initrd.img {BASE}/initrd.img || goto failed" in lines
 

@@ -18,7 +18,7 @@ import pytest
 from tests.unit.served import served
 from workflows.cli import main
 
-FIRMWARE = "non-free-firmware"
+FIRMWARE, CONTRIB = "non-free-firmware", "contrib"
 TOOLS = {"apt-get": "apt", "gpg": "gnupg", "gpgv": "gpgv"}
 
 
@@ -75,11 +75,12 @@ class Mirror:
     url: str = ""
     published: dict[str, tuple[Deb, ...]] = field(default_factory=dict)
 
-    def publish(self, suite: str, debs: Iterable[Deb], archive: str = "debian", firmware: Iterable[Deb] = ()) -> None:
-        """A suite with components main and non-free-firmware."""
+    def publish(self, suite: str, debs: Iterable[Deb], archive: str = "debian", **further: Iterable[Deb]) -> None:
+        """A suite with components main, contrib and non-free-firmware; `further`: packages of `contrib` and `firmware`."""
         self.published[suite] = tuple(debs)
         place = self.folder / archive / "dists" / suite
-        components = {"main": self.published[suite], FIRMWARE: tuple(firmware)}
+        components = {"main": self.published[suite]}
+        components |= {name: tuple(further.get(key, ())) for name, key in ((CONTRIB, "contrib"), (FIRMWARE, "firmware"))}
         for component, found in components.items():
             for one in found:
                 file = self.folder / archive / one.place(f"pool/{component}/s/")
@@ -101,7 +102,8 @@ class Mirror:
         files |= {f"{name}.gz": gzip.compress(data) for name, data in files.items()}
         lines = [f"Suite: {suite}", f"Codename: {suite}"] if suite else []
         lines += more
-        lines += ["Date: Sat, 21 Nov 2026 00:00:00 UTC", "Architectures: amd64", f"Components: main {FIRMWARE}", "SHA256:"]
+        lines += ["Date: Sat, 21 Nov 2026 00:00:00 UTC", "Architectures: amd64"]
+        lines += [f"Components: main {CONTRIB} {FIRMWARE}", "SHA256:"]
         for path, data in files.items():
             (place / path).parent.mkdir(parents=True, exist_ok=True)
             (place / path).write_bytes(data)
@@ -177,7 +179,7 @@ name: small
 owner: hpc@example.org
 revision: "1"
 recipe: small.yaml
-publish: {{root: /srv/images, url: "http://boot.example.org/images"}}
+publish: {{root: /srv/no-images, url: "http://boot.example.org/images"}}
 mirror: {url}/debian
 mirror_keyring: {key}
 """

@@ -134,7 +134,7 @@ def test_one_round_names_what_is_wrong_with_spec_recipe_and_tree(site: Site) -> 
     built = site.bringup("image", "build", "image.yaml")
     assert built.returncode == 64
     assert "image.yaml has 3 errors" in built.stderr
-    assert "publish.root /srv/images is no folder of this machine" in built.stderr
+    assert "publish.root /srv/no-images is no folder of this machine" in built.stderr
     assert "small.yaml:15: layers[1].packages\n  value  mpi\n  error  it stands twice" in built.stderr
     site.spec.write_text(site.spec.read_text().replace("owner: hpc@example.org\n", "") + "variables: {greetings: x}\n")
     for words in (("validate",), ("image", "build"), ("image", "lock"), ("image", "update")):

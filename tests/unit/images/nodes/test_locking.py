@@ -169,7 +169,8 @@ def test_a_key_that_is_not_there_is_one_sentence(site: Site) -> None:
 def test_the_gpu_recipe_locks_with_stand_ins_of_what_nvidia_has(mirror: Mirror, tmp_path: Path) -> None:
     """The shipped recipe as it is, but for its repository: everything that it asks for is there by name."""
     stand_ins = {"driver": "nvidia-open-stand-in", "fabric_manager": "fabric-manager-stand-in"}
-    stand_ins |= {"dcgm": "dcgm-stand-in", "toolkit": "cuda-toolkit-stand-in"}
+    stand_ins |= {"dcgm": "dcgm-stand-in", "toolkit": "cuda-toolkit-stand-in", "subnet_manager": "nvlsm-stand-in"}
+    nvidias = [*stand_ins.values(), "nvidia-persistenced"]
     values: dict[str, Any] = {**stand_ins, "nvidia_repository": f"{mirror.url}/cuda", "nvidia_key": str(mirror.key)}
     values["kernel"] = "linux-image-stand-in"
     gpu = resolve.Asked(
@@ -181,18 +182,19 @@ def test_the_gpu_recipe_locks_with_stand_ins_of_what_nvidia_has(mirror: Mirror, 
         lock="gpu.lock.json",
     )
     layers = [layer for _, layer in gpu.chain().layers]
-    wanted = {name: layer for layer in layers for name in layer.packages if name not in stand_ins.values()}
+    wanted = {name: layer for layer in layers for name in layer.packages if name not in nvidias}
     free, firmware = (
         [Deb(name, depends="libc") for name, layer in wanted.items() if (FIRMWARE in layer.components) is apart]
         for apart in (False, True)
     )
-    mirror.publish("bookworm", [*SMALL[:4], *free], firmware=firmware)
-    mirror.publish_flat("cuda", [Deb(name, depends="libc, dkms") for name in stand_ins.values()])
+    mirror.publish("bookworm", [*SMALL[:4], *free], firmware=firmware, contrib=[Deb("nvidia-support", depends="libc")])
+    mirror.publish_flat("cuda", [Deb(name, depends="libc, dkms, nvidia-support") for name in nvidias])
     lock: Lock = locking.newest(gpu)
     locking.write(lock, tmp_path / "gpu.lock.json")
     recipe = resolve.resolve(gpu).recipe
     assert recipe.names == ("base", "hpc", "firmware", "gpu_build", "gpu")
-    assert [one.name for one in recipe.layer("gpu").packages] == sorted(stand_ins.values())
+    assert [one.name for one in recipe.layer("gpu").packages] == sorted([*nvidias, "nvidia-support"])
     assert [one.path.split("/")[1] for one in recipe.layer("firmware").packages] == [FIRMWARE] * len(firmware)
-    assert {recipe.sources[one.source].url for one in recipe.layer("gpu").packages} == {f"{mirror.url}/cuda"}
+    where = {one.name: recipe.sources[one.source].url for one in recipe.layer("gpu").packages}
+    assert where == {**dict.fromkeys(nvidias, f"{mirror.url}/cuda"), "nvidia-support": f"{mirror.url}/debian"}
     assert "modprobe.blacklist=nouveau" in recipe.kernel_arguments

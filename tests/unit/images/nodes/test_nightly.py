@@ -166,9 +166,9 @@ def test_the_token_reaches_the_server_and_no_command_line(origin: Path, asking: 
     job: dict[str, Any] = yaml.safe_load((HERE / "gitlab-ci.yml").read_text())["packages"]
     (line,) = [line for line in job["script"] if "LOCK_PUSH_TOKEN" in line]
     assert not [text for text in job["variables"].values() if "TOKEN" in text]
-    shown = job["variables"]["ORIGIN"].replace("https://", "http://").replace("$CI_SERVER_HOST", f"127.0.0.1:{asking.server_port}")
+    shown = job["variables"]["ORIGIN"].replace("$CI_PROJECT_URL", f"http://127.0.0.1:{asking.server_port}/gitlab/a/b")
     git(tmp_path, "clone", "--quiet", str(origin), "checkout")
-    told = {"BRANCH": "b", "ORIGIN": shown.replace("$CI_PROJECT_PATH", "a/b"), "CI_DEFAULT_BRANCH": "main", "HOME": str(tmp_path)}
+    told = {"BRANCH": "b", "ORIGIN": shown, "CI_DEFAULT_BRANCH": "main", "HOME": str(tmp_path)}
     environment = {**os.environ, **told, "LOCK_PUSH_TOKEN": TOKEN, "GIT_TRACE": "1", "GIT_TERMINAL_PROMPT": "0", "no_proxy": "*"}
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", line]
     done = subprocess.run(command, cwd=tmp_path / "checkout", env=environment, capture_output=True, text=True, timeout=60)
