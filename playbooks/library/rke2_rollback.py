@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible.module_utils import alone
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import kept, rollback
+from ansible.module_utils.rke2 import kept, rollback, traces
 
 DOCUMENTATION = r"""
 module: rke2_rollback
@@ -16,16 +16,22 @@ short_description: Does the steps of an RKE2 server on its cluster's way back to
 description:
   - C(looked) tells how far this server is, and which snapshots of etcd it has from before the release that is left.
   - C(begun) remembers, before anything is stopped, which way is gone.
+  - C(silenced) removes the virtual address from a server that has stopped; it fails where that stays.
   - C(restored) sets etcd back to the snapshot, as the only member, by RKE2's own cluster reset, which is not done twice.
   - C(cleared) removes the database, without its snapshots, so that the server joins anew.
   - C(done) remembers that this server has nothing more to do than to be in its cluster; C(ended) forgets the way back.
 options:
-  state: {description: 'What is to be done.', type: str, choices: [looked, begun, restored, cleared, done, ended], required: true}
+  state:
+    description: What is to be done.
+    type: str
+    choices: [looked, begun, silenced, restored, cleared, done, ended]
+    required: true
   to: {description: The release to which the cluster goes back., type: str, required: true}
   installed: {description: The release that is installed., type: str}
   left: {description: The release that is left., type: str}
   snapshot: {description: Path of the snapshot., type: str}
   seconds: {description: How long the reset of etcd may take., type: int}
+  virtual_address: {description: 'The address that servers hold themselves, which a kube-vip that is killed leaves.', type: str}
 author: [bringup]
 """
 
@@ -38,17 +44,18 @@ snapshots: {description: 'Path and time of each snapshot, the newest first.', ty
 """
 
 SPEC: dict = {
-    "state": {"type": "str", "choices": ["looked", "begun", "restored", "cleared", "done", "ended"], "required": True},
+    "state": {"type": "str", "choices": ["looked", "begun", "silenced", "restored", "cleared", "done", "ended"], "required": True},
     "to": {"type": "str", "required": True},
     "installed": {"type": "str", "default": ""},
     "left": {"type": "str", "default": ""},
     "snapshot": {"type": "str", "default": ""},
     "seconds": {"type": "int", "default": 900},
+    "virtual_address": {"type": "str", "default": ""},
 }
 
 
 class Failed(Exception):
-    """RKE2 did not set its etcd back; the text is what it said."""
+    """A step was not done; the text says why, or what RKE2 said."""
 
 
 def look(asked: dict) -> dict:
@@ -70,6 +77,8 @@ def act(asked: dict) -> bool:
     """Do one step; returns whether that was a change."""
     if asked["state"] in (rollback.BEGUN, rollback.DONE):
         rollback.write({"to": asked["to"], "left": asked["left"], "snapshot": asked["snapshot"], "step": asked["state"]})
+    elif asked["state"] == "silenced":
+        return silence(asked["virtual_address"])
     elif asked["state"] == "restored":
         if not rollback.is_reset():
             rollback.lead()
@@ -79,6 +88,16 @@ def act(asked: dict) -> bool:
     else:
         return rollback.forget()
     return True
+
+
+def silence(virtual: str) -> bool:
+    """Remove the virtual address where this server has it; returns whether it had. Raises Failed."""
+    held, _ = traces.addresses(virtual)
+    traces.let_go(held)
+    left, _ = traces.addresses(virtual)
+    if left:
+        raise Failed("%s cannot be removed, and this server would join at itself: `ip address delete` it by hand" % left[0])
+    return bool(held)
 
 
 def reset(snapshot: str, seconds: int) -> None:

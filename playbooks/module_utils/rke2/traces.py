@@ -174,6 +174,13 @@ def addresses(virtual: str) -> tuple:
     return ["%s on %s" % (row[3], row[1].partition("@")[0]) for row in held], len(rows)
 
 
+def let_go(held: list) -> None:
+    """Remove addresses as `addresses` tells them."""
+    for one in held:
+        address, _, link = one.partition(" on ")
+        run(["ip", "address", "delete", address, "dev", link])
+
+
 def find_units() -> tuple:
     """Unit files of ours, and how many there are at all."""
     count = sum(len(os.listdir(folder)) for folder in UNIT_FOLDERS if os.path.isdir(folder))
@@ -191,9 +198,7 @@ def remove(left: dict) -> None:
         run(["ip", "netns", "delete", name])
     for link in left["links"]:
         run(["ip", "link", "delete", link])
-    for held in left["addresses"]:
-        address, _, link = held.partition(" on ")
-        run(["ip", "address", "delete", address, "dev", link])
+    let_go(left["addresses"])
     remove_rules(left["rules"])
     for path in left["units"] + [path for path in left["paths"] if path not in PACKAGED]:
         delete(path)

@@ -17,6 +17,7 @@ WAY = {
     "joined": False,
     "founder": "",
     "others": ["sv2", "sv3"],
+    "virtual": "",
 }
 PUT_BACK = (
     "`if grep -Fqx v1.35.7+rke2r1 /var/lib/rancher/download/kept/VERSION; then cp -dR --preserve=mode,timestamps "
@@ -49,6 +50,11 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"others": []},
         f"{BEGIN}{STOP.replace(', sv2, sv3, all of them stopped before any goes on', '')}"
         f"{ON_EACH.replace('on each of them', 'there')}(3) on sv1: {RESTORE}{LAST}",
+    ),
+    "servers that hold the registration address themselves": (
+        {"virtual": "10.10.0.9/32 dev bond0"},
+        f"{BEGIN}{STOP.removesuffix('; ')}, and where it is still there `ip address delete 10.10.0.9/32 dev bond0`; "
+        f"{ON_EACH}(3) on sv1: {RESTORE}; (4) on sv2, sv3, one after the other, each once the one before is Ready: {WIPE}{LAST}",
     ),
     "no snapshot": (
         {"path": ""},
