@@ -40,6 +40,7 @@ step: {description: 'How far this server is: empty, begun or done.', type: str, 
 left: {description: 'The release that this server leaves; empty: none.', type: str, returned: state looked}
 kept: {description: The release that can be put back., type: str, returned: state looked}
 newer: {description: Whether a newer release is installed., type: bool, returned: state looked}
+apart: {description: 'What of etcd''s folder lies on a disk of its own; empty: nothing.', type: str, returned: state looked}
 snapshots: {description: 'Path and time of each snapshot, the newest first.', type: list, returned: state looked}
 """
 
@@ -69,6 +70,7 @@ def look(asked: dict) -> dict:
         "left": left,
         "kept": kept.version_kept() or "",
         "newer": newer,
+        "apart": rollback.apart(),
         "snapshots": rollback.offered(asked["left"] or left),
     }
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import re
+from typing import Optional
 
-from ansible.module_utils.rke2 import files, kept, mounts, snapshots, versions
+from ansible.module_utils.rke2 import files, kept, mounts, places, snapshots, versions
 
 MARK = os.path.join(kept.STORE, "rollback.json")
 DATABASE = os.path.dirname(snapshots.FOLDER)
+ETCD = os.path.join(DATABASE, "etcd")
 CONFIG = kept.CONFIGURATION[0]
 RESET = "reset-flag"
 """In the database's folder from the end of a cluster reset to the next start: RKE2 refuses a second reset while it is there."""
@@ -79,6 +81,15 @@ def offered(left: str, folder: str = snapshots.FOLDER, store: str = kept.STORE) 
 def _stem(left: str) -> str:
     """How names of snapshots from before a release begin, as the role gives them (roles/rke2/vars)."""
     return "bringup-before-%s-" % re.sub("[^A-Za-z0-9.-]", "-", left)
+
+
+def apart(mounted: Optional[list] = None, folder: str = ETCD) -> str:
+    """What keeps RKE2 from setting its etcd back; empty: nothing. It renames the old folder (Restore of K3s): a mount
+    cannot be, and from behind a link, or from a disk further in, etcd would come to the disk of what is above."""
+    if os.path.islink(folder):
+        return "%s is a link to %s" % (folder, os.readlink(folder))
+    found = mounts.within(folder, places.targets() if mounted is None else mounted)
+    return "%s is a disk of its own" % found[0] if found else ""
 
 
 def is_reset(database: str = DATABASE) -> bool:

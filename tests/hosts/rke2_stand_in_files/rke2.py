@@ -349,7 +349,9 @@ def reset_etcd(snapshot: str) -> None:
     if subprocess.run(["systemctl", "--quiet", "is-active", "rke2-server"], check=False).returncode == 0:
         sys.exit('level=fatal msg="bind: address already in use"')
     saved = json.loads(Path(snapshot).read_text())
-    ETCD.mkdir(parents=True, exist_ok=True)
+    if ETCD.exists():
+        ETCD.rename(f"{ETCD}-old-{int(time.time())}")  # as RKE2 does: it ends at a mount, and takes a link away
+    ETCD.mkdir(parents=True)
     (ETCD / "nodes.json").write_text(json.dumps(saved["nodes"]))
     if images := programs():
         control_plane(images).restore(base64.b64decode(saved["etcd"]))

@@ -31,30 +31,31 @@ LAST = (
     "; last: write rke2.version: v1.35.7+rke2r1 into the spec, and `bringup run SPEC`; agents that have v1.36.1+rke2r1 already are "
     "to be reset and run again"
 )
+SV1 = "sv1, where /var/lib/rancher/rke2/server/db/etcd may be no mount and no link, for RKE2 renames it"
 BEGIN = "or go back to v1.35.7+rke2r1, without what was written since the snapshot, as root and in this order: "
 STOP = "(1) on sv1, sv2, sv3, all of them stopped before any goes on: `rke2-killall.sh`; "
 ON_EACH = f"(2) on each of them: {PUT_BACK}"
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "the founder holds the snapshot": (
         {},
-        f"{BEGIN}{STOP}{ON_EACH}(3) on sv1: {RESTORE}; "
+        f"{BEGIN}{STOP}{ON_EACH}(3) on {SV1}: {RESTORE}; "
         f"(4) on sv2, sv3, one after the other, each once the one before is Ready: {WIPE}{LAST}",
     ),
     "one that joined holds it, and the founder is to join": (
         {"joined": True, "founder": "sv2"},
-        f"{BEGIN}{STOP}{ON_EACH}(3) on sv1: `sed -i /^server:/d /etc/rancher/rke2/config.yaml`, {RESTORE}; "
+        f"{BEGIN}{STOP}{ON_EACH}(3) on {SV1}: `sed -i /^server:/d /etc/rancher/rke2/config.yaml`, {RESTORE}; "
         "(4) on sv2, sv3, one after the other, each once the one before is Ready: (on sv2 first "
         f"`echo 'server: https://10.10.0.11:9345' >> /etc/rancher/rke2/config.yaml`) {WIPE}{LAST}",
     ),
     "a server that is alone": (
         {"others": []},
         f"{BEGIN}{STOP.replace(', sv2, sv3, all of them stopped before any goes on', '')}"
-        f"{ON_EACH.replace('on each of them', 'there')}(3) on sv1: {RESTORE}{LAST}",
+        f"{ON_EACH.replace('on each of them', 'there')}(3) on {SV1}: {RESTORE}{LAST}",
     ),
     "servers that hold the registration address themselves": (
         {"virtual": "10.10.0.9/32 dev bond0"},
         f"{BEGIN}{STOP.removesuffix('; ')}, and where it is still there `ip address delete 10.10.0.9/32 dev bond0`; "
-        f"{ON_EACH}(3) on sv1: {RESTORE}; (4) on sv2, sv3, one after the other, each once the one before is Ready: {WIPE}{LAST}",
+        f"{ON_EACH}(3) on {SV1}: {RESTORE}; (4) on sv2, sv3, one after the other, each once the one before is Ready: {WIPE}{LAST}",
     ),
     "no snapshot": (
         {"path": ""},

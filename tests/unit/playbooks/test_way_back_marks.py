@@ -82,6 +82,19 @@ def test_whole_snapshots_from_before_the_left_release_are_offered_the_newest_fir
     assert rollback.offered("", str(folder), str(store)) == []
 
 
+def test_etcd_on_a_disk_of_its_own_is_not_set_back(tmp_path: Path) -> None:
+    """RKE2 renames etcd's folder when it restores a snapshot: no mount can be renamed, and of a link only the link."""
+    etcd = tmp_path / "db/etcd"
+    etcd.mkdir(parents=True)
+    assert rollback.apart(["/", str(tmp_path / "db"), str(tmp_path / "db/snapshots"), f"{etcd}-old"], str(etcd)) == ""
+    assert rollback.apart(["/", str(etcd)], str(etcd)) == f"{etcd} is a disk of its own"
+    assert rollback.apart(["/", f"{etcd}/member/wal"], str(etcd)) == f"{etcd}/member/wal is a disk of its own"
+    etcd.rmdir()
+    etcd.symlink_to("/data/etcd")
+    assert rollback.apart(["/"], str(etcd)) == f"{etcd} is a link to /data/etcd"
+    assert rollback.apart() == "", "this machine has no etcd on a disk of its own"
+
+
 def test_a_server_that_is_cleared_keeps_its_snapshots_and_one_that_leads_joins_nobody(tmp_path: Path) -> None:
     database = tmp_path / "db"
     for name in ("etcd/member", "snapshots"):
