@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from typing import Any
 
@@ -102,15 +103,18 @@ def silence(virtual: str) -> bool:
     return bool(held)
 
 
-def reset(snapshot: str, seconds: int) -> None:
+def reset(snapshot: str, seconds: int, program: str = kept.PROGRAM) -> None:
     """Let RKE2 set its etcd back. Raises Failed."""
-    command = [kept.PROGRAM, "server", "--cluster-reset", "--cluster-reset-restore-path=" + snapshot]
+    command = [program, "server", "--cluster-reset", "--cluster-reset-restore-path=" + snapshot]
+    login = os.umask(kept.UMASK)
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise Failed("etcd was not set back to %s within %d s" % (snapshot, seconds)) from error
+    finally:
+        os.umask(login)
     if done.returncode != 0:
         said = done.stdout.decode(errors="replace").strip()[-600:]
         raise Failed("etcd was not set back to %s, rke2 ended with %d: %s" % (snapshot, done.returncode, said))

@@ -44,11 +44,13 @@ def give(where: "str | int", label: bytes) -> None:
 
 
 def folders(path: str, mode: int = 0o755) -> None:
-    """Make a folder, and those above it; those that were not there get the policy's labels."""
+    """Make a folder, and those above it; those that were not there get the policy's labels. Whatever umask the login has (027, 077
+    on hardened hosts), others can come to what is meant for them."""
     fresh, at = [], path
     while at and not os.path.exists(at):
         fresh.append(at)
         at = os.path.dirname(at)
     os.makedirs(path, mode=mode, exist_ok=True)
     for one in fresh:
+        os.chmod(one, mode if one == path else 0o755)
         give(one, of_policy(one, stat.S_IFDIR))

@@ -19,6 +19,9 @@ BEGUN = os.path.join(STORE, "installing")
 """There while files are replaced: what lies at their places is then no release that could be kept."""
 PROGRAM = "/usr/local/bin/rke2"
 """It says which release is installed: an install puts it in its place last, the way back first, so that both are gone on with."""
+UMASK = 0o022
+"""RKE2's units have systemd's. With a hardened login's (027, 077) what RKE2 writes is closed to etcd's own user, and it waits for
+an etcd that never starts (rancher/rke2 #6466)."""
 CONFIGURATION = (
     "/etc/rancher/rke2/config.yaml",
     "/etc/rancher/rke2/registries.yaml",
@@ -56,13 +59,21 @@ def keep(paths: list, version: str, root: str = "") -> None:
     os.makedirs(fresh, mode=0o700)
     for path in [*paths, *CONFIGURATION, *registry_files(root)]:
         if os.path.exists(root + path):
-            os.makedirs(os.path.dirname(fresh + path), exist_ok=True)
+            _folders(os.path.dirname(path), root, fresh)
             shutil.copy(root + path, fresh + path)  # without its label: what lies here is no program to run
     for name, text in ((MARK, version), (ABSENT, "\n".join(path for path in CONFIGURATION if not os.path.exists(root + path)))):
         with open(fresh + name, "w") as out:
             out.write(text)
     shutil.rmtree(place, ignore_errors=True)
     os.rename(fresh, place)
+
+
+def _folders(path: str, root: str, fresh: str) -> None:
+    """Have the folders of a path in the copy, as open as they are on the host: who goes back by hand copies them over those."""
+    os.makedirs(fresh + path, exist_ok=True)
+    while path != "/":
+        os.chmod(fresh + path, os.stat(root + path).st_mode & 0o7777)
+        path = os.path.dirname(path)
 
 
 def restore(version: str, root: str = "") -> list:

@@ -15,6 +15,7 @@ import glob
 import json
 import os
 
+from ansible.module_utils import labels
 from ansible.module_utils.rke2 import files, mounts
 
 MARK = "/var/lib/.rke2-reset-begun"
@@ -84,7 +85,7 @@ def restore(path: str = MARK) -> None:
     kept = remembered.pop(_FILES, {})
     for place, text in sorted(remembered.items()):
         if not os.path.lexists(place):
-            os.makedirs(os.path.dirname(place), exist_ok=True)
+            labels.folders(os.path.dirname(place))
             os.symlink(text, place)
     for place, (text, mode) in sorted(kept.items()):
         if not os.path.lexists(place):

@@ -16,7 +16,7 @@ import urllib.error
 import urllib.parse
 from typing import Any
 
-from ansible.module_utils import proxies
+from ansible.module_utils import labels, proxies
 from ansible.module_utils.replacing import replacing
 from ansible.module_utils.rke2 import files, kept, prefix
 
@@ -67,7 +67,7 @@ class Release:
                 )
         wanted = [self._image(name) for name in images] + self._found(images)
         if not check_mode:
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            labels.folders(self.folder, 0o700)
         if check_mode and not self._has_sums():
             return [self.archive, *wanted]
         sums = {} if self._checksum and not wanted else self._checksums()

@@ -1,6 +1,8 @@
 """The release that another takes the place of is kept with all of its configuration, and comes back with nothing besides."""
 
+import os
 import re
+import stat
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,24 @@ def test_an_upgrade_that_is_taken_back_leaves_the_configuration_of_before(host: 
     assert sorted(back) == sorted((kept.PROGRAM, CONFIG, KUBELET, SERVER, CA))
     assert not kept.is_replacing(str(host))
     assert kept.restore(OLD, str(host)) == back, "a run that was killed meanwhile does it again"
+
+
+def test_folders_are_kept_as_open_as_they_are(tmp_path: Path) -> None:
+    """Who goes back by hand copies them over those of the host (`cp --preserve=mode`), /etc and /usr among them."""
+    write(tmp_path, kept.PROGRAM, CONFIG, text="old")
+    for folder in ("usr", "usr/local", "usr/local/bin", "etc", "etc/rancher", "etc/rancher/rke2"):
+        (tmp_path / folder).chmod(0o750 if folder == "etc/rancher/rke2" else 0o755)
+    before = os.umask(0o077)
+    try:
+        kept.keep([kept.PROGRAM], OLD, str(tmp_path))
+    finally:
+        os.umask(before)
+    place = Path(f"{tmp_path}{kept.PLACE}")
+    folders = [path for path in place.rglob("*") if path.is_dir()]
+    modes = {str(path.relative_to(place)): stat.S_IMODE(path.stat().st_mode) for path in folders}
+    assert modes.pop("etc/rancher/rke2") == 0o750
+    assert modes == dict.fromkeys(("etc", "etc/rancher", "usr", "usr/local", "usr/local/bin"), 0o755)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700, "tokens of registries lie in it"
 
 
 def test_a_file_that_is_not_ours_stays(host: Path) -> None:

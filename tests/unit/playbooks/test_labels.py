@@ -53,6 +53,25 @@ def test_folders_are_made_with_those_above(tmp_path: Path) -> None:
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("one", "one/two")] == [0o755, 0o700]
 
 
+@pytest.mark.parametrize("umask", [0o027, 0o077])
+def test_folders_are_as_open_as_asked_under_a_hardened_login(tmp_path: Path, umask: int) -> None:
+    (tmp_path / "there").mkdir(mode=0o711)
+    before = os.umask(umask)
+    try:
+        labels.folders(str(tmp_path / "there/one/two"))
+        labels.folders(str(tmp_path / "there/shut/own"), 0o700)
+    finally:
+        os.umask(before)
+    modes = {str(path.relative_to(tmp_path)): stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
+    assert modes == {
+        "there": 0o711,
+        "there/one": 0o755,
+        "there/one/two": 0o755,
+        "there/shut": 0o755,
+        "there/shut/own": 0o700,
+    }
+
+
 def test_a_label_that_cannot_be_set_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "there").touch()
     labels.give(str(tmp_path / "absent"), b"system_u:object_r:etc_t:s0\0")

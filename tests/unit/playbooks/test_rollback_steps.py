@@ -1,5 +1,6 @@
 """Steps of a server on its cluster's way back, by the module that does them, with tools that say what they are asked."""
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,21 @@ def test_a_stopped_server_answers_at_the_virtual_address_no_longer(
     tool(tmp_path, "ip", IP.replace("@ROWS@", str(rows)).replace("@STUCK@", str(tmp_path / "stuck")))
     assert act(state="silenced", virtual_address="192.0.2.10") is changed
     assert rows.read_text().splitlines() == [OWN, NEAR]
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, ""), (3, "rke2 ended with 3: it says no")])
+def test_etcd_is_set_back_as_by_a_login_that_is_not_hardened(tmp_path: Path, code: int, said: str) -> None:
+    """RKE2 under umask 077 closes etcd's files to etcd's own user, and waits for it until the time is over."""
+    tool(tmp_path, "rke2", f'#!/bin/sh\numask > {tmp_path}/umask\necho "$@" > {tmp_path}/words\necho it says no\nexit {code}\n')
+    before = os.umask(0o077)
+    try:
+        with pytest.raises(Exception, match=said) if said else contextlib.nullcontext():
+            loaded("rke2_rollback").reset("/snapshots/one", 20, str(tmp_path / "rke2"))
+        assert os.umask(0o077) == 0o077, "what the module writes itself says its own mode"
+    finally:
+        os.umask(before)
+    assert (tmp_path / "umask").read_text().strip() == "0022"
+    assert (tmp_path / "words").read_text().strip() == "server --cluster-reset --cluster-reset-restore-path=/snapshots/one"
 
 
 def test_an_address_that_stays_is_told(act: Callable[..., bool], tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ PUT_BACK = (
     "/var/lib/rancher/download/kept/*/ /; xargs -rd '\\n' rm -f < /var/lib/rancher/download/kept/ABSENT; systemctl daemon-reload; "
     "fi` and then `rke2 --version` must say v1.35.7+rke2r1; "
 )
-RESET = f"rke2 server --cluster-reset --cluster-reset-restore-path={WAY['path']}"
+RESET = f"umask 022; rke2 server --cluster-reset --cluster-reset-restore-path={WAY['path']}"
 RESTORE = f"`{RESET}`, and once that has ended `systemctl start rke2-server`"
 WIPE = "`rm -rf /var/lib/rancher/rke2/server/db/etcd/* && systemctl start rke2-server`"
 LAST = (
