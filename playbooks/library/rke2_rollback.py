@@ -18,7 +18,8 @@ description:
   - C(looked) tells how far this server is, and which snapshots of etcd it has from before the release that is left.
   - C(begun) remembers, before anything is stopped, which way is gone.
   - C(silenced) removes the virtual address from a server that has stopped; it fails where that stays.
-  - C(restored) sets etcd back to the snapshot, as the only member, by RKE2's own cluster reset, which is not done twice.
+  - C(restored) sets etcd back to the snapshot, as the only member, by RKE2's own cluster reset. One that
+    came to its end is not done twice, one that was cut off is done again.
   - C(cleared) removes the database, without its snapshots, so that the server joins anew.
   - C(done) remembers that this server has nothing more to do than to be in its cluster; C(ended) forgets the way back.
 options:
@@ -83,9 +84,7 @@ def act(asked: dict) -> bool:
     elif asked["state"] == "silenced":
         return silence(asked["virtual_address"])
     elif asked["state"] == "restored":
-        if not rollback.is_reset():
-            rollback.lead()
-            reset(asked["snapshot"], asked["seconds"])
+        return rollback.set_back(asked["snapshot"], lambda: restore(asked["snapshot"], asked["seconds"]))
     elif asked["state"] == "cleared":
         return bool(rollback.clear())
     else:
@@ -101,6 +100,12 @@ def silence(virtual: str) -> bool:
     if left:
         raise Failed("%s cannot be removed, and this server would join at itself: `ip address delete` it by hand" % left[0])
     return bool(held)
+
+
+def restore(snapshot: str, seconds: int) -> None:
+    """Set etcd back, as the server that the others join. Raises Failed."""
+    rollback.lead()
+    reset(snapshot, seconds)
 
 
 def reset(snapshot: str, seconds: int, program: str = kept.PROGRAM) -> None:

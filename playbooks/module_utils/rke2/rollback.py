@@ -5,10 +5,11 @@ docs.rke2.io, "Roll-Back": the release before on every server, etcd reset to a s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-from typing import Optional
+from typing import Callable, Optional
 
 from ansible.module_utils.rke2 import files, kept, mounts, places, snapshots, versions
 
@@ -17,7 +18,10 @@ DATABASE = os.path.dirname(snapshots.FOLDER)
 ETCD = os.path.join(DATABASE, "etcd")
 CONFIG = kept.CONFIGURATION[0]
 RESET = "reset-flag"
-"""In the database's folder from the end of a cluster reset to the next start: RKE2 refuses a second reset while it is there."""
+"""In the database's folder until RKE2's next start. A reset writes it before its etcd has come up, so that one that was cut off has
+written it too (Reset of K3s); to one with a snapshot it is no hindrance."""
+SET_BACK = os.path.join(kept.STORE, "etcd-set-back")
+"""Which snapshot RKE2 said that it has set etcd back to: its reset came to its end."""
 BEGUN, DONE = "begun", "done"
 
 
@@ -59,7 +63,7 @@ def write(mark: dict, path: str = MARK) -> None:
     files.write(path, json.dumps(mark).encode(), 0o600)
 
 
-def forget(path: str = MARK, store: str = kept.STORE) -> bool:
+def forget(path: str = MARK, store: str = kept.STORE, reset: str = SET_BACK) -> bool:
     """The way back has ended. What etcd was set back to is older than what is written from now on: the next upgrade to the release
     that was left saves etcd anew, be it on the same day."""
     if not os.path.exists(path):
@@ -67,6 +71,7 @@ def forget(path: str = MARK, store: str = kept.STORE) -> bool:
     left = str(_read(path).get("left", ""))
     if left:
         snapshots.forget(_stem(left), store)
+    _forget_reset(reset)
     os.unlink(path)
     return True
 
@@ -92,9 +97,28 @@ def apart(mounted: Optional[list] = None, folder: str = ETCD) -> str:
     return "%s is a disk of its own" % found[0] if found else ""
 
 
-def is_reset(database: str = DATABASE) -> bool:
-    """Whether etcd was reset already and RKE2 has not started since."""
-    return os.path.exists(os.path.join(database, RESET))
+def is_reset(snapshot: str, database: str = DATABASE, path: str = SET_BACK) -> bool:
+    """Whether etcd was set back to this snapshot and RKE2 has not started since."""
+    try:
+        with open(path) as source:
+            return source.read() == snapshot and os.path.exists(os.path.join(database, RESET))
+    except FileNotFoundError:
+        return False
+
+
+def set_back(snapshot: str, reset: Callable[[], None], database: str = DATABASE, path: str = SET_BACK) -> bool:
+    """Have `reset` set etcd back, unless one has come to its end; returns whether that was a change. Raises what `reset` raises."""
+    if is_reset(snapshot, database, path):
+        return False
+    _forget_reset(path)
+    reset()
+    files.write(path, snapshot.encode(), 0o600)
+    return True
+
+
+def _forget_reset(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def lead(config: str = CONFIG) -> bool:

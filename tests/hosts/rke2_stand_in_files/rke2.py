@@ -344,18 +344,16 @@ def reset_etcd(snapshot: str) -> None:
     flag = ETCD.parent / "reset-flag"
     if setting("server"):
         sys.exit('level=fatal msg="cannot perform cluster-reset while server URL is set - remove server from configuration"')
-    if flag.exists():
-        sys.exit(f'level=fatal msg="cluster-reset was successfully performed, please remove the cluster-reset flag; see {flag}"')
     if subprocess.run(["systemctl", "--quiet", "is-active", "rke2-server"], check=False).returncode == 0:
         sys.exit('level=fatal msg="bind: address already in use"')
     saved = json.loads(Path(snapshot).read_text())
     if ETCD.exists():
         ETCD.rename(f"{ETCD}-old-{int(time.time())}")  # as RKE2 does: it ends at a mount, and takes a link away
     ETCD.mkdir(parents=True)
+    flag.touch()  # before etcd is there, and of no use where a snapshot is named
     (ETCD / "nodes.json").write_text(json.dumps(saved["nodes"]))
     if images := programs():
         control_plane(images).restore(base64.b64decode(saved["etcd"]))
-    flag.touch()
     with LOG.open("a") as log:
         log.write(f"reset {VERSION} {snapshot}\n")
 

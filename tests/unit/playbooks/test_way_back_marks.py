@@ -26,8 +26,8 @@ def test_a_server_knows_how_far_it_is(mark: str) -> None:
     assert (rollback.is_under_way(NEW, mark), rollback.is_under_way(OLD, mark)) == (False, True), "once the release was put back"
     begun(mark, rollback.DONE)
     assert (rollback.is_under_way(OLD, mark), rollback.is_cleared(OLD, mark)) == (False, True)
-    assert rollback.forget(mark)
-    assert not rollback.forget(mark)
+    assert rollback.forget(mark, reset=f"{mark}.set-back")
+    assert not rollback.forget(mark, reset=f"{mark}.set-back")
 
 
 def test_the_next_upgrade_saves_etcd_anew(tmp_path: Path, mark: str) -> None:
@@ -35,7 +35,7 @@ def test_the_next_upgrade_saves_etcd_anew(tmp_path: Path, mark: str) -> None:
     begun(mark)
     for name in ("saved-bringup-before-v1.36.1-rke2r1-20261101", "saved-bringup-before-v1.34.1-rke2r1-20261101"):
         (tmp_path / name).write_text("[]")
-    assert rollback.forget(mark, str(tmp_path))
+    assert rollback.forget(mark, str(tmp_path), f"{mark}.set-back")
     assert [path.name for path in tmp_path.iterdir()] == ["saved-bringup-before-v1.34.1-rke2r1-20261101"]
 
 
@@ -82,6 +82,33 @@ def test_whole_snapshots_from_before_the_left_release_are_offered_the_newest_fir
     assert rollback.offered("", str(folder), str(store)) == []
 
 
+def test_a_reset_that_was_cut_off_is_done_again_and_one_that_ended_is_not(tmp_path: Path, mark: str) -> None:
+    flag, done, resets = tmp_path / "reset-flag", str(tmp_path / "etcd-set-back"), []
+
+    def reset(fault: str = "") -> None:
+        resets.append(fault)
+        flag.touch()  # as RKE2 does it, before its etcd is there
+        if fault:
+            raise TimeoutError(fault)
+
+    def set_back(snapshot: str = "/s", fault: str = "") -> bool:
+        return rollback.set_back(snapshot, lambda: reset(fault), str(tmp_path), done)
+
+    with pytest.raises(TimeoutError):
+        set_back(fault="etcd never came")
+    assert [set_back(), set_back()] == [True, False]
+    assert set_back("/newer"), "another snapshot"
+    flag.unlink()
+    assert set_back("/newer"), "RKE2 has started since, and written"
+    with pytest.raises(TimeoutError):
+        set_back("/s", fault="cut off")
+    assert set_back("/newer"), "what was cut off has taken its place"
+    begun(mark)
+    assert rollback.forget(mark, str(tmp_path), done)
+    assert set_back("/newer"), "the next way back begins anew"
+    assert len(resets) == 7
+
+
 def test_etcd_on_a_disk_of_its_own_is_not_set_back(tmp_path: Path) -> None:
     """RKE2 renames etcd's folder when it restores a snapshot: no mount can be renamed, and of a link only the link."""
     etcd = tmp_path / "db/etcd"
@@ -101,9 +128,7 @@ def test_a_server_that_is_cleared_keeps_its_snapshots_and_one_that_leads_joins_n
         (database / name).mkdir(parents=True)
     (database / "snapshots/one").touch()
     (database / "reset-flag").touch()
-    assert rollback.is_reset(str(database))
     assert rollback.clear(str(database)) == ["etcd", "reset-flag"]
-    assert not rollback.is_reset(str(database))
     assert (database / "snapshots/one").exists()
     assert rollback.clear(str(tmp_path / "none")) == []
     (tmp_path / "disk/member").mkdir(parents=True)
