@@ -105,6 +105,37 @@ Python = Annotated[str, StringConstraints(pattern=PYTHON)]
 """Where Python lies on a machine."""
 
 
+KUBELET_KEYS = frozenset(
+    (
+        *(f"beta.kubernetes.io/{name}" for name in ("arch", "instance-type", "os")),
+        *(f"failure-domain.beta.kubernetes.io/{name}" for name in ("region", "zone")),
+        *(f"kubernetes.io/{name}" for name in ("arch", "hostname", "os")),
+        *(f"topology.kubernetes.io/{name}" for name in ("region", "zone")),
+    )
+)
+"""Keys of Kubernetes' own that a kubelet may give its node, beside those below `KUBELET_PREFIXES`."""
+KUBELET_PREFIXES = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_KUBERNETES = ("kubernetes.io", "k8s.io")
+
+
+def _check_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Refuse keys that a kubelet does not start with (--node-labels): nobody but the cluster's admins gives a node those."""
+    for key in labels:
+        prefix = key.rpartition("/")[0]
+        if _is_below(prefix, _KUBERNETES) and not _is_below(prefix, KUBELET_PREFIXES) and key not in KUBELET_KEYS:
+            why = f"a kubelet does not start with the label {key}: that prefix is Kubernetes' own"
+            fix = f"write a prefix of yours, as site.example.org/{key.rpartition('/')[2]}, or node.kubernetes.io/"
+            raise problem(why, f"{fix}; or give it by `kubectl label` once the node is there")
+    return labels
+
+
+def _is_below(name: str, domains: tuple[str, ...]) -> bool:
+    return any(name == domain or name.endswith(f".{domain}") for domain in domains)
+
+
+NodeLabels = Annotated[Mapping[LabelKey, LabelValue], AfterValidator(_check_labels)]
+"""Labels that a kubelet gives its own node at registration."""
+
 DNS_SUFFIX = r"^[a-z0-9]([a-z0-9.-]{0,200}[a-z0-9])?$"
 
 
@@ -156,7 +187,7 @@ class HostOverride(Section):
     ssh_port: SshPort | None = Field(default=None, description="SSH port there.", examples=[2222])
     python: Python | None = Field(default=None, description="Path of its Python.", examples=["/usr/bin/python3.11"])
     gpus: Annotated[int, Field(ge=0, le=16)] | None = Field(default=None, description="GPUs it has, where fewer.", examples=[7])
-    labels: Mapping[LabelKey, LabelValue] = Field(default={}, description="Node labels added.", examples=[{"site/zone": "b"}])
+    labels: NodeLabels = Field(default={}, description="Node labels added.", examples=[{"site/zone": "b"}])
 
 
 class HostGroup(Section):
@@ -188,9 +219,7 @@ class HostGroup(Section):
         default=Addresses(), description="How addresses, which SSH dials, follow from names; default: DNS."
     )
     topology: Topology = Field(default=Topology(), description="Rack, leaf and scalable unit of each host.")
-    labels: Mapping[LabelKey, LabelValue] = Field(
-        default={}, description="Node labels set at registration.", examples=[{"site/pool": "train"}]
-    )
+    labels: NodeLabels = Field(default={}, description="Node labels set at registration.", examples=[{"site/pool": "train"}])
     taints: Annotated[tuple[Taint, ...], Listed] = Field(
         default=(), description="Node taints set at registration.", examples=[["nvidia.com/gpu=present:NoSchedule"]]
     )

@@ -78,6 +78,41 @@ def test_labels_of_a_host_add_to_those_of_its_group() -> None:
 
 
 @pytest.mark.parametrize(
+    "key",
+    [
+        "node-role.kubernetes.io/worker",
+        "kubernetes.io/role",
+        "k8s.io/a",
+        "sub.k8s.io/a",
+        "topology.kubernetes.io/rack",
+        "xnode.kubernetes.io/a",
+    ],
+)
+def test_labels_that_a_kubelet_does_not_start_with_are_refused(key: str) -> None:
+    why = f"a kubelet does not start with the label {key}"
+    refused(rf"hosts\.gpu\.labels\n(.*\n)?.*{why}", hosts=hosts(ranges="n1", labels={key: "x"}))
+    refused(rf"overrides\.n1\.labels\n(.*\n)?.*{why}", hosts=hosts(ranges="n1", overrides={"n1": {"labels": {key: "x"}}}))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "node.kubernetes.io/a",
+        "feature.node.kubernetes.io/a",
+        "kubelet.kubernetes.io/a",
+        "topology.kubernetes.io/zone",
+        "kubernetes.io/hostname",
+        "beta.kubernetes.io/instance-type",
+        "notkubernetes.io/a",
+        "mink8s.io/a",
+        "plain",
+    ],
+)
+def test_labels_that_a_kubelet_may_give_its_node_are_taken(key: str) -> None:
+    assert gpus(ranges="n1", labels={key: "x"})[0].labels == {key: "x"}
+
+
+@pytest.mark.parametrize(
     ("group", "sentence"),
     [
         ({"ranges": "n[1-2]", "addresses": {"start": "10.0.0.1", "pattern": "x"}}, "more than one way"),
