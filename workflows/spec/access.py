@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
+from workflows.spec import rke2_parts as parts
 from workflows.spec.fields import AbsolutePath, Argument, Listed, OneOrMore, SecretRef, Section, Url, problem
 from workflows.spec.hosts import Address, ApiServer, Cidr, JumpHosts, SshPort, SshProxy, SshUser
 from workflows.spec.node import Dns, Hugepages, InterfaceName, KernelParameter, Mount, Network, PciAddress, Route, User
 from workflows.spec.proxy import User as ProxyUser
 from workflows.spec.proxy import require_whole_login
-from workflows.spec.rke2_parts import EtcdSnapshots, RegistryAccess, RegistryName, VirtualAddress
 
 Registry = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]+)?$", max_length=300)]
 """A registry host with port and path, without scheme."""
@@ -156,7 +156,6 @@ class Os(Section):
         description="Mode of SELinux (RHEL family); default: as it is, which must not be enforcing: RKE2's policy comes with this.",
         examples=["enforcing"],
     )
-
     firewall: Literal["stop", "keep"] = Field(
         default="stop",
         description="Whether firewalld and ufw are stopped, as RKE2 advises, or left as they are: one that runs then lets in what "
@@ -227,15 +226,17 @@ class Rke2(Section):
         description="Registry that mirrors docker.io and the others; with a path, images lie below it (HOST/PATH/rancher/…).",
         examples=["registry.example.org:5000"],
     )
-    registries: Mapping[RegistryName, RegistryAccess] = Field(
+    registries: Mapping[parts.RegistryName, parts.RegistryAccess] = Field(
         default={},
-        description="Mirrors, names and certificates by registry; * is every registry that is not named.",
+        description="Mirrors, logins and certificates by registry, those of a mirror by the mirror's host and port; * is every "
+        "registry that is not named, be it for a login alone.",
         examples=[{"docker.io": {"endpoints": ["https://mirror.example.org:5000"]}}],
     )
     registry_fallback: bool = Field(
         default=True,
-        description="Whether a registry itself is asked where its mirrors fail. With false images come from mirrors alone: a "
-        "registry without one can be used only if it is named in registries with itself as an endpoint.",
+        description="Whether a registry itself is asked where its mirrors fail. With false images come from mirrors alone, which "
+        "needs one for all (registry_mirror, or *): a registry without one can be used only if it is named in registries with "
+        "itself as an endpoint.",
         examples=[False],
     )
     profile: Literal["none", "cis"] = Field(default="none", description="Hardening profile.", examples=["none"])
@@ -244,8 +245,8 @@ class Rke2(Section):
         description="What the API server's audit log holds of each request; never bodies of Secrets.",
         examples=["metadata"],
     )
-    etcd_snapshots: EtcdSnapshots = Field(default=EtcdSnapshots(), description="When servers save etcd.")
-    virtual_address: VirtualAddress | None = Field(
+    etcd_snapshots: parts.EtcdSnapshots = Field(default=parts.EtcdSnapshots(), description="When servers save etcd.")
+    virtual_address: parts.VirtualAddress | None = Field(
         default=None,
         description="Have the servers hold registration_address themselves (kube-vip); default: a load balancer of yours does.",
     )
@@ -261,11 +262,10 @@ class Rke2(Section):
         description="Longest that 99 of 100 writes of etcd's log may take on a server's disk, in ms; etcd's FAQ advises 10.",
         examples=[10.0],
     )
-    kubelet_args: Mapping[
-        Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,60}$")],
-        Annotated[str, StringConstraints(pattern=r"^[^\n\x00]{1,300}$")],
-    ] = Field(default={}, description="Kubelet flags without the dashes.", examples=[{"topology-manager-policy": "best-effort"}])
-    kubelet_config: Mapping[Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z]{1,60}$")], Any] = Field(
+    kubelet_args: Mapping[parts.KubeletFlag, parts.KubeletValue] = Field(
+        default={}, description="Kubelet flags without the dashes.", examples=[{"topology-manager-policy": "best-effort"}]
+    )
+    kubelet_config: Mapping[parts.KubeletField, Any] = Field(
         default={},
         description="Fields of KubeletConfiguration, for a drop-in; kubelet_args win.",
         examples=[{"reservedSystemCPUs": "0-3"}],
@@ -287,7 +287,7 @@ class Rke2(Section):
         description="Where machines download release files: SOURCE/VERSION/FILE; default: RKE2's own releases.",
         examples=["https://files.example.org/rke2"],
     )
-    images: Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,30}$")], ...], Listed] = Field(
+    images: Annotated[tuple[parts.Archive, ...], Listed] = Field(
         default=(),
         description="Image archives to have on each machine before its first start; all is the one that holds all.",
         examples=[["core", "canal"]],

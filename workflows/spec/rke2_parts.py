@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -12,12 +13,18 @@ RegistryName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9.-]+(:[
 Cron = Annotated[str, StringConstraints(pattern=r"^([0-9*/,-]+ ){4}[0-9*/,A-Za-z-]+$", max_length=100)]
 Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$")]
 Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][A-Za-z0-9._/:-]*[:@][A-Za-z0-9._:-]+$", max_length=300)]
+Archive = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,30}$")]
+"""A release's archive of images, without what all their names have."""
+KubeletFlag = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,60}$")]
+KubeletValue = Annotated[str, StringConstraints(pattern=r"^[^\n\x00]{1,300}$")]
+KubeletField = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z]{1,60}$")]
 
 SECRET_PARTS = ("password", "ca", "cert", "key")
 
 
 class RegistryAccess(Section):
-    """How containerd reaches one registry."""
+    """How containerd reaches one registry. Login and certificates are of the registry itself: a mirror's stand in an entry that is
+    named as the mirror's host."""
 
     endpoints: Annotated[tuple[Url, ...], Listed, Field(max_length=10)] = Field(
         default=(),
@@ -43,7 +50,21 @@ class RegistryAccess(Section):
                 raise problem(f"{one} and {other} belong together", f"give both {one} and {other}, or none")
         if self.rewrite and not self.endpoints:
             raise problem("rewrite changes names at mirrors, and there is none", "add endpoints, or remove rewrite")
+        if not self.endpoints and not self.access:
+            fix = "write endpoints: [https://REGISTRY] to have it asked itself and not at mirrors of *, or remove the entry"
+            raise problem("nothing is said of this registry", fix)
         return self
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The registries that the endpoints are, by the names that RKE2 looks up logins and certificates by."""
+        hosts = (urlsplit(url).netloc for url in self.endpoints)
+        return tuple("docker.io" if host == "registry-1.docker.io" else host for host in hosts)
+
+    @property
+    def access(self) -> tuple[str, ...]:
+        """The keys given that say how the registry itself is asked."""
+        return tuple(key for key in ("username", "ca", "cert", "insecure") if getattr(self, key))
 
 
 class EtcdSnapshots(Section):

@@ -110,11 +110,26 @@ def _high_availability_has_one_address(spec: ClusterSpec) -> Findings:
 
 
 @_rule("rke2")
-def _images_come_from_somewhere(spec: ClusterSpec) -> Findings:
+def _mirrors_alone_are_asked(spec: ClusterSpec) -> Findings:
+    """RKE2 leaves out a registry itself only where a mirror is named for it and no login or certificate is: those of a mirror it
+    looks up by the mirror's own host, and what has one is asked."""
     rke2 = spec.rke2
-    if not rke2.registry_fallback and not rke2.registry_mirror and not any(one.endpoints for one in rke2.registries.values()):
-        fix = "add registry_mirror, or endpoints of registries; or leave registry_fallback out"
-        yield SpecError("rke2.registry_fallback", "no registry has a mirror, so that no image could be pulled", fix, "false")
+    if rke2.registry_fallback:
+        return
+    of_all = rke2.registries.get("*")
+    if not rke2.registry_mirror and not (of_all and of_all.endpoints):
+        problem = "registries that no mirror is named for would be asked themselves, and there is no mirror for all"
+        fix = "add registry_mirror, or endpoints of the entry * of registries; or leave registry_fallback out"
+        yield SpecError("rke2.registry_fallback", problem, fix, "false")
+    mirrors = {host for one in rke2.registries.values() for host in one.hosts} | {(rke2.registry_mirror or "").partition("/")[0]}
+    for name, one in rke2.registries.items():
+        if one.access and name not in (one.hosts if one.endpoints else mirrors):
+            of = f"of {', '.join(one.hosts)} " if one.endpoints else "of a mirror "
+            problem = (
+                f"{', '.join(one.access)}: it is for {name} itself, which would be asked for it, and registry_fallback is false"
+            )
+            fix = f"write what is {of}in an entry named as that host; or add https://{name} to the endpoints of {name}"
+            yield SpecError(f"rke2.registries.{name}", problem, fix if name != "*" else fix.partition(";")[0])
 
 
 @_rule("rke2")

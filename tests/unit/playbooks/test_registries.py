@@ -10,11 +10,12 @@ import yaml
 TEMPLATES = Path(__file__).parents[3] / "playbooks/roles/rke2/templates"
 
 
-def rendered(mirror: str) -> dict[str, object]:
-    """What the role makes of a mirror for all registries."""
+def rendered(mirror: str, registries: dict[str, object] | None = None) -> dict[str, object]:
+    """What the role makes of a mirror for all and of what is said of some; secrets are as their variables are called."""
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True)
     environment.filters["to_json"] = json.dumps
-    text = environment.get_template("registries.yaml.j2").render(rke2_registry_mirror=mirror, rke2_registries={})
+    variables = {"rke2_registry_mirror": mirror, "rke2_registries": registries or {}, "lookup": lambda _, name: name}
+    text = environment.get_template("registries.yaml.j2").render(variables)
     return dict(yaml.safe_load(text))
 
 
@@ -29,3 +30,34 @@ def rendered(mirror: str) -> dict[str, object]:
 )
 def test_a_mirror_is_asked_by_the_registry_api(mirror: str, endpoint: str) -> None:
     assert rendered(mirror)["mirrors"] == {"*": {"endpoint": [endpoint]}}
+
+
+def test_a_registry_that_has_mirrors_alone_is_no_configured_one() -> None:
+    """RKE2 asks each registry that stands in `configs` itself, also where it was told that mirrors alone are to be asked."""
+    found = rendered("", {"docker.io": {"endpoints": ["https://m.example.org"], "rewrite": {"a": "b"}}})
+    assert found == {"mirrors": {"docker.io": {"endpoint": ["https://m.example.org"], "rewrite": {"a": "b"}}}, "configs": None}
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ({"insecure": True}, {"tls": {"insecure_skip_verify": True}}),
+        (
+            {"username": "puller", "secrets": {"password": "word"}},
+            {"auth": {"username": "puller", "password": "word"}},
+        ),
+        (
+            {"secrets": {"key": "k", "cert": "c", "ca": "a"}},
+            {
+                "tls": {
+                    "insecure_skip_verify": False,
+                    "ca_file": "/etc/rancher/rke2/a.pem",
+                    "cert_file": "/etc/rancher/rke2/c.pem",
+                    "key_file": "/etc/rancher/rke2/k.pem",
+                }
+            },
+        ),
+    ],
+)
+def test_login_and_certificates_are_configured(said: dict[str, object], written: dict[str, object]) -> None:
+    assert rendered("", {"m.example.org": said}) == {"mirrors": None, "configs": {"m.example.org": written}}

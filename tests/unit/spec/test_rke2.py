@@ -61,6 +61,7 @@ def test_pods_and_services_are_of_one_version_of_ip_whatever_ssh_dials(
     [
         ("{registries: {a.org: {username: u}}}", "username and password belong together"),
         ("{registries: {a.org: {cert: {file: c}}}}", "cert and key belong together"),
+        ("{registries: {a.org: {insecure: false}}}", "nothing is said of this registry"),
         ('{registries: {a.org: {rewrite: {"a": "b"}}}}', "there is none"),
         ('{registries: {a.org: {endpoints: ["mirror"]}}}', "rke2.registries.a.org.endpoints"),
         ("{registries: {a.org: {password: plain}}}", "a secret (password) is written out in the spec"),
@@ -72,8 +73,16 @@ def test_pods_and_services_are_of_one_version_of_ip_whatever_ssh_dials(
             '{registry_mirror: a.org, registries: {"*": {endpoints: ["https://b.org"]}}}',
             "keep one: registry_mirror, or the entry * of registries",
         ),
-        ("{registry_fallback: false}", "no registry has a mirror"),
-        ("{registry_fallback: false, registries: {a.org: {insecure: true}}}", "no registry has a mirror"),
+        ("{registry_fallback: false}", "there is no mirror for all"),
+        ('{registry_fallback: false, registries: {a.org: {endpoints: ["https://m.org"]}}}', "there is no mirror for all"),
+        ("{registry_fallback: false, registries: {'*': {insecure: true}}}", "there is no mirror for all"),
+        ("{registry_fallback: false, registry_mirror: m.org, registries: {a.org: {insecure: true}}}", "insecure: it is for a.org"),
+        (
+            """{registry_fallback: false, registry_mirror: m.org, registries: {
+              a.org: {endpoints: ["https://n.org:5000"], username: u, password: {env: P}, ca: {file: c}}}}""",
+            "username, ca: it is for a.org itself, which would be asked for it, and registry_fallback is false\n"
+            "  fix    write what is of n.org:5000 in an entry named as that host; or add https://a.org to the endpoints of a.org",
+        ),
         ("{upgrade_batch: 51}", "rke2.upgrade_batch"),
         ("{kubelet_config: {Reserved-CPUs: x}}", "kubelet_config"),
     ],
@@ -117,6 +126,20 @@ def test_mirrors_alone_are_asked_where_a_registry_itself_is_no_fallback() -> Non
     assert further(load("{registry_mirror: r.example.org}")) == {}
     told = further(load("{registry_fallback: false, registry_mirror: r.example.org}"))
     assert told == {"rke2_config": {"disable-default-registry-endpoint": True}}
+
+
+@pytest.mark.parametrize(
+    "registries",
+    [
+        "m.org: {ca: {file: c}}",
+        'a.org: {endpoints: ["https://n.org:5000/v2/x"]}, "n.org:5000": {insecure: true}',
+        'a.org: {endpoints: ["https://a.org"], insecure: true}',
+        'docker.io: {endpoints: ["https://n.org", "https://registry-1.docker.io"], username: u, password: {env: P}}',
+    ],
+)
+def test_logins_of_what_is_asked_anyway_need_no_fallback(registries: str) -> None:
+    found = load(f"{{registry_fallback: false, registry_mirror: m.org/path, registries: {{{registries}}}}}")
+    assert not found.rke2.registry_fallback
 
 
 def test_what_is_said_reaches_the_role() -> None:

@@ -25,12 +25,8 @@ EVERYTHING: dict[str, Any] = {
         "registry_mirror": "r.example.org",
         "registry_fallback": False,
         "registries": {
-            "docker.io": {
-                "endpoints": ["https://m.example.org"],
-                "username": "pull",
-                "password": {"env": "PULL"},
-                "ca": {"file": "./ca"},
-            }
+            "docker.io": {"endpoints": ["https://m.example.org"]},
+            "m.example.org": {"username": "pull", "password": {"env": "PULL"}, "ca": {"file": "./ca"}},
         },
         "profile": "cis",
         "audit": "metadata",
