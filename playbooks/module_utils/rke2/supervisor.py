@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import ssl
 import urllib.error
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ansible.module_utils import direct
 
 PORT = 9345
+CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 PONG, SILENT, STARTING, REFUSED, STRANGER = "pong", "silent", "starting", "refused", "stranger"
 """What a supervisor shows: it answers and is ready; no answer; not ready yet; it refuses the token; its CA is not the token's."""
@@ -71,9 +73,10 @@ def state(address: str, token: str) -> tuple:
         certificates = _get(address, "/cacerts", _unverified())
         context = _unverified()
         if ca_hash(token):
-            if hashlib.sha256(certificates).hexdigest() != ca_hash(token):
+            trusted = pinned(certificates, ca_hash(token))
+            if not trusted:
                 return STRANGER, "%s is not the cluster of the token: its CA is another one" % where
-            context = ssl.create_default_context(cadata=certificates.decode())
+            context = ssl.create_default_context(cadata=trusted)
         said = _get(address, "/v1-rke2/readyz", context, token=token).strip()
     except urllib.error.HTTPError as error:
         if error.code in (401, 403):
@@ -82,6 +85,20 @@ def state(address: str, token: str) -> tuple:
     except (OSError, ValueError) as error:
         return SILENT, "%s: %s" % (where, getattr(error, "reason", error))
     return (PONG, "") if said == b"ok" else (STARTING, "%s/v1-rke2/readyz says %s" % (where, said[:80].decode(errors="replace")))
+
+
+def pinned(certificates: bytes, wanted: str) -> str:
+    """What of a supervisor's CA certificates (PEM) a token's hash vouches for; empty: nothing.
+
+    A CA that RKE2 made is hashed as its file is, one of the site's, which comes with what it was signed by, as the root alone
+    (docs.rke2.io/security/token). That hash says nothing of the others, which anybody could have put beside a root that is not his:
+    they are not trusted, and the supervisor itself sends them with its certificate.
+    """
+    if hashlib.sha256(certificates).hexdigest() == wanted:
+        return certificates.decode()
+    found = [ssl.PEM_cert_to_DER_cert(text) for text in CERTIFICATE.findall(certificates.decode())]
+    roots = [one for one in found if hashlib.sha256(one).hexdigest() == wanted]
+    return ssl.DER_cert_to_PEM_cert(roots[0]) if roots and len(found) > 1 else ""
 
 
 def _unverified() -> ssl.SSLContext:
