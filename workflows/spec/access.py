@@ -1,7 +1,7 @@
 """How machines and the target cluster are reached, and what runs on them below Kubernetes workloads: SSH, OS, RKE2."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -262,10 +262,10 @@ class Rke2(Section):
         description="Longest that 99 of 100 writes of etcd's log may take on a server's disk, in ms; etcd's FAQ advises 10.",
         examples=[10.0],
     )
-    kubelet_args: Mapping[parts.KubeletFlag, parts.KubeletValue] = Field(
+    kubelet_args: parts.KubeletArgs = Field(
         default={}, description="Kubelet flags without the dashes.", examples=[{"topology-manager-policy": "best-effort"}]
     )
-    kubelet_config: Mapping[parts.KubeletField, Any] = Field(
+    kubelet_config: parts.KubeletConfig = Field(
         default={},
         description="Fields of KubeletConfiguration, for a drop-in; kubelet_args win.",
         examples=[{"reservedSystemCPUs": "0-3"}],

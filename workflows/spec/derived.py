@@ -6,6 +6,7 @@ Several stages and rules need the same facts, so they are worked out once, here 
 from __future__ import annotations
 
 from workflows.spec.cluster import ClusterSpec
+from workflows.spec.rke2_parts import MAX_PODS, MAX_PODS_FIELD
 
 GPU = "nvidia.com/gpu"
 SHARED = "nvidia.com/gpu.shared"
@@ -14,13 +15,11 @@ GROUP_LABEL = "bringup/group"
 """Node label with the host group, set at registration; Slurm node sets select by it."""
 
 
-MAX_PODS = "max-pods"
-
-
 def max_pods(spec: ClusterSpec) -> int:
-    """Return how many pods a node takes: the spec's kubelet argument, else the kubelet's own 110, which registration states."""
-    text = spec.rke2.kubelet_args.get(MAX_PODS, "")
-    return int(text) if text.isdigit() else 110
+    """Return how many pods a node takes: as the spec says by flag, else by field, else the kubelet's own 110. Registration states
+    it as a flag, which wins over every field."""
+    rke2 = spec.rke2
+    return int(rke2.kubelet_args.get(MAX_PODS) or rke2.kubelet_config.get(MAX_PODS_FIELD, 110))
 
 
 def allocatable(spec: ClusterSpec, gpus: int | None = None) -> dict[str, int]:

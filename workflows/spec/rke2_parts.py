@@ -1,10 +1,11 @@
 """Parts of the section `rke2`: access to registries, saves of etcd, and the virtual address that servers hold themselves."""
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from workflows.spec.fields import Argument, Listed, SecretRef, Section, Url, problem
 
@@ -15,9 +16,35 @@ Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-
 Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][A-Za-z0-9._/:-]*[:@][A-Za-z0-9._:-]+$", max_length=300)]
 Archive = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,30}$")]
 """A release's archive of images, without what all their names have."""
-KubeletFlag = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,60}$")]
-KubeletValue = Annotated[str, StringConstraints(pattern=r"^[^\n\x00]{1,300}$")]
-KubeletField = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z]{1,60}$")]
+MAX_PODS, MAX_PODS_FIELD = "max-pods", "maxPods"
+"""The one setting of the kubelet that every spec says, by flag and by field."""
+
+
+def _check_flags(flags: Mapping[str, str]) -> Mapping[str, str]:
+    if not re.fullmatch("[1-9][0-9]{0,4}", text := flags.get(MAX_PODS, "1")):
+        raise problem(f"{MAX_PODS} is {text}, which is no number of pods", f'write {MAX_PODS}: "250", or another number')
+    return flags
+
+
+def _check_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    number = fields.get(MAX_PODS_FIELD, 1)
+    if type(number) is not int or not 0 < number < 100_000:
+        raise problem(f"{MAX_PODS_FIELD} is {number!r}, which is no number of pods", f"write {MAX_PODS_FIELD}: 250, without quotes")
+    return fields
+
+
+KubeletArgs = Annotated[
+    Mapping[
+        Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,60}$")],
+        Annotated[str, StringConstraints(pattern=r"^[^\n\x00]{1,300}$")],
+    ],
+    AfterValidator(_check_flags),
+]
+"""Flags of the kubelet without the dashes."""
+KubeletConfig = Annotated[
+    Mapping[Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z]{1,60}$")], Any], AfterValidator(_check_fields)
+]
+"""Fields of KubeletConfiguration."""
 
 SECRET_PARTS = ("password", "ca", "cert", "key")
 

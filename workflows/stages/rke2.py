@@ -10,7 +10,8 @@ from steps.contract.fleet import SHARD_SIZE
 from steps.contract.operation import RELEASES
 from steps.contract.task import Verb
 from workflows.spec.cluster import ClusterSpec
-from workflows.spec.derived import GROUP_LABEL, MAX_PODS, max_pods, node_labels
+from workflows.spec.derived import GROUP_LABEL, max_pods, node_labels
+from workflows.spec.rke2_parts import MAX_PODS
 from workflows.stages import rights, rke2_check, rke2_operation, rke2_options
 from workflows.stages.access import JOIN_TOKEN, api_arguments, ssh_arguments
 from workflows.stages.site import Site

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from workflows import spec
+from workflows.plan.compiler import compile_plan
+from workflows.spec import derived
 from workflows.stages.access import secret_files
 from workflows.stages.rke2_options import further, secret_variables, variables
 
@@ -85,12 +87,32 @@ def test_pods_and_services_are_of_one_version_of_ip_whatever_ssh_dials(
         ),
         ("{upgrade_batch: 51}", "rke2.upgrade_batch"),
         ("{kubelet_config: {Reserved-CPUs: x}}", "kubelet_config"),
+        ('{kubelet_config: {maxPods: "250"}}', "maxPods is '250', which is no number of pods"),
+        ("{kubelet_config: {maxPods: true}}", "maxPods is True"),
+        ("{kubelet_config: {maxPods: 0}}", "maxPods is 0"),
+        ("{kubelet_args: {max-pods: many}}", "max-pods is many"),
     ],
 )
 def test_what_cannot_work_is_refused(rke2: str, sentence: str) -> None:
     with pytest.raises(spec.SpecErrors) as caught:
         load(rke2)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "pods"),
+    [
+        ("{}", 110),
+        ("{kubelet_config: {maxPods: 250}}", 250),
+        ('{kubelet_args: {max-pods: "64"}}', 64),
+        ('{kubelet_args: {max-pods: "64"}, kubelet_config: {maxPods: 250}}', 64),
+    ],
+)
+def test_the_number_of_pods_is_what_the_spec_says_by_flag_or_field(said: str, pods: int) -> None:
+    cluster = load(said)
+    task = next(task for task in compile_plan(cluster, until="rke2").tasks if (task.stage, task.name) == ("rke2", "servers"))
+    assert derived.max_pods(cluster) == pods
+    assert task.arguments["variables"]["rke2_kubelet_args"]["max-pods"] == str(pods)
 
 
 @pytest.mark.parametrize("count", [2, 4])
