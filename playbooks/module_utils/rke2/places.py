@@ -27,15 +27,15 @@ _FILES = "files"
 PARENT = os.path.dirname(mounts.DATA)
 """Its other folders are of others (K3s); what is RKE2's there is known by name."""
 KNOWN = {
-    mounts.DATA: ("agent", "bin", "data", "server", "storage"),
+    mounts.DATA: ("agent", "bin", "data", "force-restart", "server", "storage"),
     mounts.DATA + "/server": ("*token", "cred", "db", "etc", "logs", "manifests", "static", "tls*", "*.sock"),
     mounts.DATA + "/server/db": ("etcd*", "snapshots", "reset-flag", "state.db*"),
     mounts.DATA + "/server/db/etcd": ("config", "member", "name", "tombstone*"),
     mounts.DATA + "/agent": ("bin", "containerd", "etc", "images", "logs", "pod-manifests", "*.crt", "*.key", "*.kubeconfig"),
     mounts.DATA + "/agent/containerd": ("bin", "containerd*", "io.containerd.*", "lib", "opt", "tmpmounts"),
     "/var/lib/kubelet": (
-        *("*_pods_state", "*_manager_state", "checkpoints", "config*", "device-plugins", "pki", "plugins", "plugins_registry"),
-        *("pod-resources", "pods", "seccomp", "userns", "volume*plugins"),
+        *("*_pods_state", "*_manager_state", "checkpoints", "config*", "device-plugins", "image_manager", "pki", "plugins"),
+        *("plugins_registry", "pod-resources", "pods", "seccomp", "userns", "volume*plugins"),
     ),
     "/var/log/pods": ("*_*_*",),
 }
@@ -64,12 +64,17 @@ def targets() -> list:
 def refusal() -> str:
     """Why nothing may be removed: a link leads to where others keep things too; empty where none does."""
     for place in links():
-        for name in sorted(os.listdir(place)) if place in KNOWN else ():
-            if name != mounts.OF_DISK and not any(fnmatch.fnmatch(name, known) for known in KNOWN[place]):
-                real = os.path.realpath(place)
-                said = "%s leads to %s, where %s lies, which RKE2 has not made: nothing was removed; move it away, or the link"
-                return said % (place, real, name)
+        for name in strange(place, os.listdir(place)):
+            real = os.path.realpath(place)
+            said = "%s leads to %s, where %s lies, which RKE2 has not made: nothing was removed; move it away, or the link"
+            return said % (place, real, name)
     return ""
+
+
+def strange(place: str, names: list) -> list:
+    """Those of the names in a place that RKE2 has not made, in order; of places that are not known, none."""
+    known = (*KNOWN.get(place, ("*",)), mounts.OF_DISK)
+    return [name for name in sorted(names) if not any(fnmatch.fnmatch(name, one) for one in known)]
 
 
 def remember(path: str = MARK, repositories: str = REPOSITORIES) -> None:
