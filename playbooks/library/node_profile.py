@@ -67,7 +67,7 @@ author: [bringup]
 RETURN = r"""
 failing: {description: A sentence for each item that failed., type: dict, returned: always}
 unsettled: {description: Names of the items that are not as wanted., type: list, returned: always}
-reboot: {description: Why the machine asks for a reboot; empty while RKE2 runs on it., type: list, returned: always}
+reboot: {description: Why to reboot it; empty while RKE2 runs there or its initramfs failed., type: list, returned: always}
 continues: {description: Whether some items can be changed only after that reboot., type: bool, returned: always}
 boot_id: {description: Id of this boot., type: str, returned: always}
 observation: {description: 'Items (name, status, want, before, after, why) and facts, as JSON.', type: str, returned: always}
@@ -134,7 +134,7 @@ def main() -> None:
         changed=changed,
         failing={entry["name"]: "%s: %s" % (entry["name"], entry.get("why", "")) for entry in items if entry["status"] == "failed"},
         unsettled=[entry["name"] for entry in items if entry["status"] in ("failed", "differs")],
-        reboot=[] if runs else waiting,
+        reboot=[] if runs or settling.is_without_initramfs(items) else waiting,
         continues=settling.is_to_be_continued(items),
         boot_id=seen["boot_id"],
         diff=node.diffs if module._diff else [],

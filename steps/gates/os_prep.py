@@ -90,7 +90,8 @@ def _items(node: NodeObservation, want: Expectation) -> Iterator[Finding]:
             FailureClass.RUNTIME, "an observation without items", "the items of the profile", f"play os_prep on {node.node} again"
         )
     yield from _lacking(node, want)
-    for item in node.items:
+    # the initramfs first: what others say of a reboot is no advice where the machine would not come back
+    for item in sorted(node.items, key=lambda item: not _is_unbootable(item)):
         yield from _item(node, item, want)
 
 
@@ -113,7 +114,10 @@ def _lacking(node: NodeObservation, want: Expectation) -> Iterator[Finding]:
 def _item(node: NodeObservation, item: Item, want: Expectation) -> Iterator[Finding]:
     name = node.node
     now = item.after or item.before or "nothing"
-    if item.status is ItemStatus.FAILED:
+    if _is_unbootable(item):
+        step = f"do not reboot {name} before it is made: make room in /boot there (old kernels), and play again"
+        yield fail(FailureClass.RUNTIME, f"its initramfs could not be made: {item.why}", item.want, step)
+    elif item.status is ItemStatus.FAILED:
         yield fail(
             _class(item.name),
             f"{item.name} is {now}: {item.why}",
@@ -130,6 +134,11 @@ def _item(node: NodeObservation, item: Item, want: Expectation) -> Iterator[Find
         )
     elif item.status is ItemStatus.UNAVAILABLE and not any(fnmatchcase(item.name, pattern) for pattern in want.tolerate):
         yield unknown(FailureClass.DEPENDENCY, f"{item.name}: {item.why}", item.want, "make it available, or tolerate it by name")
+
+
+def _is_unbootable(item: Item) -> bool:
+    """Whether the machine may not find an initramfs at its next boot; the play does not reboot it."""
+    return item.name == "reload initramfs" and item.status is ItemStatus.FAILED
 
 
 def _class(item: str) -> FailureClass:

@@ -16,6 +16,9 @@ MASKED = "masked"
 PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ConditionResult,ConditionTimestamp,NeedDaemonReload"
 
 MEMLOCK = "DefaultLimitMEMLOCK"
+RELOAD = "reload "
+INITRAMFS = RELOAD + "initramfs"
+"""The item that says whether the next boot has an initramfs."""
 BOOTING = ("initializing", "starting")
 BOOT_SECONDS = 180
 """How long a machine that answers SSH may go on with its boot before it is read as it is: some unit may never end."""
@@ -172,7 +175,7 @@ def _reload_command(node: Node, name: str, system: dict, root: str) -> list:
 
 
 def _reloaded(node: Node, name: str, system: dict, root: str) -> list:
-    label = "reload " + name
+    label = RELOAD + name
     try:
         command = _reload_command(node, name, system, root)
         if command and node.check_mode:

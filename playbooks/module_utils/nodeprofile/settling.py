@@ -106,6 +106,12 @@ def is_to_be_continued(items: list) -> bool:
     return any(entry["status"] == DIFFERS and entry.get("why") == links.NAMED_LATER for entry in items)
 
 
+def is_without_initramfs(items: list) -> bool:
+    """Whether no boot may be asked for: its initramfs could not be made. dracut before 107 takes the old one away first, and
+    a machine whose /boot is full has none then."""
+    return any(entry["name"] == services.INITRAMFS and entry["status"] == FAILED for entry in items)
+
+
 def _adapter(system: dict, key: str) -> str:
     """What the profile says of its distributions; nothing where this machine's, or one that it is like, is not among them."""
     release = facts.os_release()

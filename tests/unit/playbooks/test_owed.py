@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils.nodeprofile import files, services
+from ansible.module_utils.nodeprofile import files, services, settling
 from ansible.module_utils.nodeprofile.item import Node
 
 from tests.unit.playbooks.machine import Module
@@ -33,11 +33,16 @@ class Host:
         found: list[dict[str, Any]] = files.files(node, [{"path": path, "content": "blacklist nouveau\n", "reload": "initramfs"}])
         return found
 
-    def run(self, *, check: bool = False) -> dict[str, tuple[str, str]]:
-        """One run of the module, as far as files and reloads go."""
+    def rows(self, *, check: bool = False) -> list[dict[str, Any]]:
+        """The items of one run of the module, as far as files and reloads go."""
         node = Node(Module(), str(self.root))
         node.check_mode = check
-        rows = self.write(node) + services.reloads(node, self.system, str(self.root))
+        rows: list[dict[str, Any]] = self.write(node) + services.reloads(node, self.system, str(self.root))
+        return rows
+
+    def run(self, *, check: bool = False) -> dict[str, tuple[str, str]]:
+        """What such a run says, by the kind of item."""
+        rows = self.rows(check=check)
         return {row["name"].split("/")[0].strip(): (row["status"], row.get("why", "")) for row in rows}
 
 
@@ -59,6 +64,15 @@ def test_a_reload_that_failed_is_owed_until_it_works(host: Host) -> None:
     assert host.run(check=True) == {"file": ("ok", "")}
     assert host.made.read_text() == "made\n"
     assert not (host.root / "var/lib/bringup-owed").exists()
+
+
+def test_a_machine_whose_initramfs_failed_is_not_to_be_rebooted(host: Host) -> None:
+    host.breaks()
+    assert settling.is_without_initramfs(host.rows())
+    assert settling.is_without_initramfs(host.rows()), "the next run changes no file, and there is no initramfs yet"
+    host.works()
+    assert not settling.is_without_initramfs(host.rows())
+    assert not settling.is_without_initramfs(host.rows())
 
 
 def test_a_run_that_is_cut_off_before_the_reload_leaves_it_to_the_next(host: Host) -> None:
