@@ -15,6 +15,7 @@ from ansible.module_utils import waiting
 LOCK = "/run/bringup.lock"
 SECONDS = 600
 """How long another one is waited for: it is bounded by its task's time-out, which has mostly passed when a play comes again."""
+UMASK = 0o022
 FIRST, MOST = 0.05, 1.0
 
 
@@ -31,7 +32,11 @@ def or_fail(module: Any, name: str) -> None:
 
 
 def hold(name: str, path: str = LOCK, seconds: float = SECONDS) -> None:
-    """Lock the host and write down who did. Raises Busy. Who is not root changes nothing, and says so elsewhere."""
+    """Lock the host and write down who did. Raises Busy. Who is not root changes nothing, and says so elsewhere.
+
+    What is made from then on is not closed to others by the umask that hardened machines give root (027, 077).
+    """
+    os.umask(UMASK)
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:

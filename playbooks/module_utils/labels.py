@@ -44,8 +44,8 @@ def give(where: "str | int", label: bytes) -> None:
 
 
 def folders(path: str, mode: int = 0o755) -> None:
-    """Make a folder, and those above it; those that were not there get the policy's labels. Whatever umask the login has (027, 077
-    on hardened hosts), others can come to what is meant for them."""
+    """Make a folder, and those above it (for all to read), whatever this process's umask is; those that were not there get the
+    policy's labels."""
     fresh, at = [], path
     while at and not os.path.exists(at):
         fresh.append(at)

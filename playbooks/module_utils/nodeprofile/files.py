@@ -6,10 +6,10 @@ import hashlib
 import os
 
 from ansible.module_utils import labels
-from ansible.module_utils.nodeprofile import services
+from ansible.module_utils.nodeprofile import opened, services
 from ansible.module_utils.nodeprofile.item import Item, Node, read_text, settle
 
-OURS = "# Made by bringup."
+OURS = opened.OURS
 BLACKLIST = "/etc/modprobe.d/90-bringup.conf"
 DRACUT = "/etc/dracut.conf.d/90-bringup.conf"
 IN_INITRAMFS = 'install_optional_items+=" %s "' % BLACKLIST
@@ -66,7 +66,10 @@ def whole(node: Node, name: str, path: str, content: str, octal: str = "0644", r
     mode = int(octal, 8)
 
     def read() -> str:
-        return _signature(read_text(path), os.stat(path).st_mode & 0o7777) + _others(path) if os.path.exists(path) else "absent"
+        if not os.path.exists(path):
+            return "absent"
+        closed = ", in a folder that is closed to others" if opened.shut(path, mode) else ""
+        return _signature(read_text(path), os.stat(path).st_mode & 0o7777) + _others(path) + closed
 
     def change() -> None:
         node.reload(reload)

@@ -6,7 +6,7 @@ import shutil
 from typing import Any, Callable
 
 from ansible.module_utils import proxies
-from ansible.module_utils.nodeprofile import owed
+from ansible.module_utils.nodeprofile import opened, owed
 from ansible.module_utils.replacing import replacing
 
 OK = "ok"
@@ -86,6 +86,7 @@ class Node:
         """Replace a file in one step; its folder is made if need be."""
         with replacing(path, mode) as out:
             out.write(content.encode())
+        opened.open_up(path, mode)
 
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

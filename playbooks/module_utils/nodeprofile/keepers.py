@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from ansible.module_utils.nodeprofile import opened
 from ansible.module_utils.nodeprofile.item import CannotChange, Node, read_text
 from ansible.module_utils.nodeprofile.reach import CLASS
 
@@ -25,16 +26,16 @@ class Networkd:
         self._routes = NETWORKD_ROUTES % os.path.basename(network)
 
     def has(self, mtu: int) -> bool:
-        """Whether the drop-in says this MTU."""
-        return read_text(self._path) == self._text(mtu)
+        """Whether the drop-in says this MTU, where networkd may read it."""
+        return read_text(self._path) == self._text(mtu) and not opened.shut(self._path)
 
     def keep(self, mtu: int) -> None:
         """Write the drop-in."""
         self._node.write(self._path, self._text(mtu), 0o644)
 
     def has_route(self, to: str, via: str) -> bool:
-        """Whether the drop-in says this route."""
-        return (to, via) in ROUTE.findall(read_text(self._routes))
+        """Whether the drop-in says this route, where networkd may read it."""
+        return (to, via) in ROUTE.findall(read_text(self._routes)) and not opened.shut(self._routes)
 
     def kept_via(self, to: str) -> "str | None":
         """The gateway by which our drop-in leads to a network; None where it does not."""
