@@ -11,6 +11,8 @@ from steps.gates import os_prep_facts, os_prep_fleet, plays
 from steps.gates.finding import Finding, fail, unknown
 
 GATE, FLEET = "os_prep/nodes", "os_prep/fleet"
+LOCKED = "the kernel is locked down"
+"""How node_profile says that Secure Boot keeps it from a change: the site decides what gives way, and the hardware is well."""
 TOLD = {
     "hosts over a boot": "whose /etc/hosts does not last",
     "firewall": "with a firewall that bringup does not change",
@@ -119,10 +121,10 @@ def _item(node: NodeObservation, item: Item, want: Expectation) -> Iterator[Find
         yield fail(FailureClass.RUNTIME, f"its initramfs could not be made: {item.why}", item.want, step)
     elif item.status is ItemStatus.FAILED:
         yield fail(
-            _class(item.name),
+            _class(item),
             f"{item.name} is {now}: {item.why}",
             item.want,
-            f"repair it on {name}, and play again",
+            f"repair it on {name}, and play again" if LOCKED not in item.why else f"decide which for {name}, and play again",
         )
     elif item.status is ItemStatus.DIFFERS and item.why:
         busy = node.facts is not None and node.facts.rke2_running
@@ -141,11 +143,13 @@ def _is_unbootable(item: Item) -> bool:
     return item.name == "reload initramfs" and item.status is ItemStatus.FAILED
 
 
-def _class(item: str) -> FailureClass:
-    """What kind of failure an item's is: of something that the site gives, of its hardware, or of what runs on the node."""
-    if item.startswith(("disk ", "mount ", "package ", "link", "route ", "default route", "DNS")):
+def _class(item: Item) -> FailureClass:
+    """What kind of failure an item's is: of something that the site gives or decides, of its hardware, or of what runs there."""
+    if item.name.startswith(("disk ", "mount ", "package ", "link", "route ", "default route", "DNS")):
         return FailureClass.DEPENDENCY
-    return FailureClass.HARDWARE if item == "PCIe ACS" else FailureClass.RUNTIME
+    if LOCKED in item.why:
+        return FailureClass.INPUT
+    return FailureClass.HARDWARE if item.name == "PCIe ACS" else FailureClass.RUNTIME
 
 
 def _is_told(item: Item) -> bool:

@@ -7,7 +7,7 @@ import os
 import struct
 
 from ansible.module_utils.nodeprofile import files, services
-from ansible.module_utils.nodeprofile.item import Node, Unavailable, read_text, settle
+from ansible.module_utils.nodeprofile.item import CannotChange, Node, Unavailable, read_text, settle
 
 DEVICES = "/sys/bus/pci/devices"
 BRIDGE = "0x0604"
@@ -19,6 +19,11 @@ ACS, CONTROL = 0x000D, 6
 """Id of the capability Access Control Services, and the offset of its control register."""
 GONE = b"\xff\xff"
 """A vendor that no device has (PCI 3.0 §6.2.1)."""
+LOCKDOWN = "/sys/kernel/security/lockdown"
+LOCKED = (
+    "the kernel is locked down (Secure Boot), and lets nobody write PCI configuration: turn ACS off in the firmware, or Secure "
+    "Boot, or say os.peer_to_peer: false"
+)
 SCRIPT = "/usr/local/sbin/bringup-acs-off"
 UNIT = "bringup-acs-off.service"
 SCRIPT_TEXT = """#!/bin/sh
@@ -48,7 +53,7 @@ def acs(node: Node, wanted: str) -> list:
     """`off`: no bridge redirects, now and after every boot. The script that does so at boot is the one that does it now."""
     if wanted != "off":
         return []
-    off = settle(node, "PCIe ACS", "off", lambda: _read(bridges()), lambda: _off(node))
+    off = settle(node, "PCIe ACS", "off", lambda: _read(bridges()), lambda: turn_off(node))
     if off["status"] == "unavailable":
         return [off]
     script = files.whole(node, "file " + SCRIPT, SCRIPT, SCRIPT_TEXT, "0755")
@@ -69,7 +74,11 @@ def _enabled(node: Node) -> dict:
     return settle(node, "boot unit " + UNIT, "enabled", read, change)
 
 
-def _off(node: Node) -> None:
+def turn_off(node: Node, lockdown: str = LOCKDOWN) -> None:
+    """Run the script that turns ACS off. Raises CannotChange where the kernel takes no such writes: the script does not say so."""
+    said = read_text(lockdown)
+    if said and "[none]" not in said:
+        raise CannotChange(LOCKED)
     node.write(SCRIPT, SCRIPT_TEXT, 0o755)
     node.must("setpci", "--version")
     node.must(SCRIPT)

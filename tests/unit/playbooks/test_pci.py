@@ -2,10 +2,14 @@
 
 import random
 import struct
+from pathlib import Path
 
 import pytest
 from ansible.module_utils.nodeprofile import pci
-from ansible.module_utils.nodeprofile.item import Unavailable
+from ansible.module_utils.nodeprofile.item import CannotChange, Unavailable
+
+from steps.gates import os_prep
+from tests.unit.playbooks.machine import Machine
 
 SEED = 20261122
 
@@ -64,3 +68,22 @@ def test_any_bytes_give_a_word_or_nothing() -> None:
         assert pci.is_cut(shown) in (True, False)
         word = pci.control(shown)
         assert word is None or 0 <= word <= 0xFFFF
+
+
+@pytest.mark.parametrize("said", ["none [integrity] confidentiality\n", "none integrity [confidentiality]\n"])
+def test_a_kernel_that_is_locked_down_is_told_before_anything_is_tried(tmp_path: Path, said: str) -> None:
+    (tmp_path / "lockdown").write_text(said)
+    machine = Machine({"setpci": lambda _: (0, "", ""), pci.SCRIPT: lambda _: (0, "", "")})
+    with pytest.raises(CannotChange, match=r"locked down \(Secure Boot\).*os\.peer_to_peer: false") as told:
+        pci.turn_off(machine, str(tmp_path / "lockdown"))
+    assert (machine.said, machine.written) == ([], {})
+    assert os_prep.LOCKED in str(told.value), "the gate knows it by these words"
+
+
+@pytest.mark.parametrize("said", ["[none] integrity confidentiality\n", ""])
+def test_a_kernel_that_is_not_has_acs_turned_off(tmp_path: Path, said: str) -> None:
+    if said:
+        (tmp_path / "lockdown").write_text(said)
+    machine = Machine({"setpci": lambda _: (0, "", ""), pci.SCRIPT: lambda _: (0, "", "")})
+    pci.turn_off(machine, str(tmp_path / "lockdown"))
+    assert machine.said[-1] == (pci.SCRIPT,)
