@@ -79,6 +79,13 @@ def _driver(facts: Facts, want: Expectation) -> Iterator[Finding]:
         yield fail(
             FailureClass.DEPENDENCY, "nouveau is loaded", "nouveau not loaded", "reboot the node: nouveau is blacklisted by now"
         )
+    if facts.nvidia_smi_hangs:
+        yield fail(
+            FailureClass.HARDWARE,
+            "nvidia-smi does not answer",
+            "an answer within a minute",
+            "read Xid lines in the kernel's log (`dmesg | grep -i xid`): a GPU or its driver hangs; a reboot may bring it back",
+        )
     if want.driver_on_host is None or not (facts.gpus or facts.nvidia_driver):
         return
     if want.driver_on_host and not facts.nvidia_driver:

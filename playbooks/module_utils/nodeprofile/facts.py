@@ -19,6 +19,8 @@ DMI = "/sys/class/dmi/id/"
 NVIDIA = "0x10de"
 GPU_CLASSES = ("0x0300", "0x0302")
 BRIDGE_CLASS = "0x0680"
+ANSWER_SECONDS = 60
+"""How long nvidia-smi is waited for: with eight GPUs it takes seconds, and where one of them has left the bus it may never end."""
 
 
 def os_release() -> dict:
@@ -109,18 +111,20 @@ def nvidia_devices(root: str = "") -> tuple:
     return sum(kind in GPU_CLASSES for kind in classes), sum(kind == BRIDGE_CLASS for kind in classes)
 
 
-def driver(node: Node, root: str = "") -> dict:
+def driver(node: Node, root: str = "", seconds: float = ANSWER_SECONDS) -> dict:
     """Driver and fabric manager (gpu_stack §9 P05). NVIDIA's open module names the architecture before its version."""
     found = re.search(r"Module(?: for \S+)?\s+(\d[\d.]+)", read_text(root + "/proc/driver/nvidia/version"))
     if not found:
         return {}
     manager = re.search(r"(\d[\d.]+)", node.run("nv-fabricmanager", "--version")[1])
+    said = node.told(seconds, "nvidia-smi", "-q")
     units = services.units(node, ["nvidia-fabricmanager"]) if services.has_systemd(root) else {}
     return {
         "nvidia_driver": found.group(1),
         "fabric_manager": manager.group(1) if manager else "",
         "fabric_manager_active": any(unit["ActiveState"] == "active" for unit in units.values()),
-        "fabric_states": sorted(set(_fabric_states(node.run("nvidia-smi", "-q")[1]))),
+        "fabric_states": sorted(set(_fabric_states(said or ""))),
+        "nvidia_smi_hangs": said is None,
     }
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from typing import Any, Callable
+import signal
+import subprocess
+import tempfile
+from typing import Any, Callable, Optional
 
-from ansible.module_utils import proxies
+from ansible.module_utils import proxies, waiting
 from ansible.module_utils.nodeprofile import opened, owed
 from ansible.module_utils.replacing import replacing
 
@@ -74,6 +78,27 @@ class Node:
         settings = dict(environment, LC_ALL="C", PATH=_PATH, HOME="/")
         return self._module.run_command(list(command), cwd="/", environ_update=settings, handle_exceptions=True)
 
+    def told(self, seconds: float, *command: str) -> Optional[str]:
+        """What a command prints that may never end; None where it has not ended in time. It is left then: one that hangs in a
+        driver cannot be killed, and who waits for its end hangs too."""
+        if not self.has(command[0]):
+            return ""
+        with tempfile.TemporaryFile() as output:  # a pipe holds 64 KiB, and who waits for the end reads none of it
+            settings = dict(os.environ, LC_ALL="C", PATH=_PATH, HOME="/")
+            quiet = subprocess.DEVNULL
+            started = subprocess.Popen(
+                command, cwd="/", env=settings, stdin=quiet, stdout=output, stderr=quiet, start_new_session=True
+            )
+            for _ in waiting.rounds(seconds, FIRST_LOOK):
+                if started.poll() is not None:
+                    output.seek(0)
+                    return output.read().decode(errors="replace")
+            os.killpg(started.pid, signal.SIGKILL)
+            for _ in waiting.rounds(LAST_LOOK, FIRST_LOOK):
+                if started.poll() is not None:
+                    break
+            return None
+
     def must(self, *command: str, **environment: str) -> str:
         """Standard output of a command that has to succeed; else CannotChange with the end of what it said."""
         code, output, error = self.run(*command, **environment)
@@ -89,6 +114,8 @@ class Node:
         opened.open_up(path, mode)
 
 
+FIRST_LOOK, LAST_LOOK = 0.05, 1.0
+"""Seconds until it is first looked whether a command has ended that may not, and how long one that was killed is waited for."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

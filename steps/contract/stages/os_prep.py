@@ -58,6 +58,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     what a reboot is still waited for, and `rke2_running` whether RKE2 runs there meanwhile, so that it was not rebooted.
     `disks_used`: RKE2 is set up there, and a disk has less free than a first bring-up asks for.
     `fabric_states` are those of the GPUs in the NVLink fabric, each once: `Completed` with the error, where it ended with one.
+    `nvidia_smi_hangs`: it did not end in time, so that nothing is known of these.
     `nic_firmware` has board and firmware of every RDMA device. `selinux` is its mode, `none` where the machine has
     no SELinux, and empty where nothing told.
     What a gate relies on has no default where "not told" would read as good.
@@ -90,6 +91,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     fabric_manager: str = ""
     fabric_manager_active: bool = False
     fabric_states: tuple[str, ...] = ()
+    nvidia_smi_hangs: bool = False
     nic_firmware: tuple[str, ...] = ()
     selinux: str = ""
     apparmor: str = ""

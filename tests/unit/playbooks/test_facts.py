@@ -1,12 +1,14 @@
 """Facts out of what tools and the kernel say: NVIDIA's driver and fabric, devices on the bus, NIC firmware."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 from ansible.module_utils.nodeprofile import facts
+from ansible.module_utils.nodeprofile.item import Node
 
-from tests.unit.playbooks.machine import Machine
+from tests.unit.playbooks.machine import Machine, Module
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared")
 RECORDED = DATA / "samples/gpu_host"
@@ -29,7 +31,41 @@ def test_the_drivers_version_is_read_of_either_kind(tmp_path: Path, text: str, v
         "fabric_manager": "",
         "fabric_manager_active": False,
         "fabric_states": [],
+        "nvidia_smi_hangs": False,
     }
+
+
+def stand_in(folder: Path, lines: str) -> str:
+    """A tool that does this, by its path."""
+    path = folder / "tool"
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_tool_that_does_not_end_is_left_and_its_child_holds_nobody(tmp_path: Path) -> None:
+    began = time.monotonic()
+    assert Node(Module()).told(0.2, stand_in(tmp_path, "echo begun\nsleep 60")) is None
+    assert time.monotonic() - began < 30, "its child has what the tool prints to, and is not waited for"
+
+
+def test_what_a_tool_prints_is_had_whole_whatever_it_ends_with(tmp_path: Path) -> None:
+    node = Node(Module())
+    assert node.told(30, stand_in(tmp_path, "echo one\nexit 3")) == "one\n"
+    assert len(node.told(30, stand_in(tmp_path, "head -c 300000 /dev/zero | tr '\\0' x"))) == 300000
+    assert node.told(30, str(tmp_path / "none")) == ""
+
+
+def test_a_driver_whose_tool_hangs_is_told_and_all_else_too(tmp_path: Path) -> None:
+    (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
+    (tmp_path / "proc/driver/nvidia/version").write_text(OPEN)
+
+    class Hung(Machine):
+        def told(self, seconds: float, *command: str) -> str | None:
+            return None
+
+    found = facts.driver(Hung({}), str(tmp_path))
+    assert (found["nvidia_driver"], found["fabric_states"], found["nvidia_smi_hangs"]) == ("575.57.08", [], True)
 
 
 @needs_records
