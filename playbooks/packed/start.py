@@ -35,8 +35,8 @@ class Finder:
 
 def main() -> None:
     """Run the module as Ansible would; what it does not catch is told as a failure with its reason."""
-    if sys.version_info < (3, 8):
-        print(json.dumps({"failed": True, "msg": "@NAME@ requires a minimum of Python 3.8; this is %s" % sys.version.split()[0]}))
+    if sys.version_info < (3, 9):
+        print(json.dumps({"failed": True, "msg": "@NAME@ requires a minimum of Python 3.9; this is %s" % sys.version.split()[0]}))
         sys.exit(1)
     sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]
     # Ansible would pack its own library for a script that names it in an import

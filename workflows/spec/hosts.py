@@ -212,7 +212,7 @@ class HostGroup(Section):
     )
     python: Python | None = Field(
         default=None,
-        description="Path of the Python (3.8 or newer) that plays use on these machines; default: /usr/bin/python3.",
+        description="Path of the Python (3.9 or newer) that plays use on these machines; default: /usr/bin/python3.",
         examples=["/usr/bin/python3.11"],
     )
     addresses: Addresses = Field(

@@ -13,6 +13,8 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from steps.clients.ansible import packed as ansible_packed
 from steps.clients.ansible.workspace import playbook_path
+from steps.contract.stages.os_prep import Expectation
+from workflows.spec.hosts import HostGroup
 
 PLAYBOOKS = playbook_path("os_prep").parent
 LIBRARY = PLAYBOOKS / "library"
@@ -177,3 +179,11 @@ def test_the_same_arguments_are_refused(given: dict[str, Any]) -> None:
     assert ArgumentSpecValidator(spec).validate(given).error_messages
     with pytest.raises(ValueError, match=r"\w"):
         ours._settled("", spec, given)
+
+
+def test_plan_module_and_gate_ask_for_the_same_python() -> None:
+    least = Expectation(nodes=()).python_min
+    assert f"Python ({least} or newer)" in str(HostGroup.model_fields["python"].description)
+    start = (PLAYBOOKS / "packed/start.py").read_text()
+    assert f"sys.version_info < ({least.replace('.', ', ')})" in start
+    assert f"requires a minimum of Python {least};" in start
