@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from workflows.spec import cron
 from workflows.spec.fields import Argument, Listed, SecretRef, Section, Url, problem
 
 RegistryName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9.-]+(:[0-9]{1,5})?)$", max_length=260)]
 """A registry as image names have it, or * for every one that is not named."""
-Cron = Annotated[str, StringConstraints(pattern=r"^([0-9*/,-]+ ){4}[0-9*/,A-Za-z-]+$", max_length=100)]
 Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$")]
 Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][A-Za-z0-9._/:-]*[:@][A-Za-z0-9._:-]+$", max_length=300)]
 Archive = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,30}$")]
@@ -94,10 +94,18 @@ class RegistryAccess(Section):
         return tuple(key for key in ("username", "ca", "cert", "insecure") if getattr(self, key))
 
 
+def _schedule(text: str) -> str:
+    return cron.check(text, "it counts in the time zone of the servers")
+
+
+Schedule = Annotated[str, StringConstraints(max_length=100), AfterValidator(_schedule)]
+"""Five cron fields. RKE2 says nothing of a line that it cannot read, and saves nothing."""
+
+
 class EtcdSnapshots(Section):
     """When servers save etcd to their disks."""
 
-    schedule: Cron = Field(default="0 */12 * * *", description="When, in cron's words.", examples=["0 */6 * * *"])
+    schedule: Schedule = Field(default="0 */12 * * *", description="When, in cron's words.", examples=["0 */6 * * *"])
     keep: Annotated[int, Field(ge=1, le=1000)] = Field(default=5, description="How many saves stay on each server.", examples=[10])
 
 

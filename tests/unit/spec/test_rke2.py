@@ -71,6 +71,12 @@ def test_pods_and_services_are_of_one_version_of_ip_whatever_ssh_dials(
         ("{virtual_address: {interface: eth0}, registration_address: 10.9.0.1}", "servers cannot hold 10.9.0.1"),
         ("{virtual_address: {interface: eth0}, registration_address: api.example.org}", "servers cannot hold api.example.org"),
         ('{etcd_snapshots: {schedule: "hourly"}}', "rke2.etcd_snapshots.schedule"),
+        ('{etcd_snapshots: {schedule: "TZ=UTC 0 2 * * 6"}}', "it counts in the time zone of the servers"),
+        ('{etcd_snapshots: {schedule: "99 * * * *"}}', "99 is no minute"),
+        ('{etcd_snapshots: {schedule: "0 24 * * *"}}', "24 is no hour"),
+        ('{etcd_snapshots: {schedule: "0 2 * * 7"}}', "7 is no day of week"),
+        ('{etcd_snapshots: {schedule: "*/0 * * * *"}}', "no step that counts"),
+        ('{etcd_snapshots: {schedule: "0 2 31 feb *"}}', "it never comes"),
         (
             '{registry_mirror: a.org, registries: {"*": {endpoints: ["https://b.org"]}}}',
             "keep one: registry_mirror, or the entry * of registries",
@@ -113,6 +119,11 @@ def test_the_number_of_pods_is_what_the_spec_says_by_flag_or_field(said: str, po
     task = next(task for task in compile_plan(cluster, until="rke2").tasks if (task.stage, task.name) == ("rke2", "servers"))
     assert derived.max_pods(cluster) == pods
     assert task.arguments["variables"]["rke2_kubelet_args"]["max-pods"] == str(pods)
+
+
+@pytest.mark.parametrize("line", ["0 */12 * * *", "5,35 0-6/2 1 jan-mar SAT", "0 2 * * 0"])
+def test_a_schedule_of_snapshots_that_rke2_reads_is_taken(line: str) -> None:
+    assert load(f'{{etcd_snapshots: {{schedule: "{line}"}}}}').rke2.etcd_snapshots.schedule == line
 
 
 @pytest.mark.parametrize("count", [2, 4])
