@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -83,7 +84,12 @@ AbsolutePath = Annotated[str, StringConstraints(pattern=r"^/[^\x00\n]{0,1000}$")
 Argument = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\x00\n]+$")]
 LabelKey = Annotated[str, StringConstraints(pattern=r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
 LabelValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$")]
-Taint = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9./_-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$")]
+Taint = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9./_-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$"),
+    AfterValidator(lambda text: text.replace("=:", ":")),
+]
+"""A taint as a node shows it: without a sign of equality where it has no value."""
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 ChartVersion = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$")]
 Url = Annotated[str, StringConstraints(pattern=r"^(https?|oci|git|ssh)://[^\s@]+$|^git@[^\s:]+:[^\s]+$", max_length=500)]

@@ -77,6 +77,11 @@ def test_labels_of_a_host_add_to_those_of_its_group() -> None:
     assert (first.labels, second.labels) == ({"a/b": "1"}, {"a/b": "1", "c/d": "2"})
 
 
+def test_a_taint_without_a_value_is_written_as_nodes_show_it() -> None:
+    said, shown = ("a/b=:NoSchedule", "c:NoExecute", "d=x:NoSchedule"), ("a/b:NoSchedule", "c:NoExecute", "d=x:NoSchedule")
+    assert gpus(ranges="n1", taints=list(said))[0].taints == shown
+
+
 @pytest.mark.parametrize(
     "key",
     [
