@@ -289,7 +289,7 @@ class Rke2(Section):
     )
     images: Annotated[tuple[parts.Archive, ...], Listed] = Field(
         default=(),
-        description="Image archives to have on each machine before its first start; all is the one that holds all.",
+        description="Image archives to have on each machine before its first start; all is the one of core and canal.",
         examples=[["core", "canal"]],
     )
     artifacts: AbsolutePath | None = Field(

@@ -1,4 +1,4 @@
-"""Every rule P01–P22 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
+"""Every rule P01–P23 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
 
 import json
 from pathlib import Path
@@ -24,6 +24,7 @@ BASE: dict[str, Any] = {
     "validation": {"nccl": {"inter_node_floor_gb_s": 300}},
 }
 KUEUE = {"gang": "none", "quota": "kueue", "queues": [{"name": "q", "namespace": "a", "gpus": 8}]}
+TRAEFIK = {"ingress_controller": "traefik"}
 DIGEST = "sha256:" + "0" * 64
 GATES = Path(__file__).parents[2] / "gates"
 AIRGAP = {"registry": "r.example.org", "charts": "oci://r.example.org/charts"}
@@ -338,6 +339,15 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P21", {"os": NARROW, "hosts": dialled("198.51.100.7")}, ("warning", "os.firewall_networks")),
     ("P22", {"hosts": dialled("fd00:10::11")}, ("warning", "hosts.sv.addresses")),
     ("P22", {"hosts": dialled("10.10.0.11"), "rke2": PODS6}, ("warning", "hosts.sv.addresses")),
+    ("P23", {"rke2": {"images": ["canal"]}}, ("warning", "rke2.images")),
+    ("P23", {"rke2": {"images": ["all"], "cni": ["multus", "canal"]}}, ("warning", "rke2.images")),
+    ("P23", {"rke2": {"images": ["core", "canal"], "cni": "cilium"}}, ("warning", "rke2.images")),
+    ("P23", {"rke2": {"images": ["all"], "ingress_controller": "traefik"}}, ("warning", "rke2.images")),
+    (
+        "P23",
+        {"rke2": {"version": "v1.36.3+rke2r1", "images": ["all"], "ingress_controller": "ingress-nginx"}},
+        ("warning", "rke2.images"),
+    ),
     (
         "P18",
         {"os": {"distribution": "rhel", "version": "9.6", "selinux": "enforcing", "apparmor": "enabled"}},
@@ -423,6 +433,12 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P22", {"hosts": dialled("10.10.0.11")}),
     ("P22", {"hosts": dialled("fd00:10::11"), "rke2": PODS6}),
     ("P22", {"rke2": PODS6}),
+    ("P23", {"rke2": {"cni": ["multus", "cilium"], "artifacts": "/srv/rke2"}}),
+    ("P23", {"rke2": {"images": ["all"]}}),
+    ("P23", {"rke2": {"images": ["all"], "ingress_controller": "ingress-nginx"}}),
+    ("P23", {"rke2": {"images": ["core", "traefik", "multus", "cilium"], "cni": ["multus", "cilium"]} | TRAEFIK}),
+    ("P23", {"rke2": {"version": "v1.36.3+rke2r1", "images": ["all"]} | TRAEFIK}),
+    ("P23", {"rke2": {"images": ["core"], "cni": "cilium", "registry_mirror": "r.example.org"}}),
     ("P19", {"os": {"firewall": "keep"}, "rke2": {"cni": ["multus", "cilium"]}}),
 ]
 
@@ -438,7 +454,7 @@ def test_a_rule_passes(rule: str, sections: dict[str, Any]) -> None:
 
 
 def test_every_rule_of_the_reference_is_there_and_tested_both_ways() -> None:
-    wanted = {f"P{number:02d}" for number in range(1, 23)}
+    wanted = {f"P{number:02d}" for number in range(1, 24)}
     assert set(compat.RULES) == wanted
     assert {rule for rule, *_ in REFUSED} == wanted
     assert {rule for rule, _ in ACCEPTED} == wanted
@@ -454,6 +470,7 @@ def test_every_rule_says_what_it_wants_and_where_it_is_from() -> None:
 OTHER_SOURCES = {"P16": "gpu_stack §8.6", "P17": "docs.rke2.io/reference/ingress_migration", "P18": "docs.rke2.io/security/selinux"}
 OTHER_SOURCES |= {"P19": "docs.rke2.io/known_issues", "P20": "docs.rke2.io/install/requirements"}
 OTHER_SOURCES |= {"P21": "docs.rke2.io/install/requirements", "P22": "docs.rke2.io/networking/basic_network_options"}
+OTHER_SOURCES |= {"P23": "rancher/rke2 scripts/build-images"}
 LATER = {
     "P01": {"rke2/nodes": "nodes_revision_behind"},
     "P02": {"network_operator/nodes": "nodes_not_advertised"},
