@@ -66,6 +66,8 @@ FILES = ("audit-policy-file", "pod-security-admission-config-file", "token-file"
 
 FIXED = ("cluster-cidr", "service-cidr", "cluster-dns", "cluster-domain", "disable-kube-proxy", "egress-selector-mode")
 """Keys that a cluster is founded with: a server whose file says another value does not start again (peers §4)."""
+MEMBER = "/var/lib/rancher/rke2/server/db/etcd/member"
+"""What etcd itself makes at its first start, and RKE2 tells a member by."""
 PLUGINS = re.compile(r"^cni:[ \t]*(\S.*|(?:\n[ \t]*-[ \t].*)+)", re.MULTILINE)
 """The network plugins in a config.yaml, as a list or alone."""
 
@@ -89,6 +91,12 @@ def check(config: dict, paths: list) -> None:
         path = config.get(key, "")
         if path and path not in paths and not os.path.exists(path):
             raise Conflict("config.yaml: %s: %s is not there" % (key, path))
+
+
+def is_of_a_cluster(member: str = MEMBER, config: str = CONFIG) -> bool:
+    """Whether the cluster of a server is there: RKE2 has its own files in etcd's folder before etcd runs, so that one whose first
+    start came no further has founded nothing yet."""
+    return os.path.exists(member) or settings.find("server", config) != ""
 
 
 def check_fixed(config: dict, there: str) -> None:
@@ -228,7 +236,7 @@ def main() -> None:
         check_drop_ins(wanted["config"])
         check_environment(wanted["files"])
         check_kubelet(wanted["config"], wanted["files"])
-        if wanted["joined"] == "server":
+        if wanted["joined"] == "server" and is_of_a_cluster():
             check_fixed(wanted["config"], read(CONFIG))
         if wanted["etcd_user"]:
             check_etcd_user()

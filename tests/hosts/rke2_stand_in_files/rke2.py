@@ -242,7 +242,7 @@ def server() -> None:
     nodes = json.loads(ask(joined, "/stand-in/nodes")) if joins else {}
     if is_another(own_node("server", nodes), nodes):
         sys.exit(REJECTED)
-    ETCD.mkdir(parents=True, exist_ok=True)
+    (ETCD / "member").mkdir(parents=True, exist_ok=True)
     Say.cluster, Say.secret = Cluster(), password()
     for node in list(Say.cluster.nodes.values()):
         if node["metadata"]["name"] != setting("node-name") and node["metadata"]["labels"]:
@@ -349,7 +349,7 @@ def reset_etcd(snapshot: str) -> None:
     saved = json.loads(Path(snapshot).read_text())
     if ETCD.exists():
         ETCD.rename(f"{ETCD}-old-{int(time.time())}")  # as RKE2 does: it ends at a mount, and takes a link away
-    ETCD.mkdir(parents=True)
+    (ETCD / "member").mkdir(parents=True)
     flag.touch()  # before etcd is there, and of no use where a snapshot is named
     (ETCD / "nodes.json").write_text(json.dumps(saved["nodes"]))
     if images := programs():

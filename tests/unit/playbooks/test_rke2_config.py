@@ -139,3 +139,17 @@ def test_a_file_of_the_site_is_kept_aside_once_and_told(module: Any, tmp_path: P
     (tmp_path / config[1:]).write_text("node-name: another\n")
     assert module.aside.keep(config, root) == kept[0] + "-2", "what was kept first stays"
     assert module.aside.found(root) == sorted([*kept, kept[0] + "-2"])
+
+
+def test_a_first_start_that_founded_nothing_binds_no_server(module: Any, tmp_path: Path) -> None:
+    config, etcd = tmp_path / "config.yaml", tmp_path / "etcd"
+    etcd.mkdir()
+    for name in ("name", "config"):  # which RKE2 writes before etcd runs
+        (etcd / name).touch()
+    config.write_text(THERE)
+    assert not module.is_of_a_cluster(str(etcd / "member"), str(config))
+    config.write_text(THERE + "server: https://10.9.0.9:9345\n")
+    assert module.is_of_a_cluster(str(etcd / "member"), str(config)), "the cluster that it joins is there"
+    config.write_text(THERE)
+    (etcd / "member").mkdir()
+    assert module.is_of_a_cluster(str(etcd / "member"), str(config))
