@@ -15,7 +15,7 @@ LOCK_SECONDS = 120
 AT_ONCE = "--setopt=exit_on_lock=True"
 """Without it dnf waits for a lock for ever; we try again instead, as we do where apt and zypper have no patience of their own."""
 EITHER = " or "
-"""Stands between packages of which any will do; where all lack, the first is installed."""
+"""Stands between packages of which any will do; where all lack, the first that there is is installed."""
 
 Adapter = Dict[str, list]
 
@@ -103,11 +103,15 @@ def packages(node: Node, wanted: list, manager: str, lock_seconds: float, pause:
     adapter = {name: [word.replace("@", seconds) for word in words] for name, words in ADAPTERS[manager].items()}
     adapter.update(seconds=[seconds], pause=[pause])
     before = _versions(node, wanted, adapter)
-    lacking = [_first(name) for name in wanted if name not in before]
+    choices = [name.split(EITHER) for name in wanted if name not in before]
+    lacking = [first for first, *_ in choices]
     if not lacking or node.check_mode:
         return [_item(node, name, before.get(name, ""), "", "") for name in wanted]
     try:
         errors = _install(node, lacking, adapter, refresh=True)
+        for first, *others in choices:
+            if first in errors and any(not _install(node, [other], adapter, refresh=False) for other in others):
+                del errors[first]
     except Broken as reason:
         there = [_item(node, name, before[name], "", "") for name in wanted if name in before]
         return [*there, item("package manager", FAILED, want="installs " + ", ".join(lacking), why=str(reason))]

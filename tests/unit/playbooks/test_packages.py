@@ -199,6 +199,17 @@ def test_of_packages_that_serve_alike_the_one_that_is_there_will_do(there: set[s
     assert rows["package socat"]["status"] == "changed"
 
 
+def test_where_the_first_is_not_to_be_had_the_other_is_installed() -> None:
+    """RHEL 8 has no iptables-nft."""
+    manager = Manager("dnf", known={"iptables", "socat"})
+    rows = settled(manager, "dnf", "iptables-nft or iptables", "socat")
+    assert {row["status"] for row in rows.values()} == {"changed"}
+    assert manager.installed == {"iptables", "socat"}
+    manager = Manager("dnf", known={"iptables", "iptables-nft"})
+    settled(manager, "dnf", "iptables-nft or iptables")
+    assert manager.installed == {"iptables-nft"}
+
+
 @pytest.mark.parametrize("status", ["install reinstreq half-installed", "install ok half-configured", "deinstall ok config-files"])
 def test_a_package_that_was_killed_on_its_way_is_not_there(status: str) -> None:
     manager = Manager("apt", known={"socat"})
