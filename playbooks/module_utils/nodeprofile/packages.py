@@ -26,6 +26,7 @@ ADAPTERS = {
         "install": ["apt-get", "-o", "DPkg::Lock::Timeout=@", "install", "--yes", "--no-install-recommends"],
         "repair": ["dpkg", "--configure", "--pending", "--force-confold"],
         "rebooting": [],
+        "of_kernel": [],
     },
     "dnf": {
         "query": QUERY_RPM,
@@ -33,6 +34,7 @@ ADAPTERS = {
         "install": ["dnf", "--assumeyes", AT_ONCE, "--setopt=install_weak_deps=False", "install"],
         "repair": [],
         "rebooting": ["dnf", AT_ONCE, "needs-restarting", "-r"],
+        "of_kernel": ["kernel-modules-extra"],
     },
     "zypper": {
         "query": QUERY_RPM,
@@ -40,10 +42,12 @@ ADAPTERS = {
         "install": ["zypper", "--non-interactive", "install", "--no-recommends"],
         "repair": [],
         "rebooting": [],
+        "of_kernel": [],
     },
 }
 """Manager → its commands: query prints name, status and version between tabs, repair ends what an earlier run left half done,
-rebooting says whether what was installed waits for a reboot. @ stands for the seconds that a lock is waited for."""
+rebooting says whether what was installed waits for a reboot. @ stands for the seconds that a lock is waited for. `of_kernel` are
+packages of which each kernel has its own."""
 
 FLAGS = ("/run/reboot-required", "/run/reboot-needed")
 """What packages of Debian and Ubuntu leave where they wait for a reboot, and those of SUSE."""
@@ -103,7 +107,7 @@ def packages(node: Node, wanted: list, manager: str, lock_seconds: float, pause:
     adapter = {name: [word.replace("@", seconds) for word in words] for name, words in ADAPTERS[manager].items()}
     adapter.update(seconds=[seconds], pause=[pause])
     before = _versions(node, wanted, adapter)
-    choices = [name.split(EITHER) for name in wanted if name not in before]
+    choices = [_choices(name, adapter) for name in wanted if name not in before]
     lacking = [first for first, *_ in choices]
     if not lacking or node.check_mode:
         return [_item(node, name, before.get(name, ""), "", "") for name in wanted]
@@ -116,7 +120,9 @@ def packages(node: Node, wanted: list, manager: str, lock_seconds: float, pause:
         there = [_item(node, name, before[name], "", "") for name in wanted if name in before]
         return [*there, item("package manager", FAILED, want="installs " + ", ".join(lacking), why=str(reason))]
     after = _versions(node, wanted, adapter)
-    return [_item(node, name, before.get(name, ""), after.get(name, ""), errors.get(_first(name), "")) for name in wanted]
+    return [
+        _item(node, name, before.get(name, ""), after.get(name, ""), errors.get(_choices(name, adapter)[0], "")) for name in wanted
+    ]
 
 
 def asks_for_reboot(node: Node, manager: str, root: str = "", pause: float = waiting.FIRST) -> bool:
@@ -136,8 +142,11 @@ def asks_for_reboot(node: Node, manager: str, root: str = "", pause: float = wai
     return OWED in said
 
 
-def _first(name: str) -> str:
-    return name.split(EITHER)[0]
+def _choices(name: str, adapter: Adapter) -> list:
+    """What may be installed for a name, the best first. Modules are those of the kernel that runs: without a version dnf takes the
+    newest, brings their kernel too, and the machine would have to boot into one that nobody asked for."""
+    names = name.split(EITHER)
+    return [*("%s-%s" % (one, os.uname().release) for one in names if one in adapter["of_kernel"]), *names]
 
 
 def _item(node: Node, name: str, before: str, after: str, error: str) -> Item:

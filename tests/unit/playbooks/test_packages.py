@@ -1,5 +1,6 @@
 """Packages by every adapter: what is asked for, what is installed, and one reason where the manager itself does not work."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,19 @@ def test_where_the_first_is_not_to_be_had_the_other_is_installed() -> None:
     manager = Manager("dnf", known={"iptables", "iptables-nft"})
     settled(manager, "dnf", "iptables-nft or iptables")
     assert manager.installed == {"iptables-nft"}
+
+
+def test_modules_of_the_kernel_that_runs_come_before_those_of_the_newest() -> None:
+    ours = f"kernel-modules-extra-{os.uname().release}"
+    manager = Manager("dnf", known={ours, "kernel-modules-extra", "socat"})
+    settled(manager, "dnf", "kernel-modules-extra", "socat")
+    assert manager.installed == {ours, "socat"}
+
+    gone = Manager("dnf", known={"kernel-modules-extra", "socat"})
+    rows = settled(gone, "dnf", "kernel-modules-extra", "socat")
+    assert {row["status"] for row in rows.values()} == {"changed"}
+    assert gone.installed == {"kernel-modules-extra", "socat"}, "repositories keep no kernel for ever"
+    assert settled(Manager("dnf"), "dnf", "kernel-modules-extra")["package kernel-modules-extra"]["why"]
 
 
 @pytest.mark.parametrize("status", ["install reinstreq half-installed", "install ok half-configured", "deinstall ok config-files"])
