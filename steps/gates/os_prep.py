@@ -13,6 +13,10 @@ from steps.gates.finding import Finding, fail, unknown
 GATE, FLEET = "os_prep/nodes", "os_prep/fleet"
 LOCKED = "the kernel is locked down"
 """How node_profile says that Secure Boot keeps it from a change: the site decides what gives way, and the hardware is well."""
+OLD_CGROUP = (
+    "a kubelet of Kubernetes 1.35 or later does not start there: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's "
+    'command line, or write fail-cgroupv1: "false" in rke2.kubelet_args'
+)
 TOLD = {
     "hosts over a boot": "whose /etc/hosts does not last",
     "firewall": "with a firewall that bringup does not change",
@@ -163,6 +167,9 @@ def _notes(observed: tuple[NodeObservation, ...], want: Expectation) -> Iterator
     if waiting:
         why = "; ".join(facts[waiting[0]].reboot_reasons) or "a package asks for it"
         yield f"a reboot is asked for by {count(len(waiting), 'node')}, first {waiting[0]}: {why}"
+    old = [name for name, one in facts.items() if want.cgroup_v2 and one.cgroup == "v1"]
+    if old:
+        yield f"{count(len(old), 'node')} with version 1 of control groups, first {old[0]}: {OLD_CGROUP}"
     for item, what in TOLD.items():
         if told := [(node.node, one.why) for node in observed for one in node.items if one.name == item and _is_told(one)]:
             yield f"{count(len(told), 'node')} {what}, first {told[0][0]}: {told[0][1]}"

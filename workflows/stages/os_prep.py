@@ -9,6 +9,7 @@ from typing import Final
 from steps.contract.task import Verb
 from workflows.catalog import criteria, profile
 from workflows.spec.cluster import ClusterSpec
+from workflows.spec.products import kubernetes
 from workflows.spec.ranges import compress
 from workflows.stages import os_prep_words, rights
 from workflows.stages.access import ssh_arguments
@@ -21,6 +22,8 @@ PLAY_SECONDS = 4200
 """A shard of 50 machines side by side: 900 s for the profile with its packages, 1,380 s for a reboot, 900 s for reading again; the
 rest is for logins (`playbooks/roles/os_prep/defaults`)."""
 
+CGROUP_V2 = (1, 35, 0)
+"""Kubernetes from which on a kubelet does not start with version 1 of control groups, unless its settings allow it."""
 MIB = 1024
 """MiB in a GiB."""
 TIME_SERVICE = "time service"
@@ -162,6 +165,8 @@ def _expectations(spec: ClusterSpec) -> Object:
         wanted["clock_synchronized"] = True
     if said.get("selinux"):
         wanted["selinux"] = said["selinux"]
+    if kubernetes(spec.rke2.version) >= CGROUP_V2 and spec.rke2.kubelet_args.get("fail-cgroupv1") != "false":
+        wanted["cgroup_v2"] = True
     if spec.os.kernel:
         wanted["kernel"] = spec.os.kernel
     if spec.accelerator is not None:

@@ -56,6 +56,7 @@ def gather(node: Node, paths: list, began: float, clock_seconds: float) -> dict:
         "gpus": gpus,
         "nvswitches": switches,
         "nic_firmware": nic_firmware(),
+        "cgroup": cgroup(),
         "selinux": confinement.selinux_mode() or "none",
         "apparmor": confinement.apparmor_mode(),
         "nouveau_loaded": is_loaded("nouveau"),
@@ -84,6 +85,11 @@ def nic_firmware(root: str = "") -> list:
     """Board and firmware of every RDMA device, without its name and in order: alike on machines of one kind."""
     folders = glob.glob(root + "/sys/class/infiniband/*")
     return sorted("%s %s" % (read_text(path + "/board_id").strip(), read_text(path + "/fw_ver").strip()) for path in folders)
+
+
+def cgroup(root: str = "") -> str:
+    """`v2` where the kernel's control groups are one hierarchy; `v1` also where systemd has mounted the new one beside the old."""
+    return "v2" if os.path.exists(root + "/sys/fs/cgroup/cgroup.controllers") else "v1"
 
 
 def _swap_mib() -> int:

@@ -59,8 +59,8 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `disks_used`: RKE2 is set up there, and a disk has less free than a first bring-up asks for.
     `fabric_states` are those of the GPUs in the NVLink fabric, each once: `Completed` with the error, where it ended with one.
     `nvidia_smi_hangs`: it did not end in time, so that nothing is known of these.
-    `nic_firmware` has board and firmware of every RDMA device. `selinux` is its mode, `none` where the machine has
-    no SELinux, and empty where nothing told.
+    `nic_firmware` has board and firmware of every RDMA device. `cgroup` is v1 or v2, the version of the kernel's control groups,
+    empty where nothing told. `selinux` is its mode, `none` where the machine has no SELinux, and empty where nothing told.
     What a gate relies on has no default where "not told" would read as good.
     """
 
@@ -93,6 +93,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     fabric_states: tuple[str, ...] = ()
     nvidia_smi_hangs: bool = False
     nic_firmware: tuple[str, ...] = ()
+    cgroup: str = ""
     selinux: str = ""
     apparmor: str = ""
     reboot_required: bool = False
@@ -141,6 +142,7 @@ class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     empty means any. `kernel` is the start of `uname -r`.
     `selinux` is the mode that the plan counts on, empty where it counts on none that enforces. `clock_synchronized`: the time
     service must say so.
+    `cgroup_v2`: kubelets of the plan do not start with version 1 of control groups.
     `driver_on_host` is the opposite of the GPU Operator's `driver.enabled`; None where no GPU Operator is planned.
     `same` are facts that must be equal on all nodes; differing others are noted only. Disk space is in MiB.
     """
@@ -156,6 +158,7 @@ class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     clock_offset_seconds: float = 0.5
     clock_synchronized: bool = False
     selinux: str = ""
+    cgroup_v2: bool = False
     driver_on_host: bool | None = None
     disk_free_mib: dict[str, int] = {}
     same: tuple[str, ...] = ("architecture",)

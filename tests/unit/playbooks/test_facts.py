@@ -122,6 +122,14 @@ def test_gpus_and_switches_are_counted_on_the_bus_of_a_recorded_machine(tmp_path
     assert facts.nvidia_devices(str(tmp_path / "none")) == (0, 0)
 
 
+def test_control_groups_are_of_version_2_where_all_are(tmp_path: Path) -> None:
+    (tmp_path / "sys/fs/cgroup/unified").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/unified/cgroup.controllers").touch()
+    assert facts.cgroup(str(tmp_path)) == "v1", "of both, kubelets count the old one"
+    (tmp_path / "sys/fs/cgroup/cgroup.controllers").touch()
+    assert facts.cgroup(str(tmp_path)) == "v2"
+
+
 def test_nic_firmware_is_alike_on_machines_that_name_their_devices_otherwise(tmp_path: Path) -> None:
     for node, names in (("n1", ("mlx5_0", "mlx5_1")), ("n2", ("ibp24s0", "ibp12s0"))):
         for name, firmware in zip(names, ("28.39.1002", "28.39.2048"), strict=True):

@@ -58,6 +58,18 @@ def test_peer_to_peer_that_a_spec_without_gpus_asks_for_is_not_passed_over() -> 
     assert {"PCIe ACS", "kernel parameter iommu=pt"} <= set(expected(stage).items)
 
 
+@pytest.mark.parametrize(
+    ("rke2", "asked"),
+    [
+        ({"version": "v1.35.7+rke2r1"}, True),
+        ({"version": "v1.34.9+rke2r1"}, False),
+        ({"version": "v1.35.7+rke2r1", "kubelet_args": {"fail-cgroupv1": "false"}}, False),
+    ],
+)
+def test_the_gate_looks_at_control_groups_where_kubelets_need_version_2(rke2: dict[str, Any], asked: bool) -> None:
+    assert expected(built("three-hosts", rke2=rke2)).cgroup_v2 is asked
+
+
 def test_a_site_s_own_words_come_over_the_catalog_and_the_gate_wants_to_see_each() -> None:
     stage = built(os=SAID, rke2={"profile": "cis"}, fabric={"interfaces": ["ibs1"], "mtu": 4092})
     said = profile(stage)

@@ -31,3 +31,15 @@ def test_a_line_that_the_next_boot_undoes_is_a_note() -> None:
     name = case["seen"]["nodes"][0]["node"]
     assert verdict.is_pass
     assert f"1 node whose /etc/hosts does not last, first {name}: {why}" in verdict.notes
+
+
+@pytest.mark.parametrize(("cgroup", "wanted", "notes"), [("v1", True, 1), ("v1", False, 0), ("v2", True, 0)])
+def test_control_groups_with_which_no_kubelet_starts_are_a_note(cgroup: str, wanted: bool, notes: int) -> None:
+    case = json.loads((CASES / "prepared.json").read_text())
+    case["seen"]["nodes"][1]["facts"]["cgroup"] = cgroup
+    case["want"]["cgroup_v2"] = wanted
+    verdict = os_prep.nodes(msgspec.convert(case["seen"], Observation), msgspec.convert(case["want"], Expectation))
+    said = [note for note in verdict.notes if "systemd.unified_cgroup_hierarchy=1" in note]
+    assert len(said) == notes
+    for note in said:
+        assert note.startswith(f"1 node with version 1 of control groups, first {case['seen']['nodes'][1]['node']}: a kubelet of")

@@ -224,6 +224,7 @@ def _facts(one: Machine, epoch: float) -> dict[str, Any]:
         "bios": "Simulated BIOS 1.0",
         "cpu_model": "Simulated CPU",
         "nic_firmware": [f"{hardware.pci_nic} {NIC_FIRMWARE}"] * hardware.nics,
+        "cgroup": "v2",
         "selinux": one.want.get("selinux", "none"),
         "apparmor": one.want.get("apparmor", "enabled"),
         "cpus": hardware.cpus,
