@@ -18,14 +18,16 @@ FIREWALLD, UFW = "firewalld.service", "ufw.service"
 OTHERS = ("nftables.service", "netfilter-persistent.service", "iptables.service", "ip6tables.service", "SuSEfirewall2.service")
 """What loads rules of the site's own, which nobody but the site can change."""
 STRANGE = "%s loads rules of the site's own, which stay as they are: see that they let in %s, and packets of pods through"
+ALL = "what RKE2's inbound rules say"
 RUNS = ("active", "reloading", "activating")
 
 
 def firewall(node: Node, wanted: dict, server: bool, address: str, root: str = "") -> list:
     """`nodes`, `servers` and `api`: ports of every machine, of servers among themselves, and of servers for all. `networks`: where
-    machines of the cluster are; without them ports are open to all. `pods`: networks of pods and services."""
+    machines of the cluster are; without them ports are open to all. `pods`: networks of pods and services. With nothing wanted,
+    what others load is told alone."""
     if not wanted:
-        return []
+        return _of_others(node, root)
     needed = openings(wanted, server)
     want = "lets in " + words(needed)
     try:
@@ -45,6 +47,19 @@ def firewall(node: Node, wanted: dict, server: bool, address: str, root: str = "
     if strangers and "why" not in row:
         row["why"] = STRANGE % (" and ".join(strangers), words(needed))
     return [row]
+
+
+def _of_others(node: Node, root: str) -> list:
+    """What loads rules where no firewall stays: those that the profile stops are not all. Without any there is nothing to say."""
+    try:
+        seen = services.units(node, list(OTHERS)) if services.has_systemd(root) else {}
+    except CannotChange:
+        return []  # an item of services says that systemd does not answer
+    strangers = [name for name in OTHERS if seen and seen[name]["ActiveState"] in RUNS]
+    if not strangers:
+        return []
+    names = " and ".join(strangers)
+    return [item(NAME, OK, want="as the site has it", after=", ".join(strangers), why=STRANGE % (names, ALL))]
 
 
 def openings(wanted: dict, server: bool) -> list:

@@ -351,3 +351,11 @@ def test_a_firewalld_that_does_not_answer_fails_the_item_alone(tmp_path: Path) -
     node.tools["firewall-cmd"] = lambda _: (252, "", "FirewallD is not running")
     row = settled(node)
     assert (row["status"], "FirewallD is not running" in row["why"]) == ("failed", True)
+
+
+def test_where_no_firewall_stays_rules_of_others_are_told(tmp_path: Path) -> None:
+    row = settled(machine(tmp_path / "site", nftables="active enabled", ufw="active enabled"), {})
+    assert (row["name"], row["status"], row["after"]) == ("firewall", "ok", "nftables.service")
+    assert row["why"].startswith("nftables.service loads rules of the site's own, which stay as they are")
+    for node in (machine(tmp_path / "none", firewalld="active enabled"), Machine({}, root=tmp_path / "without systemd")):
+        assert firewall.firewall(node, {}, True, ADDRESS, str(node.root)) == []
