@@ -59,7 +59,10 @@ def _named(node: Node, label: str, name: str, slot: str, booted: bool, root: str
     def change() -> None:
         if os.path.exists("%s/%s" % (root + CLASS, name)):
             raise CannotChange("another interface has this name")
-        node.must("ip", "link", "set", "dev", _now(slot, root + CLASS), "name", name)
+        now = _now(slot, root + CLASS)
+        # the kernel gives no interface one of its own alternative names, as systemd's by slot or path are; mostly there is none
+        node.run("ip", "link", "property", "del", "dev", now, "altname", name)
+        node.must("ip", "link", "set", "dev", now, "name", name)
 
     return settle(node, label, name, read, change)
 

@@ -22,13 +22,20 @@ def interface(root: Path, name: str, address: str = SLOT, *, up: bool = False, b
     (shown / name / "flags").write_text("0x1003\n" if up else "0x1002\n")
 
 
-def machine(root: Path, *, check_mode: bool = False) -> Machine:
-    shown = root / "sys/class/net"
+def machine(root: Path, *, check_mode: bool = False, alternatives: tuple[str, ...] = ()) -> Machine:
+    """`alternatives`: other names of an interface, as the kernel knows them; sysfs has none."""
+    shown, others = root / "sys/class/net", set(alternatives)
 
     def ip(command: tuple[str, ...]) -> tuple[int, str, str]:
         if command == ("ip", "-json", "address"):
             return 0, ADDRESSES, ""
+        if command[:5] == ("ip", "link", "property", "del", "dev"):
+            there = command[7] in others
+            others.discard(command[7])
+            return (0, "", "") if there else (2, "", "RTNETLINK answers: Invalid argument")
         assert command[:4] == ("ip", "link", "set", "dev")
+        if command[6] in others:
+            return 2, "", "RTNETLINK answers: File exists"
         os.rename(shown / command[4], shown / command[6])
         return 0, "", ""
 
@@ -53,6 +60,12 @@ def test_one_that_nothing_uses_is_given_its_name_at_once_and_keeps_it(tmp_path: 
     assert node.reloads == ["initramfs"], "it names interfaces first"
     again = named(machine(tmp_path, check_mode=True), mtu=4092)
     assert [row["status"] for row in again.values()] == ["ok", "ok"]
+
+
+def test_one_of_its_own_alternative_names_becomes_its_name(tmp_path: Path) -> None:
+    interface(tmp_path, "ens1np0")
+    row = named(machine(tmp_path, alternatives=("fab0", "enp24s0np0")))[f"name of {SLOT}"]
+    assert (row["status"], row["after"]) == ("changed", "fab0"), row
 
 
 def test_one_that_is_in_use_waits_for_a_boot_and_fails_where_that_did_not_bring_it(tmp_path: Path) -> None:
