@@ -42,7 +42,7 @@ KubeletArgs = Annotated[
 ]
 """Flags of the kubelet without the dashes."""
 KubeletConfig = Annotated[
-    Mapping[Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z]{1,60}$")], Any], AfterValidator(_check_fields)
+    Mapping[Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9]{1,60}$")], Any], AfterValidator(_check_fields)
 ]
 """Fields of KubeletConfiguration."""
 

@@ -165,7 +165,8 @@ def _expectations(spec: ClusterSpec) -> Object:
         wanted["clock_synchronized"] = True
     if said.get("selinux"):
         wanted["selinux"] = said["selinux"]
-    if kubernetes(spec.rke2.version) >= CGROUP_V2 and spec.rke2.kubelet_args.get("fail-cgroupv1") != "false":
+    told = spec.rke2.kubelet_args.get("fail-cgroupv1") == "false" or spec.rke2.kubelet_config.get("failCgroupV1") is False
+    if kubernetes(spec.rke2.version) >= CGROUP_V2 and not told:
         wanted["cgroup_v2"] = True
     if spec.os.kernel:
         wanted["kernel"] = spec.os.kernel

@@ -64,6 +64,8 @@ def test_peer_to_peer_that_a_spec_without_gpus_asks_for_is_not_passed_over() -> 
         ({"version": "v1.35.7+rke2r1"}, True),
         ({"version": "v1.34.9+rke2r1"}, False),
         ({"version": "v1.35.7+rke2r1", "kubelet_args": {"fail-cgroupv1": "false"}}, False),
+        ({"version": "v1.35.7+rke2r1", "kubelet_config": {"failCgroupV1": False}}, False),
+        ({"version": "v1.35.7+rke2r1", "kubelet_config": {"failCgroupV1": True}}, True),
     ],
 )
 def test_the_gate_looks_at_control_groups_where_kubelets_need_version_2(rke2: dict[str, Any], asked: bool) -> None:
