@@ -22,6 +22,7 @@ options:
   state: {description: 'What is to be done.', type: str, choices: [looked, begun, apart, gone], required: true}
   force: {description: 'Whether paths that another Kubernetes may have made count too, where no RKE2 is recognised.', type: bool}
   virtual_address: {description: 'The address that servers hold themselves, which a kube-vip that is killed leaves.', type: str}
+  pods: {description: 'The network of pods: routes that drop what goes to a part of it count too.', type: str}
 author: [bringup]
 """
 
@@ -40,9 +41,10 @@ def main() -> None:
         "state": {"type": "str", "choices": ["looked", "begun", "apart", "gone"], "required": True},
         "force": {"type": "bool", "default": False},
         "virtual_address": {"type": "str", "default": ""},
+        "pods": {"type": "str", "default": ""},
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    state, asked = module.params["state"], (module.params["force"], module.params["virtual_address"])
+    state, asked = module.params["state"], [module.params[name] for name in ("force", "virtual_address", "pods")]
     if state != "looked":
         alone.or_fail(module, "rke2_traces")
     acts = not module.check_mode

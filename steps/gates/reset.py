@@ -14,6 +14,11 @@ _KINDS = (
     ("mounts", "mounts", "see with `fuser -m` who holds it on {node}, then reset again"),
     ("links", "network links", "`ip link delete` it on {node}"),
     ("addresses", "addresses of servers", "`ip address delete` it on {node}: a server answers there"),
+    (
+        "routes",
+        "routes that drop what goes to pods",
+        "`ip route delete blackhole` it on {node}: another node's pods may get its network",
+    ),
     ("rules", "chains of the packet filter", "`iptables-save` on {node} shows who else uses it; reset again, or reboot"),
     ("paths", "paths", "see what writes there on {node}, then reset again"),
     ("units", "units", "`systemctl disable --now` it on {node}, then reset again"),

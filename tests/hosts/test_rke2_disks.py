@@ -130,12 +130,18 @@ def test_a_server_that_is_taken_back_no_longer_answers_at_the_virtual_address(up
     link = host.run("ip", "route", "get", lab.hosts[0].address.rpartition(".")[0] + ".254").split(" dev ")[1].split()[0]
     for address in ("192.0.2.10/32", "192.0.2.11/32"):
         host.run("ip", "address", "add", address, "dev", link)
+    for network in ("198.51.100.128/25", "203.0.113.0/24"):
+        host.run("ip", "route", "add", "blackhole", network)
     host.run("mkdir", "-p", DATA)
 
-    result = play(lab, site, "rke2_reset", [host], rke2_reset_virtual_address="192.0.2.10")
+    told = {"rke2_reset_virtual_address": "192.0.2.10", "rke2_reset_pods": "198.51.100.0/24"}
+    result = play(lab, site, "rke2_reset", [host], **told)
 
     assert said(result) == []
     traces = result.hosts[0].facts["traces"]
     assert (traces["addresses"], traces["looked"]["addresses"] > 1) == ([], True)
     left = host.run("ip", "-oneline", "address", "show")
+    assert (traces["routes"], traces["looked"]["routes"] > 1) == ([], True)
+    dropping = [line.split()[1] for line in host.run("ip", "route", "show").splitlines() if line.startswith("blackhole")]
+    assert dropping == ["203.0.113.0/24"], "that of the pods is gone, and the site's own stays"
     assert ("192.0.2.10/32" in left, "192.0.2.11/32" in left, lab.hosts[0].address in left) == (False, True, True)

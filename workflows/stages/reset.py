@@ -47,7 +47,11 @@ def _play(site: Site, role: str, *, fan_out: str = "", after: tuple[str, ...] = 
         "gate": f"{ID}/{role}s",
         "select": role,
         "may_be_down": True,
-        "variables": {"rke2_reset_forget": _is_survived(site), "rke2_reset_servers": servers},
+        "variables": {
+            "rke2_reset_forget": _is_survived(site),
+            "rke2_reset_servers": servers,
+            "rke2_reset_pods": site.spec.rke2.cluster_cidr,
+        },
     }
     if role == "server" and site.spec.rke2.virtual_address:
         arguments["variables"]["rke2_reset_virtual_address"] = site.spec.registration_address

@@ -1,4 +1,5 @@
-"""What an RKE2 leaves on a host: processes, mounts, links, packet filter rules, paths and units; and how each is taken away.
+"""What an RKE2 leaves on a host: processes, mounts, links, addresses, routes, packet filter rules, paths and
+units; and how each is taken away.
 
 rke2-killall.sh and rke2-uninstall.sh know the same things (peers §4), but a host that was set up by half may lack both scripts.
 """
@@ -14,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import time
+from typing import Any
 
 from ansible.module_utils.rke2 import guards, mounts, pending, places, settings
 from ansible.module_utils.rke2.mounts import DATA
@@ -78,15 +80,16 @@ def run(command: list, text: str = "") -> tuple:
     return done.returncode, done.stdout
 
 
-def find(force: bool, virtual: str = "") -> tuple:
+def find(force: bool, virtual: str = "", pods: str = "") -> tuple:
     """What is left by kind, and how many things of each kind were looked at; 0 means that nobody could look.
 
     On a host without anything that is RKE2's alone nothing counts, unless forced: it may be another Kubernetes'. `virtual` is the
-    address that servers hold themselves.
+    address that servers hold themselves, `pods` the network of pods.
     """
     rules, ways = packet_rules()
     units, unit_count = find_units()
     held, address_count = addresses(virtual)
+    dropping, route_count = routes(pods)
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     targets = places.targets()
     links = sorted(os.listdir("/sys/class/net")) if os.path.isdir("/sys/class/net") else []
@@ -99,6 +102,7 @@ def find(force: bool, virtual: str = "") -> tuple:
         "mounts": sorted(target for target in targets if target.startswith(MOUNTS) and target not in kept),
         "links": [link for link in links if LINKS.fullmatch(link)],
         "addresses": held,
+        "routes": dropping,
         "rules": rules,
         "paths": sorted(ours + [path for path in SHARED if mounts.holds(path, kept)]),
         "units": units,
@@ -108,6 +112,7 @@ def find(force: bool, virtual: str = "") -> tuple:
         "mounts": len(targets),
         "links": len(links),
         "addresses": address_count,
+        "routes": route_count,
         "rules": ways,
         "paths": len(OWN + PACKAGED + SHARED),
         "units": unit_count,
@@ -174,6 +179,28 @@ def addresses(virtual: str) -> tuple:
     return ["%s on %s" % (row[3], row[1].partition("@")[0]) for row in held], len(rows)
 
 
+def routes(pods: str) -> tuple:
+    """Routes that drop what goes to a part of the pods' network, and how many were looked at. flannel of Canal
+    (--ip-blackhole-route) and Calico make one for the node's own part; it is on no link, and that part may be another node's once
+    a cluster is built anew."""
+    if not pods:
+        return [], 1  # there are none to look for
+    network = ipaddress.ip_network(pods)
+    rows = [line.split() for line in run(["ip", "-oneline", _family(network), "route", "show"])[1].splitlines()]
+    dropped = [ipaddress.ip_network(row[1]) for row in rows if row[0] == "blackhole" and row[1] != "default"]
+    return [str(one) for one in dropped if one != network and one.subnet_of(network)], len(rows)
+
+
+def unroute(found: list) -> None:
+    """Remove routes as `routes` tells them."""
+    for route in found:
+        run(["ip", _family(ipaddress.ip_network(route)), "route", "delete", "blackhole", route])
+
+
+def _family(network: Any) -> str:
+    return "-%d" % network.version
+
+
 def let_go(held: list) -> None:
     """Remove addresses as `addresses` tells them."""
     for one in held:
@@ -199,6 +226,7 @@ def remove(left: dict) -> None:
     for link in left["links"]:
         run(["ip", "link", "delete", link])
     let_go(left["addresses"])
+    unroute(left["routes"])
     remove_rules(left["rules"])
     for path in left["units"] + [path for path in left["paths"] if path not in PACKAGED]:
         delete(path)

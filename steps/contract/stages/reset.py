@@ -9,15 +9,16 @@ class Traces(Struct, frozen=True, kw_only=True):
     """What is left, by kind; nothing has a default, since a list that was not told would read as empty.
 
     `processes` (`PID command`), `mounts` (mount points), `links` (network interfaces of CNI plugins), `addresses` (the
-    virtual one of the servers, with its interface), `rules` (chains and tables of packet filters), `paths`, `units` (of systemd,
-    installed or loaded). `looked` says by kind how many things were looked at, those of others included: nothing found proves
-    nothing where nothing could be read.
+    virtual one of the servers, with its interface), `routes` (that drop what goes to pods of this host), `rules` (chains and
+    tables of packet filters), `paths`, `units` (of systemd, installed or loaded). `looked` says by kind how many things were
+    looked at, those of others included: nothing found proves nothing where nothing could be read.
     """
 
     processes: tuple[str, ...]
     mounts: tuple[str, ...]
     links: tuple[str, ...]
     addresses: tuple[str, ...]
+    routes: tuple[str, ...]
     rules: tuple[str, ...]
     paths: tuple[str, ...]
     units: tuple[str, ...]

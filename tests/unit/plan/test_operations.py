@@ -114,6 +114,7 @@ def test_a_reset_of_some_agents_lets_a_server_forget_them() -> None:
     assert told["variables"] == {
         "rke2_reset_forget": True,
         "rke2_reset_servers": ["10.10.0.10", "10.10.0.11", "10.10.0.12", "10.10.0.13"],
+        "rke2_reset_pods": "10.42.0.0/16",
         "rke2_reset_drain_seconds": 600,
         "rke2_registration_address": "10.10.0.10",
     }

@@ -1,5 +1,7 @@
-"""Whether a kernel has packet filters at all: where it cannot have any, no rules are left; where nobody can tell, nobody looked."""
+"""Whether a kernel has packet filters at all: where it cannot have any, no rules are left; where nobody can tell, nobody looked.
+And which routes a network of pods has left."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -31,3 +33,47 @@ def test_a_kernel_without_packet_filters_has_neither_kind(
     if symbols is not None:
         (tmp_path / "proc/kallsyms").write_text(symbols)
     assert traces.has_no_filters(str(tmp_path)) is none
+
+
+IP = """#!/bin/sh
+case "$*" in
+    "-oneline -4 route show") cat @FOLDER@/four ;;
+    "-oneline -6 route show") cat @FOLDER@/six ;;
+    *) echo "$*" >> @FOLDER@/asked ;;
+esac
+"""
+FOUR = """default via 192.0.2.1 dev eth0 proto dhcp metric 100
+192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.11
+10.42.1.0/24 via 10.42.1.0 dev flannel.1 onlink
+blackhole default metric 4278198272
+blackhole 10.42.0.0/16
+blackhole 10.42.3.0/24
+blackhole 10.42.3.9
+blackhole 10.0.0.0/8
+blackhole 203.0.113.0/24 metric 5
+"""
+SIX = "blackhole fd00:42:0:3::/64 dev lo metric 1024 pref medium\nfe80::/64 dev eth0 proto kernel metric 256 pref medium\n"
+
+
+@pytest.mark.parametrize(
+    ("pods", "found"),
+    [
+        ("10.42.0.0/16", (["10.42.3.0/24", "10.42.3.9/32"], 9)),
+        ("10.99.0.0/16", ([], 9)),
+        ("fd00:42::/48", (["fd00:42:0:3::/64"], 2)),
+        ("", ([], 1)),
+    ],
+)
+def test_routes_that_drop_what_goes_to_pods_of_this_host_are_found_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pods: str, found: tuple[list[str], int]
+) -> None:
+    for name, text in (("four", FOUR), ("six", SIX), ("asked", ""), ("ip", IP.replace("@FOLDER@", str(tmp_path)))):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "ip").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert traces.routes(pods) == found
+    traces.unroute(found[0])
+    family = "-6" if ":" in pods else "-4"
+    assert (tmp_path / "asked").read_text().splitlines() == [f"{family} route delete blackhole {route}" for route in found[0]]
+    (tmp_path / "ip").write_text("#!/bin/sh\nexit 1\n")
+    assert traces.routes(pods) == ([], 0 if pods else 1), "nobody could look"

@@ -30,7 +30,7 @@ def test_a_run_says_which_files_it_kept_aside() -> None:
 
 
 def test_a_reset_says_where_they_still_lie() -> None:
-    kinds = ("processes", "mounts", "links", "addresses", "rules", "paths", "units")
+    kinds = ("processes", "mounts", "links", "addresses", "routes", "rules", "paths", "units")
     seen = outcomes(traces={**{kind: [] for kind in kinds}, "looked": dict.fromkeys(kinds, 1)})
     verdict = reset_gate.agents(reset.from_play(seen), reset_contract.Expectation(nodes=tuple(KEPT)))
     assert (verdict.is_pass, tuple(verdict.notes)) == (True, NOTES)

@@ -11,7 +11,7 @@ from workflows.rehearsal.simulator.os_prep import UNREACHABLE
 from workflows.rehearsal.simulator.plays import Outcome, Status, play
 from workflows.rehearsal.simulator.world import World
 
-_LOOKED = {"processes": 180, "mounts": 40, "links": 3, "addresses": 5, "rules": 2, "paths": 14, "units": 3}
+_LOOKED = {"processes": 180, "mounts": 40, "links": 3, "addresses": 5, "routes": 7, "rules": 2, "paths": 14, "units": 3}
 """What the module looked at on a machine, by kind."""
 
 _FORGET = ("Let the cluster forget the machine", "ansible.builtin.command")
