@@ -96,7 +96,9 @@ def silence(virtual: str) -> bool:
     """Remove the virtual address where this server has it; returns whether it had. Raises Failed."""
     held, _ = traces.addresses(virtual)
     traces.let_go(held)
-    left, _ = traces.addresses(virtual)
+    left, looked = traces.addresses(virtual)
+    if not looked:
+        raise Failed("nobody can tell whether this server still has %s: `ip address show` fails" % virtual)
     if left:
         raise Failed("%s cannot be removed, and this server would join at itself: `ip address delete` it by hand" % left[0])
     return bool(held)

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from typing import Any, Callable, Optional
 
 from ansible.module_utils import proxies, waiting
@@ -83,12 +82,16 @@ class Node:
         driver cannot be killed, and who waits for its end hangs too."""
         if not self.has(command[0]):
             return ""
-        with tempfile.TemporaryFile() as output:  # a pipe holds 64 KiB, and who waits for the end reads none of it
+        # in memory, as the disk may be full; a pipe holds 64 KiB, and who waits for the end reads none of it
+        with os.fdopen(os.memfd_create("told"), "w+b") as output:
             settings = dict(os.environ, LC_ALL="C", PATH=_PATH, HOME="/")
             quiet = subprocess.DEVNULL
-            started = subprocess.Popen(
-                command, cwd="/", env=settings, stdin=quiet, stdout=output, stderr=quiet, start_new_session=True
-            )
+            try:
+                started = subprocess.Popen(
+                    command, cwd="/", env=settings, stdin=quiet, stdout=output, stderr=quiet, start_new_session=True
+                )
+            except OSError:
+                return ""
             for _ in waiting.rounds(seconds, FIRST_LOOK):
                 if started.poll() is not None:
                     output.seek(0)

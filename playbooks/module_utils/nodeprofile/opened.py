@@ -32,10 +32,10 @@ def _is_ours(folder: str) -> bool:
     """Whether a folder holds files of ours, or folders of such files, and nothing else."""
     try:
         with os.scandir(folder) as entries:
-            found = [_is_ours(one.path) if one.is_dir(follow_symlinks=False) else _is_made(one) for one in entries]
+            inside = sorted(entries, key=lambda one: one.is_dir(follow_symlinks=False))  # files first: one of others ends it
+        return bool(inside) and all(_is_ours(one.path) if one.is_dir(follow_symlinks=False) else _is_made(one) for one in inside)
     except OSError:
         return False  # not there yet, or not for us to read
-    return bool(found) and all(found)
 
 
 def _is_made(entry: os.DirEntry) -> bool:

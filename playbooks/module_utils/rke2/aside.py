@@ -9,6 +9,7 @@ import glob
 import itertools
 import os
 
+from ansible.module_utils import labels
 from ansible.module_utils.rke2 import files
 
 BEFORE = ".before-bringup"
@@ -29,6 +30,7 @@ def keep(path: str, root: str = "") -> str:
     names = (place(path) + ("-%d" % number if number > 1 else "") for number in itertools.count(1))
     at = next(name for name in names if not os.path.exists(root + name) or _read(root + name) == data)
     if not os.path.exists(root + at):
+        labels.folders(os.path.dirname(root + at), 0o700)  # tokens and passwords of the site may be in it
         files.write(root + at, data, os.stat(root + path).st_mode & 0o777)
     return at
 

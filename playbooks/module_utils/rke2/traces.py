@@ -186,9 +186,10 @@ def routes(pods: str) -> tuple:
     if not pods:
         return [], 1  # there are none to look for
     network = ipaddress.ip_network(pods)
-    rows = [line.split() for line in run(["ip", "-oneline", _family(network), "route", "show"])[1].splitlines()]
+    code, said = run(["ip", "-oneline", _family(network), "route", "show"])[:2]
+    rows = [line.split() for line in said.splitlines()]
     dropped = [ipaddress.ip_network(row[1]) for row in rows if row[0] == "blackhole" and row[1] != "default"]
-    return [str(one) for one in dropped if one != network and one.subnet_of(network)], len(rows)
+    return [str(one) for one in dropped if one != network and one.subnet_of(network)], len(rows) + (code == 0)
 
 
 def unroute(found: list) -> None:

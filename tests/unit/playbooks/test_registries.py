@@ -10,11 +10,12 @@ import yaml
 TEMPLATES = Path(__file__).parents[3] / "playbooks/roles/rke2/templates"
 
 
-def rendered(mirror: str, registries: dict[str, object] | None = None) -> dict[str, object]:
+def rendered(mirror: str, registries: dict[str, object] | None = None, *, fallback: bool = True) -> dict[str, object]:
     """What the role makes of a mirror for all and of what is said of some; secrets are as their variables are called."""
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True)
     environment.filters["to_json"] = json.dumps
     variables = {"rke2_registry_mirror": mirror, "rke2_registries": registries or {}, "lookup": lambda _, name: name}
+    variables["rke2_config"] = {} if fallback else {"disable-default-registry-endpoint": True}
     text = environment.get_template("registries.yaml.j2").render(variables)
     return dict(yaml.safe_load(text))
 
@@ -34,8 +35,11 @@ def test_a_mirror_is_asked_by_the_registry_api(mirror: str, endpoint: str) -> No
 
 def test_a_registry_that_has_mirrors_alone_is_no_configured_one() -> None:
     """RKE2 asks each registry that stands in `configs` itself, also where it was told that mirrors alone are to be asked."""
-    found = rendered("", {"docker.io": {"endpoints": ["https://m.example.org"], "rewrite": {"a": "b"}}})
-    assert found == {"mirrors": {"docker.io": {"endpoint": ["https://m.example.org"], "rewrite": {"a": "b"}}}, "configs": None}
+    said: dict[str, object] = {"docker.io": {"endpoints": ["https://m.example.org"], "rewrite": {"a": "b"}}}
+    mirrors = {"docker.io": {"endpoint": ["https://m.example.org"], "rewrite": {"a": "b"}}}
+    assert rendered("", said, fallback=False) == {"mirrors": mirrors, "configs": None}
+    asked = {"docker.io": {"tls": {"insecure_skip_verify": False}}}
+    assert rendered("", said) == {"mirrors": mirrors, "configs": asked}, "a cluster that has this file is not restarted for another"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +48,7 @@ def test_a_registry_that_has_mirrors_alone_is_no_configured_one() -> None:
         ({"insecure": True}, {"tls": {"insecure_skip_verify": True}}),
         (
             {"username": "puller", "secrets": {"password": "word"}},
-            {"auth": {"username": "puller", "password": "word"}},
+            {"auth": {"username": "puller", "password": "word"}, "tls": {"insecure_skip_verify": False}},
         ),
         (
             {"secrets": {"key": "k", "cert": "c", "ca": "a"}},
