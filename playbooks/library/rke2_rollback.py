@@ -113,7 +113,7 @@ def restore(snapshot: str, seconds: int) -> None:
 def reset(snapshot: str, seconds: int, program: str = kept.PROGRAM) -> None:
     """Let RKE2 set its etcd back. Raises Failed."""
     command = [program, "server", "--cluster-reset", "--cluster-reset-restore-path=" + snapshot]
-    login = os.umask(kept.UMASK)
+    login = os.umask(alone.UMASK)
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False

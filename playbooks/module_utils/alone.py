@@ -16,6 +16,8 @@ LOCK = "/run/bringup.lock"
 SECONDS = 600
 """How long another one is waited for: it is bounded by its task's time-out, which has mostly passed when a play comes again."""
 UMASK = 0o022
+"""As systemd gives it to services. With a hardened login's (027, 077) what RKE2 writes is closed to etcd's own user, and it waits
+for an etcd that never starts (rancher/rke2 #6466)."""
 FIRST, MOST = 0.05, 1.0
 
 

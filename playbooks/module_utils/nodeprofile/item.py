@@ -74,7 +74,7 @@ class Node:
         """
         if not self.has(command[0]):
             return 127, "", "%s: no such command" % command[0]
-        settings = dict(environment, LC_ALL="C", PATH=_PATH, HOME="/")
+        settings = dict(environment, **_SETTINGS)
         return self._module.run_command(list(command), cwd="/", environ_update=settings, handle_exceptions=True)
 
     def told(self, seconds: float, *command: str) -> Optional[str]:
@@ -84,7 +84,7 @@ class Node:
             return ""
         # in memory, as the disk may be full; a pipe holds 64 KiB, and who waits for the end reads none of it
         with os.fdopen(os.memfd_create("told"), "w+b") as output:
-            settings = dict(os.environ, LC_ALL="C", PATH=_PATH, HOME="/")
+            settings = dict(os.environ, **_SETTINGS)
             quiet = subprocess.DEVNULL
             try:
                 started = subprocess.Popen(
@@ -120,6 +120,7 @@ class Node:
 FIRST_LOOK, LAST_LOOK = 0.05, 1.0
 """Seconds until it is first looked whether a command has ended that may not, and how long one that was killed is waited for."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SETTINGS = {"LC_ALL": "C", "PATH": _PATH, "HOME": "/"}
 
 
 def read_text(path: str) -> str:

@@ -19,9 +19,6 @@ BEGUN = os.path.join(STORE, "installing")
 """There while files are replaced: what lies at their places is then no release that could be kept."""
 PROGRAM = "/usr/local/bin/rke2"
 """It says which release is installed: an install puts it in its place last, the way back first, so that both are gone on with."""
-UMASK = 0o022
-"""RKE2's units have systemd's. With a hardened login's (027, 077) what RKE2 writes is closed to etcd's own user, and it waits for
-an etcd that never starts (rancher/rke2 #6466)."""
 CONFIGURATION = (
     "/etc/rancher/rke2/config.yaml",
     "/etc/rancher/rke2/registries.yaml",
