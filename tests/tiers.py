@@ -85,6 +85,9 @@ BOOT = Tier("boot", ("tests/boot",), 900, _boot, ("-n", "2", "--dist", "loadfile
 ROUNDS = ((FAST, HOSTS), (CLUSTER,), (BOOT,))
 """One after another, each with its tiers side by side."""
 
+TEST_SECONDS, LONG_TEST_SECONDS = 1200, 3600
+"""A test that takes longer hangs: its stack is printed and the tier's process ends, before CI ends everything without a word."""
+
 
 def main() -> int:
     """Run the tiers; 0 when everything that ran passed (under CI: and nothing was left out)."""
@@ -134,7 +137,13 @@ def _run(tier: Tier, *, long: bool, output: Path | None) -> Outcome:
         report, temporary = Path(folder) / "junit.xml", Path(folder) / "tmp"
         temporary.mkdir()
         marks = [] if long else ["-m", "not long"]
-        words = ["-m", "pytest", *tier.folders, *tier.arguments, *marks, f"--junitxml={report}", "-rs", "--durations=8"]
+        ends = [
+            "-o",
+            f"faulthandler_timeout={LONG_TEST_SECONDS if long else TEST_SECONDS}",
+            "-o",
+            "faulthandler_exit_on_timeout=true",
+        ]
+        words = ["-m", "pytest", *tier.folders, *tier.arguments, *marks, *ends, f"--junitxml={report}", "-rs", "--durations=8"]
         print(f"== {tier.name}: {' '.join(words[1:])}", flush=True)
         # its own place for temporary files: the tier beside it counts what it leaves in the common one
         settings = {**os.environ, "TMPDIR": str(temporary)} if tier.yields else None

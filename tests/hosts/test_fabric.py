@@ -91,19 +91,12 @@ def play(lab: Lab, **wanted: Any) -> PlayResult:
     return playing.play(request(lab, variables=variables("debian", **(wanted or WANTED))))
 
 
-def boot_id(host: Host) -> str:
-    """Id of the boot; empty while there is none."""
-    with suppress(subprocess.CalledProcessError, RuntimeError):
-        return host.run("cat", "/proc/sys/kernel/random/boot_id")
-    return ""
-
-
 def boot_again(host: Host) -> None:
     """Reboot, and wait until it is up."""
-    before = boot_id(host)
+    before = host.boot_id()
     with suppress(subprocess.CalledProcessError):
-        host.run("systemctl", "reboot")
-    assert until(lambda: boot_id(host) not in ("", before) and answers(host, time.monotonic() + 1), SECONDS)
+        host.run("systemctl", "reboot", "--no-block")
+    assert until(lambda: host.boot_id() not in ("", before) and answers(host, time.monotonic() + 1), SECONDS)
 
 
 @pytest.mark.parametrize("configure", [networkd, manager])

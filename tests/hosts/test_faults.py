@@ -108,7 +108,7 @@ def played(lab: Lab, **words: Any) -> tuple[PlayResult, Cables]:
 
 def boots(lab: Lab) -> list[str]:
     """The boot id of every host."""
-    return [host.run("cat", "/proc/sys/kernel/random/boot_id") for host in lab.hosts]
+    return [host.boot_id() for host in lab.hosts]
 
 
 def test_every_fault_is_named_with_its_class_while_the_others_go_on(up: Any) -> None:

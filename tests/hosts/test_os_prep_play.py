@@ -201,7 +201,7 @@ def test_systemd_hosts_have_their_services_set(up: Any) -> None:
 def test_a_node_that_asks_for_a_reboot_gets_one_if_allowed(up: Any) -> None:
     lab = up(3, Init.SYSTEMD)
     lab.hosts[1].run("touch", "/run/reboot-required")
-    booted = [host.run("cat", "/proc/sys/kernel/random/boot_id") for host in lab.hosts]
+    booted = [host.boot_id() for host in lab.hosts]
     served = variables(time_servers=["192.0.2.123"])
 
     left = playing.play(request(lab, variables=served))
@@ -213,7 +213,7 @@ def test_a_node_that_asks_for_a_reboot_gets_one_if_allowed(up: Any) -> None:
         (HostStatus.OK, 1),
         (HostStatus.OK, 0),
     ]
-    again = [host.run("cat", "/proc/sys/kernel/random/boot_id") for host in lab.hosts]
+    again = [host.boot_id() for host in lab.hosts]
     assert [old == new for old, new in zip(booted, again, strict=True)] == [True, False, True]
     assert judged(done).notes == ()
     assert "server 192.0.2.123 iburst" in lab.hosts[0].run("cat", "/etc/chrony/chrony.conf")

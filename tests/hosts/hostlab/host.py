@@ -19,6 +19,9 @@ BOOT = 'while unshare "$@"; [ $? = 129 ]; do :; done'
 ANSWER_SECONDS = 40.0
 """systemd hosts need 0.3 s each on two cores; 100 of them were seen to need 24 s."""
 
+RUN_SECONDS = 300.0
+"""Longest time of one command in a host; packages that it installs need a minute on a busy machine."""
+
 
 @dataclass(frozen=True)
 class Host:
@@ -34,9 +37,21 @@ class Host:
         return self.folder / "log"
 
     def run(self, *command: str, text: str = "") -> str:
-        """Run a command inside the host, past SSH, and return what it printed; `text` is its standard input."""
+        """Run a command inside the host, past SSH, and return what it printed; `text` is its standard input.
+
+        `subprocess.TimeoutExpired` where it does not end: a host that goes down stops its processes before it kills them, and
+        nsenter, which stops along with its command, is then never told to go on.
+        """
         enter = ["nsenter", "--target", str(self.init()), "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd=/"]
-        return subprocess.run([*enter, *command], input=text, capture_output=True, text=True, check=True).stdout
+        done = subprocess.run([*enter, *command], input=text, capture_output=True, text=True, check=True, timeout=RUN_SECONDS)
+        return done.stdout
+
+    def boot_id(self) -> str:
+        """Id of the boot, read from outside: it may go down meanwhile; empty while it has no process 1."""
+        try:
+            return Path(f"/proc/{self.init()}/root/proc/sys/kernel/random/boot_id").read_text()
+        except (RuntimeError, OSError):
+            return ""
 
     def read_only(self) -> None:
         """Fault: the root file system turns read-only, as after a disk error; what journald has open would hinder it."""
