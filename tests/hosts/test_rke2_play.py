@@ -21,9 +21,12 @@ KUBECTL_LOG = "/var/log/kubectl-stand-in.log"
 REPOSITORY = "/etc/yum.repos.d/rancher-rke2-common.repo"
 KILLED_WHILE_INSTALLING = """
 kept=/var/lib/rancher/download/kept
-mkdir -p $kept/usr/local/bin
+rm -r $kept
+mkdir -p $kept/usr/local/bin $kept/etc/rancher/rke2
 cp /usr/local/bin/rke2* $kept/usr/local/bin
+cp /etc/rancher/rke2/*.yaml $kept/etc/rancher/rke2
 printf %s @RELEASE@ > $kept/VERSION
+: > $kept/ABSENT
 touch /var/lib/rancher/download/installing
 echo "half of another release" > /usr/local/bin/rke2-killall.sh
 """
@@ -212,7 +215,8 @@ def test_a_release_that_does_not_start_is_rolled_back_and_the_others_go_on(up: A
     saved = server.run("sh", "-c", "ls /var/lib/rancher/rke2/server/db/snapshots/bringup-before-v1.36.1-rke2r1-*").strip()
     assert f"by {server.name}:{saved}: rke2.version: {VERSION} and `bringup rollback SPEC`" in result.hosts[0].message
     told = server.run("cat", "/var/lib/rancher/download/way-back.txt")
-    assert f"(3) on {server.name}: `rke2 server --cluster-reset --cluster-reset-restore-path={saved}`" in told
+    step = next(line for line in told.splitlines() if f"(3) on {server.name}" in line)
+    assert f"`umask 022; rke2 server --cluster-reset --cluster-reset-restore-path={saved}`" in step
     assert server.run("/usr/local/bin/rke2", "--version").startswith(f"rke2 version {MINOR}"), "an older minor cannot read its data"
     server.run("rm", "/etc/rke2-stand-in.json")
     assert lacks(play(lab, site, "rke2_server", [server], rke2_version=MINOR), "server", MINOR) == ""
