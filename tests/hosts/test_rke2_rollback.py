@@ -1,4 +1,5 @@
-"""A cluster goes back over a minor, with a stand-in for RKE2: refused where it cannot, gone on with where it was cut off."""
+"""A cluster goes back over a minor, with a stand-in for RKE2: refused where it cannot, gone on with where it was cut off, joined at
+a virtual address by who has let go of it."""
 
 from typing import Any
 
@@ -9,9 +10,28 @@ from rke2_plays import MINOR, VERSION, Site, lacks, nodes, play, said, tell
 
 from steps.contract.play import HostStatus, PlayResult
 
-SNAPSHOTS, STORE = "/var/lib/rancher/rke2/server/db/snapshots", "/var/lib/rancher/download"
+DATABASE, STORE = "/var/lib/rancher/rke2/server/db", "/var/lib/rancher/download"
+SNAPSHOTS, ETCD, DISK = f"{DATABASE}/snapshots", f"{DATABASE}/etcd", "/srv/disk"
 LOG, WRITTEN = "/var/log/rke2-stand-in.log", "site/written-by-the-newer-release"
 KUBECTL = ("/var/lib/rancher/rke2/bin/kubectl", "--kubeconfig", "-")
+VIRTUAL = "10.77.200.1"
+HEARD = "/var/log/answers-at-the-virtual-address"
+KUBE_VIP = f"""[Service]
+ExecStartPre=/bin/bash -c 'if timeout 2 bash -c "</dev/tcp/{VIRTUAL}/22"; then echo somebody; else echo nobody; fi >> {HEARD}'
+ExecStartPost=/bin/sh -c 'ip address replace {VIRTUAL}/32 dev eth0'
+"""
+"""What kube-vip does on one server: it takes the address once RKE2 is ready, and leaves it where it is killed. Before RKE2 starts
+it is written down whether any machine answers there."""
+DISK_ABOVE = f"""
+systemctl stop rke2-server
+mkdir {DISK}/etcd
+mv {DISK}/member {DISK}/nodes.json {DISK}/etcd
+cp -a {SNAPSHOTS} {DISK}
+rm {ETCD}
+mount --bind {DISK} {DATABASE}
+systemctl start rke2-server
+"""
+"""What the refusal of a disk at etcd's own place says."""
 
 
 @pytest.mark.long
@@ -79,6 +99,76 @@ def test_three_servers_and_an_agent_go_back_over_a_minor(up: Any, site: Site) ->
     lost = play(lab, site, "rke2_agent_rollback", agents, servers, **options)
     assert lost.hosts[0].status is HostStatus.FAILED
     assert f"has kept no release, not {VERSION}: `bringup reset SPEC --hosts {agents[0].name}`" in lost.hosts[0].message
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_nobody_answers_at_the_virtual_address_while_etcd_is_set_back(up: Any, site: Site, count: int) -> None:
+    lab = up(count, Init.SYSTEMD)
+    servers, others = list(lab.hosts), list(lab.hosts[1:])
+    unit, manifest = "/etc/systemd/system/rke2-server.service.d", "/var/lib/rancher/rke2/agent/pod-manifests/kube-vip.yaml"
+    servers[0].run("sh", "-c", f"mkdir -p {unit}; cat > {unit}/kube-vip.conf", text=KUBE_VIP)
+    options: dict[str, Any] = {
+        "rke2_registration_address": VIRTUAL,
+        "rke2_virtual_address": {"interface": "eth0", "image": "ghcr.io/kube-vip/kube-vip:v1.0.1"},
+        "rke2_server_addresses": [host.address for host in servers],
+    }
+    assert said(play(lab, site, "rke2_server", servers, **options)) == []
+    before = [host.run("cat", manifest) for host in servers]
+    newer = {"rke2_version": MINOR, "rke2_virtual_address": {"interface": "eth0", "image": "ghcr.io/kube-vip/kube-vip:v1.0.2"}}
+    assert said(play(lab, site, "rke2_server", servers, **options | newer)) == []
+    assert all("v1.0.2" in host.run("cat", manifest) for host in servers)
+    servers[0].run(*KUBECTL, "annotate", "node", servers[0].name, f"{WRITTEN}=yes")
+
+    for host in others[:1]:  # kube-vip of the first was killed, which leaves the address there, and this one has taken it over
+        host.run("ip", "address", "add", f"{VIRTUAL}/32", "dev", "eth0")
+    assert hold(servers) == [host.name for host in servers[:2]]
+    done = play(lab, site, "rke2_server_rollback", servers, **options)
+
+    assert said(done) == []
+    assert lacks(done, "server") == ""
+    assert servers[0].run("cat", HEARD).split() == ["nobody", "somebody", "nobody"], "at the founding, the upgrade and the way back"
+    assert hold(servers) == [servers[0].name], "nobody else has it, and could have joined at itself"
+    assert all(f"server: https://{VIRTUAL}:9345" in host.run("cat", "/etc/rancher/rke2/config.yaml") for host in others)
+    assert [host.run("cat", manifest) for host in servers] == before
+    for host in servers:
+        known = nodes(host)
+        assert sorted(known) == [one.name for one in servers]
+        assert WRITTEN not in known[servers[0].name]["metadata"]["annotations"]
+
+
+def test_a_server_whose_etcd_lies_apart_is_told_where_to_have_it_and_runs_on(up: Any, site: Site) -> None:
+    lab = up(1, Init.SYSTEMD)
+    (server,) = lab.hosts
+    server.run("sh", "-ec", f"mkdir -p {DISK} {ETCD}; mount -t tmpfs site {DISK}; mount --bind {DISK} {ETCD}")
+    options: dict[str, Any] = {"rke2_server_addresses": [server.address]}
+    assert said(play(lab, site, "rke2_server", [server], **options)) == []
+    assert said(play(lab, site, "rke2_server", [server], **options | {"rke2_version": MINOR})) == []
+    state = f"systemctl show --property=InvocationID,ActiveState rke2-server; rke2 --version; ls -A {STORE}; cat {LOG}"
+    ran, known = server.run("sh", "-c", state), nodes(server)
+    assert f"start server {MINOR}" in ran
+
+    for how in (f"{ETCD} is a disk of its own", f"{ETCD} is a link to {DISK}"):
+        if "link" in how:
+            server.run("sh", "-ec", f"umount {ETCD}; rmdir {ETCD}; ln -s {DISK} {ETCD}")
+        refused = play(lab, site, "rke2_server_rollback", [server], **options)
+        assert (refused.hosts[0].status, refused.hosts[0].changed) == (HostStatus.FAILED, 0)
+        assert refused.hosts[0].message == (
+            f"{server.name} has the snapshot, and there {how}, which RKE2 must rename when it sets etcd back: "
+            f"stop rke2-server there, have the disk at {DATABASE} instead, with etcd and snapshots as folders in it, and start it; "
+            "nothing was stopped"
+        )
+        assert (server.run("sh", "-c", state), nodes(server)) == (ran, known)
+
+    server.run("sh", "-ec", DISK_ABOVE)
+    done = play(lab, site, "rke2_server_rollback", [server], **options)
+    assert said(done) == []
+    assert lacks(done, "server") == ""
+    assert f"{DATABASE} " in server.run("cat", "/proc/mounts"), "the disk stays"
+
+
+def hold(servers: list[Host]) -> list[str]:
+    """Who of them has the virtual address."""
+    return [host.name for host in servers if f" {VIRTUAL}/32 " in host.run("ip", "-oneline", "address", "show")]
 
 
 def back(result: PlayResult) -> tuple[int, list[tuple[str, str, str]]]:
