@@ -95,10 +95,10 @@ def _driver(facts: Facts, want: Expectation) -> Iterator[Finding]:
             "a driver on the host, as driver.enabled is false",
             "install the driver on the node, or let the GPU Operator bring it",
         )
-    elif not want.driver_on_host and facts.nvidia_driver:
+    elif not want.driver_on_host and _has_driver(facts):
         yield fail(
             FailureClass.INPUT,
-            f"NVIDIA driver {facts.nvidia_driver} on the host",
+            f"NVIDIA driver {facts.nvidia_driver or 'that is not loaded'} on the host",
             "none, as driver.enabled is true",
             "remove the driver from the node, or set driver.enabled to false",
         )
@@ -106,6 +106,12 @@ def _driver(facts: Facts, want: Expectation) -> Iterator[Finding]:
         yield from _fabric_manager(facts)
     elif want.driver_on_host:
         yield from _fabric(facts)
+
+
+def _has_driver(facts: Facts) -> bool:
+    """Whether the host has a driver of its own. The GPU Operator's runs in the host's kernel too once it is there; where nothing
+    tells whose it is, it counts."""
+    return bool(facts.nvidia_driver) if facts.driver_installed is None else facts.driver_installed
 
 
 def _fabric_manager(facts: Facts) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ import resource
 import shutil
 import socket
 
+from ansible.module_utils import nvidia
 from ansible.module_utils.nodeprofile import clock, confinement, services
 from ansible.module_utils.nodeprofile.item import Node, read_text
 from ansible.module_utils.nodeprofile.kernel import is_loaded
@@ -35,6 +36,7 @@ def gather(node: Node, paths: list, began: float, clock_seconds: float) -> dict:
     release = os_release()
     memory = _fields("/proc/meminfo")
     gpus, switches = nvidia_devices()
+    installed = nvidia.is_installed()
     return {
         "os_id": release.get("ID", ""),
         "os_version": release.get("VERSION_ID", ""),
@@ -63,6 +65,7 @@ def gather(node: Node, paths: list, began: float, clock_seconds: float) -> dict:
         "clock": clock.read(node, began, clock_seconds),
         "disks": [_disk(path) for path in paths],
         **driver(node),
+        **({} if installed is None else {"driver_installed": installed}),
     }
 
 
@@ -118,8 +121,9 @@ def nvidia_devices(root: str = "") -> tuple:
 
 
 def driver(node: Node, root: str = "", seconds: float = ANSWER_SECONDS) -> dict:
-    """Driver and fabric manager (gpu_stack §9 P05). NVIDIA's open module names the architecture before its version."""
-    found = re.search(r"Module(?: for \S+)?\s+(\d[\d.]+)", read_text(root + "/proc/driver/nvidia/version"))
+    """The driver that runs, whoever loaded it, and its fabric manager (gpu_stack §9 P05). NVIDIA's open module names the
+    architecture before its version."""
+    found = re.search(r"Module(?: for \S+)?\s+(\d[\d.]+)", read_text(root + nvidia.RUNNING))
     if not found:
         return {}
     manager = re.search(r"(\d[\d.]+)", node.run("nv-fabricmanager", "--version")[1])

@@ -58,6 +58,8 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     what a reboot is still waited for, and `rke2_running` whether RKE2 runs there meanwhile, so that it was not rebooted.
     `disks_used`: RKE2 is set up there, and a disk has less free than a first bring-up asks for.
     `fabric_states` are those of the GPUs in the NVLink fabric, each once: `Completed` with the error, where it ended with one.
+    `nvidia_driver` is the one that runs, which may be a container's; `driver_installed`: a driver lies on the host itself, loaded
+    or not; None where nothing told.
     `nvidia_smi_hangs`: it did not end in time, so that nothing is known of these.
     `nic_firmware` has board and firmware of every RDMA device. `cgroup` is v1 or v2, the version of the kernel's control groups,
     empty where nothing told. `selinux` is its mode, `none` where the machine has no SELinux, and empty where nothing told.
@@ -88,6 +90,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     swap_mib: int = 0
     memlock: str = ""
     nvidia_driver: str = ""
+    driver_installed: bool | None = None
     fabric_manager: str = ""
     fabric_manager_active: bool = False
     fabric_states: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from ansible.module_utils import nvidia
 from ansible.module_utils.nodeprofile import facts
 from ansible.module_utils.nodeprofile.item import Node
 
@@ -106,6 +107,37 @@ def test_no_driver_is_no_fact(tmp_path: Path) -> None:
     machine = Machine({"nvidia-smi": lambda _: (0, "", "")})
     assert facts.driver(machine, str(tmp_path)) == {}
     assert machine.said == []
+
+
+UVM = "updates/dkms/nvidia-uvm.ko: updates/dkms/nvidia.ko\n"
+IN_TREE = "kernel/drivers/video/fbdev/nvidia/nvidiafb.ko.xz: kernel/lib/x.ko.xz\nkernel/drivers/i2c/busses/i2c-nvidia-gpu.ko:\n"
+# where each lies, as depmod lists it
+LISTS = {
+    "DKMS of NVIDIA's packages": ("updates/dkms/nvidia.ko.zst:\n", True),
+    "DKMS of Debian's packages": ("updates/dkms/nvidia-current.ko.xz: kernel/drivers/acpi/video.ko.xz\n", True),
+    "an older branch of Debian": ("updates/dkms/nvidia-tesla-470.ko:\n", True),
+    "built in advance, Ubuntu": ("kernel/nvidia-580srv/nvidia.ko:\n", True),
+    "built in advance, RHEL": ("extra/drivers/video/nvidia/nvidia.ko.xz:\n", True),
+    "built in advance, SUSE": ("weak-updates/updates/nvidia.ko:\n", True),
+    "NVIDIA's own installer": ("kernel/drivers/video/nvidia.ko:\n", True),
+    "none, as with a container's": ("", False),
+    "a part of it alone": (UVM, False),
+}
+
+
+@pytest.mark.parametrize(("line", "there"), LISTS.values(), ids=LISTS)
+def test_a_driver_is_the_hosts_where_its_module_lies_there_loaded_or_not(tmp_path: Path, line: str, there: bool) -> None:
+    (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
+    (tmp_path / "proc/driver/nvidia/version").write_text(OPEN)
+    modules = tmp_path / "lib/modules" / os.uname().release
+    modules.mkdir(parents=True)
+    (modules / "modules.dep").write_text(IN_TREE + line + "kernel/drivers/acpi/video.ko.xz:\n")
+    assert nvidia.is_installed(str(tmp_path)) is there
+    assert facts.driver(Machine({}), str(tmp_path))["nvidia_driver"] == "575.57.08", "the one that runs is told all the same"
+
+
+def test_whose_driver_it_is_stays_open_where_nothing_lists_modules(tmp_path: Path) -> None:
+    assert nvidia.is_installed(str(tmp_path)) is None
 
 
 @needs_records

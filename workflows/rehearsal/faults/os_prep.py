@@ -25,7 +25,7 @@ FAULTS = (
         gate="os_prep/nodes",
         node="gpus:2",
         summary="The image of two machines brings an NVIDIA driver, and the GPU Operator is to install one too.",
-        caught_by="nvidia_driver is there on a host where driver.enabled is true (gpu_stack §9 P05).",
+        caught_by="driver_installed is true on a host where driver.enabled is true (gpu_stack §9 P05).",
     ),
     Fault(
         name="disk_full",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from steps.clients.ansible.events import Ledger
@@ -15,6 +17,8 @@ from tests.unit.rehearsal.simulator.stage_runner import stage
 from workflows.rehearsal.faults import os_prep as faults
 from workflows.rehearsal.faults.registry import Fault
 from workflows.rehearsal.simulator import plays
+from workflows.rehearsal.simulator.gpu_operator_nodes import DRIVER
+from workflows.rehearsal.simulator.kinds import NODES, Ref
 
 CLASSES = {
     "hosts_unreachable": FailureClass.DEPENDENCY,
@@ -47,6 +51,17 @@ def judge(user: User, check: bool = False) -> tuple[Verdict, int]:
     return gates.nodes(os_prep.from_play(outcomes), want), sum(outcome.changed for outcome in outcomes)
 
 
+def shown(user: User, name: str) -> dict[str, Any]:
+    """What the play shows of one machine."""
+    variables = stage("os_prep", fabric=FABRIC).steps[0].task.arguments["variables"]
+    request = PlayRequest(playbook="os_prep", hosts=(PlayHost(name=name, address="10.0.0.1"),), variables=variables)
+    ledger = Ledger([name])
+    for event in plays.run(user.world, request):
+        ledger.feed(event)
+    (outcome,) = ledger.outcomes(PlayStatus.OK)
+    return dict(outcome.facts)
+
+
 def test_bare_machines_are_prepared_once(make: Make) -> None:
     user = make(agents=3, servers=1)
     first, changes = judge(user)
@@ -58,21 +73,26 @@ def test_bare_machines_are_prepared_once(make: Make) -> None:
 
 def test_the_limit_of_locked_memory_is_among_the_items(make: Make) -> None:
     user = make(agents=1, servers=1)
-    variables = stage("os_prep", fabric=FABRIC).steps[0].task.arguments["variables"]
-    name = next(iter(user.world.fleet)).name
-    hosts = (PlayHost(name=name, address="10.0.0.1"),)
-    request = PlayRequest(playbook="os_prep", hosts=hosts, variables=variables)
-    ledger = Ledger([name])
-    for event in plays.run(user.world, request):
-        ledger.feed(event)
-    (outcome,) = ledger.outcomes(PlayStatus.OK)
-    assert {"name": "memlock", "want": "infinity", "after": "infinity", "status": "changed"} in outcome.facts["items"]
+    items = shown(user, next(iter(user.world.fleet)).name)["items"]
+    assert {"name": "memlock", "want": "infinity", "after": "infinity", "status": "changed"} in items
 
 
 def test_check_mode_changes_nothing(make: Make) -> None:
     user = make(agents=1, servers=1)
     judge(user, check=True)
     assert judge(user)[1] == 2 + 1
+
+
+def test_the_operators_driver_is_in_the_kernel_and_is_not_the_hosts(make: Make) -> None:
+    user = make(agents=2, servers=1)
+    user.bring_up()
+    for node in ("gpu000", "gpu001"):
+        user.api.merge(NODES, Ref("", node), {"metadata": {"annotations": {DRIVER: "580.126.20"}}})
+    user.simulator.settle()
+    verdict, _ = judge(user)
+    assert verdict.is_pass, verdict.reason
+    rows = [shown(user, name)["facts"] for name in ("gpu000", "gpu001", "cp00")]
+    assert [(row["nvidia_driver"], row["driver_installed"]) for row in rows] == [("580.126.20", False)] * 2 + [("", False)]
 
 
 @pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name)
