@@ -125,16 +125,13 @@ def processes(pids: list) -> dict:
     found = {}
     for pid in pids:
         try:
-            with open("/proc/%d/cmdline" % pid, "rb") as source:
-                words = source.read().decode(errors="replace").split("\0")
             with open("/proc/%d/cgroup" % pid) as source:
                 group = source.read()
             program = places.canonical(os.readlink("/proc/%d/exe" % pid).replace(" (deleted)", ""))
         except OSError:
             continue  # a kernel thread, or gone
-        script = words[1] if len(words) > 1 else ""
-        if program.startswith(PROGRAMS) or script == "/usr/local/bin/rke2" or "/kubepods" in group or "/rke2-" in group:
-            found[pid] = program if script == "" else "%s %s" % (program, script)
+        if program.startswith(PROGRAMS) or "/kubepods" in group or "/rke2-" in group:
+            found[pid] = program
     return found
 
 

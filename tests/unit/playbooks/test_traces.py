@@ -1,7 +1,8 @@
 """Whether a kernel has packet filters at all: where it cannot have any, no rules are left; where nobody can tell, nobody looked.
-And which routes a network of pods has left."""
+And which routes a network of pods has left, and whose processes are RKE2's."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,8 @@ def test_routes_that_drop_what_goes_to_pods_of_this_host_are_found_and_removed(
     assert (tmp_path / "asked").read_text().splitlines() == [f"{family} route delete blackhole {route}" for route in found[0]]
     (tmp_path / "ip").write_text("#!/bin/sh\nexit 1\n")
     assert traces.routes(pods) == ([], 0 if pods else 1), "nobody could look"
+
+
+def test_who_reads_the_program_is_as_any_other_process() -> None:
+    with subprocess.Popen(["grep", "/usr/local/bin/rke2", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as reader:
+        assert bool(traces.processes([reader.pid])) is bool(traces.processes([os.getpid()]))
