@@ -34,8 +34,11 @@ def _row(name: str, node: Node | None, group: Group | None, want: NodesExpectati
         step = f"read journalctl -u rke2-agent on {name} (token, registration address, port 9345)"
         return fail(FailureClass.RUNTIME, "not registered", "a Node of this name", step).of_node(name)
     found = next(_findings(node, group, want, now), None)
-    passing = NodeVerdict(node=name, status=Status.PASS, seen=f"Ready, {node.version}, {node.address}")
-    return found.of_node(name) if found else passing
+    if found is not None:
+        return found.of_node(name)
+    own = ", ".join(taint for taint in node.taints if _key(taint) in want.own_taints)
+    said = f"Ready, {node.version}, {node.address}" + (f"; {own} is the platform's own" if own else "")
+    return NodeVerdict(node=name, status=Status.PASS, seen=said)
 
 
 def _findings(node: Node, group: Group | None, want: NodesExpectation, now: float) -> Iterator[Finding]:
@@ -96,7 +99,7 @@ def _registered(node: Node, group: Group | None, want: NodesExpectation) -> Iter
         step = _again(node, want.group_label)
         yield fail(FailureClass.COMPARISON, said, f"one of {', '.join(want.groups)}", step, final=True)
         return
-    yield from _taints(node, group.taints if group else ())
+    yield from _taints(node, group.taints if group else (), want.own_taints)
     wanted = {**(group.labels if group else {}), **want.host_labels.get(node.name, {})}
     yield from _labels(node, wanted)
 
@@ -112,8 +115,13 @@ def _again(node: Node, label: str) -> str:
     return f"RKE2 gives labels at registration only: `kubectl label --overwrite node {node.name} {label}`"
 
 
-def _taints(node: Node, wanted: tuple[str, ...]) -> Iterator[Finding]:
-    strange = [taint for taint in node.taints if taint not in wanted]
+def _key(taint: str) -> str:
+    return taint.rpartition(":")[0].partition("=")[0]
+
+
+def _taints(node: Node, wanted: tuple[str, ...], own: tuple[str, ...]) -> Iterator[Finding]:
+    """What the spec gives must be there; what the platform puts on nodes by itself comes and goes with their work."""
+    strange = [taint for taint in node.taints if taint not in wanted and _key(taint) not in own]
     passing = [taint for taint in strange if taint.startswith(CONDITIONS)]
     if passing:
         step = f"read the conditions of {node.name}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from workflows.catalog.criteria import multus_owner
 from workflows.spec import ClusterSpec
-from workflows.spec.derived import GPU, GROUP_LABEL, PRODUCT_LABEL, advertised, product_label
+from workflows.spec.derived import GPU, GROUP_LABEL, PRODUCT_LABEL, advertised, product_label, slurm_groups
 from workflows.spec.platform import Fabric, Queue
 
 _MELLANOX = "15b3"
@@ -34,7 +34,7 @@ def _derived(spec: ClusterSpec) -> dict[str, Any]:
         "flavor_labels": dict(flavor.node_labels) if flavor.node_labels is not None else {PRODUCT_LABEL: product_label(spec)},
         "covered_resources": list(covered),
         "queues": [_queue(queue, covered) for queue in spec.scheduler.queues],
-        "slurm_groups": _slurm_groups(spec, resources),
+        "slurm_groups": [_slurm_group(spec, name, resources) for name in slurm_groups(spec)],
         "slurm_partitions": _slurm_partitions(spec),
         "authorized_keys": "\n".join(spec.slurm.login.authorized_keys),
         **_fabric(spec.fabric),
@@ -70,14 +70,6 @@ def _queue(queue: Queue, covered: tuple[str, ...]) -> dict[str, Any]:
     limit = {} if queue.borrowing_limit is None else {"borrowingLimit": queue.borrowing_limit}
     resources = [{"name": name, "nominalQuota": queue.gpus, **limit} for name in covered]
     return {"name": queue.name, "namespace": queue.namespace, "cohort": queue.cohort or queue.name, "resources": resources}
-
-
-def _slurm_groups(spec: ClusterSpec, resources: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the host groups that run Slurm: those that partitions name, else every GPU group, else every agent group."""
-    named = {group for partition in spec.slurm.partitions for group in partition.groups}
-    gpu_groups = {name for name, group in spec.hosts.items() if group.gpu}
-    chosen = named or gpu_groups or {name for name, group in spec.hosts.items() if group.role == "agent"}
-    return [_slurm_group(spec, name, resources) for name in spec.hosts if name in chosen]
 
 
 def _slurm_group(spec: ClusterSpec, name: str, resources: tuple[str, ...]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ SHARED = "nvidia.com/gpu.shared"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 GROUP_LABEL = "bringup/group"
 """Node label with the host group, set at registration; Slurm node sets select by it."""
+SUNK_LOCK = "sunk.coreweave.com/lock"
+"""Key of the taint that SUNK puts on a node that Slurm has in use: it evicts what does not tolerate it (`gpu_stack §7.1`)."""
 
 
 def max_pods(spec: ClusterSpec) -> int:
@@ -76,6 +78,21 @@ def sharing_label(spec: ClusterSpec) -> tuple[str, str] | None:
             return ("nvidia.com/dra-kubelet-plugin", "true")
         case _:
             return None
+
+
+def slurm_groups(spec: ClusterSpec) -> tuple[str, ...]:
+    """Return the host groups that run Slurm: those that partitions name, else every GPU group, else every agent group."""
+    named = {group for partition in spec.slurm.partitions for group in partition.groups}
+    gpu = {name for name, group in spec.hosts.items() if group.gpu}
+    agents = {name for name, group in spec.hosts.items() if group.role == "agent"}
+    return tuple(name for name in spec.hosts if name in (named or gpu or agents))
+
+
+def own_taints(spec: ClusterSpec) -> tuple[str, ...]:
+    """Return the keys of taints that the planned platform itself puts on nodes that are well. No other operator of the catalog
+    has any: those that change drivers or virtual functions cordon a node, and Slinky drains it in Slurm.
+    """
+    return (SUNK_LOCK,) if spec.slurm.kind == "sunk" else ()
 
 
 def node_labels(spec: ClusterSpec, group: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workflows.spec.cluster import ClusterSpec
-from workflows.spec.derived import GROUP_LABEL
+from workflows.spec.derived import GROUP_LABEL, own_taints
 from workflows.spec.fields import StageName
 from workflows.stages import objects
 from workflows.stages.stage import Object, Rule
@@ -123,13 +123,14 @@ def _pod(gang: Gang, spec: ClusterSpec) -> Object:
     groups = sorted(name.replace("_", "-") for name, group in spec.hosts.items() if group.gpu)
     resources: Object = {} if gang.apart else {"resources": {"limits": {gang.resource: gang.units}}}
     taints = sorted({taint for group in spec.hosts.values() if group.gpu for taint in group.taints})
+    keys = [*own_taints(spec), "nvidia.com/gpu"]
     sleep = f"sleep {gang.seconds}"
     return {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 0,
         "activeDeadlineSeconds": gang.seconds,
-        "tolerations": [*(_toleration(taint) for taint in taints), {"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "tolerations": [*map(_toleration, taints), *({"key": key, "operator": "Exists"} for key in keys)],
         **({"affinity": objects.one_a_node({objects.CHECK_LABEL: gang.check}, GROUP_LABEL, groups)} if gang.apart else {}),
         "containers": [objects.container(objects.TINY_IMAGE, sleep, **resources)],
     }

@@ -10,7 +10,7 @@ from steps.contract.fleet import SHARD_SIZE
 from steps.contract.operation import RELEASES
 from steps.contract.task import Verb
 from workflows.spec.cluster import ClusterSpec
-from workflows.spec.derived import GROUP_LABEL, max_pods, node_labels
+from workflows.spec.derived import GROUP_LABEL, max_pods, node_labels, own_taints
 from workflows.spec.rke2_parts import MAX_PODS
 from workflows.stages import rights, rke2_check, rke2_operation, rke2_options
 from workflows.stages.access import JOIN_TOKEN, api_arguments, ssh_arguments
@@ -201,6 +201,8 @@ def _nodes(site: Site, plays: Iterable[str]) -> Step:
         "groups": groups,
         "host_labels": {host: dict(pair.split("=", 1) for pair in pairs) for host, pairs in hosts.items()},
     }
+    if own_taints(spec):
+        expectations["own_taints"] = list(own_taints(spec))
     if plugin:
         arguments |= dict(zip(("network_namespace", "network_pods"), NETWORK_PODS[plugin], strict=True))
         expectations["network"] = plugin

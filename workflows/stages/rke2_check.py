@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.compat.kubernetes import TRAEFIK_SINCE
+from workflows.spec.derived import own_taints, slurm_groups
 from workflows.spec.products import kubernetes
 from workflows.stages import objects
 from workflows.stages.site import Site
@@ -48,8 +49,10 @@ def controller(site: Site) -> Controller | None:
 
 
 def entries(site: Site) -> tuple[str, ...]:
-    """Addresses of some machines on which an ingress controller runs: its pods tolerate no taint."""
-    kept_away = {name for name, group in site.spec.hosts.items() if any(taint.endswith(_KEEPS_AWAY) for taint in group.taints)}
+    """Addresses of some machines on which an ingress controller runs: its pods tolerate no taint, of the platform neither."""
+    spec = site.spec
+    kept_away = {name for name, group in spec.hosts.items() if any(taint.endswith(_KEEPS_AWAY) for taint in group.taints)}
+    kept_away |= set(slurm_groups(spec) if own_taints(spec) else ())
     return tuple(machine.address for machine in site.machines if machine.group not in kept_away)[:MOST_ENTRIES]
 
 

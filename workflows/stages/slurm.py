@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from steps.contract.task import Verb
 from workflows.catalog import Release
 from workflows.spec.cluster import ClusterSpec
+from workflows.spec.derived import slurm_groups
 from workflows.spec.fields import StageName
 from workflows.spec.machines import Machine
 from workflows.stages import objects, rights
@@ -69,17 +70,9 @@ def _changes(site: Site, found: Iterable[Release]) -> tuple[Change, ...]:
 # ---- who takes part ------------------------------------------------------------------------------------------------------------
 
 
-def groups(spec: ClusterSpec) -> tuple[str, ...]:
-    """The host groups that run Slurm: those that partitions name, else every GPU group, else every agent group."""
-    named = {group for partition in spec.slurm.partitions for group in partition.groups}
-    gpu = {name for name, group in spec.hosts.items() if group.gpu}
-    agents = {name for name, group in spec.hosts.items() if group.role == "agent"}
-    return tuple(name for name in spec.hosts if name in (named or gpu or agents))
-
-
 def machines(site: Site) -> tuple[Machine, ...]:
     """The machines that run Slurm."""
-    chosen = set(groups(site.spec))
+    chosen = set(slurm_groups(site.spec))
     return tuple(machine for machine in site.machines if machine.group in chosen)
 
 
@@ -91,7 +84,7 @@ def select(site: Site) -> str:
         "agent": {machine.name for machine in site.machines if machine.role == "agent"},
         "all": {machine.name for machine in site.machines},
     }
-    return next((word for word, names in simple.items() if names == chosen), f"group:{','.join(groups(site.spec))}")
+    return next((word for word, names in simple.items() if names == chosen), f"group:{','.join(slurm_groups(site.spec))}")
 
 
 def gpus(site: Site) -> int:

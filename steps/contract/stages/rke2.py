@@ -230,7 +230,7 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
 class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What every node must show. `groups` are what the spec gives nodes at registration, by the value of `group_label`,
     `host_labels` the labels of single hosts, which win. `network` names the network plugin whose pod must be ready on every node
-    (empty: none is looked for).
+    (empty: none is looked for). `own_taints` are keys of taints that the platform puts on nodes by itself, and takes away again.
 
     A node must have shown life within `alive_seconds` (the kubelet reports every 300 s when nothing changes) and been Ready for
     `settled_seconds`, and its network pod have run for as long, so that a node which flaps does not pass by luck; a network pod
@@ -243,6 +243,7 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     group_label: str = "bringup/group"
     host_labels: dict[str, dict[str, str]] = {}
     network: str = ""
+    own_taints: tuple[str, ...] = ()
     storm: int = 3
     calm_seconds: float = 600.0
     alive_seconds: float = 420.0

@@ -1,13 +1,17 @@
-"""A second run on a healthy platform in use passes: Slurm holds every GPU, and each check proves its part all the same."""
+"""A second run on a healthy platform in use passes: Slurm holds every GPU, and each check proves its part all the same; SUNK locks
+the nodes of its jobs besides."""
 
 from pathlib import Path
 
 import pytest
 import yaml
 
+from steps.clients.store import Store
 from tests.unit.rehearsal.small import SMALL
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal.stand import stand
+from workflows.rehearsal.simulator.api import Api
+from workflows.rehearsal.simulator.kinds import NODES, Ref
+from workflows.rehearsal.stand import RUN, Stand, stand
 from workflows.spec import ClusterSpec, load
 
 VARIANTS = {
@@ -22,6 +26,10 @@ VARIANTS = {
 }
 
 
+SUNK = {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0", "license": {"env": "SUNK_LICENSE"}}
+LOCK = {"key": "sunk.coreweave.com/lock", "value": "true", "effect": "NoExecute"}
+
+
 def spec_of(variant: str) -> ClusterSpec:
     return load(yaml.safe_dump(SMALL | VARIANTS[variant]))
 
@@ -34,6 +42,35 @@ def test_every_stage_passes_twice(variant: str, tmp_path: Path) -> None:
     stages = [stage.id for stage in compile_plan(spec).stages]
     with stand(spec, tmp_path) as place:
         for number in ("first", "second"):
-            for stage in stages:
-                outcome = place.run(stage)
-                assert outcome.exit_code == 0, (number, stage, outcome.verdict)
+            passes(place, stages, number)
+
+
+def lock(kubeconfig: Path, *names: str) -> None:
+    """As SUNK does with the nodes of a job."""
+    api = Api.from_kubeconfig(kubeconfig)
+    for name in names:
+        api.merge(NODES, Ref("", name), {"spec": {"taints": [LOCK]}})
+    api.close()
+
+
+def passes(place: Stand, stages: list[str], run: str) -> None:
+    for stage in stages:
+        outcome = place.run(stage)
+        assert outcome.exit_code == 0, (run, stage, outcome.verdict)
+
+
+@pytest.mark.parametrize("some", [("os_prep", "rke2", "gang"), pytest.param((), marks=pytest.mark.long)], ids=["some", "all"])
+def test_stages_pass_on_nodes_that_jobs_of_sunk_have_locked(some: tuple[str, ...], tmp_path: Path) -> None:
+    """Its own does not run: SUNK is not public, and nobody plays it."""
+    spec = load(yaml.safe_dump(SMALL | {"slurm": SUNK}))
+    stages = [stage.id for stage in compile_plan(spec).stages if stage.id in some or (not some and stage.id != "slurm")]
+    with stand(spec, tmp_path) as place:
+        passes(place, stages, "first")
+        lock(tmp_path / "cluster/kubeconfig", "gpu1", "gpu2", "gpu3")
+        passes(place, stages, "second")
+    seen = Store(max(tmp_path.glob("*-rke2")) / "store").records(RUN, "rke2", "nodes")[0].verdict
+    assert seen is not None
+    said = {row.node: row.seen.partition("; ")[2] for row in seen.nodes}
+    assert said == {"sv1": ""} | dict.fromkeys(
+        ("gpu1", "gpu2", "gpu3"), "sunk.coreweave.com/lock=true:NoExecute is the platform's own"
+    )

@@ -61,6 +61,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "host_driver": {"accelerator": {"product": "H200", "driver": "host", "driver_version": "580.126.20"}},
     "kueue": {"scheduler": {"quota": "kueue", "queues": QUEUES}},
     "both": {"scheduler": {"gang": "volcano", "quota": "kueue", "queues": QUEUES}},
+    "sunk": {"slurm": {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0", "license": {"env": "SUNK_LICENSE"}}},
 }
 
 
@@ -283,6 +284,15 @@ def test_each_scheduler_gets_the_gang_in_its_own_form(variant: str, kinds: list[
     else:
         assert job["spec"]["suspend"] is True
         assert objects[0]["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] == count - 1
+
+
+def test_nodes_that_sunk_has_locked_are_nodes_like_others() -> None:
+    assert step("rke2", "nodes", "sunk").task.expectations["own_taints"] == ["sunk.coreweave.com/lock"]
+    assert "own_taints" not in step("rke2", "nodes", "example").task.expectations
+    for variant, expected in (("sunk", True), ("example", False)):
+        job = step("gang", "functional", variant).task.arguments["objects"][-1]
+        tolerated = job["spec"]["tasks"][0]["template"]["spec"]["tolerations"]
+        assert ({"key": "sunk.coreweave.com/lock", "operator": "Exists"} in tolerated) is expected
 
 
 def test_quota_objects_come_after_the_chart_that_brings_their_kinds() -> None:

@@ -12,11 +12,12 @@ from workflows.stages.site import Site
 from workflows.stages.stage import Step
 
 EXAMPLE = Path(__file__).parents[3] / "workflows/examples/h200-16.yaml"
+EXAMPLE_HOSTS = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)["hosts"]
 
 
-def step(name: str, given: dict[str, Any], taint: str = "") -> Step:
-    """A step of the example with these fields of `rke2`, and this taint on every machine."""
-    written = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)
+def step(name: str, given: dict[str, Any], taint: str = "", also: dict[str, Any] | None = None) -> Step:
+    """A step of the example with these fields of `rke2`, this taint on every machine, and these other sections."""
+    written = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader) | (also or {})
     written["rke2"] |= given
     for group in written["hosts"].values():
         group["taints"] = [taint] if taint else []
@@ -69,6 +70,15 @@ def test_without_a_controller_nobody_asks_for_it(given: dict[str, Any], taint: s
 
 def test_a_taint_that_only_prefers_keeps_nobody_away() -> None:
     assert ingress(step("functional", {}, "site/reserved=true:PreferNoSchedule"))
+
+
+def test_machines_that_sunk_locks_are_no_ways_in() -> None:
+    """Its lock evicts the ingress controller's pods, which tolerate nothing."""
+    sunk = {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0", "license": {"env": "SUNK_LICENSE"}}
+    servers_last = {"hosts": {name: EXAMPLE_HOSTS[name] for name in ("gpu", "servers")}}
+    assert environment(step("functional", {}, also=servers_last))["INGRESS_AT"].split()[0] == "10.10.1.1"
+    locked = environment(step("functional", {}, also=servers_last | {"slurm": sunk}))
+    assert locked["INGRESS_AT"] == "10.10.0.11 10.10.0.12 10.10.0.13"
 
 
 def test_the_service_with_an_address_is_there_before_the_pods_that_are_told_of_it() -> None:

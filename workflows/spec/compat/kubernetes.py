@@ -8,6 +8,7 @@ from typing import Any
 
 from workflows.spec.access import Rke2
 from workflows.spec.compat.registry import Finding, Platform, outside, rule
+from workflows.spec.derived import SUNK_LOCK
 from workflows.spec.products import has_containerd_2_1, numbers
 
 LEAST, MOST = (1, 33, 0), (1, 36)
@@ -15,7 +16,6 @@ TRAEFIK_SINCE = (1, 36)
 """New clusters have Traefik from this minor on, ingress-nginx before (docs.rke2.io/reference/ingress_migration)."""
 DRA_LEAST = (1, 34, 2)
 DRA_DRIVER = (580,)
-SUNK_LOCK = "sunk.coreweave.com/lock"
 SLURM_LEAST = (25, 11)
 """Slurm that Slinky 1.2 works with (gpu_stack §7.2)."""
 _SLURM_LINE = re.compile(r"\d\d\.\d\d(?![0-9])")
