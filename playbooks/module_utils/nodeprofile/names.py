@@ -1,7 +1,8 @@
 """DNS: the servers and search domains of the machine, where what writes its resolv.conf reads them.
 
 systemd-resolved keeps the servers of each link (by DHCP, or of its configuration) beside its own; a name that no link claims goes
-to the own ones alone where these are for all names (`Domains=~.`, resolved.conf(5)).
+to the own ones alone where these are for all names (`Domains=~.`, resolved.conf(5)). What others write is not changed
+(`resolv_writers`).
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import os
 
 from ansible.module_utils.nodeprofile.item import FAILED, CannotChange, Node, item, read_text, settle
+from ansible.module_utils.nodeprofile.resolv_writers import RESOLV, elsewhere
 
-RESOLV = "/etc/resolv.conf"
 RESOLVE = "/run/systemd/resolve"
 RESOLVED = "/etc/systemd/resolved.conf.d/90-bringup.conf"
 MANAGER = "/etc/NetworkManager/conf.d/90-bringup-dns.conf"
@@ -38,7 +39,17 @@ def dns(node: Node, servers: list, search: list, root: str = "") -> list:
         servers, search = servers or now[0], search or now[1]
     want = _line(servers or now[0], search or now[1], everywhere)
     said = (servers, search, everywhere)
+    why = _elsewhere(node, servers, search, root) if owner == "nobody" and _line(*now) != want else ""
+    if why:
+        return [item("DNS", FAILED, want=want, before=_line(*now), why=why)]
     return [settle(node, "DNS", want, lambda: _line(*_seen(node, root)), lambda: _change(node, owner, *said, root))]
+
+
+def _elsewhere(node: Node, servers: list, search: list, root: str) -> str:
+    try:
+        return elsewhere(node, servers, search, root)
+    except OSError as reason:
+        return str(reason)
 
 
 def _line(servers: list, search: list, everywhere: bool) -> str:
@@ -73,7 +84,8 @@ def _is_below(folder: str, root: str) -> bool:
 
 
 def _owner(node: Node, root: str) -> str:
-    """Who writes /etc/resolv.conf: resolved, manager (NetworkManager, also where it has had no reason yet), or nobody."""
+    """Who writes /etc/resolv.conf by settings that we change: resolved, manager (NetworkManager, also where it has had no reason
+    yet), or nobody."""
     if _is_below(RESOLVE, root):
         return "resolved"
     return "manager" if "NetworkManager" in read_text(root + RESOLV)[:200] or _will_write(node, root) else "nobody"
