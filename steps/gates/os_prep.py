@@ -20,6 +20,7 @@ OLD_CGROUP = (
 TOLD = {
     "hosts over a boot": "whose /etc/hosts does not last",
     "firewall": "with a firewall that bringup does not change",
+    "package *": "with a package repository that does not serve",
 }
 """Items that are well and may have something to say all the same, and what nodes have of which they say it."""
 
@@ -171,7 +172,8 @@ def _notes(observed: tuple[NodeObservation, ...], want: Expectation) -> Iterator
     if old:
         yield f"{count(len(old), 'node')} with version 1 of control groups, first {old[0]}: {OLD_CGROUP}"
     for item, what in TOLD.items():
-        if told := [(node.node, one.why) for node in observed for one in node.items if one.name == item and _is_told(one)]:
+        said = ((node.node, one.why) for node in observed for one in node.items if fnmatchcase(one.name, item) and _is_told(one))
+        if told := list(dict(said).items()):
             yield f"{count(len(told), 'node')} {what}, first {told[0][0]}: {told[0][1]}"
     strangers = sorted({node.node for node in observed} - set(want.nodes))
     if strangers:

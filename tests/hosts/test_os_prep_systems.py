@@ -68,6 +68,7 @@ def test_dnf_installs_what_lacks_and_a_second_run_changes_nothing(up: Any, tmp_p
     locked.run("sh", "-c", f"mkdir -p {LOCK.parent}; echo 1 > {LOCK}")
     with release_site.serving(tmp_path / "site") as url:
         repository(good, url)
+        repository(good, f"{url}/gone", "away")
         repository(closed, f"{url}/gone")
         repository(locked, url)
         wanted = {"packages": [*profile["packages"], "no-such-package"], "system": profile["system"] | {"lock_seconds": 1}}
@@ -78,6 +79,8 @@ def test_dnf_installs_what_lacks_and_a_second_run_changes_nothing(up: Any, tmp_p
 
     seen = items(first, good)
     assert {seen[f"package {name}"].status for name in profile["packages"]} == {ItemStatus.CHANGED}
+    assert "'away'" in seen["package socat"].why, "what others have is installed without one that is away"
+    assert any("1 node with a package repository that does not serve" in note for note in judged(first).notes)
     assert "reboot for packages" not in seen
     assert seen["package chrony"].after == f"{rpm_site.VERSION}-1"
     assert "no-such-package" in seen["package no-such-package"].why
@@ -104,10 +107,10 @@ def test_dnf_installs_what_lacks_and_a_second_run_changes_nothing(up: Any, tmp_p
     assert probe.from_play(second.hosts).nodes[0].facts.os_id == FAMILY
 
 
-def repository(host: Host, url: str) -> None:
+def repository(host: Host, url: str, name: str = "site") -> None:
     """Let dnf know of one repository."""
-    text = f"[site]\nname=site\nbaseurl={url}\ngpgcheck=0\n"
-    host.run("sh", "-c", "mkdir -p /etc/yum.repos.d; cat > /etc/yum.repos.d/site.repo", text=text)
+    text = f"[{name}]\nname={name}\nbaseurl={url}\ngpgcheck=0\n"
+    host.run("sh", "-c", f"mkdir -p /etc/yum.repos.d; cat > /etc/yum.repos.d/{name}.repo", text=text)
 
 
 def test_a_firewall_that_runs_is_stopped_and_networkmanager_leaves_canal_alone(up: Any) -> None:
@@ -119,11 +122,14 @@ def test_a_firewall_that_runs_is_stopped_and_networkmanager_leaves_canal_alone(u
     assert "-P INPUT DROP" in host.run("iptables", "-S", "INPUT")
     assert until(lambda: managed(host, "flannel.1").startswith("connected"), NETWORK_SECONDS), "it takes what it does not know"
 
+    host.run("sh", "-c", f"echo 'deb http://{network.GATEWAY}:1/ away main' > /etc/apt/sources.list.d/away.list")
     told = variables(dns={"servers": [network.GATEWAY], "search": ["lab.example.org"]})
     first = playing.play(request(lab, variables=told))
     again = playing.play(request(lab, variables=told))
 
     assert judged(first).is_pass, judged(first).reason
+    socat = items(first, host)["package socat"]
+    assert (socat.status, f"http://{network.GATEWAY}:1/" in socat.why) == (ItemStatus.CHANGED, True), socat
     assert items(first, host)["DNS"].status is ItemStatus.CHANGED
     asked = host.run("cat", "/etc/resolv.conf")
     assert ("by NetworkManager" in asked, asked.split()[-4:]) == (

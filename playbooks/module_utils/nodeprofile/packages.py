@@ -27,6 +27,7 @@ ADAPTERS = {
         "repair": ["dpkg", "--configure", "--pending", "--force-confold"],
         "rebooting": [],
         "of_kernel": [],
+        "without": [],
     },
     "dnf": {
         "query": QUERY_RPM,
@@ -35,6 +36,7 @@ ADAPTERS = {
         "repair": [],
         "rebooting": ["dnf", AT_ONCE, "needs-restarting", "-r"],
         "of_kernel": ["kernel-modules-extra"],
+        "without": ["--disablerepo="],
     },
     "zypper": {
         "query": QUERY_RPM,
@@ -43,11 +45,13 @@ ADAPTERS = {
         "repair": [],
         "rebooting": [],
         "of_kernel": [],
+        "without": [],
     },
 }
 """Manager → its commands: query prints name, status and version between tabs, repair ends what an earlier run left half done,
 rebooting says whether what was installed waits for a reboot. @ stands for the seconds that a lock is waited for. `of_kernel` are
-packages of which each kernel has its own."""
+packages of which each kernel has its own; `without` begins the word that leaves a repository out, which dnf asks for: it refreshes
+as it installs, and does neither where one is away."""
 
 FLAGS = ("/run/reboot-required", "/run/reboot-needed")
 """What packages of Debian and Ubuntu leave where they wait for a reboot, and those of SUSE."""
@@ -67,17 +71,23 @@ BROKEN = {
         r"rpmdb|database disk image is malformed|Packages database|could not be parsed or opened|parsing file '?/var/lib/dpkg"
         r"|Unable to parse package file|package cache file is corrupted"
     ),
-    proxies.REFUSED: r"[Pp]roxy [Aa]uthentication [Rr]equired",
-    "a repository's signature is not trusted": r"not signed|NO_PUBKEY|GPG check FAILED|[Ss]ignature verification failed",
     "No space left on device": r"No space left on device",
     "Read-only file system": r"Read-only file system",
+}
+"""The reason in our words, and what a package manager says when it works for no package at all because of it."""
+
+AWAY = {
+    proxies.REFUSED: r"[Pp]roxy [Aa]uthentication [Rr]equired",
+    "a repository's signature is not trusted": r"not signed|NO_PUBKEY|GPG check FAILED|[Ss]ignature verification failed",
     "what a repository says is not valid yet: is this machine's clock behind?": r"not valid yet|not yet valid",
     "its repositories cannot be reached": (
         r"[Ff]ailed to fetch|[Cc]ould not resolve|Cannot download|Failed to download|Curl error|[Tt]emporary failure"
         r"|Could not refresh the repositories"
     ),
 }
-"""The reason in our words, and what a package manager says when it works for no package at all because of it."""
+"""The same of what a repository does, and others may not."""
+REPOSITORY = re.compile(r"""metadata .*for repo(?:sitory)? ['"]([^'"]+)['"]""")
+"""Which one it is, as dnf says it at last."""
 
 
 ANSWER = re.compile(r"\b(40[17]) +(?:Proxy|Unauthorized)|(?:[Ss]tatus code:?|HTTP code|returned error:) (40[17])")
@@ -85,7 +95,7 @@ ANSWER = re.compile(r"\b(40[17]) +(?:Proxy|Unauthorized)|(?:[Ss]tatus code:?|HTT
 
 
 PARTLY = "Some of the repositories have not been refreshed"
-"""zypper goes on with the others: an installation medium that is no longer there must not keep a mirror from being used."""
+"""zypper says which, and goes on with the others."""
 SKIPPED = "ended with 106:"
 """zypper has installed what was asked for, from the repositories that it could reach."""
 
@@ -94,6 +104,13 @@ LOCKED = re.compile(BROKEN["another package manager holds the lock"])
 
 class Broken(Exception):
     """The package manager works for no package."""
+
+
+class Away(Broken):
+    """A repository does not serve: an installation medium that is no longer there, or one that this site cannot reach, must not
+    keep a mirror from being used. `said` are the tool's own words."""
+
+    said = ""
 
 
 def packages(node: Node, wanted: list, manager: str, lock_seconds: float, pause: float = waiting.FIRST) -> list:
@@ -108,21 +125,20 @@ def packages(node: Node, wanted: list, manager: str, lock_seconds: float, pause:
     adapter.update(seconds=[seconds], pause=[pause])
     before = _versions(node, wanted, adapter)
     choices = [_choices(name, adapter) for name in wanted if name not in before]
-    lacking = [first for first, *_ in choices]
-    if not lacking or node.check_mode:
+    if not choices or node.check_mode:
         return [_item(node, name, before.get(name, ""), "", "") for name in wanted]
     try:
-        errors = _install(node, lacking, adapter, refresh=True)
-        for first, *others in choices:
-            if first in errors and any(not _install(node, [other], adapter, refresh=False) for other in others):
-                del errors[first]
+        errors, missed = _installed(node, choices, adapter)
+        after = _versions(node, wanted, adapter)
+        if isinstance(missed, Broken) and not set(after) - set(before):
+            raise missed
     except Broken as reason:
         there = [_item(node, name, before[name], "", "") for name in wanted if name in before]
-        return [*there, item("package manager", FAILED, want="installs " + ", ".join(lacking), why=str(reason))]
-    after = _versions(node, wanted, adapter)
-    return [
-        _item(node, name, before.get(name, ""), after.get(name, ""), errors.get(_choices(name, adapter)[0], "")) for name in wanted
-    ]
+        lacking = ", ".join(first for first, *_ in choices)
+        return [*there, item("package manager", FAILED, want="installs " + lacking, why=str(reason))]
+    words = " ".join(str(missed or "").split())
+    why = {name: words if name in after else errors.get(_choices(name, adapter)[0], "") for name in wanted}
+    return [_item(node, name, before.get(name, ""), after.get(name, ""), why[name]) for name in wanted]
 
 
 def asks_for_reboot(node: Node, manager: str, root: str = "", pause: float = waiting.FIRST) -> bool:
@@ -156,7 +172,7 @@ def _item(node: Node, name: str, before: str, after: str, error: str) -> Item:
     if node.check_mode:
         return item(label, DIFFERS, want="present", before="absent", after="absent")
     if after:
-        return item(label, CHANGED, want="present", before="absent", after=after)
+        return item(label, CHANGED, want="present", before="absent", after=after, why=error)
     return item(label, FAILED, want="present", before="absent", after="absent", why=error or "installed, but not listed")
 
 
@@ -170,16 +186,53 @@ def _versions(node: Node, names: list, adapter: Adapter) -> dict:
     return {name: found[one] for name, ones in each.items() for one in reversed(ones) if one in found}
 
 
-def _install(node: Node, names: list, adapter: Adapter, *, refresh: bool) -> dict:
+def _installed(node: Node, choices: list, adapter: Adapter) -> tuple:
+    """Install, after a refresh: the error of each package that could not be, and what a repository said that does not serve."""
+    try:
+        if not adapter["refresh"]:
+            return _all(node, choices, adapter), None
+        _tool(node, adapter, adapter["refresh"])
+    except (Away, CannotChange) as missed:
+        errors = _anyway(node, choices, adapter, missed)
+        return {name: "%s; and before, %s" % (text, missed) for name, text in errors.items()}, missed
+    return _all(node, choices, adapter), None
+
+
+def _anyway(node: Node, choices: list, adapter: Adapter, missed: Exception) -> dict:
+    """Install what the other repositories have. Where they serve nothing either, the first reason stands."""
+    problem, tool, *rest = missed, *adapter["install"]
+    out: list = []
+    while True:
+        for word in adapter["without"]:
+            named = [word + name for name in REPOSITORY.findall(getattr(problem, "said", ""))[-1:] if word + name not in out]
+            if not named:
+                raise missed
+            out += named
+        try:
+            return _all(node, choices, dict(adapter, install=[tool, *out, *rest]))
+        except Away as reason:
+            if not out:
+                raise (missed if isinstance(missed, Broken) else reason) from reason
+            problem = reason
+
+
+def _all(node: Node, choices: list, adapter: Adapter) -> dict:
+    """Install of each the first that there is; the error of each of which there is none."""
+    errors = _install(node, [first for first, *_ in choices], adapter)
+    for first, *others in choices:
+        if first in errors and any(not _install(node, [other], adapter) for other in others):
+            del errors[first]
+    return errors
+
+
+def _install(node: Node, names: list, adapter: Adapter) -> dict:
     """Install; the error of each package that could not be. Raises Broken where none can."""
     try:
-        if refresh and adapter["refresh"]:
-            _tool(node, adapter, adapter["refresh"])
         _tool(node, adapter, adapter["install"] + names)
     except CannotChange as error:
         if len(names) == 1:
             return {names[0]: str(error)}
-        return {name: text for one in names for name, text in _install(node, [one], adapter, refresh=False).items()}
+        return {name: text for one in names for name, text in _install(node, [one], adapter).items()}
     return {}
 
 
@@ -208,8 +261,7 @@ def _problem(node: Node, adapter: Adapter, command: list) -> Optional[CannotChan
     try:
         node.must(*command, **_environment(adapter))
     except CannotChange as error:
-        done = PARTLY in str(error) and (command == adapter["refresh"] or SKIPPED in str(error))
-        return None if done else error
+        return None if PARTLY in str(error) and SKIPPED in str(error) else error
     return None
 
 
@@ -226,12 +278,18 @@ def _judged(error: CannotChange) -> Exception:
     said = str(error)
     answer = ANSWER.search(said)
     refused = proxies.refused(int(answer.group(1) or answer.group(2))) if answer else ""
-    found = [reason for reason, pattern in BROKEN.items() if re.search(pattern, said)] if PARTLY not in said else []
-    reason = refused or "".join(found[:1])
+    lasting, away = (
+        [reason for reason, pattern in known.items() if re.search(pattern, said)] if PARTLY not in said else []
+        for known in (BROKEN, AWAY)
+    )
+    reason = "".join(lasting[:1]) or refused or "".join(away[:1])
     if not reason:
         return error
     rows = [line.strip() for line in said.splitlines() if line.strip()]
-    return Broken("%s: %s" % (reason, rows[0][-300:] if rows else said))
+    broken = Broken if lasting else Away
+    judged = broken("%s: %s" % (reason, rows[0][-300:] if rows else said))
+    judged.said = said
+    return judged
 
 
 def _environment(adapter: Adapter) -> dict:

@@ -25,6 +25,14 @@ Skipping repository 'dead' because of the above error.
 """
 REFUSED = "The requested URL returned error: 407"
 NONE_REFRESHED = "Could not refresh the repositories because of errors."
+DNF_AWAY = """Errors during downloading metadata for repository 'dead':
+  - Curl error (6): Couldn't resolve host name for http://dead.example/repodata/repomd.xml [Could not resolve host: dead.example]
+Error: Failed to download metadata for repo 'dead': Cannot download repomd.xml: All mirrors were tried
+"""
+DNF5_AWAY = """>>> Curl error (6): Could not resolve hostname for http://dead.example/repodata/repomd.xml
+Failed to download metadata (baseurl: "http://dead.example") for repository "dead"
+"""
+FULL = "No space left on device"
 SOME_REFRESHED = "Some of the repositories have not been refreshed because of an error."
 
 
@@ -49,6 +57,22 @@ class Manager:
             return 1, "", f"No match for argument: {unknown[0]}"
         self.installed |= set(wanted)
         return 0, "", ""
+
+
+class OneAway(Manager):
+    """Repositories of it are away: apt and zypper say so as they refresh, dnf of one after the other as it installs."""
+
+    def __init__(self, manager: str, *dead: str, fails: str = "", **words: set[str]) -> None:
+        super().__init__(manager, **words)
+        self.dead, self.broken = dead, fails
+
+    def install(self, command: tuple[str, ...]) -> tuple[int, str, str]:
+        refreshes = command[0] == "dnf" or "install" not in command
+        left = [said for said in self.dead if not any(f"'{word.partition('=')[2]}'" in said.replace('"', "'") for word in command)]
+        if refreshes and left:
+            return 1, "", left[0]
+        self.fails = self.broken
+        return super().install(command)
 
 
 class Locked(Manager):
@@ -92,44 +116,104 @@ def test_what_lacks_is_installed_and_one_unknown_package_fails_alone(name: str) 
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "reason"),
+    ("name", "said", "reason", "tries"),
     [
-        ("dnf", "error: rpmdb: damaged header #18 retrieved", "database is damaged"),
-        ("apt", "E: Failed to fetch http://192.0.2.1/x.deb  Connection failed", "cannot be reached"),
-        ("apt", "E: Release file for http://192.0.2.1/InRelease is not valid yet (invalid for another 9d)", "clock behind"),
-        ("dnf", "Error: Failed to download metadata for repo 'baseos'", "cannot be reached"),
+        ("dnf", "error: rpmdb: damaged header #18 retrieved", "database is damaged", 1),
+        ("apt", "E: Failed to fetch http://192.0.2.1/x.deb  Connection failed", "cannot be reached", 2),
+        ("apt", "E: Release file for http://192.0.2.1/InRelease is not valid yet (invalid for another 9d)", "clock behind", 2),
+        ("dnf", "Error: Failed to download metadata for repo 'baseos'", "cannot be reached", 2),
         (
             "apt",
             "E: Failed to fetch http://d/x  407  Proxy Authentication Required [IP: 192.0.2.1 3128]",
             "the proxy refuses this login",
+            2,
         ),
         (
             "dnf",
             "Curl error (56): Failure when receiving data [Received HTTP code 407 from proxy after CONNECT]",
             "refuses this login",
+            1,
         ),
-        ("dnf", "Error: Status code: 407 for http://d/repodata/repomd.xml (IP: 192.0.2.1)", "refuses this login"),
-        ("apt", "E: Failed to fetch http://d/x  401  Unauthorized [IP: 192.0.2.1 80]", "cannot be reached"),
-        ("zypper", UNREACHABLE + NONE_REFRESHED, "cannot be reached"),
-        ("zypper", UNREACHABLE.replace("Failed to connect", REFUSED) + NONE_REFRESHED, "refuses this login"),
-        ("zypper", f" - Signature verification failed for repomd.xml\n{NONE_REFRESHED}", "signature is not trusted"),
-        ("apt", "W: GPG error: NO_PUBKEY 0E98404D386FA1D9", "signature is not trusted"),
-        ("apt", "E: Unmet dependencies. Try 'apt --fix-broken install'", "half installed"),
-        ("dnf", "Error Summary: No space left on device", "No space left on device"),
+        ("dnf", "Error: Status code: 407 for http://d/repodata/repomd.xml (IP: 192.0.2.1)", "refuses this login", 1),
+        ("apt", "E: Failed to fetch http://d/x  401  Unauthorized [IP: 192.0.2.1 80]", "cannot be reached", 2),
+        ("zypper", UNREACHABLE + NONE_REFRESHED, "cannot be reached", 2),
+        ("zypper", UNREACHABLE.replace("Failed to connect", REFUSED) + NONE_REFRESHED, "refuses this login", 2),
+        ("zypper", f" - Signature verification failed for repomd.xml\n{NONE_REFRESHED}", "signature is not trusted", 2),
+        ("apt", "W: GPG error: NO_PUBKEY 0E98404D386FA1D9", "signature is not trusted", 2),
+        ("apt", "E: Unmet dependencies. Try 'apt --fix-broken install'", "half installed", 1),
+        ("apt", "E: Failed to fetch http://d/x  Connection failed\nE: Write error - write (28: No space left on device)", FULL, 1),
+        ("dnf", f"Error Summary: {FULL}", FULL, 1),
     ],
 )
-def test_a_manager_that_does_not_work_is_said_once(name: str, said: str, reason: str) -> None:
+def test_a_manager_that_does_not_work_is_said_once(name: str, said: str, reason: str, tries: int) -> None:
     manager = Manager(name, installed={"curl"}, fails=said)
     rows = settled(manager, name, "curl", "socat", "chrony", "conntrack")
     assert [row["name"] for row in rows.values() if row["status"] == "failed"] == ["package manager"]
     assert reason in rows["package manager"]["why"]
     assert rows["package manager"]["want"] == "installs socat, chrony, conntrack"
-    assert len([command for command in manager.machine.said if command[0] == INSTALL[name]]) == 1, "not tried again for each"
+    assert len([command for command in manager.machine.said if command[0] == INSTALL[name]]) == tries, "not tried for each"
+
+
+@pytest.mark.parametrize(
+    ("name", "dead"),
+    [
+        ("apt", "E: Failed to fetch http://dead.example/InRelease  Could not connect to dead.example:80"),
+        ("apt", "W: GPG error: http://dead.example InRelease: NO_PUBKEY 0E98404D386FA1D9"),
+        ("apt", "E: The repository 'cdrom://[Debian 12] bookworm Release' does not have a Release file."),
+        ("dnf", DNF_AWAY),
+        ("dnf", DNF5_AWAY),
+        ("zypper", UNREACHABLE + NONE_REFRESHED),
+    ],
+)
+@pytest.mark.parametrize("wanted", [("socat",), ("socat", "chrony")])
+def test_a_repository_that_is_away_keeps_nothing_from_being_installed_that_others_have(
+    name: str, dead: str, wanted: tuple[str, ...]
+) -> None:
+    manager = OneAway(name, dead, known={"socat", "chrony"})
+    rows = settled(manager, name, *wanted)
+    assert {row["status"] for row in rows.values()} == {"changed"}
+    assert all(dead.split(".")[0] in row["why"] or "cannot be reached" in row["why"] for row in rows.values()), rows
+    assert len([command for command in manager.machine.said if command[0] == INSTALL[name]]) == 2, "at once"
+    assert {row.get("why") for row in settled(manager, name, *wanted).values()} == {None}
+
+    manager = OneAway(name, dead, known={"socat", "chrony"})
+    rows = settled(manager, name, "none-such", *wanted)
+    assert {row["status"] for row in rows.values() if row["name"] != "package none-such"} == {"changed"}
+    assert "No match for argument: none-such; and before, " in rows["package none-such"]["why"]
+
+
+@pytest.mark.parametrize(("name", "dead"), [("apt", "E: Failed to fetch http://d/InRelease"), ("dnf", DNF_AWAY)])
+def test_where_no_other_repository_has_anything_the_one_that_is_away_is_the_reason(name: str, dead: str) -> None:
+    for wanted in (("socat",), ("socat", "chrony")):
+        rows = settled(OneAway(name, dead, installed={"curl"}), name, "curl", *wanted)
+        assert {label: row["status"] for label, row in rows.items()} == {"package curl": "ok", "package manager": "failed"}
+        assert rows["package manager"]["why"].startswith("its repositories cannot be reached: ")
+
+
+def test_one_package_that_is_not_to_be_had_says_what_was_the_matter_before() -> None:
+    said = "E: The repository 'cdrom://[Debian 12] bookworm Release' does not have a Release file."
+    row = settled(OneAway("apt", said), "apt", "none-such")["package none-such"]
+    assert row["status"] == "failed"
+    assert said in row["why"]
+
+
+def test_what_keeps_the_second_try_from_working_is_the_reason_where_it_is_the_machines() -> None:
+    manager = OneAway("apt", "E: Failed to fetch http://d/InRelease", fails=f"E: Write error - write (28: {FULL})")
+    assert settled(manager, "apt", "socat")["package manager"]["why"].startswith(FULL)
+
+
+def test_dnf_leaves_out_one_repository_after_the_other() -> None:
+    manager = OneAway("dnf", DNF_AWAY, DNF_AWAY.replace("dead", "gone"), known={"socat"})
+    row = settled(manager, "dnf", "socat")["package socat"]
+    assert (row["status"], "'dead'" in row["why"]) == ("changed", True)
+    last = [command for command in manager.machine.said if command[0] == "dnf"][-1]
+    assert last[1:3] == ("--disablerepo=dead", "--disablerepo=gone")
 
 
 def test_zypper_installs_from_the_repositories_that_it_reaches() -> None:
     manager = Partly("zypper", known={"socat", "chrony"})
-    assert {row["status"] for row in settled(manager, "zypper", "socat", "chrony").values()} == {"changed"}
+    rows = settled(manager, "zypper", "socat", "chrony")
+    assert {(row["status"], "dead.example" in row["why"]) for row in rows.values()} == {("changed", True)}
     assert len([command for command in manager.machine.said if command[0] == "zypper"]) == 2, "at once"
     manager = Partly("zypper", known={"socat", "chrony"})
     rows = settled(manager, "zypper", "socat", "none-such", "chrony")

@@ -1,4 +1,5 @@
-"""What the gate of OS prep says beside its verdict: a firewall of the site's, with what it must let in; what a boot will undo."""
+"""What the gate of OS prep says beside its verdict: a firewall of the site's, with what it must let in; what a boot will undo; a
+package repository that was done without."""
 
 import json
 from pathlib import Path
@@ -31,6 +32,20 @@ def test_a_line_that_the_next_boot_undoes_is_a_note() -> None:
     name = case["seen"]["nodes"][0]["node"]
     assert verdict.is_pass
     assert f"1 node whose /etc/hosts does not last, first {name}: {why}" in verdict.notes
+
+
+def test_a_repository_that_was_done_without_is_a_note_that_counts_nodes_and_no_packages() -> None:
+    case = json.loads((CASES / "prepared.json").read_text())
+    why = "its repositories cannot be reached: E: Failed to fetch http://dead.example/InRelease"
+    for node in case["seen"]["nodes"][:2]:
+        named = [
+            {"name": f"package {name}", "status": "changed", "want": "present", "after": "1", "why": why} for name in ("a", "b")
+        ]
+        node["items"] += named
+    verdict = os_prep.nodes(msgspec.convert(case["seen"], Observation), msgspec.convert(case["want"], Expectation))
+    assert verdict.is_pass
+    first = case["seen"]["nodes"][0]["node"]
+    assert f"2 nodes with a package repository that does not serve, first {first}: {why}" in verdict.notes
 
 
 @pytest.mark.parametrize(("cgroup", "wanted", "notes"), [("v1", True, 1), ("v1", False, 0), ("v2", True, 0)])
