@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from workflows.spec import rke2_parts as parts
 from workflows.spec.fields import AbsolutePath, Argument, Listed, OneOrMore, SecretRef, Section, Url, problem
-from workflows.spec.hosts import Address, ApiServer, Cidr, JumpHosts, SshPort, SshProxy, SshUser
+from workflows.spec.hosts import Address, ApiServer, Cidr4, JumpHosts, SshPort, SshProxy, SshUser
 from workflows.spec.node import Dns, Hugepages, InterfaceName, KernelParameter, Mount, Network, PciAddress, Route, User
 from workflows.spec.proxy import User as ProxyUser
 from workflows.spec.proxy import require_whole_login
@@ -250,8 +250,8 @@ class Rke2(Section):
         default=None,
         description="Have the servers hold registration_address themselves (kube-vip); default: a load balancer of yours does.",
     )
-    cluster_cidr: Cidr = Field(default="10.42.0.0/16", description="Pod network; /24 of it per node.", examples=["10.32.0.0/11"])
-    service_cidr: Cidr = Field(default="10.43.0.0/16", description="Service network.", examples=["10.43.0.0/16"])
+    cluster_cidr: Cidr4 = Field(default="10.42.0.0/16", description="Pod network (IPv4); /24 per node.", examples=["10.32.0.0/11"])
+    service_cidr: Cidr4 = Field(default="10.43.0.0/16", description="Service network (IPv4).", examples=["10.43.0.0/16"])
     ingress_controller: Literal["none", "ingress-nginx", "traefik"] | None = Field(
         default=None,
         description="Ingress controller; default: what the release gives new clusters (traefik from v1.36, ingress-nginx before).",

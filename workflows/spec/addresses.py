@@ -1,4 +1,4 @@
-"""Whether a text of a spec is an IP address, and of which version of IP; what may also be a name is asked here."""
+"""Whether a text of a spec is an IP address, and one of IPv6; what may also be a name is asked here."""
 
 import ipaddress
 
@@ -12,9 +12,6 @@ def is_address(text: str) -> bool:
     return True
 
 
-def version(text: str) -> int:
-    """4 or 6, of an address or a network; 0 of a name."""
-    try:
-        return ipaddress.ip_network(text, strict=False).version
-    except ValueError:
-        return 0
+def is_ipv6(text: str) -> bool:
+    """Whether this is an address of IPv6; a name is none."""
+    return is_address(text) and ipaddress.ip_address(text).version == 6

@@ -57,6 +57,14 @@ def _check_cidr(text: str) -> str:
     return text
 
 
+def _check_of_ipv4(text: str) -> str:
+    """RKE2 with Services of IPv6 alone serves its host on ::1 (Control.Loopback of K3s), and whoever looks there asks 127.0.0.1."""
+    if ipaddress.ip_network(text).version != 4:
+        why = "clusters of IPv6 are not built: RKE2 would answer its host on ::1, and all that looks there asks 127.0.0.1"
+        raise problem(why, "write a network of IPv4, as in 10.42.0.0/16; what SSH dials may be of IPv6")
+    return text
+
+
 SSH_PROXY = re.compile(r"http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})/?")
 
 
@@ -87,6 +95,7 @@ RangeText = Annotated[str, StringConstraints(min_length=1, max_length=ranges.LON
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_check_pattern)]
 IpAddress = Annotated[str, AfterValidator(_check_address)]
 Cidr = Annotated[str, AfterValidator(_check_cidr)]
+Cidr4 = Annotated[Cidr, AfterValidator(_check_of_ipv4)]
 Address = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?$")]
 """A host name or IP address."""
 _PORT = r"[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"

@@ -152,7 +152,6 @@ def _one_primary_cni(spec: ClusterSpec) -> Findings:
 
 
 _rule("hosts", "rke2")(networks.sizes)
-_rule("rke2")(networks.families)
 
 
 @_rule("hosts", "accelerator")

@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import time
-from typing import Any
 
 from ansible.module_utils.rke2 import guards, mounts, pending, places, settings
 from ansible.module_utils.rke2.mounts import DATA
@@ -182,21 +181,17 @@ def routes(pods: str) -> tuple:
     a cluster is built anew."""
     if not pods:
         return [], 1  # there are none to look for
-    network = ipaddress.ip_network(pods)
-    code, said = run(["ip", "-oneline", _family(network), "route", "show"])[:2]
+    network = ipaddress.IPv4Network(pods)
+    code, said = run(["ip", "-oneline", "-4", "route", "show"])[:2]
     rows = [line.split() for line in said.splitlines()]
-    dropped = [ipaddress.ip_network(row[1]) for row in rows if row[0] == "blackhole" and row[1] != "default"]
+    dropped = [ipaddress.IPv4Network(row[1]) for row in rows if row[0] == "blackhole" and row[1] != "default"]
     return [str(one) for one in dropped if one != network and one.subnet_of(network)], len(rows) + (code == 0)
 
 
 def unroute(found: list) -> None:
     """Remove routes as `routes` tells them."""
     for route in found:
-        run(["ip", _family(ipaddress.ip_network(route)), "route", "delete", "blackhole", route])
-
-
-def _family(network: Any) -> str:
-    return "-%d" % network.version
+        run(["ip", "-4", "route", "delete", "blackhole", route])
 
 
 def let_go(held: list) -> None:

@@ -57,7 +57,6 @@ def dialled(address: str) -> dict[str, Any]:
 SPREAD = (("a", "10.10.0.254"), ("b", "10.10.1.9"), ("c", "10.20.0.1"), ("d", "fd00:10::1"))
 CNIS = ("canal", "calico", "cilium", "flannel")
 NARROW = {"firewall": "keep", "firewall_networks": ["10.10.0.0/16"]}
-PODS6 = {"cluster_cidr": "fd00:42::/56", "service_cidr": "fd00:43::/112"}
 FLOORS = {"intra_node_floor_gb_s": 10, "inter_node_floor_gb_s": 10}
 
 
@@ -338,7 +337,6 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     *(("P21", {"os": {"firewall": "keep"}, "rke2": {"cni": name}}, ("warning", "os.firewall_networks")) for name in CNIS),
     ("P21", {"os": NARROW, "hosts": dialled("198.51.100.7")}, ("warning", "os.firewall_networks")),
     ("P22", {"hosts": dialled("fd00:10::11")}, ("warning", "hosts.sv.addresses")),
-    ("P22", {"hosts": dialled("10.10.0.11"), "rke2": PODS6}, ("warning", "hosts.sv.addresses")),
     ("P23", {"rke2": {"images": ["canal"]}}, ("warning", "rke2.images")),
     ("P23", {"rke2": {"images": ["all"], "cni": ["multus", "canal"]}}, ("warning", "rke2.images")),
     ("P23", {"rke2": {"images": ["core", "canal"], "cni": "cilium"}}, ("warning", "rke2.images")),
@@ -431,8 +429,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P21", {"os": NARROW}),
     ("P21", {"os": {"firewall": "stop"}}),
     ("P22", {"hosts": dialled("10.10.0.11")}),
-    ("P22", {"hosts": dialled("fd00:10::11"), "rke2": PODS6}),
-    ("P22", {"rke2": PODS6}),
+    ("P22", {"hosts": BASE["hosts"]}),
     ("P23", {"rke2": {"cni": ["multus", "cilium"], "artifacts": "/srv/rke2"}}),
     ("P23", {"rke2": {"images": ["all"]}}),
     ("P23", {"rke2": {"images": ["all"], "ingress_controller": "ingress-nginx"}}),

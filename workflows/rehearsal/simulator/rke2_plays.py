@@ -168,7 +168,7 @@ def _leaves_ingress_open(state: dict[str, Any] | None, variables: dict[str, Any]
 
 def _first_address(cidr: str) -> str:
     """The API's own service has the first address of the service network."""
-    return str(ipaddress.ip_network(cidr.split(",")[0]).network_address + 1)
+    return str(ipaddress.ip_network(cidr).network_address + 1)
 
 
 def _without_time(state: dict[str, Any] | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workflows.spec.addresses import version
+from workflows.spec.addresses import is_ipv6
 from workflows.spec.compat.registry import Finding, Platform, rule
 
 TUNNEL = "write target: {{server: https://127.0.0.1:6443}} and keep {} open; or that address, if it can be reached"
@@ -27,18 +27,15 @@ def the_api_is_reached(platform: Platform) -> Iterator[Finding]:
 
 
 @rule("P22", "warning", source="docs.rke2.io/networking/basic_network_options")
-def nodes_and_pods_have_one_version(platform: Platform) -> Iterator[Finding]:
-    """Nodes and pods speak one version of IP; what SSH dials is a node's address where no drop-in says another."""
-    spec = platform.spec
-    pods = version(spec.rke2.cluster_cidr)
+def nodes_have_ipv4(platform: Platform) -> Iterator[Finding]:
+    """Nodes speak IPv4 as pods do; what SSH dials is a node's address where no drop-in says another."""
     reported: set[str] = set()
-    for machine in spec.machines:
-        dialled = version(machine.address)
-        if dialled not in (0, pods) and machine.group not in reported:
+    for machine in platform.spec.machines:
+        if is_ipv6(machine.address) and machine.group not in reported:
             reported.add(machine.group)
-            problem = f"SSH dials {machine.name} by IPv{dialled}, and pods have IPv{pods} (rke2.cluster_cidr): RKE2 does not start"
-            problem += f" unless a drop-in says node-ip, or the machine has no such address and IPv{pods} by its default route"
-            fix = f"give IPv{pods} addresses, or cluster_cidr and service_cidr of IPv{dialled}; or see that the drop-in is there"
+            problem = f"SSH dials {machine.name} by IPv6, and pods have IPv4 (rke2.cluster_cidr): RKE2 does not start"
+            problem += " unless a drop-in says node-ip, or the machine has no such address and IPv4 by its default route"
+            fix = "give IPv4 addresses, or see that the drop-in is there"
             yield Finding(f"hosts.{machine.group}.addresses", problem, fix)
 
 
