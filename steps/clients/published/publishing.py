@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from steps.clients.published import connecting, entered, leads, locking, reading, signing, verifying
+from steps.clients.published import connecting, entered, leads, left, locking, reading, signing, verifying
 from steps.clients.published import source as sources
 from steps.clients.published.operations import (
     Check,
@@ -198,13 +198,10 @@ def spare(tree: Tree, keep: int, version: str) -> tuple[str, ...]:
 
 
 def _refuse_left(tree: Tree, order: Order) -> None:
-    """What somebody went back from is not pointed to again, nor copied again, by a run that changes nothing about it."""
-    source, place = order.source, order.place
-    alike = tuple(name for name in _alike(tree, source) if sources.boots_alike(source, tree, place, name))
-    if order.again or tree.current in alike:
-        return
-    if left := publishing.left_by_rollback(reading.history(tree), alike):
-        raise Refused(publishing.left_sentence(left), hint=publishing.LEFT_STEP)
+    """What somebody went back from is not pointed to again, nor copied again, by a run that changes nothing about how it starts."""
+    found = left.by_rollback(tree, order.place, dict.fromkeys(_alike(tree, order.source), order.source))
+    if found and not order.again:
+        raise Refused(publishing.left_sentence(found), hint=publishing.LEFT_STEP)
 
 
 def _refuse_others(tree: Tree, order: Order) -> None:

@@ -10,8 +10,8 @@ from msgspec import Struct
 from steps.clients.published import signing
 from steps.clients.published.tree import Tree
 from steps.contract.canonical import digest_bytes
+from steps.contract.image import ipxe, published, publishing
 from steps.contract.image import manifest as manifests
-from steps.contract.image import published, publishing
 from steps.contract.image.manifest import Manifest, ManifestError
 from steps.contract.image.published import Place, Tested
 from steps.contract.image.publishing import PublishingError
@@ -92,6 +92,16 @@ def boots_alike(source: Source, tree: Tree, place: Place, version: str) -> bool:
     """Whether a version has these scripts and no others. Raises BadTask."""
     below = f"{tree.path(published.VERSIONS, version, published.BOOT)}/"
     return placed(source, tree, place, version) == {path: data for path, data in tree.contents.items() if path.startswith(below)}
+
+
+def starts_alike(source: Source, tree: Tree, place: Place, version: str) -> bool:
+    """Whether each group that has a script in a version starts its kernel there as it would now. Which groups there are besides,
+    their machines, and where the tree lies may differ."""
+    folder, own = tree.path(published.VERSIONS, version, published.BOOT), source.manifest.kernel_arguments
+    scripts = [(group, tree.contents.get(f"{folder}/{group.name}{published.SCRIPT}")) for group in place.groups]
+    return all(
+        data is None or ipxe.given(data.decode(errors="replace")) == (*own, *group.kernel_arguments) for group, data in scripts
+    )
 
 
 def names(place: Place) -> frozenset[str]:

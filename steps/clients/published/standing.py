@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from steps.clients.published import connecting, entered, publishing, reading, signing, verifying
+from steps.clients.published import connecting, entered, left, publishing, reading, signing, verifying
 from steps.clients.published import source as sources
 from steps.clients.published.local import Local
 from steps.clients.published.operations import Transport, failure
@@ -14,7 +14,6 @@ from steps.clients.published.source import Source
 from steps.clients.published.tree import Tree
 from steps.contract.image import manifest as manifests
 from steps.contract.image import published
-from steps.contract.image import publishing as rules
 from steps.contract.image.manifest import Manifest
 from steps.contract.image.published import Place
 from steps.contract.stages.image_standing import CHANGED, CURRENT, LEFT, NOTHING, Standing
@@ -57,13 +56,11 @@ def asked_through(
     something is to be published that this user may not write."""
     tree = transport.look(image)
     found = Standing(key=key, where=transport.where, answer=CHANGED if tree.current else NOTHING, version=tree.current)
-    alike = tuple(name for name in tree.versions if _boots_alike(tree, name, place, key))
     if (now := reading.manifest_of(tree, tree.current)) is not None and packages:
         added, gone, changed = reading.changes({one.name: one.version for one in now.packages}, packages)
         found = replace(found, packages_added=added, packages_removed=gone, packages_changed=changed)
-    left = rules.left_by_rollback(reading.history(tree), alike) if tree.current not in alike else None
-    if left is not None:
-        return replace(found, answer=LEFT, left=left.before, left_by=left.by, left_at=left.at)
+    if (by := left.by_rollback(tree, place, _alike(tree, key))) is not None:
+        return replace(found, answer=LEFT, left=by.before, left_by=by.by, left_at=by.at)
     if not tree.current:
         return _to_be_written(found, tree)
     differs = next(_differing(tree, place, key, firmware), "") or next(_unfinished(tree), "")
@@ -111,12 +108,10 @@ def _unfinished(tree: Tree) -> Iterator[str]:
         yield f"the publication of {tree.current} was stopped before its end"
 
 
-def _boots_alike(tree: Tree, version: str, place: Place, key: str) -> bool:
-    """Whether a version is of this key, and its nodes would boot it as they would now."""
-    found = reading.manifest_of(tree, version)
-    if found is None or found.key != key:
-        return False
-    return sources.boots_alike(_source(tree, version, found), tree, place, version)
+def _alike(tree: Tree, key: str) -> dict[str, Source]:
+    """Versions of this key, each as it would be published now."""
+    manifests_of = {version: reading.manifest_of(tree, version) for version in tree.versions}
+    return {version: _source(tree, version, one) for version, one in manifests_of.items() if one is not None and one.key == key}
 
 
 def _source(tree: Tree, version: str, manifest: Manifest) -> Source:

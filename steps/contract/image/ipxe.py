@@ -32,6 +32,7 @@ _WHO = ":who"
 _PLACED = "--autofree --replace"
 """How a script goes on with another one: in its place. One to which that comes back would be kept on iPXE's stack, of 4 or 8 kB in
 a BIOS, and a machine that waits comes round any number of times."""
+_IMAGE = "bringup.image="
 _BOOTIF = "BOOTIF=01-${netX/mac:hexhyp}"
 
 
@@ -64,11 +65,20 @@ class Loaded(Struct, frozen=True, kw_only=True):
 def arguments(loaded: Loaded) -> tuple[str, ...]:
     """All kernel arguments. live-boot fetches the root into memory and lays an overlay over it; nothing is kept on a disk, and what
     the image says of its network stays: `nonetworking` is live-boot's word for leaving /etc/network/interfaces alone."""
-    told = [f"bringup.image={loaded.image}"]
+    told = [f"{_IMAGE}{loaded.image}"]
     if loaded.report:
         told += [f"{REPORT_ARGUMENT}={loaded.report}", *([f"{TESTS_ARGUMENT}=yes"] if loaded.tests else [])]
     fetched = (f"fetch={loaded.root}", f"ethdevice-timeout={FORWARDING}", "nonetworking")
     return ("boot=live", "nopersistence", *fetched, f"panic={RESTART}", *told, *loaded.arguments)
+
+
+def given(script: str) -> tuple[str, ...]:
+    """The kernel arguments that the image and its group gave to a script of ours: neither those that every boot has, nor where the
+    tree lies, who hears the node, and which machine it is."""
+    line = next((line.split() for line in script.splitlines() if line.startswith("kernel ")), [])
+    start = next((at for at, word in enumerate(line, start=1) if word.startswith(_IMAGE)), len(line))
+    end = next((at for at, word in enumerate(line) if word.startswith(_BOOTIF.partition("=")[0])), len(line))
+    return tuple(word for word in line[start:end] if word.partition("=")[0] not in {REPORT_ARGUMENT, TESTS_ARGUMENT})
 
 
 def script(loaded: Loaded) -> str:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from steps.clients.published import rolling_back
 from steps.contract.image import publishing
@@ -119,6 +120,51 @@ def test_what_a_rollback_left_is_not_copied_anew_either(root: Path, tmp_path: Pa
         published(place(root), tmp_path / "c")
     groups = (Group(name="default"), Group(name="gpu", kernel_arguments=("iommu=pt",)))
     assert published(place(root, *groups), tmp_path / "c").version.startswith("0004-")
+
+
+GPU = Group(name="gpu", kernel_arguments=("nouveau.modeset=0",))
+NOT_MENDED = {
+    "a machine more": lambda where: replace(where, groups=(Group(name="default"), replace(GPU, nodes={"52:54:00:00:00:09": "n9"}))),
+    "a group more": lambda where: replace(where, groups=(*where.groups, Group(name="login", kernel_arguments=("iommu=pt",)))),
+    "the report": lambda where: replace(where, report="http://other.example.org/images"),
+    "the address": lambda where: replace(where, url="http://other.example.org/images"),
+}
+"""What says nothing of how the image of a place starts."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", NOT_MENDED)
+def test_what_a_rollback_left_does_not_come_back_with_a_change_of_something_else(
+    root: Path, tmp_path: Path, kind: str, change: str
+) -> None:
+    where = NOT_MENDED[change](place(root))
+    with transport(kind, root) as way:
+        left = rolling_back.rollback(way, "compute", "", "rollback by ada").before
+    was = state(root / "compute/versions")
+    with pytest.raises(Refused, match=f"{left} was left by a rollback"):
+        published(where, tmp_path / "c", kind)
+    assert state(root / "compute/versions") == was
+    assert published(where, tmp_path / "b", kind).version.startswith("0004-"), "what one went back to is changed like any other"
+
+
+def test_what_was_published_on_purpose_is_changed_like_any_other(root: Path, tmp_path: Path) -> None:
+    with transport("local", root) as way:
+        left = rolling_back.rollback(way, "compute", "", "rollback by ada").before
+    more = NOT_MENDED["a machine more"](place(root))
+    assert published(more, tmp_path / "c", again=True).version.startswith("0004-")
+    assert published(place(root), tmp_path / "c").version == left, "without that machine it is what it was"
+
+
+def test_a_rollback_that_left_nothing_but_a_machine_is_not_undone_either(root: Path, tmp_path: Path) -> None:
+    """Both versions are the same bytes; with one more change it is another thing than what was left."""
+    more = replace(GPU, nodes={"52:54:00:00:00:09": "n9"})
+    published(place(root, Group(name="default"), more), tmp_path / "c")
+    with transport("local", root) as way:
+        left = rolling_back.rollback(way, "compute", "", "rollback by ada").before
+    with pytest.raises(Refused, match=f"{left} was left by a rollback"):
+        published(place(root, Group(name="default"), more), tmp_path / "c")
+    other = replace(GPU, nodes={"52:54:00:00:00:0a": "n10"})
+    assert published(place(root, Group(name="default"), other), tmp_path / "c").version.startswith("0005-")
 
 
 def test_what_a_publication_left_is_published_again(root: Path, tmp_path: Path) -> None:

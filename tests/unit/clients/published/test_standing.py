@@ -140,6 +140,9 @@ def test_what_a_rollback_left_is_told_before_anything_is_built(tmp_path: Path, k
     assert found.left_at > 0
     assert asked(root, kind, key=keys[0]).answer == CURRENT, "what one went back to is current"
     assert asked(root, kind, key="c" * 64).answer == CHANGED, "a new recipe is built"
+    more = Group(name="gpu", kernel_arguments=("nouveau.modeset=0",), nodes={"52:54:00:00:00:09": "new9"})
+    for where in (place(root, Group(name="default"), more), replace(place(root), url="http://other.example.org/images")):
+        assert asked(root, kind, key=keys[1], where=where).answer == LEFT, "a machine or an address mends nothing"
     moved = asked(root, kind, key=keys[1], where=place(root, Group(name="default"), Group(name="gpu")))
     assert moved.answer == CHANGED, "with other kernel arguments it is another version"
 
