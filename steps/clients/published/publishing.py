@@ -192,7 +192,7 @@ def spare(tree: Tree, keep: int, version: str) -> tuple[str, ...]:
     """Versions that need not stay: not among the newest, not current, nor what a rollback would lead to, nor on a node."""
     versions = (*tree.versions, *((version,) if version not in tree.versions else ()))
     way = [*reading.history(tree), Switch(to=version, before=tree.current)]
-    protected = {version, tree.current, publishing.previous(way, version), *reading.in_use(tree)}
+    protected = {version, tree.current, publishing.previous(way, version, tree.versions), *reading.in_use(tree)}
     stay = publishing.kept(versions, keep, protected)
     return tuple(name for name in tree.versions if name not in stay)
 

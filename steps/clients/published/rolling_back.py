@@ -108,8 +108,7 @@ def _chosen(tree: Tree, version: str) -> str:
     if not version and _is_halfway_back(tree):
         return tree.current
     if not version:
-        switches = [one for one in reading.history(tree) if one.to in tree.versions]
-        if before := rules.previous(switches, tree.current):
+        if before := rules.previous(reading.history(tree), tree.current, tree.versions):
             return before
         others = ", ".join(name for name in tree.versions if name != tree.current)
         hint = f"name one: {others}" if others else "it is the only one; publish another first"

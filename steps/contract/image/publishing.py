@@ -158,18 +158,19 @@ def next_number(versions: Iterable[str], history: Iterable[Switch]) -> int:
     return max([0, *map(published.number_of, versions), *(published.number_of(one.to) for one in history)]) + 1
 
 
-def previous(history: Sequence[Switch], current: str) -> str:
-    """The version that a rollback goes back to: what was current before, where a version that was rolled back counts no more.
-    Empty where there is none."""
+def previous(history: Sequence[Switch], current: str, there: Collection[str]) -> str:
+    """The version that a rollback goes back to: of those still `there` the one that was current before, by whatever switch, where
+    what a rollback left counts no more, nor what came after the version that it went to. Empty where there is none."""
     way: list[str] = []
     for one in history:
-        if one.to in way:
+        if one.rollback and one.to in way:
             del way[way.index(one.to) + 1 :]
-        else:
-            way.append(one.to)
+            continue
+        gone = {one.to, one.before} if one.rollback else {one.to}
+        way = [*(name for name in way if name not in gone), one.to]
     if current in way:
         del way[way.index(current) :]
-    return way[-1] if way else ""
+    return next((name for name in reversed(way) if name in there), "")
 
 
 def left_by_rollback(history: Sequence[Switch], versions: Collection[str]) -> Switch | None:

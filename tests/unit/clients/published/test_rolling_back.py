@@ -75,20 +75,53 @@ def test_what_is_current_and_not_whole_is_not_called_good(root: Path, kind: str)
     assert "0003-" not in caught.value.hint
 
 
+def switches(words: str) -> list[Switch]:
+    """A history by its numbers; `<` before one is a rollback to it."""
+    found: list[Switch] = []
+    for word in words.split():
+        found.append(Switch(to=word.lstrip("<"), before=found[-1].to if found else "", rollback=word.startswith("<")))
+    return found
+
+
 @pytest.mark.parametrize(
-    ("way", "current", "expected"),
+    ("way", "current", "there", "expected"),
     [
-        ((), "", ""),
-        (("1",), "1", ""),
-        (("1", "2"), "2", "1"),
-        (("1", "2", "1"), "1", ""),
-        (("1", "2", "1", "3"), "3", "1"),
-        (("1", "2", "3", "2", "4"), "4", "2"),
-        (("1", "2"), "9", "2"),
+        ("", "", "", ""),
+        ("1", "1", "1", ""),
+        ("1 2", "2", "12", "1"),
+        ("1 2 <1", "1", "12", ""),
+        ("1 2 <1 3", "3", "123", "1"),
+        ("1 2 3 <2 4", "4", "1234", "2"),
+        ("1 2", "9", "12", "2"),
+        ("1 2 1", "1", "12", "2"),
+        ("1 2 3 2", "2", "123", "3"),
+        ("1 2 3 <2", "2", "123", "1"),
+        ("1 2 3 2 <3", "3", "123", "1"),
+        ("1 2 3 2 <3 <1", "1", "123", ""),
+        ("1 2 3 1 4", "4", "1234", "1"),
+        ("1 2 3 1 4 <1", "1", "1234", "3"),
+        ("1 2 3 <1 <3", "3", "123", ""),
+        ("1 2 3 <1 2", "2", "123", "1"),
+        ("1 2 3 <2 4", "4", "134", "1"),
+        ("1 2 3 2", "2", "12", "1"),
     ],
 )
-def test_what_was_rolled_back_is_not_gone_back_to(way: tuple[str, ...], current: str, expected: str) -> None:
-    assert publishing.previous([Switch(to=one) for one in way], current) == expected
+def test_a_rollback_goes_to_what_was_current_before_and_never_to_what_another_left(
+    way: str, current: str, there: str, expected: str
+) -> None:
+    assert publishing.previous(switches(way), current, there) == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_publication_left_is_gone_back_to_and_kept_for_that(root: Path, tmp_path: Path, kind: str) -> None:
+    """As when the last change of a recipe is taken back, and that is what was wrong."""
+    seen = published(place(root, keep=1), tmp_path / "b", kind)
+    assert (seen.version[:4], seen.before[:4]) == ("0002", "0003")
+    assert seen.versions == (seen.version, seen.before)
+    with transport(kind, root) as way:
+        assert rolling_back.rollback(way, "compute", "", "ada").to == seen.before
+        with pytest.raises(Refused, match=f"{seen.version} was left by a rollback"):
+            published(place(root, keep=1), tmp_path / "b", kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
