@@ -103,8 +103,7 @@ def _change(transport: Transport, tree: Tree, order: Order, token: str, say: Say
     alike.sort(key=lambda name: name != tree.current)
     number = publishing.next_number(tree.versions, reading.history(tree))
     version = alike[0] if alike else published.version_name(number, order.source.digest)
-    steps: list[Operation] = [Remove(tree.path(published.INCOMING, name)) for name in reading.stray(tree)]
-    steps.append(Folder(staged))
+    steps = [*cleared(tree, staged, token)]
     if not alike:
         size = sum(part.size for part in order.source.manifest.parts)
         say(f"copies {order.image} {version} to {transport.where}: {size / 1e6:.1f} MB")
@@ -139,9 +138,7 @@ def _copied(tree: Tree, order: Order, version: str, staged: str, token: str) -> 
 def _switched(tree: Tree, order: Order, version: str, staged: str, token: str) -> Iterator[Operation]:
     """The pointer, then the history, then what groups are told to load, where it is not so already."""
     yield Held(tree.path(published.INCOMING), token)
-    if tree.current != version:
-        yield from pointed(tree, version, staged)
-    yield from told(tree, version, staged, order.by)
+    yield from switched(tree, version, staged, order.by)
     wanted = entered.wanted(tree, order.source, order.place)
     yield from entered.steps(tree, wanted, entered.stale(tree, sources.names(order.place)), staged)
 
@@ -154,18 +151,26 @@ def _entered(tree: Tree, order: Order, token: str) -> Iterator[Operation]:
         yield from (Folder(staged), *steps, Remove(staged))
 
 
-def pointed(tree: Tree, version: str, staged: str) -> Iterator[Operation]:
-    """The pointer to a version, by one rename of a fresh link."""
-    link = f"{staged}/{published.CURRENT}"
-    yield from (Link(link, f"{published.VERSIONS}/{version}"), Sync(staged))
-    yield from (Replace(link, tree.path(published.CURRENT)), Sync(tree.image))
+def switched(tree: Tree, version: str, staged: str, by: str, *, rollback: bool = False) -> Iterator[Operation]:
+    """The pointer to a version, by one rename of a fresh link, then the history, by another. Both lie ready before: who is stopped
+    between the two leaves in `incoming` what it was about to say (`reading.history`)."""
+    lines, incoming = _lines(tree, version, by, rollback=rollback), tree.path(published.INCOMING)
+    history, link = f"{staged}/{published.HISTORY}", f"{staged}/{published.CURRENT}"
+    if lines:
+        data = b"".join(map(publishing.history_line, (*reading.history(tree), *lines)))
+        yield from (Put(history, data, len(data)), Sync(staged), Sync(incoming))
+    if tree.current != version:
+        yield from (Link(link, f"{published.VERSIONS}/{version}"), Sync(staged))
+        yield from (Replace(link, tree.path(published.CURRENT)), Sync(tree.image))
+    if lines:
+        yield from (Replace(history, tree.path(published.HISTORY)), Sync(tree.image))
 
 
-def told(tree: Tree, version: str, staged: str, by: str, *, rollback: bool = False) -> Iterator[Operation]:
-    """The history with the lines that it lacks: of a switch whose publisher was killed before it could say so, and of this one. A
-    rollback that goes on where another one to the same version was killed is that one's end."""
-    switches = reading.history(tree)
-    now, last = round(time.time(), 3), reading.last_told(tree)
+def _lines(tree: Tree, version: str, by: str, *, rollback: bool) -> list[Switch]:
+    """What the history lacks: a switch whose publisher had nothing ready to say of it, as older ones had, and this one. A rollback
+    that goes on where another one to the same version was killed is that one's end."""
+    switches, now = reading.history(tree), round(time.time(), 3)
+    last = switches[-1].to if switches else ""
     lines = []
     if rollback and tree.current == version != last and published.number_of(version) < published.number_of(last):
         lines.append(Switch(to=version, before=last, at=now, by=by, rollback=True))
@@ -173,10 +178,17 @@ def told(tree: Tree, version: str, staged: str, by: str, *, rollback: bool = Fal
         lines.append(Switch(to=tree.current, before=last, at=now, by="found: whoever switched to it was stopped before saying so"))
     if tree.current != version:
         lines.append(Switch(to=version, before=tree.current, at=now, by=by, rollback=rollback))
-    if lines:
-        place, path = tree.path(published.HISTORY), f"{staged}/{published.HISTORY}"
-        data = b"".join(publishing.history_line(one) for one in (*switches, *lines))
-        yield from (Put(path, data, len(data)), Replace(path, place), Sync(tree.image))
+    return lines
+
+
+def cleared(tree: Tree, staged: str, token: str) -> Iterator[Operation]:
+    """What attempts left in `incoming` goes, once the history has what one of them was about to say; then a folder of our own."""
+    if (known := reading.history(tree)) != reading.told(tree):
+        data, history = b"".join(map(publishing.history_line, known)), f"{staged}/{published.HISTORY}"
+        yield from (Folder(staged), Put(history, data, len(data)), Held(tree.path(published.INCOMING), token))
+        yield from (Replace(history, tree.path(published.HISTORY)), Sync(tree.image))
+    yield from (Remove(tree.path(published.INCOMING, name)) for name in reading.stray(tree))
+    yield Folder(staged)
 
 
 def _removed(tree: Tree, names: tuple[str, ...], staged: str, token: str) -> Iterator[Operation]:

@@ -73,7 +73,24 @@ def tested(tree: Tree, version: str) -> Tested:
 
 
 def history(tree: Tree) -> tuple[Switch, ...]:
-    """Switches of the pointer, the oldest first."""
+    """Switches of the pointer, the oldest first. Whoever was stopped right behind the last one had its history ready, and what lies
+    in `incoming` tells of it: a rollback is one from the moment that nodes boot another version."""
+    said = told(tree)
+    if last_told(tree) == tree.current:
+        return said
+    ready = [_ready(tree, name, said) for name in tree.names(tree.path(published.INCOMING))]
+    return max((one for one in ready if one), key=lambda one: one[-1].rollback, default=said)
+
+
+def _ready(tree: Tree, name: str, said: tuple[Switch, ...]) -> tuple[Switch, ...]:
+    """The history that an attempt had ready, where it goes on with what is `said` to what the pointer names; else nothing."""
+    found, odd = publishing.read_history(tree.contents.get(tree.path(published.INCOMING, name, published.HISTORY), b""))
+    goes_on = found[: len(said)] == said and len(found) > len(said) and not odd
+    return found if goes_on and found[-1].to == tree.current else ()
+
+
+def told(tree: Tree) -> tuple[Switch, ...]:
+    """The same as its file has them."""
     return publishing.read_history(tree.contents.get(tree.path(published.HISTORY), b""))[0]
 
 
@@ -87,8 +104,8 @@ def before(tree: Tree) -> str:
 
 
 def last_told(tree: Tree) -> str:
-    """The version that the history says is current; empty without any."""
-    switches = history(tree)
+    """The version that the file of the history says is current; empty without any."""
+    switches = told(tree)
     return switches[-1].to if switches else ""
 
 

@@ -85,11 +85,9 @@ def _refuse_stranded(tree: Tree, version: str) -> None:
 
 def _steps(tree: Tree, version: str, staged: str, token: str, by: str) -> tuple[Operation, ...]:
     return (
-        *(Remove(tree.path(published.INCOMING, name)) for name in reading.stray(tree)),
-        Folder(staged),
+        *publishing.cleared(tree, staged, token),
         Held(tree.path(published.INCOMING), token),
-        *(publishing.pointed(tree, version, staged) if tree.current != version else ()),
-        *publishing.told(tree, version, staged, by, rollback=True),
+        *publishing.switched(tree, version, staged, by, rollback=True),
         *entered.steps(tree, entered.of_version(tree, version), entered.stale(tree, reading.scripts(tree, version)), staged),
         Remove(staged),
     )

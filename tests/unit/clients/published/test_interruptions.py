@@ -16,8 +16,10 @@ from steps.clients.published import leads, publishing, reading, rolling_back, sh
 from steps.clients.published.local import Local
 from steps.clients.published.operations import Claimed, Operation, Put
 from steps.clients.published.tree import ALL, Tree
-from steps.errors import StepError
+from steps.errors import Refused, StepError, Temporary
 from tests.unit.clients.published.published_trees import (
+    KINDS,
+    Meanwhile,
     ended,
     forked,
     image,
@@ -150,6 +152,59 @@ def test_killed_at_every_step_of_a_rollback(tmp_path: Path, again: str) -> None:
         assert wrong(root) == [], count
         count += 1
     assert count > 8
+    assert wrong(root) == []
+
+
+def test_killed_at_every_step_a_rollback_is_one_from_its_switch_on(tmp_path: Path) -> None:
+    """What nodes went back from is not published again, and whoever writes next says who went back."""
+    root = settled(tmp_path)
+    shutil.copytree(root, tmp_path / "before", symlinks=True)
+    count, code, halfway = 0, -signal.SIGKILL, 0
+    while code:
+        shutil.rmtree(root)
+        shutil.copytree(tmp_path / "before", root, symlinks=True)
+        code = ended(forked(partial(rolling_back.rollback, Stopping(root, count), "compute", "2", "me")))
+        tree = Local(root).look("compute")
+        if tree.current.startswith("0002-"):
+            halfway += reading.last_told(tree) != tree.current
+            with pytest.raises(Refused, match=r"^0003-\w+ was left by a rollback \(by me"):
+                published(place(root), tmp_path / "c")
+            published(place(root), tmp_path / "b")
+        else:
+            published(place(root), tmp_path / "c")
+        tree = Local(root).look("compute")
+        last = reading.told(tree)[-1]
+        assert (last.to, last.rollback) == (tree.current, tree.current.startswith("0002-")), count
+        assert wrong(root) == [], count
+        count += 1
+    assert count > 8
+    assert halfway > 0
+
+
+class Lost(Meanwhile):
+    """A transport that is lost right after the pointer was switched."""
+
+    def perform(self, operations: Iterable[Operation]) -> None:
+        for one in operations:
+            self.inner.perform([one])
+            if getattr(one, "to", "") == "compute/current":
+                raise Temporary("the connection is lost")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_by_every_way_a_rollback_is_one_that_was_lost_behind_its_switch(tmp_path: Path, kind: str) -> None:
+    root = settled(tmp_path)
+    with transport(kind, root) as way:
+        with pytest.raises(Temporary):
+            rolling_back.rollback(Lost(way, lambda: None), "compute", "", "rollback by ada")
+        tree = way.look("compute")
+        assert reading.last_told(tree)[:5] == "0003-" != tree.current[:5]
+        assert [one.by for one in reading.history(tree)][-2:] == ["run-1", "rollback by ada"]
+        with pytest.raises(Refused, match=r"^0003-\w+ was left by a rollback \(by ada"):
+            publishing.publish_through(way, order(place(root), tmp_path / "c"), silent)
+    seen = published(place(root), tmp_path / "d", kind)
+    found = [(one.to[:4], one.before[:4], one.rollback, one.by) for one in reading.told(Local(root).look("compute"))][-2:]
+    assert found == [("0002", "0003", True, "rollback by ada"), (seen.version[:4], "0002", False, "run-1")]
     assert wrong(root) == []
 
 
