@@ -46,12 +46,17 @@ def claims(tree: Tree, name: str) -> bool:
 
 
 def outside(tree: Tree, url: str, factory: Factory = _NO_FACTORY) -> Iterator[detached.Outside]:
-    """Links, scripts and manifests of the tree that lead out of it. `url`: its address; empty: the one that its entries name."""
+    """Links, scripts and manifests of the tree that lead out of it. `url`: its address; empty: the one that its entries name. What
+    nodes are told now must be there; a version that is not current may be at another address, which all its scripts name."""
     links = {path: entry.target for path, entry in tree.entries.items() if entry.is_link}
     yield from detached.links(tree.root, links, factory)
     texts, lead = {path: data.decode(errors="replace") for path, data in tree.contents.items()}, entry_points(tree)
     mine = {path: text for path, text in texts.items() if path.endswith(published.SCRIPT) and _of_image(tree, path, lead)}
     files = [*tree.entries, *_through_pointers(tree), *_told_by_versions(tree)]
+    for version, address in moved(tree, url).items():
+        folder = f"{tree.path(published.VERSIONS, version)}/"
+        theirs = {path: mine.pop(path) for path in list(mine) if path.startswith(folder)}
+        yield from detached.scripts(address, theirs, files, factory)
     yield from detached.scripts(url or url_of(tree), mine, files, factory)
     manifests = {path: text for path, text in texts.items() if path.endswith(f"/{manifest.MANIFEST}")}
     yield from detached.texts(url or url_of(tree), manifests, factory)
@@ -61,6 +66,30 @@ def outside(tree: Tree, url: str, factory: Factory = _NO_FACTORY) -> Iterator[de
             yield detached.Outside(
                 place=place, leads_to="another name of the same bytes", why="what is written there changes it here"
             )
+
+
+def moved(tree: Tree, url: str = "") -> dict[str, str]:
+    """Versions but the current one that were published when the tree had another address than `url` (empty: the one that its
+    entries name) → that address: nothing of a version changes any more, so nodes that boot it fetch it from there."""
+    here = url.rstrip("/") or url_of(tree)
+    found = {version: base_of(tree, version) for version in tree.versions if version != tree.current} if here else {}
+    return {version: address for version, address in found.items() if address not in ("", here)}
+
+
+def moved_sentences(tree: Tree, url: str = "") -> tuple[str, ...]:
+    """The same in words."""
+    return tuple(
+        f"{tree.path(published.VERSIONS, version)}: nodes that boot it fetch from {address}, where the tree was then"
+        for version, address in moved(tree, url).items()
+    )
+
+
+def base_of(tree: Tree, version: str) -> str:
+    """The address of the tree that all scripts of a version name; empty where they name several or none."""
+    folder = tree.path(published.VERSIONS, version, published.BOOT)
+    texts = (tree.contents.get(f"{folder}/{name}", b"").decode(errors="replace") for name in tree.names(folder))
+    bases = detached.bases(texts, tree.image)
+    return bases[0] if len(bases) == 1 else ""
 
 
 def url_of(tree: Tree) -> str:

@@ -13,28 +13,33 @@ from steps.errors import BadTask, Refused
 
 
 class Back(Struct, frozen=True, kw_only=True):
-    """What the pointer names now, what it named before, who did it, and how the signature of that version is (`signing.state`)."""
+    """What the pointer names now, what it named before, who did it, how the signature of that version is (`signing.state`), and
+    from which address nodes fetch it, where that is another one than the tree has now (`leads.moved`)."""
 
     to: str
     before: str
     by: str
     signature: str
+    elsewhere: str = ""
 
 
 def rollback(transport: Transport, image: str, version: str, by: str, signers: tuple[str, ...] = ()) -> Back:
     """Point to a version, or without one to what was current before. Raises BadTask for a version that is not there, Refused for
-    one that is not whole, be it current already, or that nodes of a group could not boot. Nothing is written where it is current
-    already (`to` and `before` are then the same); what another rollback to it has left undone is done."""
+    one that is not whole, be it current already, or that nodes of a group could not boot, and without a version for one that they
+    fetch from another address. Nothing is written where it is current already (`to` and `before` are then the same); what another
+    rollback to it has left undone is done."""
     found = transport.look(image)
     chosen, token = _chosen(found, version), locking.new_token()
     if chosen == found.current and not _is_unfinished(found):
         _refuse_broken(tree := transport.look(image, (chosen,)), chosen, signers)
-        return Back(to=chosen, before=chosen, by=by, signature=signing.state(tree, chosen, signers))
+        return _done(tree, chosen, chosen, by, signers)
     with locking.locked(transport, image, token, by):
         chosen = _chosen(transport.look(image), version)  # whoever had the lock may have switched
         tree = transport.look(image, (chosen,))
         _refuse_broken(tree, chosen, signers)
         _refuse_stranded(tree, chosen)
+        if not version:
+            _refuse_moved(tree, chosen)
         staged = f"{tree.path(published.INCOMING)}/{token}"
         transport.perform(_steps(tree, chosen, staged, token, by))
         for _ in range(publishing.ENTERED_TRIES):
@@ -42,7 +47,13 @@ def rollback(transport: Transport, image: str, version: str, by: str, signers: t
                 break
             transport.perform(late)
     before = reading.before(tree) if tree.current == chosen else tree.current
-    return Back(to=chosen, before=before, by=by, signature=signing.state(tree, chosen, signers))
+    return _done(tree, chosen, before, by, signers)
+
+
+def _done(tree: Tree, to: str, before: str, by: str, signers: tuple[str, ...]) -> Back:
+    base, here = leads.base_of(tree, to), leads.url_of(tree)
+    state = signing.state(tree, to, signers)
+    return Back(to=to, before=before, by=by, signature=state, elsewhere=base if base and here and base != here else "")
 
 
 def _is_unfinished(tree: Tree) -> bool:
@@ -81,6 +92,15 @@ def _refuse_stranded(tree: Tree, version: str) -> None:
         fit = ", ".join(name for name in tree.versions if led <= set(reading.scripts(tree, name)))
         hint = f"go back to one that has: {fit}; or remove {files} by hand when no node loads it any more"
         raise Refused(f"{version} has no boot script for {', '.join(lost)}: their nodes could boot nothing", hint=hint)
+
+
+def _refuse_moved(tree: Tree, version: str) -> None:
+    """Whether another address still serves this tree only a person can say, who names the version then."""
+    if address := leads.moved(tree).get(version):
+        here, number = leads.url_of(tree), published.number_of(version)
+        said = f"nodes would fetch {version} from {address}, where the tree was when it was published; now it is {here}"
+        hint = f"where that still serves this tree: bringup image rollback {number}; else build that image again"
+        raise Refused(said, hint=hint)
 
 
 def _steps(tree: Tree, version: str, staged: str, token: str, by: str) -> tuple[Operation, ...]:

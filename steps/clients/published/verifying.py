@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from steps.clients.published import leads, reading, signing
 from steps.clients.published.tree import Tree
-from steps.contract.image import detached, manifest, published, publishing
+from steps.contract.image import manifest, published, publishing
 from steps.contract.image.published import Place
 
 _CHANGED = "is not as this bringup writes it; where an older one did, the next publication writes it anew"
@@ -128,10 +128,7 @@ def _history(tree: Tree) -> Iterator[Problem]:
 
 def _url(tree: Tree) -> str:
     """The address that the current version's own scripts name, else that on which the entries agree."""
-    folder = tree.path(published.VERSIONS, tree.current, published.BOOT)
-    names = tree.names(folder) if tree.current else ()
-    bases = detached.bases((tree.contents.get(f"{folder}/{name}", b"").decode(errors="replace") for name in names), tree.image)
-    return bases[0] if len(bases) == 1 else leads.url_of(tree)
+    return (leads.base_of(tree, tree.current) if tree.current else "") or leads.url_of(tree)
 
 
 def _entries(tree: Tree, url: str) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from msgspec.structs import replace
 
 from steps.errors import BadTask, Refused
 from tests.unit.cli.image_commands import COMMIT, UNREAD, call, made, said
@@ -99,6 +100,19 @@ def test_rollback(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads((root / "compute/history.jsonl").read_text().splitlines()[-1])["by"] == "rollback by ada"
     assert call("rollback", "2", "--tree", root) == 0
     assert "is current already" in capsys.readouterr().out
+
+
+def test_a_tree_that_moved_says_so_of_older_versions(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = "http://other.example.org/images"
+    published(replace(place(root), url=new), image(tmp_path / "d", "d"))
+    told = f"nodes that boot it fetch from {place(root).url}, where the tree was then"
+    for words in (("verify", root), ("detach-check", root, UNREAD)):
+        assert [one.partition(": ")[2] for one in said(capsys, *words)["moved"]] == [told, told]
+        assert call(*words) == 0
+        assert capsys.readouterr().out.count(told) == 2
+    assert call("rollback", "3", "--tree", root) == 0
+    assert f"nodes fetch it from {place(root).url}, where the tree was when it was published" in capsys.readouterr().out
+    assert said(capsys, "rollback", "3", "--tree", root)["elsewhere"] == place(root).url
 
 
 def test_a_rollback_goes_to_what_a_trusted_key_signed_or_says_that_nobody_looked(

@@ -77,7 +77,7 @@ def verify(
     place: Login = NOBODY,
 ) -> int:
     """Read every file of a published tree again and compare: digests, signatures, scripts, pointer. Names whatever is wrong."""
-    from steps.clients.published import reading, signing, verifying
+    from steps.clients.published import leads, reading, signing, verifying
     from workflows.cli.images import trees
 
     keys = tuple(map(public_keys.read, signer or ()))
@@ -85,6 +85,7 @@ def verify(
         looks, signers = found.looks(digests=True), keys or found.place.signers
         wrong = [one for look in looks for one in verifying.problems(look, signers, url or found.place.url)]
         where = found.transport.where
+        moved = [said for look in looks for said in leads.moved_sentences(look, url or found.place.url)]
         every = [(look, version) for look in looks for version in look.versions]
         states = [signing.state(look, version, signers) for look, version in every]
     unchecked = f", {_UNCHECKED}" if signing.UNKNOWN in states else ""
@@ -94,13 +95,14 @@ def verify(
             {"image": look.image, "version": version, "origin": reading.tested(look, version).origin, "signature": state}
             for (look, version), state in zip(every, states, strict=True)
         ]
-        output.data({"ok": not rows, "problems": _problems(rows), "versions": origins}, form)
+        output.data({"ok": not rows, "problems": _problems(rows), "versions": origins, "moved": moved}, form)
         return ExitCode.GATE_FAILED if rows else ExitCode.OK
     counted = f"{output.count(len(states), 'version')} of {output.count(len(looks), 'image')}"
     if rows:
         output.table(("place", "what is wrong"), rows)
     else:
         output.lines([f"{where}: {counted} {'is' if len(states) == 1 else 'are'} whole{unchecked}"])
+    output.lines(moved)
     return ExitCode.GATE_FAILED if rows else ExitCode.OK
 
 
@@ -124,14 +126,16 @@ def rollback(
     with trees.opened(tree, image, place) as found:
         name = found.only()
         done = rolling_back.rollback(found.transport, name, version, by, keys or found.place.signers)
-    unchecked = f"; {_UNCHECKED}" if done.signature == signing.UNKNOWN else ""
+    more = f"; {_UNCHECKED}" if done.signature == signing.UNKNOWN else ""
+    more += f"; nodes fetch it from {done.elsewhere}, where the tree was when it was published" if done.elsewhere else ""
     if form is not Format.TABLE:
         told = {"image": name, "current": done.to, "before": done.before, "by": done.by, "signature": done.signature}
+        told |= {"elsewhere": done.elsewhere} if done.elsewhere else {}
         output.data(told, form)
     elif done.to == done.before:
-        output.lines([f"{name}: {done.to} is current already: nothing is written{unchecked}"])
+        output.lines([f"{name}: {done.to} is current already: nothing is written{more}"])
     else:
-        output.lines([f"{name}: {done.to} is current, it was {done.before}{unchecked}"])
+        output.lines([f"{name}: {done.to} is current, it was {done.before}{more}"])
     return ExitCode.OK
 
 
@@ -176,6 +180,7 @@ def detach_check(
     Nor out of the tree. The factory's store is this machine's; name its hosts and further folders. What could not be looked into,
     as packed roots on another machine, is named, and proves nothing.
     """
+    from steps.clients.published import leads
     from workflows.cli.images import detaching, trees
     from workflows.engines.folders import Home
 
@@ -183,13 +188,15 @@ def detach_check(
     with trees.opened(tree, image, place) as found:
         looks = found.looks()
         rows, unread = detaching.problems(found, looks, url, factory)
+        moved = [said for look in looks for said in leads.moved_sentences(look, url or found.place.url)]
     good = not rows and (unread_ok or not unread)
     if form is not Format.TABLE:
         looked_for = {"folders": list(factory.folders), "hosts": list(factory.hosts)}
-        output.data({"ok": good, "problems": _problems(rows), "unread": unread, "looked_for": looked_for}, form)
+        output.data({"ok": good, "problems": _problems(rows), "unread": unread, "looked_for": looked_for, "moved": moved}, form)
     else:
         looked = detaching.good(looks, factory)
         detaching.show(found.transport.where, looked, rows, unread, accepted=unread_ok)
+        output.lines(moved)
     return ExitCode.OK if good else ExitCode.GATE_FAILED
 
 

@@ -227,3 +227,21 @@ def test_a_group_that_boots_nothing_now_holds_no_rollback_back(root: Path, tmp_p
     (root / "boot/late.ipxe").write_text((root / "boot/gpu.ipxe").read_text().replace("boot/gpu", "boot/late"))
     with transport("local", root) as way:
         assert rolling_back.rollback(way, "compute", "", "ada").to.startswith("0002-")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_version_that_nodes_fetch_from_another_address_must_be_named(root: Path, tmp_path: Path, kind: str) -> None:
+    """Whether that still serves the tree only a person knows."""
+    old, new = place(root).url, "http://other.example.org/images"
+    published(replace(place(root), url=new), image(tmp_path / "d", "d"), kind)
+    was = state(root / "compute/versions")
+    with transport(kind, root) as way:
+        with pytest.raises(Refused, match=rf"^nodes would fetch 0003-\w+ from {old}, .*; now it is {new}$") as caught:
+            rolling_back.rollback(way, "compute", "", "ada")
+        assert "bringup image rollback 3" in caught.value.hint
+        assert (root / "compute/current").readlink().name.startswith("0004-")
+        done = rolling_back.rollback(way, "compute", "3", "ada")
+        assert (done.to[:4], done.elsewhere) == ("0003", old)
+        assert rolling_back.rollback(way, "compute", "3", "ada").elsewhere == old
+        assert rolling_back.rollback(way, "compute", "4", "ada").elsewhere == ""
+    assert state(root / "compute/versions") == was

@@ -8,12 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from steps.clients.published import leads
+from steps.clients.published import leads, reading
 from steps.clients.published.local import Local
 from steps.contract.image.detached import Factory
 from steps.contract.image.published import Group, machine_name
-from tests.unit.clients.published.published_trees import KINDS, URL, WITHOUT_RIGHTS, image, place, published, wrong
+from steps.contract.stages.image_publish import Wanted
+from steps.contract.verdict import Status
+from steps.gates import image_publish
+from tests.unit.clients.published.published_trees import KINDS, URL, WITHOUT_RIGHTS, image, place, published, transport, wrong
 
 Damage = Callable[[Path], object]
 
@@ -185,6 +189,38 @@ def test_relative_addresses_depend_on_who_serves_them(root: Path) -> None:
 def test_a_file_that_a_script_names_must_be_there(root: Path) -> None:
     (current(root) / "initrd.img").unlink()
     assert any(one.endswith("the tree has no such file") for one in leads_out(root, Factory()))
+
+
+ELSEWHERE = "http://other.example.org:8080/images"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tree_that_moved_keeps_older_versions_at_their_address(root: Path, tmp_path: Path, kind: str) -> None:
+    """Nothing of them can be changed. What nodes are told now is at the new address, an older version at one alone."""
+    where = replace(place(root), url=ELSEWHERE)
+    seen = published(where, image(tmp_path / "c", "c"), kind)
+    assert seen.outside == ()
+    verdict = image_publish.tree(seen, Wanted(groups=("default", "gpu")))
+    assert verdict.status is Status.PASS, verdict.reason
+    assert published(where, tmp_path / "c", kind).unchanged
+    assert wrong(root, kind=kind) == leads_out(root, Factory()) == []
+    tree = Local(root).look("compute")
+    assert list(leads.moved(tree).values()) == list(leads.moved(tree, ELSEWHERE).values()) == [URL, URL]
+    assert leads_out(root, Factory(hosts=("boot.example.org",)))[0].endswith("a host of the factory")
+    replaced(older(root) / "boot/gpu.ipxe", f"{URL}/compute", "http://third.example.org/images/compute")
+    found = leads_out(root, Factory())
+    assert any("0001-" in one and "leads to http://third.example.org/" in one for one in found), found
+
+
+@pytest.mark.parametrize("file", ["compute/current/boot/gpu.ipxe", "boot/gpu.ipxe", "boot/boot.ipxe"])
+def test_what_nodes_are_told_now_must_be_at_the_address_of_today(root: Path, tmp_path: Path, file: str) -> None:
+    where = replace(place(root), url=ELSEWHERE)
+    published(where, image(tmp_path / "c", "c"))
+    replaced(root / file, ELSEWHERE, URL)
+    with transport("local", root) as way:
+        tree = way.look("compute")
+    found = reading.observed(tree, before="", url=ELSEWHERE, signature="none", unchanged=True).outside
+    assert any("boot/" in one and f"leads to {URL}/" in one and "not below the address" in one for one in found), found
 
 
 LOOKS = """
