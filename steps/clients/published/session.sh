@@ -179,17 +179,21 @@ walk() {
   done
 }
 
-nodes() {
-  names=
-  for found in nodes/*.json; do
-    if [ -r "$found" ]; then names="$names/${found#nodes/}"; fi
-  done
-  if [ -z "$names" ]; then return 0; fi
-  lines=$(paste -s -d " " -- nodes/*.json 2>/dev/null)
-  printf "n %s %s\0" "${#lines}" "$names"
+# One line a file. All names and bytes are of one list: a node that reports meanwhile must not shift those after it, nor must a file
+# that cannot be opened, which has no line.
+reports() {
+  lines=$(paste -s -d " " -- "$@" 2>/dev/null) || return 1
+  printf "n %s %s\0" "${#lines}" "$(printf "/%s" "$@")"
   printf "%s" "$lines"
-  stat -L --printf "t %f %Y %n\0" -- nodes/*.json 2>/dev/null
+  stat -L --printf "t %f %Y %n\0" -- "$@" 2>/dev/null
+  return 0
 }
+
+nodes() (
+  cd nodes 2>/dev/null || exit 0
+  set -- *.json
+  reports "$@" || for found in "$@"; do reports "$found"; done
+)
 
 written() {
   at=$1

@@ -149,10 +149,10 @@ class Session:
                 lines = self._bytes(int(count)).split(b"\n")
                 found = names.split("/")[1:]
                 told = zip(found, [*lines, *[b""] * len(found)], strict=False)
-                tree.nodes = {name: line[:MOST_REPORT] for name, line in itertools.islice(told, MOST_NODES)}
+                room = max(0, MOST_NODES - len(tree.nodes))
+                tree.nodes |= {name: line[:MOST_REPORT] for name, line in itertools.islice(told, room)}
             case "t":
-                mode, modified, path = rest.split(" ", 2)
-                name = path.removeprefix(f"{published.NODES}/")
+                mode, modified, name = rest.split(" ", 2)
                 if not stat.S_ISREG(int(mode, 16)):
                     tree.nodes.pop(name, None)
                 elif name in tree.nodes:

@@ -1,18 +1,19 @@
-"""What runs where, of many nodes: a tree is read once, not once for each of them."""
+"""What runs where, of many nodes: a tree is read once, not once for each of them, and each is heard with its own report."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from steps.clients.published import reading, rows
+from steps.clients.published import reading, rows, shell
 from steps.clients.published.local import Local
 from steps.clients.published.tree import Tree
 from steps.contract.image import manifest
 from steps.contract.image.published import Group
 from tests.unit import small_image
-from tests.unit.clients.published.published_trees import image, place, published
+from tests.unit.clients.published.published_trees import image, place, published, transport
 
 NODES = 90
 
@@ -84,3 +85,36 @@ def test_each_node_is_told_from_the_others_all_the_same(root: Path) -> None:
     versions = [path.name for path in sorted((root / "compute/versions").iterdir())]
     assert [row.version for row in found] == [*versions, *versions, "", "", ""]
     assert [row.stand.value for row in found] == ["older", "older", "current"] * 2 + ["unknown"] * 3
+
+
+COMES = json.dumps({"node": "aaa", "image": "sha256:0"})
+WHILE_READ = {"comes": f"echo '{COMES}' >aaa.json", "goes": "rm -f node00002.json", "comes and is none": "mkdir -p aaa.json"}
+
+
+@pytest.mark.parametrize("what", WHILE_READ)
+def test_no_node_is_taken_for_its_neighbour_where_one_comes_or_goes_while_reports_are_read(root: Path, what: str) -> None:
+    """Where a whole room is switched on, others report while one looks: here right before the files are named to who reads them."""
+    had = reports(root, 9)
+    assert "node00002.json" in had.nodes
+    act = f'case $BASH_COMMAND in *"paste -s"*) (cd "{root}/nodes" && {WHILE_READ[what]}) ;; esac'
+    way = shell.Session(["bash", "-T", "-c", f"trap {shlex.quote(act)} DEBUG\n{shell.PROGRAM.read_text()}"], str(root), "there")
+    try:
+        found = way.look("compute")
+    finally:
+        way.close()
+    assert sorted(path.name for path in (root / "nodes").iterdir()) != sorted(had.nodes), "it came or went"
+    assert found.nodes == {name: data.strip() for name, data in had.nodes.items() if (root / "nodes" / name).exists()}
+    assert found.told.keys() == found.nodes.keys()
+    assert rows.Stand.UNREADABLE not in {row.stand for row in rows.nodes((found,), now=0.0)}
+    assert reading.in_use(found) == reading.in_use(had)
+
+
+def test_a_report_that_may_not_be_read_takes_no_other_with_it(root: Path) -> None:
+    had = reports(root, 9)
+    (root / "nodes/broken.json").symlink_to("nowhere")
+    (root / "nodes/folder.json").mkdir()
+    for kind in ("local", "shell"):
+        with transport(kind, root) as way:
+            assert {name: data.strip() for name, data in way.look("compute").nodes.items()} == {
+                name: data.strip() for name, data in had.nodes.items()
+            }
