@@ -120,8 +120,16 @@ def scripts(tree: Tree, version: str) -> dict[str, str]:
 
 
 def nodes(tree: Tree) -> tuple[NodeSeen, ...]:
-    """What nodes reported; a report that cannot be read counts as a node that says nothing."""
-    return tuple(_node(name, data) for name, data in sorted(tree.nodes.items()))
+    """What nodes reported; a report that cannot be read counts as a node that says nothing. Of reports with one MAC address only
+    that which was told last counts: a machine that has got a name, or another one, left its earlier file behind."""
+    found = [_node(name, data) for name, data in sorted(tree.nodes.items())]
+    last = {published.mac_in(one.mac): one for one in sorted(found, key=lambda one: (told(tree, one), one.at))}
+    return tuple(one for one in found if not (mac := published.mac_in(one.mac)) or last[mac] is one)
+
+
+def told(tree: Tree, seen: NodeSeen) -> int:
+    """When a node told it (UTC seconds); 0 where its report was gone at once."""
+    return tree.told.get(f"{seen.node}.json", 0)
 
 
 class Versions(Struct, frozen=True, kw_only=True):
@@ -141,7 +149,7 @@ class Versions(Struct, frozen=True, kw_only=True):
 
     def knows(self, node: NodeSeen) -> bool:
         """Whether a report is one of a machine that may boot the image."""
-        return self.machines is None or node.mac.lower() in self.machines
+        return self.machines is None or published.mac_in(node.mac) in self.machines
 
 
 def versions(tree: Tree) -> Versions:

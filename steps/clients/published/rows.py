@@ -73,16 +73,11 @@ def versions(
     running: dict[str, list[str]] = {}
     for one in seen:
         running.setdefault(here.on(one), []).append(one.node)
-    stale = {one.node for one in seen if now - _told(tree, one) > silence}
+    stale = {one.node for one in seen if now - reading.told(tree, one) > silence}
     return tuple(
         _version(tree, name, switched.get(name, Switch(to=name)), signers, running.get(name, []), stale)
         for name in reversed(tree.versions)
     )
-
-
-def _told(tree: Tree, seen: NodeSeen) -> int:
-    """When a node told it; 0 where its report was gone at once."""
-    return tree.told.get(f"{seen.node}.json", 0)
 
 
 def _version(tree: Tree, name: str, switch: Switch, signers: tuple[str, ...], running: list[str], stale: set[str]) -> Version:
@@ -110,7 +105,7 @@ def nodes(trees: tuple[Tree, ...], *, now: float, silence: float = timeouts.NODE
     """All nodes that reported, by name; each with the image of the tree that has what it runs. Who has been silent for longer than
     `silence` seconds is stale."""
     every = tuple(_Image(name=tree.image, current=tree.current, versions=reading.versions(tree)) for tree in trees)
-    return tuple(_node(every, one, _told(trees[0], one), now, silence) for one in (reading.nodes(trees[0]) if trees else ()))
+    return tuple(_node(every, one, reading.told(trees[0], one), now, silence) for one in (reading.nodes(trees[0]) if trees else ()))
 
 
 class _Image(Struct, frozen=True, kw_only=True):

@@ -64,6 +64,13 @@ def mac_of(name: str) -> str:
     return name.removeprefix(MACHINE).replace("-", ":")
 
 
+def mac_in(text: str) -> str:
+    """The address that a node says is its own, in the form in which addresses are compared; empty where it is none, or that of no
+    card: all zeros."""
+    mac = text.strip().lower().replace("-", ":")
+    return mac if is_machine(machine_name(mac)) and mac.strip("0:") else ""
+
+
 def is_machine(name: str) -> bool:
     """Whether a script's name is that of a machine, and not of a group."""
     return _MACHINE.fullmatch(name) is not None

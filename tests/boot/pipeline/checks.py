@@ -53,11 +53,9 @@ def a_failed_boot_test_is_told(site: Site, test: str, said: str) -> None:
     assert html.escape(machine["console"][-1], quote=False) in page
 
 
-def a_node_reports(site: Site, node: str, digest: str) -> None:
+def a_node_reports(site: Site, node: str, mac: str, digest: str) -> None:
     """Have a node say what it runs."""
-    told = NodeReport(
-        mac="52:54:00:00:00:01", address="10.0.0.7", kernel="6", root="overlay", clock=1, uptime=9, node=node, image=digest
-    )
+    told = NodeReport(mac=mac, address="10.0.0.7", kernel="6", root="overlay", clock=1, uptime=9, node=node, image=digest)
     serving.keep(site.tree, told, time.time())
 
 

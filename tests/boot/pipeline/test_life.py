@@ -184,8 +184,8 @@ def test_it_is_published_listed_verified_and_rolled_back_by_ssh(first: Site, tmp
         later = site.current
         assert later != earlier
         parts = decode((site.tree / NAME / "current/manifest.json").read_bytes()).parts
-        checks.a_node_reports(site, "node001", next(one.digest for one in parts if one.name == ROOT))
-        checks.a_node_reports(site, "node002", "sha256:" + "0" * 64)
+        checks.a_node_reports(site, "node001", "52:54:00:00:00:01", next(one.digest for one in parts if one.name == ROOT))
+        checks.a_node_reports(site, "node002", "52:54:00:00:00:02", "sha256:" + "0" * 64)
         rows = json.loads(site.run("image", "nodes", "-o", "json"))
         assert {row["node"]: row["stand"] for row in rows} == {"node001": "current", "node002": "unknown"}
         assert [row["version"] for row in json.loads(site.run("image", "list", "-o", "json"))] == [later, earlier]

@@ -19,6 +19,8 @@ from tests.unit.clients.published.published_trees import KINDS, URL, Meanwhile, 
 from workflows import examples
 
 FIRST, SECOND = "52:54:00:00:00:01", "52:54:00:00:00:02"
+NO_CARD = "00:00:00:00:00:00"
+"""What a tunnel says of itself: no machine's own."""
 OWN, OTHER = "mac-52-54-00-00-00-01.ipxe", "mac-52-54-00-00-00-02.ipxe"
 
 
@@ -209,7 +211,7 @@ def test_a_stranger_keeps_no_version_where_groups_name_their_machines(tmp_path: 
 def test_when_nodes_told_is_known_by_every_way(tmp_path: Path, root: Path) -> None:
     version = published(place(root, *groups(gpu001=FIRST)), image(tmp_path / "a", "a")).version
     (root / "nodes").mkdir()
-    for name, mac, at in (("gpu001", FIRST, 5000), ("gpu 2", FIRST, 6000), ("stranger", SECOND, 7000)):
+    for name, mac, at in (("gpu001", FIRST, 5000), ("gpu 2", "none", 6000), ("stranger", SECOND, 7000)):
         (root / f"nodes/{name}.json").write_text(json.dumps({"node": name, "image": "", "version": version, "mac": mac}) + "\n")
         os.utime(root / f"nodes/{name}.json", (at, at))
     (root / "nodes/none.json").mkdir()
@@ -226,6 +228,30 @@ def test_when_nodes_told_is_known_by_every_way(tmp_path: Path, root: Path) -> No
         (row,) = rows.versions(tree, now=7100, silence=1500)
         assert (row.nodes, row.stale) == (("gpu 2", "gpu001", "stranger"), ("gpu001",))
         assert {row.age for row in rows.nodes((tree,), now=0)} == {0}, "a clock that is behind makes nobody older or younger"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_machine_that_has_got_a_name_counts_once_and_keeps_what_it_told_last(tmp_path: Path, root: Path, kind: str) -> None:
+    """Its first report, by its address, stays where it is; it must not keep a version for ever."""
+    first, second, third = (published(place(root), image(tmp_path / text, text)).version for text in "abc")
+    (root / "nodes").mkdir()
+    reports = [("mac-52-54-00-00-00-01", FIRST, first, 5000), ("new9", FIRST, third, 6000)]
+    reports += [("abc", "52-54-00-AB-CD-EF", second, 6000), ("xyz", "52:54:00:ab:cd:ef", first, 5000)]
+    reports += [(f"bare{number}", mac, second, 4000 + number) for number, mac in enumerate(("none", "none", NO_CARD, NO_CARD))]
+    for name, mac, version, at in reports:
+        (root / f"nodes/{name}.json").write_text(json.dumps({"node": name, "image": "", "version": version, "mac": mac}) + "\n")
+        os.utime(root / f"nodes/{name}.json", (at, at))
+    with transport(kind, root) as way:
+        tree = way.look("compute")
+    assert [row.node for row in rows.nodes((tree,), now=7000)] == ["abc", "bare0", "bare1", "bare2", "bare3", "new9"]
+    assert {row.version: row.nodes for row in rows.versions(tree, now=7000)} == {
+        third: ("new9",),
+        second: ("abc", "bare0", "bare1", "bare2", "bare3"),
+        first: (),
+    }
+    assert reading.in_use(tree) == (second, third)
+    seen = published(place(root), image(tmp_path / "d", "d"), kind)
+    assert (seen.removed, seen.in_use) == ((first,), (second, third))
 
 
 @pytest.mark.parametrize("file", ["dnsmasq.conf", "dhcpd.conf"])

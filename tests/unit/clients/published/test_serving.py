@@ -115,10 +115,10 @@ def test_reports_say_what_runs_where(server: tuple[str, int], root: Path) -> Non
     tree = Local(root).look("compute")
     digests = [part.digest for name in tree.versions for part in [manifest_of(tree, name).part("root.squashfs")]]  # type: ignore[union-attr]
     assert asked(server, "/report", report("node001", digests[0]))[0] == 200
-    assert asked(server, "/report", report("node002", digests[1]))[0] == 200
-    assert asked(server, "/report", report("node003", "sha256:" + "0" * 64))[0] == 200
+    assert asked(server, "/report", report("node002", digests[1], "52:54:00:00:00:02"))[0] == 200
+    assert asked(server, "/report", report("node003", "sha256:" + "0" * 64, "52:54:00:00:00:03"))[0] == 200
     assert asked(server, "/report", report("", digests[1], "52:54:00:00:00:04"))[0] == 200
-    assert asked(server, "/report", report("node002", digests[0]))[0] == 200
+    assert asked(server, "/report", report("node002", digests[0], "52:54:00:00:00:02"))[0] == 200
     found = {row.node: row.stand.value for row in rows.nodes((Local(root).look("compute"),), now=time.time())}
     assert found == {"node001": "older", "node002": "older", "node003": "unknown", "mac-52-54-00-00-00-04": "current"}
     listed = rows.versions(Local(root).look("compute"), now=time.time())
