@@ -6,6 +6,8 @@ from steps.gates.finding import Finding, fail, unknown
 
 GATE = "image_lock/archive"
 MOST_TOLD = 3
+_RELOCK = "name a lock of your own in the spec (lock: FILE), make it (bringup image lock SPEC)"
+_EARLIER = "copy an earlier archive into the store"
 
 
 def archive(seen: Archive, want: Wanted) -> Verdict:
@@ -38,13 +40,10 @@ def _finding(seen: Archive, want: Wanted) -> Finding | None:
             "look at the disk of the store: files in the archive never change; run again where a mirror has the package",
         )
     if seen.missing:
-        return fail(
-            FailureClass.DEPENDENCY,
-            _list(seen.missing, "missing", seen.problems),
-            whole,
-            "run again when the mirror answers; where it dropped the version, copy an earlier archive into the store, or "
-            "name a lock of your own in the spec (lock: FILE) and make it: bringup image lock SPEC",
-        )
+        dropped = f"where the mirror dropped the version, {want.relock or _RELOCK}, and build again, or {_EARLIER}"
+        later = "run again when the mirror answers"
+        steps = (dropped, later) if seen.away < len(seen.missing) else (later, dropped)
+        return fail(FailureClass.DEPENDENCY, _list(seen.missing, "missing", seen.problems), whole, "; else ".join(steps))
     return _uncounted(seen, want, whole)
 
 

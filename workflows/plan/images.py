@@ -28,13 +28,14 @@ from workflows.stages.stage import Stage
 
 
 def compile_image(
-    spec: ImageSpec, recipe: contract.Recipe, files: Mapping[str, bytes], until: str = "", *, again: bool = False
+    spec: ImageSpec, recipe: contract.Recipe, files: Mapping[str, bytes], until: str = "", *, again: bool = False, relock: str = ""
 ) -> Plan:
     """The plan of an image build; pure. `recipe` is the spec's, resolved, `files` what it places, by digest; `until` narrows the
-    stages, `again` publishes also what a rollback left; with either the published tree is not asked first. Raises PlanError for a
-    stage that there is not, for an image that is to be booted and that no test machine boots, and for a recipe whose files are too
-    many to travel with the tasks."""
-    site = dataclasses.replace(_site(spec, recipe), again=again, asked=not again and until in ("", image_standing.ID))
+    stages, `again` publishes also what a rollback left; with either the published tree is not asked first; `relock` is told
+    where mirrors have dropped what is locked. Raises PlanError for a stage that there is not, for an image that is to be booted and
+    that no test machine boots, and for a recipe whose files are too many to travel with the tasks."""
+    asked = not again and until in ("", image_standing.ID)
+    site = dataclasses.replace(_site(spec, recipe), again=again, asked=asked, relock=relock)
     stages = approvals.attached(_narrowed(_stages(site), until), spec.approvals)
     why = why_not_booted(recipe.name, recipe.architecture)
     if why and any(stage.id == image_boot.ID for stage in stages):

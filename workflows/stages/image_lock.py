@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from steps.contract.stages.image_lock import ID, TASK
 from steps.contract.task import Verb
@@ -18,7 +18,8 @@ def build(site: ImageSite) -> Stage:
     """One task fills the archive."""
     count = sum(len(layer.packages) for layer in site.recipe.layers)
     told = arguments(site, GATE, part="lock")
-    wanted = {"recipe": site.recipe.digest, "packages": count}
+    wanted: dict[str, Any] = {"recipe": site.recipe.digest, "packages": count}
+    wanted |= {"relock": site.relock} if site.relock else {}
     return Stage(
         id=ID,
         title="Locked packages",

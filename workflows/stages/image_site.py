@@ -19,7 +19,7 @@ from workflows.stages.stage import Object, Step, When, task
 class ImageSite:
     """One node image. `firmware` are those that must boot it, on `machines` each with `memory_mib`, within `boot_seconds`.
     `again`: what a rollback left is published all the same. `asked`: the published tree is asked first whether anything is to be
-    done."""
+    done. `relock` says how the recipe's lock is made anew."""
 
     recipe: Recipe
     place: Place
@@ -29,6 +29,7 @@ class ImageSite:
     boot_seconds: int = 300
     again: bool = False
     asked: bool = True
+    relock: str = ""
 
     @property
     def key(self) -> str:

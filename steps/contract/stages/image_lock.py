@@ -31,7 +31,8 @@ class Archive(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """Digest of the recipe, and how many packages it locks."""
+    """Digest of the recipe, and how many packages it locks. `relock`: how the one who builds makes that lock anew, in commands."""
 
     recipe: str
     packages: int
+    relock: str = ""

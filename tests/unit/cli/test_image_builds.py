@@ -20,7 +20,7 @@ from tests.unit.cli.conftest import COMMAND, PATIENCE, until
 from tests.unit.served import served
 from workflows.cli.images import starting as image_starting
 from workflows.cli.runs import trying_again
-from workflows.images.nodes import chain
+from workflows.images.nodes import chain, shipped
 from workflows.spec.image import load_image
 from workflows.stages import IMAGE_ORDER
 
@@ -95,6 +95,29 @@ def test_packages_come_by_the_proxy_that_is_named(machine: Any, write: Write, pr
     assert any(one.startswith("http://mirror.example/debian/pool/") for one in asked), asked[:3]
 
 
+@pytest.mark.parametrize(
+    ("own", "named", "told"),
+    [
+        ("", "lab.yaml", "add lock: base.lock.json to lab.yaml, then bringup image lock lab.yaml, and build again"),
+        ("base.lock.json", "lab.yaml", "lock anew: bringup image lock lab.yaml, and build again"),
+        ("", "base", "bringup init --image base, then bringup image lock image.yaml, and build again"),
+    ],
+    ids=["shipped lock", "own lock", "shipped recipe"],
+)
+def test_what_mirrors_dropped_is_told_with_the_commands_that_mend_it(
+    machine: Any, write: Write, proxy: tuple[str, list[str]], own: str, named: str, told: str
+) -> None:
+    path = machine.folder / write("lab", "http://mirror.example/debian")
+    if own:
+        path.write_text(f"{path.read_text()}lock: {own}\n")
+        (machine.folder / own).write_bytes((shipped.RECIPES / "base.lock.json").read_bytes())
+    plain: dict[str, str | None] = dict.fromkeys(("HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"))
+    done = machine.call("image", "build", named, "--until", "image_lock", **plain, http_proxy=proxy[0])
+    said = " ".join(done.text.split())
+    assert (done.code, "answers 404" in said) == (65, True), done.text
+    assert told in said
+
+
 def test_a_build_that_could_not_start_ends_none(machine: Any, write: Write, mute: str) -> None:
     older = machine.start("image", "build", write("lab", mute), "--until", "image_lock")
     older.say("run lab-")
@@ -166,6 +189,7 @@ def test_the_first_spec_is_sound_and_has_a_lock_of_its_own(machine: Any) -> None
     done = machine.call("init", "--image")
     assert done.code == 0, done.err
     assert "wrote image.yaml and its lock compute.lock.json" in done.out
+    assert "then: bringup image lock image.yaml, and bringup image build image.yaml" in done.out
     assert machine.call("validate", "image.yaml").code == 0
     again = machine.call("init", "--image", "base")
     assert (again.code, "image.yaml exists" in again.err) == (64, True)

@@ -11,6 +11,7 @@ from workflows.engines.folders import Home
 
 if TYPE_CHECKING:
     from steps.contract.image.recipe import Recipe
+    from workflows.spec.image import ImageSpec
 
 SPEC = Path("image.yaml")
 SUFFIXES = (".yaml", ".yml")
@@ -37,11 +38,12 @@ def begin(named: Path | None, *, force: bool, hint: str) -> None:
         raise typer.BadParameter(f"{there[0]} exists; {hint}")
     budget = chain.read(recipe, Path(), {}, by_name=True).top.spec.budget
     spec.write_text(image(recipe, packed_mib=budget.squashfs_mib or 0))
+    then = f"edit publish, then: bringup image lock {spec}, and bringup image build {spec}"
     if brought.exists():
         lock.write_bytes(brought.read_bytes())
-        output.lines([f"wrote {spec} and its lock {lock}; edit publish, then: bringup image build {spec}"])
+        output.lines([f"wrote {spec} and its lock {lock}, of whose versions mirrors drop those that newer ones replace; {then}"])
     else:
-        output.lines([f"wrote {spec}; edit publish, then: bringup image lock {spec}, and bringup image build {spec}"])
+        output.lines([f"wrote {spec}; {then}"])
 
 
 def of_recipe(named: str) -> Path | None:
@@ -63,6 +65,19 @@ def of_recipe(named: str) -> Path | None:
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
     return path
+
+
+def relock(path: Path, spec: "ImageSpec") -> str:
+    """How the lock of a spec is made anew, for who builds from one whose versions mirrors have dropped. The spec is named without
+    its folder: the plan, which says this, is the same wherever it lies."""
+    from workflows.images.nodes import shipped
+
+    if path.parent == Home.of_environment().root / FOLDER:
+        return f"write a spec with a lock of your own: bringup init --image {spec.recipe}, then bringup image lock {SPEC}"
+    again = f"bringup image lock {path.name}"
+    if not spec.lock and spec.recipe in shipped.names():
+        return f"add lock: {spec.recipe}.lock.json to {path.name}, then {again}"
+    return f"lock anew: {again}"
 
 
 def require_stage(until: str) -> None:

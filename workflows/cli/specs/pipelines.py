@@ -79,14 +79,14 @@ def _plan_image(path: Path, loaded: Any, wish: Wish) -> Plan:
 def _plan_resolved(path: Path, loaded: Any, wish: Wish, found: Resolved) -> Plan:
     import msgspec
 
-    from workflows.cli.images import recipe_origins
+    from workflows.cli.images import recipe_origins, starting
     from workflows.cli.images import specs as image_specs
     from workflows.plan.images import compile_image
 
     origin = recipe_origins.of(path, image_specs.asked(path, loaded), wish.source)
-    return compile_image(
-        loaded, msgspec.structs.replace(found.recipe, origin=origin), found.files, until=wish.until, again=wish.again
-    )
+    recipe = msgspec.structs.replace(found.recipe, origin=origin)
+    relock = starting.relock(path, loaded)
+    return compile_image(loaded, recipe, found.files, until=wish.until, again=wish.again, relock=relock)
 
 
 def _build_cluster(plan: Plan, settings: Settings) -> Any:
