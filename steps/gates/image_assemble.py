@@ -22,7 +22,8 @@ def outputs(seen: Assembled, want: Wanted) -> Verdict:
         return found.verdict(GATE, final=True)
     sizes = ", ".join(f"{part.name} {part.size / _MIB:.1f} MiB" for part in seen.found)
     how = "found as built before" if seen.cached else "packed"
-    return passed(GATE, f"{how}: {sizes}; kernel {seen.kernel}")
+    alone = f"; no driver of racked network cards ({', '.join(seen.unracked)}) in the initrd: for virtual machines alone"
+    return passed(GATE, f"{how}: {sizes}; kernel {seen.kernel}{alone if seen.unracked else ''}")
 
 
 def _findings(seen: Assembled, want: Wanted) -> Iterator[Finding]:

@@ -19,13 +19,16 @@ def starter() -> str:
 
 
 def image(recipe: str, *, own_lock: bool = True, packed_mib: int = 0) -> str:
-    """Return an `image.yaml` for a shipped recipe with its comments; without `own_lock` it takes the lock that the recipe has.
+    """Return an `image.yaml` for a shipped recipe with its comments; without `own_lock` it takes the lock that the recipe has, and
+    the kernel that is locked there.
     `packed_mib`: how large its packed root may become, for which test machines have the memory."""
     from workflows import examples
 
     text = (Path(examples.__file__).parent / "images/image.yaml").read_text(encoding="utf-8")
     for key in ("name: ", "recipe: ", "lock: "):
-        text = text.replace(f"\n{key}{_IMAGE}", f"\n{key if own_lock or key != 'lock: ' else '# lock: '}{recipe}", 1)
+        text = text.replace(f"\n{key}{_IMAGE}", f"\n{key}{recipe}", 1)
+    for key in () if own_lock else ("lock: ", "variables: "):
+        text = text.replace(f"\n{key}", f"\n# {key}", 1)
     if packed_mib > _LARGE_MIB:
         memory = -(-(packed_mib + _BESIDE_MIB) // _STEP_MIB) * _STEP_MIB
         text = text.replace("\n  memory_mib: 3072\n  timeout: 5m\n", f"\n  memory_mib: {memory}\n  timeout: 15m\n", 1)

@@ -8,7 +8,8 @@ from steps.contract.image.manifest import Part
 class Assembled(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A packed image, read back after it was written: its key, the manifest's digest, the files as they lie there and as the
     manifest lists them; `cached`: nothing had to be packed; `kernel` is the version of the kernel in the file, `modules` that of
-    the modules in the root and in the initrd (must be one and the same)."""
+    the modules in the root and in the initrd (must be one and the same). `unracked` are drivers of racked machines' network cards,
+    where the initrd has none of them: it is for virtual machines alone."""
 
     key: str
     manifest: str = ""
@@ -17,6 +18,7 @@ class Assembled(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kernel: str = ""
     root_modules: str = ""
     initrd_modules: str = ""
+    unracked: tuple[str, ...] = ()
     origin: str = ""
     """Where the recipe came from in this run: the image is equal for any."""
     cached: bool = False

@@ -286,6 +286,10 @@ def test_a_full_store_is_told_and_left_clean(base: Base, small_disk: Path) -> No
     assert [path.name for path in (other / assemble.FOLDER).iterdir() if not path.name.endswith(".lock")] == []
 
 
+def test_the_kernel_of_virtual_machines_is_told(base: Base) -> None:
+    assert readback.read(folder(base), base[2].key).unracked == readback.RACKED
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_a_damaged_file_is_seen(name: str, base: Base, tmp_path: Path) -> None:
     place = tmp_path / "image"

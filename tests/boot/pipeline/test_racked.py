@@ -23,6 +23,8 @@ def test_they_are_within_their_budgets_and_have_drivers(recipe: str, until: str,
         path.name.partition(".")[0] for path in (site.images / "layers").glob("*/tree/usr/lib/modules/*/kernel/drivers/**/*.ko*")
     }
     assert modules >= DRIVERS
+    (packed,) = site.records("image_assemble", "outputs")
+    assert "unracked" not in packed["observation"], "nothing is to be told of its network cards"
     (record,) = site.records("image_sandbox", "tests")
     assert {one["outcome"] for one in record["observation"]["results"]} == {"pass"}
     shutil.rmtree(tmp_path)

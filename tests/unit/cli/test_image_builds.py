@@ -20,8 +20,9 @@ from tests.unit.cli.conftest import COMMAND, PATIENCE, until
 from tests.unit.served import served
 from workflows.cli.images import starting as image_starting
 from workflows.cli.runs import trying_again
-from workflows.images.nodes import chain, shipped
+from workflows.images.nodes import chain, resolve, shipped
 from workflows.spec.image import load_image
+from workflows.spec.starter import image as first_spec
 from workflows.stages import IMAGE_ORDER
 
 Write = Callable[..., str]
@@ -185,12 +186,13 @@ def test_a_hint_names_the_very_spec(machine: Any, write: Write) -> None:
     assert "hint: make it: bringup image lock lab.yaml\n" in done.err
 
 
-def test_the_first_spec_is_sound_and_has_a_lock_of_its_own(machine: Any) -> None:
+def test_the_first_spec_lacks_nothing_but_its_lock(machine: Any) -> None:
     done = machine.call("init", "--image")
     assert done.code == 0, done.err
-    assert "wrote image.yaml and its lock compute.lock.json" in done.out
-    assert "then: bringup image lock image.yaml, and bringup image build image.yaml" in done.out
-    assert machine.call("validate", "image.yaml").code == 0
+    assert "wrote image.yaml; edit publish, then: bringup image lock image.yaml, and bringup image build image.yaml" in done.out
+    checked = machine.call("validate", "image.yaml")
+    assert (checked.code, "fix    make it: bringup image lock image.yaml" in checked.out) == (64, True), checked.text
+    assert "image.yaml: not usable, 1 error, 0 warnings" in checked.out
     again = machine.call("init", "--image", "base")
     assert (again.code, "image.yaml exists" in again.err) == (64, True)
     other = machine.call("init", "--image", "other.yaml", "--force")
@@ -199,17 +201,21 @@ def test_the_first_spec_is_sound_and_has_a_lock_of_its_own(machine: Any) -> None
     assert "then: bringup image lock image.yaml" in gpu.out
 
 
-@pytest.mark.parametrize("recipe", ["base", "compute"])
-def test_the_line_for_racked_machines_in_the_first_spec_works(machine: Any, recipe: str) -> None:
+@pytest.mark.parametrize("recipe", ["base", "compute", "gpu"])
+def test_the_first_spec_is_for_racked_machines_and_wants_its_lock_first(machine: Any, recipe: str) -> None:
     assert machine.call("init", "--image", recipe).code == 0
-    path = machine.folder / "image.yaml"
-    (line,) = (line for line in path.read_text().splitlines() if line.startswith("# variables: "))
-    path.write_text(path.read_text().replace(line, line.removeprefix("# ")))
-    spec = load_image(path)
-    assert chain.read(recipe, machine.folder, {}).foundation.kernel == "linux-image-cloud-amd64"
+    spec = load_image(machine.folder / "image.yaml")
     assert chain.read(recipe, machine.folder, spec.variables).foundation.kernel == "linux-image-amd64"
+    assert not (machine.folder / f"{recipe}.lock.json").exists(), "the shipped one has another kernel"
     unlocked = machine.call("image", "build", "image.yaml")
     assert (unlocked.code, "bringup image lock image.yaml" in unlocked.err) == (64, True), unlocked.err
+
+
+@pytest.mark.parametrize("recipe", ["base", "compute"])
+def test_a_recipe_that_is_built_by_its_name_has_the_kernel_of_its_lock(recipe: str) -> None:
+    spec = load_image(first_spec(recipe, own_lock=False))
+    assert (spec.lock, spec.variables) == (None, {})
+    assert resolve.resolved(spec, shipped.RECIPES).recipe.kernel.endswith("-cloud-amd64")
 
 
 def test_the_first_spec_gives_test_machines_memory_for_what_the_recipe_may_weigh(machine: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image.files import cpio, readback
+from steps.clients.image.files import cpio, initrds, readback
 from steps.errors import BadTask
 
 
@@ -83,3 +83,11 @@ def test_a_kernel_says_its_version(tmp_path: Path) -> None:
     (tmp_path / "none").write_bytes(b"text")
     assert readback.kernel_version(tmp_path / "none") == ""
     assert readback.kernel_version(tmp_path / "missing") == ""
+
+
+def test_an_initrd_says_whether_a_racked_machine_would_find_its_network() -> None:
+    assert set(readback.RACKED) <= set(initrds.DRIVERS)
+    cards = "usr/lib/modules/6.1.0-35-amd64/kernel/drivers/net"
+    assert readback.unracked(["init", f"{cards}/virtio_net.ko.zst"]) == readback.RACKED
+    assert readback.unracked([f"{cards}/virtio_net.ko", f"{cards}/ethernet/broadcom/bnxt/bnxt_en.ko.xz"]) == ()
+    assert readback.unracked([]) == (), "there is no initrd"

@@ -87,7 +87,7 @@ def test_every_line_of_the_example_that_can_be_turned_on_works() -> None:
         ("keep: 3", "keep: 3\n  sign: {file: ./key}", "nobody is told to trust"),
         ("keep: 3", "keep: 3\n  sign: ./key", "secrets are given by reference only"),
         ("keep: 3", "keep: 3\n  ssh: {host: boot, key: {file: ./key}}", "this key is required"),
-        ("recipe: compute", "recipe: compute\nvariables: {a: 1}", "text is wanted here"),
+        ("{kernel: linux-image-amd64}", "{a: 1}", "text is wanted here"),
         ("recipe: compute", "recipe: compute\nmirror: https://m.example.org/debian/", "the form wanted here"),
         ("recipe: compute", 'recipe: compute\nproxy: {http: "http://ada:hunter2@proxy:1"}', "of an image is used without one"),
         ("recipe: compute", "recipe: compute\nproxy: {no_proxy: [.corp]}", "no proxy is named"),

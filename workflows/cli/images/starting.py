@@ -23,7 +23,8 @@ FOLDER = "recipes"
 
 
 def begin(named: Path | None, *, force: bool, hint: str) -> None:
-    """Write an image spec, and beside it the lock of its recipe; `named` is a shipped recipe, or the file to write."""
+    """Write an image spec; `named` is a shipped recipe, or the file to write. No lock lies beside it: that of the recipe has the
+    kernel of virtual machines, and versions that mirrors drop as newer ones come."""
     from workflows.images.nodes import chain, shipped
     from workflows.spec.starter import image
 
@@ -33,17 +34,11 @@ def begin(named: Path | None, *, force: bool, hint: str) -> None:
         raise typer.BadParameter(f"{named} is no shipped recipe: {meant}")
     recipe = str(named) if named is not None and str(named) in shipped.names() else RECIPE
     spec = SPEC if named is None or recipe == str(named) else named
-    lock, brought = spec.with_name(f"{recipe}{chain.LOCK_SUFFIX}"), shipped.RECIPES / f"{recipe}{chain.LOCK_SUFFIX}"
-    if there := [path for path in (spec, lock) if path.exists() and not force]:
-        raise typer.BadParameter(f"{there[0]} exists; {hint}")
+    if spec.exists() and not force:
+        raise typer.BadParameter(f"{spec} exists; {hint}")
     budget = chain.read(recipe, Path(), {}, by_name=True).top.spec.budget
     spec.write_text(image(recipe, packed_mib=budget.squashfs_mib or 0))
-    then = f"edit publish, then: bringup image lock {spec}, and bringup image build {spec}"
-    if brought.exists():
-        lock.write_bytes(brought.read_bytes())
-        output.lines([f"wrote {spec} and its lock {lock}, of whose versions mirrors drop those that newer ones replace; {then}"])
-    else:
-        output.lines([f"wrote {spec}; {then}"])
+    output.lines([f"wrote {spec}; edit publish, then: bringup image lock {spec}, and bringup image build {spec}"])
 
 
 def of_recipe(named: str) -> Path | None:

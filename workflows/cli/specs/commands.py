@@ -29,9 +29,7 @@ def init(
         typer.Argument(help="File to write; default: cluster.yaml, with --image image.yaml. With --image also a shipped recipe."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
-    image: Annotated[
-        bool, typer.Option("--image", help="A spec of a node image and its lock, for recipe compute or the named one.")
-    ] = False,
+    image: Annotated[bool, typer.Option("--image", help="A spec of a node image, for recipe compute or the named one.")] = False,
     source: Annotated[
         Path | None, typer.Option("--from-inventory", metavar="PATH", help="An Ansible inventory: its hosts.")
     ] = None,

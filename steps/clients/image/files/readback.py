@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,8 @@ _MAGIC_AT: Final = 0x202
 _LINUX: Final = re.compile(rb"Linux version ([0-9][\w.+~-]*)")
 _IN_ROOT: Final = re.compile(r"(?:usr/)?lib/modules/([^/]+)/modules\.dep$", re.MULTILINE)
 _THREADS: Final = 4
+RACKED: Final = ("ice", "i40e", "ixgbe", "igb", "bnxt_en", "tg3")
+"""Drivers of `initrds.DRIVERS` for cards that racked machines have, and virtual ones are not given."""
 
 
 def read(folder: Path, key: str) -> Assembled:
@@ -38,7 +41,8 @@ def read(folder: Path, key: str) -> Assembled:
                 listed=listed.parts,
                 kernel=kernel_version(folder / KERNEL),
                 root_modules=root.result(),
-                initrd_modules=initrd.result(),
+                initrd_modules=versions(initrd.result()),
+                unracked=unracked(initrd.result()),
             )
     except (StepError, ManifestError, OSError) as error:
         return Assembled(key=key, problem=f"{folder.name}: {error}")
@@ -77,7 +81,17 @@ def _of_root(path: Path) -> str:
     return ", ".join(sorted(_IN_ROOT.findall(done.out)))
 
 
-def _of_initrd(path: Path) -> str:
-    if not path.is_file():
-        return ""
-    return ", ".join(sorted({found[1] for member in cpio.read(path) if (found := _IN_ROOT.search(member.path))}))
+def _of_initrd(path: Path) -> list[str]:
+    return [member.path for member in cpio.read(path)] if path.is_file() else []
+
+
+def versions(paths: Iterable[str]) -> str:
+    """Versions of the modules in an initrd, of whose files these are the paths."""
+    return ", ".join(sorted({found[1] for path in paths if (found := _IN_ROOT.search(path))}))
+
+
+def unracked(paths: Iterable[str]) -> tuple[str, ...]:
+    """The drivers of racked machines' network cards, where an initrd of these paths has none; where it has one, or no files at all,
+    nothing is to be told."""
+    names = {path.rpartition("/")[2].partition(".ko")[0].replace("-", "_") for path in paths}
+    return () if not names or names.intersection(RACKED) else RACKED
