@@ -142,6 +142,63 @@ def test_a_spec_names_the_tree_that_it_publishes_to(machine: Any, images: Path) 
     assert layers(images) == {KEPT}
 
 
+@pytest.fixture
+def own(machine: Any, images: Path) -> str:
+    """Key of a layer that image.yaml of the folder has and no shipped recipe: its store has it beside the two."""
+    told = {"apiVersion": "bringup/v1", "kind": "Image", "name": "ours", "owner": "hpc", "revision": "1", "recipe": "ours.yaml"}
+    publish = {"root": str(machine.folder / "tree"), "url": "http://boot", "groups": {"default": {}}}
+    (machine.folder / "image.yaml").write_text(json.dumps({**told, "lock": "ours.lock.json", "publish": publish}))
+    shipped = resolve.of_recipe("base", Path())
+    text = shipped.chain().top.path.read_text().replace("name: base\n", "name: ours\n", 1).replace("|\n          node\n", "ours\n")
+    (machine.folder / "ours.yaml").write_text(text)
+    lock = json.loads(shipped.lock_path(shipped.chain()).read_text())
+    (machine.folder / "ours.lock.json").write_text(json.dumps({**lock, "recipe": "ours"}))
+    (key,) = keys.layers(resolve.resolve(resolve.of_recipe("ours.yaml", machine.folder)).recipe).values()
+    tree = images / "layers" / key / "tree"
+    tree.mkdir(parents=True)
+    (tree.parent / "entry.json").write_text("{}")
+    for path in (tree, tree.parent / "entry.json", tree.parent):
+        os.utime(path, (OLD, OLD))
+    return key
+
+
+def test_keeps_the_spec_of_the_folder_and_what_it_has_published(machine: Any, images: Path, own: str) -> None:
+    (machine.folder / "tree").mkdir()
+    done = machine.call("image", "gc", "--pin", KEPT)
+    assert done.code == 0, done.text
+    assert layers(images) == {own, KEPT}
+    last = done.out.splitlines()[-1]
+    assert last == "kept for image.yaml, which lies here: what it is made of; name a RECIPE or SPEC to keep that alone"
+    version = machine.folder / "tree/ours/versions/0001-aaaaaaaaaaaa"
+    version.mkdir(parents=True)
+    (version / manifest.MANIFEST).write_bytes(manifest.encode(made_of(KEPT)))
+    done = machine.call("image", "gc")
+    assert "what it is made of and the 1 version that it has published;" in done.out.splitlines()[-1]
+    assert layers(images) == {own, KEPT}
+    assert machine.call("image", "gc", "base").code == 0
+    assert layers(images) == set(), "what is named stays, and that alone"
+
+
+def test_removes_nothing_where_the_spec_of_the_folder_lacks_its_lock(machine: Any, images: Path, own: str) -> None:
+    (machine.folder / "ours.lock.json").unlink()
+    done = machine.call("image", "gc")
+    assert (done.code, "make it: bringup image lock image.yaml" in done.err) == (64, True), done.text
+    assert layers(images) == {own, GONE, KEPT}
+
+
+def test_removes_nothing_where_the_published_tree_cannot_be_asked(machine: Any, images: Path, own: str) -> None:
+    absent = machine.call("image", "gc")
+    assert (absent.code, "there is no such folder that can be entered" in absent.err) == (64, True), "a disk that is not mounted"
+    spec = json.loads((machine.folder / "image.yaml").read_text())
+    spec["publish"]["ssh"] = {"host": "boot.example.org", "user": "images", "key": {"file": "./none"}, "known_hosts": "./none"}
+    (machine.folder / "image.yaml").write_text(json.dumps(spec))
+    done = machine.call("image", "gc")
+    assert (done.code, "image.yaml lies here, and where it publishes to cannot be asked" in done.err) == (64, True), done.text
+    assert layers(images) == {own, GONE, KEPT}
+    assert machine.call("image", "gc", "image.yaml").code == 0
+    assert layers(images) == {own}
+
+
 def test_removes_nothing_where_a_tree_tells_less_than_it_should(machine: Any, images: Path) -> None:
     version = machine.folder / "tree/compute/versions/0001-aaaaaaaaaaaa"
     version.mkdir(parents=True)

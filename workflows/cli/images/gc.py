@@ -6,24 +6,55 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from msgspec import Struct
 
 from steps.clients.image import collecting
 from steps.clients.image.collecting import Collected, Garbage, Roots
 from steps.clients.published import reading
 from steps.contract.image import manifest, recipe
 from steps.contract.image.published import VERSIONS, number_of
+from steps.errors import StepError
 from workflows.cli import output
 from workflows.cli.images import recipes, trees
+from workflows.cli.specs import kinds
 from workflows.engines.folders import Home
+from workflows.engines.inputs import SecretMissing
 from workflows.images.errors import BuildError
 from workflows.images.nodes import resolve, shipped
 
+SPEC = Path("image.yaml")
 IMAGES = "images"
 """Folder of the store with everything that builds make and find again."""
 _WORDS = {"layers": "layer", "assembled": "image", "oci": "OCI blob", "initrds": "initial RAM disk", "archive": "package"}
 _MIB = 1 << 20
 _REPAIR = "nothing was removed; repair or remove that version"
 _PACKAGES_STAY = "packages stay; --packages removes them too, all but those of each RECIPE or SPEC that is named with it"
+
+
+class Here(Struct, frozen=True, kw_only=True):
+    """What the image spec of this folder keeps: what it is made of now, and the versions of its published tree."""
+
+    roots: Roots
+    versions: int
+
+
+def here() -> Here | None:
+    """The spec that every other command would take without a word; None where none lies here. Raises SpecErrors, and BuildError
+    where its lock or its tree cannot be read: nothing is removed then."""
+    if not SPEC.is_file() or kinds.kind_of(SPEC) != kinds.IMAGE_SPEC:
+        return None
+    found = collecting.of_recipe(resolve.resolve(recipes.asked(str(SPEC))).recipe)
+    versions = 0
+    try:
+        for image in _where_a_spec_publishes(str(SPEC)):
+            found |= collecting.of_manifest(image)
+            versions += 1
+    except trees.NoTree:  # nothing is published yet
+        pass
+    except (StepError, SecretMissing) as error:
+        hint = f"nothing was removed; what stays can be named: bringup image gc {SPEC}, which asks no tree"
+        raise BuildError(f"{SPEC} lies here, and where it publishes to cannot be asked: {error}", hint=hint) from error
+    return Here(roots=found, versions=versions)
 
 
 def roots(home: Home, named: Sequence[str], published: Iterable[str], pins: Iterable[str], recent: float) -> Roots:
@@ -89,7 +120,7 @@ def _of_runs(home: Home, recent: float) -> Iterator[recipe.Recipe]:
                 ) from error
 
 
-def show(found: Collected, *, dry_run: bool, packages: bool) -> None:
+def show(found: Collected, own: Here | None, *, dry_run: bool, packages: bool) -> None:
     """What went, for a person."""
     gone = "would go" if dry_run else "removed"
     rows = [(*_row(one), gone) for one in found.removed] + [(*_row(one), "in use, stays") for one in found.in_use]
@@ -100,6 +131,9 @@ def show(found: Collected, *, dry_run: bool, packages: bool) -> None:
     output.lines([f"{said}, {len(found.in_use)} in use" if found.in_use else said])
     if not packages:
         output.lines([_PACKAGES_STAY])
+    if own is not None:
+        published = f" and the {output.count(own.versions, 'version')} that it has published" if own.versions else ""
+        output.lines([f"kept for {SPEC}, which lies here: what it is made of{published}; name a RECIPE or SPEC to keep that alone"])
 
 
 def _row(one: Garbage) -> tuple[str, str, str]:

@@ -11,7 +11,8 @@ from workflows.engines.folders import Home
 
 DAY = 86400.0
 Keep = Annotated[
-    list[str] | None, typer.Argument(metavar="[RECIPE|SPEC]...", help="What stays buildable; default: the shipped recipes.")
+    list[str] | None,
+    typer.Argument(metavar="[RECIPE|SPEC]...", help="What stays buildable; default: shipped recipes, ./image.yaml."),
 ]
 Published = Annotated[
     list[str] | None,
@@ -43,10 +44,11 @@ def collect(
     if packages and not keep:
         raise typer.BadParameter("--packages goes with every RECIPE or SPEC whose packages stay: name them")
     home = Home.of_environment()
-    roots = gc.roots(home, keep or (), published or (), pin or (), days * DAY)
+    own = None if keep else gc.here()
+    roots = gc.roots(home, keep or (), published or (), pin or (), days * DAY) | (own.roots if own else collecting.Roots())
     found = collecting.collect(home.store / gc.IMAGES, roots, recent=days * DAY, dry_run=dry_run, packages=packages)
     if form is Format.TABLE:
-        gc.show(found, dry_run=dry_run, packages=packages)
+        gc.show(found, own, dry_run=dry_run, packages=packages)
     else:
         output.data(gc.data(found), form)
     return ExitCode.OK
