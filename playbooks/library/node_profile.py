@@ -29,7 +29,7 @@ options:
       directories: {description: Directories by path with their mode., type: dict}
       modules: {description: Kernel modules by name with the path that shows one that is built in., type: dict}
       blacklist: {description: Kernel modules that must not be loaded., type: list, elements: str}
-      sysctls: {description: Values of the running kernel and of its next boots., type: dict}
+      sysctls: {description: 'Values of the running kernel and of its next boots; of some, at least.', type: dict}
       kernel_parameters: {description: Words of the kernel's command line., type: list, elements: str}
       hugepages: {description: Huge pages by size (2M or 1G)., type: dict}
       memlock: {description: 'Limit of locked memory, `unlimited` or KiB.', type: str}

@@ -58,6 +58,7 @@ DEFAULT_ROUTE = "default route"
 DIFFERENCES = (
     "ours reads every item again after a change, and gathers facts for the gate; the peers do neither",
     "ours reports each item's before and after; the peers report a changed or ok for each of their tasks",
+    "ours keeps fs.inotify.* and vm.max_map_count where a host has more; the peers set every host to the profile's value",
     "the peers set all sysctls with one command, and look after all kernel modules with one: fewer round trips than item by item",
 )
 

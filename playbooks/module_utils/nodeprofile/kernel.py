@@ -8,6 +8,8 @@ import re
 from ansible.module_utils.nodeprofile.item import CannotChange, Item, Node, Unavailable, Waiting, read_text, settle
 
 MODULES = "/lib/modules"
+AT_LEAST = ("fs.inotify.", "vm.max_map_count")
+"""Sysctls that are room for programs: what a distribution or a site has more of stays, as less of it breaks what runs there."""
 
 
 def modules(node: Node, wanted: dict, root: str = "", *, rebooted: bool = False) -> list:
@@ -44,13 +46,30 @@ def _unloaded(node: Node, name: str, root: str) -> Item:
     return settle(node, "module " + name, "not loaded", read, lambda: _must(node, "modprobe", "--remove", name))
 
 
+def no_less(wanted: dict, root: str = "") -> dict:
+    """The values, with those of the running kernel in place of lower ones where more is as good; a boot is to have them too."""
+    return {key: _higher(key, str(value), root) if key.startswith(AT_LEAST) else value for key, value in wanted.items()}
+
+
+def _higher(key: str, want: str, root: str) -> str:
+    try:
+        now = read_text(root + _path(key)).strip()
+    except OSError:
+        return want  # its item says why
+    return now if now.isdigit() and want.isdigit() and int(now) > int(want) else want
+
+
+def _path(key: str) -> str:
+    return "/proc/sys/" + key.replace(".", "/")
+
+
 def sysctls(node: Node, wanted: dict) -> list:
     """Values of the running kernel, blanks made equal."""
     return [_sysctl(node, key, " ".join(str(value).split())) for key, value in sorted(wanted.items())]
 
 
 def _sysctl(node: Node, key: str, want: str) -> Item:
-    path = "/proc/sys/" + key.replace(".", "/")
+    path = _path(key)
 
     def read() -> str:
         if not os.path.exists(path):

@@ -37,6 +37,7 @@ def of_machine(parameters: dict) -> dict:
     gpu = bool(set(profile.pop("gpu_groups")) & set(parameters["groups"]))
     if gpu:
         profile = {key: _both(value, extra[key]) for key, value in profile.items()}
+    profile["sysctls"] = kernel.no_less(profile["sysctls"])
     for key in ("hostname", "address", "rebooted_from"):
         profile[key] = parameters[key]
     profile["gpu_machine"] = gpu

@@ -1,10 +1,12 @@
-"""Kernel modules through stand-ins for modprobe and modinfo, in a folder that stands for the root."""
+"""Kernel modules through stand-ins for modprobe and modinfo, in a folder that stands for the root; sysctls that are no
+less than what the machine has."""
 
 import os
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.nodeprofile import kernel
+import pytest
+from ansible.module_utils.nodeprofile import files, kernel, settling
 
 from tests.unit.playbooks.machine import Machine
 
@@ -77,6 +79,38 @@ def test_a_module_that_must_not_be_there_goes_unless_it_is_in_use(tmp_path: Path
     assert (gone["status"], used["status"], none["status"]) == ("changed", "failed", "ok")
     assert "Module lockd is in use" in used["why"]
     assert kernel.is_loaded("lockd", str(tmp_path))
+
+
+WANTED = {"fs.inotify.max_user_watches": "1048576", "vm.max_map_count": "262144", "vm.overcommit_memory": "1", "vm.gone": "9"}
+
+
+def running(root: Path, **values: str) -> str:
+    """A kernel that runs with these values, by their names below vm."""
+    for path in ("vm", "fs/inotify"):
+        (root / "proc/sys" / path).mkdir(parents=True, exist_ok=True)
+    (root / "proc/sys/fs/inotify/max_user_watches").write_text("192536\n")
+    for name, value in values.items():
+        (root / f"proc/sys/vm/{name}").write_text(f"{value}\n")
+    return str(root)
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted"), [("65530", "262144"), ("262144", "262144"), ("1048576", "1048576"), ("2147483642", "2147483642")]
+)
+def test_room_for_programs_is_never_made_less_now_or_by_the_next_boot(tmp_path: Path, now: str, wanted: str) -> None:
+    root = running(tmp_path, max_map_count=now, overcommit_memory="2")
+    values = kernel.no_less(WANTED, root)
+    assert values == WANTED | {"vm.max_map_count": wanted}, "other values are exact, and what the kernel lacks is its item's to say"
+    kept = files.kept({"memlock": "", "modules": {}, "blacklist": [], "sysctls": values, "files": []})
+    (boot,) = [entry["content"] for entry in kept if entry["path"].startswith("/etc/sysctl.d/")]
+    assert f"vm.max_map_count = {wanted}\n" in boot
+
+
+def test_the_profile_of_a_machine_asks_for_no_less_than_it_has() -> None:
+    now = Path("/proc/sys/vm/max_map_count").read_text().strip()
+    said = {"sysctls": {"vm.max_map_count": "1"}, "gpu": {}, "gpu_groups": []}
+    names = {"hostname": "", "address": "", "rebooted_from": "", "groups": []}
+    assert settling.of_machine({"profile": said, **names})["sysctls"] == {"vm.max_map_count": now}
 
 
 def test_check_mode_loads_nothing(tmp_path: Path) -> None:
