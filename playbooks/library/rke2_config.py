@@ -16,8 +16,8 @@ DOCUMENTATION = r"""
 module: rke2_config
 short_description: Writes RKE2's configuration after checking it
 description:
-  - Refuses keys that contradict each other, keys that a drop-in of the host would override, drop-ins that cannot be read, and what
-    a profile needs and lacks.
+  - Refuses keys that checks of a host or joins could not work with, be they in a drop-in of the host; keys that a drop-in would
+    override, drop-ins that cannot be read, and what a profile needs and lacks.
   - Then replaces each file that differs in one step; one of the site's is kept aside first. Whether RKE2 must be restarted is
     remembered on the host until it was.
 options:
@@ -51,16 +51,33 @@ restart: {description: Whether that is so or will be, once the files are written
 TOKEN = "/etc/rancher/rke2/token"
 CONFIG, OURS = settings.CONFIG, settings.OURS
 KUBELET = "/var/lib/rancher/rke2/agent/etc/kubelet.conf.d/90-bringup.conf"
-EXCLUDE = (("token", "token-file"), ("agent-token", "agent-token-file"), ("datastore-endpoint", "disable-etcd"))
-"""Pairs of keys of which RKE2 takes one."""
 DEFAULTS, LATER = "/etc/default/", "/etc/sysconfig/"
 """RKE2's units read files of these folders, one after the other, and take of two assignments the later."""
 ASSIGNED = re.compile(r"^[ \t]*([A-Za-z_]\w*)=(.*?)[ \t]*$", re.MULTILINE)
+TWO_TOKENS = "agents would need another token than servers, and machines that join show the cluster's one, which it then refuses"
+OTHER_DATA = "the cluster's data lies in an etcd on every server, by which members are told and which gates look at"
 NEVER = {
-    "data-dir": "RKE2's data lies in /var/lib/rancher/rke2, where gates and reset look for it (which may be a disk, or a link)",
-    "cluster-reset": "it would make a cluster of one server at every start",
-    "cluster-init": "RKE2 has no such key; K3s has",
+    "data-dir": (
+        "/var/lib/rancher/rke2",
+        "RKE2's data lies in /var/lib/rancher/rke2, where gates and reset look for it (which may be a disk, or a link)",
+    ),
+    "token": ("", "the token lies in /etc/rancher/rke2/token (token-file), and RKE2 takes one of the two keys"),
+    "agent-token": ("", TWO_TOKENS),
+    "agent-token-file": ("", TWO_TOKENS),
+    "datastore-endpoint": ("", OTHER_DATA),
+    "disable-etcd": ("false", OTHER_DATA),
+    "disable-apiserver": ("false", "a server counts as ready once its own API answers"),
+    "bind-address": ("", "a host is asked at 127.0.0.1, where its RKE2 would not answer or would not call itself so"),
+    "write-kubeconfig": ("/etc/rancher/rke2/rke2.yaml", "a server's kubeconfig is read from /etc/rancher/rke2/rke2.yaml"),
+    "with-node-id": ("false", "nodes are known by the names of their hosts, and it adds to them"),
+    "cluster-reset": ("false", "it would make a cluster of one server at every start"),
+    "cluster-init": ("", "RKE2 has no such key; K3s has"),
 }
+"""Keys that nobody may set to anything else than what RKE2 takes by itself: that, where it can be said, and why."""
+JOINS = "server"
+"""The key by which a host joins a cluster. In the config.yaml of the one that founds ours it lacks."""
+REGISTRIES, PRIVATE = "/etc/rancher/rke2/registries.yaml", "private-registry"
+"""What RKE2 knows of registries, and the key that has it read another file."""
 FILES = ("audit-policy-file", "pod-security-admission-config-file", "token-file")
 """Keys that name files which must be there at the start."""
 
@@ -78,12 +95,10 @@ class Conflict(Exception):
 
 def check(config: dict, paths: list) -> None:
     """Refuse a configuration that RKE2 would not start with, or not with what it says. Raises Conflict."""
-    for key, why in NEVER.items():
-        if key in config:
+    for key, value in config.items():
+        why = never(key, value)
+        if why:
             raise Conflict("config.yaml: %s: %s; remove it" % (key, why))
-    for one, other in EXCLUDE:
-        if config.get(one) and config.get(other):
-            raise Conflict("config.yaml: %s and %s exclude each other: keep one" % (one, other))
     plugins = config.get("cni", [])
     if "multus" in plugins and plugins[0] != "multus":
         raise Conflict("config.yaml: cni: multus must stand first, and stands at place %d" % (plugins.index("multus") + 1))
@@ -91,6 +106,12 @@ def check(config: dict, paths: list) -> None:
         path = config.get(key, "")
         if path and path not in paths and not os.path.exists(path):
             raise Conflict("config.yaml: %s: %s is not there" % (key, path))
+
+
+def never(key: str, value: object) -> str:
+    """Why a key may not say this; empty where it may."""
+    default, why = NEVER.get(key, ("", ""))
+    return "" if default and str(value).lower() == default else why
 
 
 def is_of_a_cluster(member: str = MEMBER, config: str = CONFIG) -> bool:
@@ -127,30 +148,31 @@ def check_etcd_user() -> None:
         raise Conflict("config.yaml: profile: a hardened server needs the user etcd, which stage os_prep makes") from None
 
 
-def check_drop_ins(config: dict, folder: str = settings.DROP_INS) -> None:
-    """Drop-ins are read after config.yaml and win: none may hold a key that we write, or that nobody may. Raises Conflict."""
+def check_drop_ins(config: dict, paths: list, folder: str = settings.DROP_INS) -> None:
+    """Drop-ins are read after config.yaml and win: none may hold a key that we write, or that nobody may, or that leads RKE2 away
+    from a file of ours. Raises Conflict."""
     for path in settings.drop_ins(folder):
         try:
-            keys = settings.load(path)
+            found = settings.load(path)
         except settings.Unreadable as error:
             raise Conflict(
                 "%s cannot be read (%s), and may win over config.yaml: write one key a line there" % (path, error)
             ) from error
-        for key in keys:
-            _check_drop_in(path, key, config)
+        for key, value in found.items():
+            _check_drop_in(path, key, value, config)
+            if key.rstrip("+") == PRIVATE and value != REGISTRIES and REGISTRIES in paths:
+                said = "%s: %s: RKE2 would not read %s, where mirrors and logins of the spec are; remove it"
+                raise Conflict(said % (path, PRIVATE, REGISTRIES))
 
 
-def _check_drop_in(path: str, key: str, config: dict) -> None:
+def _check_drop_in(path: str, key: str, value: str, config: dict) -> None:
     """What a key with + says is added to a list that we write, and takes the place of anything else. Raises Conflict."""
     name = key.rstrip("+")
-    if name in NEVER:
-        raise Conflict("%s: %s: %s; remove it" % (path, name, NEVER[name]))
-    if name in config and not (key != name and isinstance(config[name], list) and name != "cni"):
+    why = never(name, value)
+    if why:
+        raise Conflict("%s: %s: %s; remove it" % (path, name, why))
+    if name == JOINS or (name in config and not (key != name and isinstance(config[name], list) and name != "cni")):
         raise Conflict("%s sets %s, and would win over config.yaml: remove it there" % (path, key))
-    for pair in EXCLUDE:
-        other = pair[1 - pair.index(name)] if name in pair else ""
-        if config.get(other):
-            raise Conflict("%s sets %s, and config.yaml %s, which exclude each other: remove it there" % (path, name, other))
 
 
 def check_environment(entries: list, root: str = "") -> None:
@@ -232,8 +254,9 @@ def main() -> None:
     try:
         token = {"path": TOKEN, "content": token_text(wanted["token"], wanted["joined"]), "mode": "0600"}
         files = [dict(token, restart=True, absent=False), *wanted["files"]]
-        check(wanted["config"], [entry["path"] for entry in files if not entry["absent"]])
-        check_drop_ins(wanted["config"])
+        paths = [entry["path"] for entry in files if not entry["absent"]]
+        check(wanted["config"], paths)
+        check_drop_ins(wanted["config"], paths)
         check_environment(wanted["files"])
         check_kubelet(wanted["config"], wanted["files"])
         if wanted["joined"] == "server" and is_of_a_cluster():
@@ -246,10 +269,9 @@ def main() -> None:
             write(found)
     except (Conflict, OSError) as error:
         module.fail_json(msg=str(error))
-    paths = [entry["path"] for entry in found]
     waits = pending.is_there() and not pending.restarted(module)
     restart = waits or any(entry["restart"] for entry in found)
-    module.exit_json(changed=bool(found), files=paths, aside=kept, pending=waits, restart=restart)
+    module.exit_json(changed=bool(found), files=[entry["path"] for entry in found], aside=kept, pending=waits, restart=restart)
 
 
 def write(entries: list, owed: str = pending.PATH) -> None:

@@ -261,11 +261,15 @@ def test_what_cannot_work_is_refused_before_anything_is_stopped(up: Any, site: S
     ):
         result = play(lab, site, "rke2_server", [server], rke2_version=wanted)
         assert why in result.hosts[0].message
-    server.run(
-        "sh", "-c", "mkdir -p /etc/rancher/rke2/config.yaml.d; echo 'cni: none' > /etc/rancher/rke2/config.yaml.d/50-odd.yaml"
-    )
-    result = play(lab, site, "rke2_server", [server])
-    assert "50-odd.yaml sets cni, and would win over config.yaml" in result.hosts[0].message
+    server.run("mkdir", "-p", "/etc/rancher/rke2/config.yaml.d")
+    for odd, why in (
+        ("cni: none", "50-odd.yaml sets cni, and would win over config.yaml"),
+        ("agent-token: canary-58", "50-odd.yaml: agent-token: agents would need another token than servers"),
+    ):
+        server.run("sh", "-c", f"echo '{odd}' > /etc/rancher/rke2/config.yaml.d/50-odd.yaml")
+        assert why in play(lab, site, "rke2_server", [server]).hosts[0].message
+        newer = play(lab, site, "rke2_server", [server], rke2_version=MINOR, rke2_ingress_controller="traefik")
+        assert why in newer.hosts[0].message, "an upgrade is refused before its host is drained"
     server.run("rm", "/etc/rancher/rke2/config.yaml.d/50-odd.yaml")
     result = play(lab, site, "rke2_server", [server], rke2_profile="cis")
     assert "needs the user etcd" in result.hosts[0].message
@@ -282,6 +286,7 @@ def test_what_cannot_work_is_refused_before_anything_is_stopped(up: Any, site: S
     assert lacks(play(lab, site, "rke2_agent", [agent], [server], **folder), "agent") == "", "no download site is needed"
 
     server.run("sed", "-i", "1d", "/etc/rancher/rke2/config.yaml")
+    server.run("sh", "-c", "echo 'agent-token: canary-59' > /etc/rancher/rke2/config.yaml.d/50-odd.yaml")
     theirs = server.run("cat", "/etc/rancher/rke2/config.yaml")
     assert "set up here by other means" in play(lab, site, "rke2_server", [server], rke2_version=NEWER).hosts[0].message
     adopted = play(lab, site, "rke2_server", [server], rke2_audit="metadata")

@@ -80,7 +80,8 @@ def state(address: str, token: str) -> tuple:
         said = _get(address, "/v1-rke2/readyz", context, token=token).strip()
     except urllib.error.HTTPError as error:
         if error.code in (401, 403):
-            return REFUSED, "%s refuses the token (%d): give the cluster's own in rke2.join_token" % (where, error.code)
+            why = "%s refuses the token (%d): give the cluster's own in rke2.join_token, and have no agent-token on its servers"
+            return REFUSED, why % (where, error.code)
         return STARTING, "%s answers %d" % (where, error.code)
     except (OSError, ValueError) as error:
         return SILENT, "%s: %s" % (where, getattr(error, "reason", error))

@@ -62,19 +62,69 @@ def test_a_network_plugin_is_known_however_it_was_written(module: Any, there: st
         ("50-site.yaml", "cni+: [multus]\n", r"50-site.yaml sets cni\+"),
         ("50-site.yaml", "node-ip+: 192.0.2.7\n", r"50-site.yaml sets node-ip\+"),
         ("50-site.yaml", "d: /data/rke2\n", "50-site.yaml: data-dir: RKE2's data lies in"),
-        ("50-site.yaml", "token: abc\n", "50-site.yaml sets token, and config.yaml token-file, which exclude each other"),
+        ("50-site.yaml", "token: abc\n", "50-site.yaml: token: the token lies in /etc/rancher/rke2/token .token-file., and"),
+        ("50-site.yaml", "t: abc\n", "50-site.yaml: token: the token lies in"),
+        ("50-site.yaml", "agent-token: abc\n", "50-site.yaml: agent-token: agents would need another token.*; remove it"),
+        ("50-site.yaml", "agent-token: |\n  abc\n", "50-site.yaml: agent-token: agents would need another token"),
+        ("50-site.yaml", "agent-token-file: /etc/agent\n", "50-site.yaml: agent-token-file: agents would need another token"),
+        ("50-site.yaml", "datastore-endpoint: etcd\n", "50-site.yaml: datastore-endpoint: the cluster's data lies in an etcd"),
+        ("50-site.yaml", "disable-etcd: true\n", "50-site.yaml: disable-etcd: the cluster's data lies in an etcd"),
+        ("50-site.yaml", "disable-apiserver: true\n", "50-site.yaml: disable-apiserver: a server counts as ready once its own API"),
+        ("50-site.yaml", "bind-address: 192.0.2.1\n", "50-site.yaml: bind-address: a host is asked at 127.0.0.1"),
+        ("50-site.yaml", "o: /root/kubeconfig\n", "50-site.yaml: write-kubeconfig: a server's kubeconfig is read from"),
+        ("50-site.yaml", "with-node-id: true\n", "50-site.yaml: with-node-id: nodes are known by the names of their hosts"),
+        ("50-site.yaml", "server: https://192.0.2.9:9345\n", "50-site.yaml sets server, and would win over config.yaml"),
+        ("50-site.yaml", "private-registry: /etc/r.yaml\n", "50-site.yaml: private-registry: RKE2 would not read /etc/rancher"),
         ("50-site.yaml", "{cni: none\n", "50-site.yaml cannot be read .it is no JSON.*write one key a line there"),
         ("50-site.yaml", "x: *all\ncni: none\n", "50-site.yaml cannot be read .line 1."),
     ],
 )
 def test_a_drop_in_that_would_undo_what_is_written_is_refused(module: Any, tmp_path: Path, name: str, text: str, said: str) -> None:
     config = {"cni": ["canal"], "tls-san": ["a"], "node-ip": "192.0.2.1", "token-file": "/etc/rancher/rke2/token"}
+    paths = ["/etc/rancher/rke2/token", "/etc/rancher/rke2/registries.yaml"]
     (tmp_path / "10-debug.yaml").write_text("debug: true\ntls-san+: [b]\n")
     (tmp_path / "50-site.yaml.old").write_text("cni: none\n")
-    module.check_drop_ins(config, str(tmp_path))
+    module.check_drop_ins(config, paths, str(tmp_path))
     (tmp_path / name).write_text(text)
     with pytest.raises(module.Conflict, match=said):
-        module.check_drop_ins(config, str(tmp_path))
+        module.check_drop_ins(config, paths, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "data-dir: /var/lib/rancher/rke2\nwrite-kubeconfig: '/etc/rancher/rke2/rke2.yaml'\n",
+        "cluster-reset: false\ndisable-etcd: False\ndisable-apiserver: false\nwith-node-id: false\n",
+        "private-registry: /etc/rancher/rke2/registries.yaml\n",
+        "etcd-expose-metrics: true\nadvertise-address: 192.0.2.7\nnode-external-ip: 198.51.100.7\n",
+    ],
+    ids=["places that RKE2 takes anyway", "switches that are off", "our registries", "what hinders nobody"],
+)
+def test_a_drop_in_that_says_what_holds_anyway_is_let_be(module: Any, tmp_path: Path, text: str) -> None:
+    (tmp_path / "50-site.yaml").write_text(text)
+    module.check_drop_ins({"cni": ["canal"]}, ["/etc/rancher/rke2/registries.yaml"], str(tmp_path))
+
+
+def test_registries_of_the_site_lie_where_it_says_as_long_as_the_spec_has_none(module: Any, tmp_path: Path) -> None:
+    (tmp_path / "50-site.yaml").write_text("private-registry: /etc/r.yaml\n")
+    module.check_drop_ins({}, ["/etc/rancher/rke2/token"], str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"agent-token": "abc"}, "config.yaml: agent-token: agents would need another token than servers"),
+        ({"disable-etcd": True}, "config.yaml: disable-etcd: the cluster's data lies in an etcd"),
+        ({"token": "abc"}, "config.yaml: token: the token lies in /etc/rancher/rke2/token"),
+        ({"cluster-init": True}, "config.yaml: cluster-init: RKE2 has no such key"),
+        ({"cni": ["canal", "multus"]}, "config.yaml: cni: multus must stand first"),
+    ],
+)
+def test_keys_that_nobody_may_set_are_refused_in_config_yaml_too(module: Any, config: dict[str, Any], said: str) -> None:
+    fine = {"server": "https://192.0.2.1:9345", "cluster-reset": False, "cni": ["canal"]}
+    module.check(fine, [])
+    with pytest.raises(module.Conflict, match=said):
+        module.check(fine | config, [])
 
 
 def entry(path: str, content: str = "# Made by bringup.\na: 1\n", *, absent: bool = False) -> dict[str, Any]:
