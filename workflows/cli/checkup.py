@@ -10,6 +10,7 @@ from pathlib import Path
 
 from steps.errors import BadTask
 from workflows.engines.folders import Home, NoHome
+from workflows.images.nodes import packages
 from workflows.rehearsal import loopback
 
 REHEARSAL, RUN, IMAGES, HOSTS, CLUSTER = "rehearsal", "run on real hosts", "node images", "host tests", "cluster tests"
@@ -40,6 +41,10 @@ _PROGRAMS = {
     },
 }
 _FILES = {
+    "Debian's key, for locks of the shipped recipes": (
+        (packages.DISTRIBUTIONS["debian"].keyring,),
+        f"apt-get install {packages.DISTRIBUTIONS['debian'].signer}",
+    ),
     "UEFI firmware for test machines": (
         ("/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_CODE.fd"),
         "apt-get install ovmf",
@@ -49,7 +54,7 @@ _FILES = {
         "apt-get install ipxe-qemu",
     ),
 }
-"""What QEMU boots from, and where it may lie: one of these."""
+"""What locks are made with and QEMU boots from, and where it may lie: one of these."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ OF_DOCTOR = {
     "mksquashfs": "squashfs-tools",
     "bwrap": "bubblewrap",
     "qemu-system-x86_64": "qemu-system-x86",
+    "Debian's key, for locks of the shipped recipes": "debian-archive-keyring",
     "UEFI firmware for test machines": "ovmf",
     "iPXE's ROM for test machines": "ipxe-qemu",
 }

@@ -17,7 +17,7 @@ def newest(asked: Asked) -> Lock:
         if not Path(one.source.keyring).is_file():
             raise BuildError(
                 f"{one.source.keyring}, the key of {one.source.url}, is not on this machine",
-                hint="install the package that brings it, or put it beside the recipe and name it there",
+                hint=f"{packages.brought_by(one.source.keyring)}, or put it beside the recipe and name it there",
             )
     asks = [wanted(layer, found) for _, layer in found.layers]
     with tempfile.TemporaryDirectory(prefix="bringup-apt-") as folder:

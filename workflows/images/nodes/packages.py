@@ -29,7 +29,8 @@ _MERGED: Final = "usr-is-merged"
 class Distribution:
     """What apt is told of a distribution: the public mirror, that of other architectures than amd64 (`ports`), that of security
     updates. `beside`: mirrors have those in a folder beside the archive, else in the archive itself, as `ports` has. `components`
-    are taken always, `further` ones where a layer asks for them."""
+    are taken always, `further` ones where a layer asks for them. `signer` is the package, of Debian and of Ubuntu, that brings the
+    keyring."""
 
     mirror: str
     ports: str
@@ -37,6 +38,7 @@ class Distribution:
     components: tuple[str, ...]
     further: tuple[str, ...]
     keyring: str
+    signer: str
     beside: bool
 
 
@@ -48,6 +50,7 @@ DISTRIBUTIONS: Final = {
         components=("main",),
         further=("contrib", "non-free", "non-free-firmware"),
         keyring="/usr/share/keyrings/debian-archive-keyring.gpg",
+        signer="debian-archive-keyring",
         beside=True,
     ),
     "ubuntu": Distribution(
@@ -57,9 +60,16 @@ DISTRIBUTIONS: Final = {
         components=("main", "universe"),
         further=("restricted", "multiverse"),
         keyring="/usr/share/keyrings/ubuntu-archive-keyring.gpg",
+        signer="ubuntu-keyring",
         beside=False,
     ),
 }
+
+
+def brought_by(keyring: str) -> str:
+    """How a key comes onto this machine."""
+    known = {one.keyring: f"apt-get install {one.signer}" for one in DISTRIBUTIONS.values()}
+    return known.get(keyring, "install the package that brings it")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Locks are what apt itself says of a mirror: what each layer brings, from where, and nothing that a layer below has already."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 from steps.contract.image.recipe import Package
 from tests.unit.images.nodes.conftest import FIRMWARE, SMALL, Deb, Mirror, Site
 from workflows.images.errors import BuildError, FetchError
-from workflows.images.nodes import lockfile, locking, resolve
+from workflows.images.nodes import lockfile, locking, packages, resolve
 from workflows.images.nodes.lockfile import Lock
 from workflows.spec.image import load_image
 
@@ -198,3 +199,13 @@ def test_the_gpu_recipe_locks_with_stand_ins_of_what_nvidia_has(mirror: Mirror, 
     where = {one.name: recipe.sources[one.source].url for one in recipe.layer("gpu").packages}
     assert where == {**dict.fromkeys(nvidias, f"{mirror.url}/cuda"), "nvidia-support": f"{mirror.url}/debian"}
     assert "modprobe.blacklist=nouveau" in recipe.kernel_arguments
+
+
+@pytest.mark.parametrize(("distribution", "package"), [("debian", "debian-archive-keyring"), ("ubuntu", "ubuntu-keyring")])
+def test_a_key_of_a_distribution_is_told_with_its_package(distribution: str, package: str, site: Site) -> None:
+    keyring = packages.DISTRIBUTIONS[distribution].keyring
+    assert packages.brought_by(keyring) == f"apt-get install {package}"
+    other = str(site.folder / "lost.gpg")
+    with pytest.raises(BuildError, match=r"lost\.gpg, the key of .*, is not on this machine") as error:
+        locking.newest(dataclasses.replace(asked(site), keyring=other))
+    assert error.value.hint == "install the package that brings it, or put it beside the recipe and name it there"
