@@ -1,6 +1,7 @@
 """Where the recipe of an image comes from: the commit of every file that decides what it says, and bringup's own version."""
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -122,3 +123,29 @@ def test_a_recipe_in_a_work_tree_of_its_own_has_its_own_commit(site: Path) -> No
     shutil.rmtree(site / ".git", ignore_errors=True)
     outer = committed(site)
     assert origin(site).startswith(f"{outer}, {inner}, on {BROUGHT}")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("change", ["", *CHANGES])
+def test_a_work_tree_of_another_user_is_asked_and_none_of_its_programs_is_run(
+    site: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SUDO_UID", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    committed(site)
+    if change:
+        CHANGES[change](site)
+    commit, ran = git(site, "rev-parse", "HEAD"), site.parent / "ran"
+    (site / ".git/info/attributes").write_text("* filter=theirs\n")
+    git(site, "config", "filter.theirs.clean", f"touch {ran}; cat")
+    for path in (site, *site.rglob("*")):
+        os.utime(path, (1, 1), follow_symlinks=False)  # git would read each file again
+        os.chown(path, 1234, 1234, follow_symlinks=False)
+    refused = subprocess.run(["git", "-C", site, "status"], capture_output=True, text=True)
+    assert "dubious ownership" in refused.stderr, "this git asks nobody whose the tree is"
+    told = f"{commit} with changes" if change else commit
+    assert origin(site).startswith(f"{told}, on {BROUGHT}")
+    assert not ran.exists()
+    subprocess.run(["git", "-c", "safe.directory=*", "-C", site, "status"], check=True, capture_output=True)
+    assert ran.exists(), "what a look without care would have started"

@@ -1,5 +1,10 @@
-"""The Git commit of a spec's file, where it lies in a work tree: for the record of a run, never for its plan."""
+"""The Git commit of a spec's file, where it lies in a work tree: for the record of a run, never for its plan.
 
+git reads no work tree of another user, as root in a container has one of the CI job's: its configuration may name programs.
+Commands that start none of them are asked there all the same, and nothing else.
+"""
+
+import hashlib
 import os
 import subprocess
 from collections.abc import Iterable
@@ -10,6 +15,9 @@ import msgspec
 from steps import timeouts
 from steps.contract import revision
 from workflows.engines.folders import RunFolder
+
+_ANOTHERS = "dubious ownership"
+"""In what git says of such a work tree."""
 
 
 def of(spec: Path) -> revision.Source | None:
@@ -43,20 +51,53 @@ def state(tree: Path, files: Iterable[Path]) -> tuple[str, bool] | None:
     commit = _git(tree, "rev-parse", "--verify", "HEAD")
     names = [os.path.relpath(path, tree) for path in files]
     changed = _git(tree, "--literal-pathspecs", "status", "--porcelain", "--ignored", "--untracked-files=all", "--", *names)
+    if changed is None and commit:
+        return _state_of_anothers(tree, commit, names)
     if not commit or changed is None:
         return None
     return commit, bool(changed)
 
 
+def _state_of_anothers(tree: Path, commit: str, names: Iterable[str]) -> tuple[str, bool] | None:
+    """The same by the bytes of the files: `status` would have them read by the filters that the tree's configuration names. A file
+    that only a filter makes equal (LFS) counts as one that differs."""
+    wanted = list(names)
+    listed = _git(tree, "--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", *wanted)
+    if listed is None:
+        return None
+    rows = (row.partition("\t") for row in listed.split("\0") if row)
+    there = {name: facts.split()[2] for facts, _, name in rows}
+    return commit, any(there.get(name) != _blob(tree / name, len(commit)) for name in wanted)
+
+
+def _blob(path: Path, digits: int) -> str:
+    """What git calls the content of a file, in a repository whose names have so many digits; empty where it is none."""
+    try:
+        data = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+    except OSError:
+        return ""
+    kind = hashlib.sha256 if digits == hashlib.sha256().digest_size * 2 else hashlib.sha1
+    return kind(b"blob %d\0" % len(data) + data).hexdigest()
+
+
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git answers; None where it cannot."""
+    """What git answers; None where it cannot, and for a work tree of another user where the command might start a program."""
+    code, said, why = _asked(folder, *arguments)
+    if code and _ANOTHERS in why and not {"rev-parse", "ls-tree"}.isdisjoint(arguments[:2]):
+        code, said, _ = _asked(folder, "-c", "safe.directory=*", "-c", "protocol.allow=never", *arguments)
+    return said.strip() if code == 0 else None
+
+
+def _asked(folder: Path, *arguments: str) -> tuple[int, str, str]:
     try:
         done = subprocess.run(
             ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", folder, *arguments],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=timeouts.GIT,
+            env={**os.environ, "LC_ALL": "C"},
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
+        return 1, "", ""
+    return done.returncode, done.stdout, done.stderr
