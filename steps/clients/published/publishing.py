@@ -183,7 +183,7 @@ def _lines(tree: Tree, version: str, by: str, *, rollback: bool) -> list[Switch]
 
 def cleared(tree: Tree, staged: str, token: str) -> Iterator[Operation]:
     """What attempts left in `incoming` goes, once the history has what one of them was about to say; then a folder of our own."""
-    if (known := reading.history(tree)) != reading.told(tree):
+    if (known := reading.history(tree)) != reading.recorded(tree):
         data, history = b"".join(map(publishing.history_line, known)), f"{staged}/{published.HISTORY}"
         yield from (Folder(staged), Put(history, data, len(data)), Held(tree.path(published.INCOMING), token))
         yield from (Replace(history, tree.path(published.HISTORY)), Sync(tree.image))
