@@ -286,8 +286,8 @@ def _judged(error: CannotChange) -> Exception:
     if not reason:
         return error
     rows = [line.strip() for line in said.splitlines() if line.strip()]
-    broken = Broken if lasting else Away
-    judged = broken("%s: %s" % (reason, rows[0][-300:] if rows else said))
+    telling = [row for row in rows if re.search(dict(BROKEN, **AWAY).get(reason, ANSWER), row)]
+    judged = (Broken if lasting else Away)("%s: %s" % (reason, (telling or rows)[0][-300:]))
     judged.said = said
     return judged
 
