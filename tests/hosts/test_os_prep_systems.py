@@ -146,6 +146,38 @@ def test_a_firewall_that_runs_is_stopped_and_networkmanager_leaves_canal_alone(u
     assert [(outcome.status, outcome.changed) for outcome in again.hosts] == [(HostStatus.OK, 0)]
 
 
+RESOLVCONF = "mkdir /run/resolvconf; mv /etc/resolv.conf /run/resolvconf/; ln -s /run/resolvconf/resolv.conf /etc/resolv.conf"
+"""As Debian's package leaves it."""
+DHCLIENT = "cp /usr/bin/sleep /usr/sbin/dhclient; systemd-run --unit=dhclient /usr/sbin/dhclient infinity"
+"""A stand-in for one that holds a lease: what it is called is all that is seen of it."""
+
+
+def test_a_resolv_conf_that_another_writes_is_left_alone_until_it_is_nobodys(up: Any) -> None:
+    lab = up(2, Init.SYSTEMD, prepared=True)
+    linked, leased = lab.hosts
+    linked.run("sh", "-c", RESOLVCONF)
+    leased.run("sh", "-c", DHCLIENT)
+    before = [host.run("cat", "/etc/resolv.conf") for host in lab.hosts]
+
+    told = variables(dns={"servers": [network.GATEWAY], "search": ["lab.example.org"]})
+    first = playing.play(request(lab, variables=told))
+    leased.run("systemctl", "stop", "dhclient")
+    second = playing.play(request(lab, variables=told))
+
+    for host, writer, file in ((linked, "resolvconf", "/etc/network/interfaces"), (leased, "dhclient", "/etc/dhcp/dhclient.conf")):
+        failed = [item for item in items(first, host).values() if item.status is ItemStatus.FAILED]
+        assert [item.name for item in failed] == ["DNS"]
+        assert failed[0].why.startswith(f"{writer} writes /etc/resolv.conf anew: write `")
+        assert f"{network.GATEWAY}" in failed[0].why
+        assert f" in {file}, and " in failed[0].why
+    assert judged(first).failure_class is FailureClass.DEPENDENCY
+    assert linked.run("readlink", "/etc/resolv.conf") == "/run/resolvconf/resolv.conf\n"
+    assert linked.run("cat", "/etc/resolv.conf") == before[0]
+    assert items(second, linked)["DNS"].status is ItemStatus.FAILED
+    assert items(second, leased)["DNS"].status is ItemStatus.CHANGED
+    assert leased.run("cat", "/etc/resolv.conf").endswith(f"search lab.example.org\nnameserver {network.GATEWAY}\n")
+
+
 def managed(host: Host, link: str) -> str:
     """What NetworkManager makes of a link."""
     rows = dict(line.split(":", 1) for line in host.run("nmcli", "--terse", "--fields", "DEVICE,STATE", "device").splitlines())
