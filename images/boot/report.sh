@@ -135,13 +135,22 @@ facts() {
     done
 }
 
+# Version of the published tree that the boot script fetches the root of; empty where that is no such tree's. Versions that differ in
+# groups or kernel arguments alone have one root: its digest does not tell which of them a node booted.
+version() {
+    local from
+    from=$(argument fetch)
+    case $from in */versions/*/root.squashfs) from=${from%/*} from=${from##*/} ;; *) return ;; esac
+    case $from in *[!0-9a-z-]*) ;; *) printf '%s' "$from" ;; esac
+}
+
 # What a published tree keeps of a node; its name is the one that it was given, else its MAC address, so that no two are alike.
 seen() {
     local address booted
     address=$(mac) booted=$(($(date -u +%s) - $(cut -d . -f 1 /proc/uptime)))
     name=$(argument systemd.hostname)
     name=${name:-mac-${address//:/-}}
-    printf '{"node":"%s","image":"%s","mac":"%s","at":%d}\n' "$name" "$(image)" "$address" "$booted"
+    printf '{"node":"%s","image":"%s","version":"%s","mac":"%s","at":%d}\n' "$name" "$(image)" "$(version)" "$address" "$booted"
 }
 
 url=$(argument bringup.report)

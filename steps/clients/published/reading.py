@@ -133,17 +133,23 @@ def told(tree: Tree, seen: NodeSeen) -> int:
 
 
 class Versions(Struct, frozen=True, kw_only=True):
-    """The versions of a tree, each found by a digest of its manifest or root. Several may have one: the first of `order` counts,
-    that is the current one and then the newest. `machines`: as `machines` below has them. Made once for however many nodes."""
+    """The versions of a tree, each with the digests of its manifest and root (none where that cannot be read), and found by one of
+    these. Several may have one: the first of `order` counts, that is the current one and then the newest. `machines`: as `machines`
+    below has them. Made once for however many nodes."""
 
     order: tuple[str, ...]
+    digests: dict[str, frozenset[str]]
     places: dict[str, int]
     machines: frozenset[str] | None
 
     def on(self, node: NodeSeen) -> str:
-        """The version that a node runs, by its name, else by a digest. Empty where the tree has none such."""
-        if node.version in self.order:
+        """The version that a node runs: the one that it names, unless its root is another's; without a name (older images send
+        none), or with one that does not fit, by a digest. Empty where the tree has none such."""
+        own = self.digests.get(node.version)
+        if own is not None and (not own or not node.image or node.image in own):
             return node.version
+        if node.version and own is None:
+            return ""
         found = [self.places[digest] for digest in (node.image, node.manifest) if digest in self.places]
         return self.order[min(found)] if found else ""
 
@@ -156,13 +162,15 @@ def versions(tree: Tree) -> Versions:
     """By what the versions of a tree are told from each other."""
     there = tree.versions
     order = tuple(dict.fromkeys((*((tree.current,) if tree.current in there else ()), *reversed(there))))
+    digests: dict[str, frozenset[str]] = {}
     places: dict[str, int] = {}
     for place, version in enumerate(order):
         image = manifest_of(tree, version)
         root = image.part(manifest.ROOT) if image else None
-        for digest in {manifest_digest(tree, version), root.digest if root else ""} - {""}:
+        digests[version] = frozenset({manifest_digest(tree, version), root.digest}) if root else frozenset()
+        for digest in digests[version]:
             places.setdefault(digest, place)
-    return Versions(order=order, places=places, machines=machines(tree))
+    return Versions(order=order, digests=digests, places=places, machines=machines(tree))
 
 
 def in_use(tree: Tree) -> tuple[str, ...]:

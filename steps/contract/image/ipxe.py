@@ -96,7 +96,6 @@ def script(loaded: Loaded) -> str:
     lines = [
         "#!ipxe",
         f"# {_title(loaded.title)}",
-        "set tries:int8 0",
         *_guard(loaded.machines, loaded.entry),
         *(_sent_on(loaded.others, loaded.start) if loaded.others and not loaded.machines else ()),
         ":load",

@@ -151,7 +151,8 @@ class Tested(Struct, frozen=True, kw_only=True):
 
 
 class NodeSeen(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a node reported: the image's digest (that of its manifest), version, and when it had booted (UTC seconds)."""
+    """What a node reported: digest of the root that it fetched, the version that its boot script named (empty: an image of before,
+    which does not say), and when it had booted (UTC seconds). `manifest`: digest of that, from who knows it."""
 
     node: str
     image: str

@@ -15,7 +15,7 @@ from steps.clients.published.local import Local
 from steps.contract.image import ipxe
 from steps.contract.image.booting import Firmware, Machine
 from steps.contract.image.manifest import KERNEL, MANIFEST, ROOT
-from steps.contract.image.published import Group, Place, machine_name
+from steps.contract.image.published import NODES, Group, Place, machine_name
 from tests.hosts.hostlab.waiting import until
 from tests.unit import small_image
 from tests.unit.clients.published.published_trees import silent
@@ -35,8 +35,8 @@ def test_a_node_waits_for_what_is_its_own_sees_a_rollback_boots_what_is_current_
     with served(tmp_path / "tree") as (root, url, heard):
         group = Group(name="nodes", kernel_arguments=("console=ttyS0",), nodes={**small_image.fleet(MACHINES), MAC: "node001"})
         others = Group(name="default", kernel_arguments=("quiet",))
-        place = Place(root=str(root), url=url, report=url, groups=(group, others))
-        quiet = replace(group, kernel_arguments=("quiet",))
+        place = Place(root=str(root), url=url, report=f"{url}/{NODES}", groups=(group, others))
+        quiet, louder = (replace(group, kernel_arguments=(word,)) for word in ("quiet", "loglevel=7"))
         first = publishing.publish(place, assembled, {}, tmp_path, "run-1", silent)
         second = publishing.publish(replace(place, groups=(quiet, others)), assembled, {}, tmp_path, "run-2", silent)
         (root / first_image(root) / "versions" / second.version / KERNEL).unlink()
@@ -55,7 +55,10 @@ def test_a_node_waits_for_what_is_its_own_sees_a_rollback_boots_what_is_current_
     (row,) = rows.nodes((Local(root).look(first_image(root)),), now=time.time())
     assert "quiet" not in (root / first_image(root) / "current/boot/nodes.ipxe").read_text()
     assert (row.node, row.stand.value, row.mac) == ("node001", "current", MAC), row
-    assert Local(root).look(first_image(root)).current == first.version
+    assert Local(root).look(first_image(root)).current == row.version == first.version
+    third = publishing.publish(replace(place, groups=(louder, others)), assembled, {}, tmp_path, "run-3", silent)
+    (row,) = rows.nodes((Local(root).look(first_image(root)),), now=time.time())
+    assert (row.version, row.stand.value) == (first.version, "older"), f"{third.version} has its root, and it has not booted that"
 
 
 def says(running: machine.Running, text: str) -> None:
@@ -68,7 +71,9 @@ def test_a_node_whose_root_cannot_be_had_begins_anew_by_itself(store: Path, tmp_
     """What it waits for is the reboot that the machine asks for: QEMU ends then."""
     assembled = next(store.glob(f"assembled/*/{MANIFEST}")).parent
     with served(tmp_path / "tree") as (root, url, heard):
-        place = Place(root=str(root), url=url, report=url, groups=(Group(name="nodes", kernel_arguments=("console=ttyS0",)),))
+        place = Place(
+            root=str(root), url=url, report=f"{url}/{NODES}", groups=(Group(name="nodes", kernel_arguments=("console=ttyS0",)),)
+        )
         published = publishing.publish(place, assembled, {}, tmp_path, "run-1", silent)
         (root / first_image(root) / "versions" / published.version / ROOT).rename(tmp_path / ROOT)
         with started(f"{url}/boot/nodes.ipxe", tmp_path) as running:
@@ -100,7 +105,7 @@ def served(root: Path) -> Iterator[tuple[Path, str, threading.Event]]:
     heard = threading.Event()
 
     def say(line: str) -> None:
-        if " runs sha256:" in line:
+        if line.endswith(" was put"):
             heard.set()
 
     with serving.server(root, say=say) as server:

@@ -87,6 +87,31 @@ def test_each_node_is_told_from_the_others_all_the_same(root: Path) -> None:
     assert [row.stand.value for row in found] == ["older", "older", "current"] * 2 + ["unknown"] * 3
 
 
+def test_a_report_counts_for_the_version_that_it_names_where_its_root_is_that_ones(root: Path, tmp_path: Path) -> None:
+    """Two versions have one root, as where kernel arguments alone differ; a report of an older image names none."""
+    more = Group(name="gpu", kernel_arguments=("iommu=pt",), nodes=small_image.fleet(NODES))
+    published(place(root, more, keep=9), image(tmp_path / "c", "c"))
+    first, _, third, fourth = sorted(path.name for path in (root / "compute/versions").iterdir())
+    parts = [manifest.decode((root / "compute/versions" / name / manifest.MANIFEST).read_bytes()).parts for name in (first, third)]
+    of_first, of_third = (next(part.digest for part in found if part.name == manifest.ROOT) for found in parts)
+    said = [(third, of_third), (fourth, of_third), ("", of_third), (third, of_first), ("0009-aaaaaaaaaaaa", of_third)]
+    (root / "nodes").mkdir()
+    for (mac, node), (version, digest) in zip(small_image.fleet(len(said)).items(), said, strict=True):
+        text = json.dumps({"node": node, "image": digest, "version": version, "mac": mac})
+        (root / f"nodes/{node}.json").write_text(text)
+    tree = Local(root).look("compute")
+    assert [(row.version, row.stand.value) for row in rows.nodes((tree,), now=0.0)] == [
+        (third, "older"),
+        (fourth, "current"),
+        (fourth, "current"),
+        (first, "older"),
+        ("0009-aaaaaaaaaaaa", "unknown"),
+    ]
+    assert reading.in_use(tree) == (first, third, fourth)
+    (root / "compute/versions" / third / manifest.MANIFEST).write_text("no manifest")
+    assert third in reading.in_use(Local(root).look("compute")), "what is named there is kept also where nobody knows its root"
+
+
 COMES = json.dumps({"node": "aaa", "image": "sha256:0"})
 WHILE_READ = {"comes": f"echo '{COMES}' >aaa.json", "goes": "rm -f node00002.json", "comes and is none": "mkdir -p aaa.json"}
 

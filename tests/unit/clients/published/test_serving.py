@@ -1,6 +1,7 @@
 """The server for rehearsals: files of the tree alone, and reports that become `nodes/*.json`."""
 
 import http.client
+import re
 import shutil
 import socket
 import subprocess
@@ -10,11 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from steps.clients.published import rows, serving
 from steps.clients.published.local import Local
-from steps.clients.published.reading import manifest_of
+from steps.clients.published.reading import in_use, manifest_of
+from steps.contract.image.published import Group, NodeSeen
 from tests.unit.clients.published.published_trees import image, place, published, state
 from workflows.images.nodes import shipped
 
@@ -59,21 +62,54 @@ def report(node: str, digest: str, mac: str = "52:54:00:00:00:01") -> bytes:
 
 @pytest.mark.parametrize(("named", "name"), [(" systemd.hostname=gpu001", "gpu001"), ("", "mac-")])
 def test_a_node_in_production_puts_what_it_runs(server: tuple[str, int], root: Path, tmp_path: Path, named: str, name: str) -> None:
-    medium = tmp_path / "medium/live"
-    medium.mkdir(parents=True)
-    shutil.copy(root / "compute/current/root.squashfs", medium)
-    (tmp_path / "cmdline").write_text(f"boot=live bringup.report=http://127.0.0.1:{server[1]}/nodes{named}\n")
-    program = shipped.BOOT / "report.sh"
-    command = ["bash", program, tmp_path / "cmdline", "0", medium.parent]
-    done = subprocess.run(
-        command, env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "medium/live").mkdir(parents=True)
+    shutil.copy(root / "compute/current/root.squashfs", tmp_path / "medium/live")
+    puts(server, tmp_path, named)
     (row,) = rows.nodes((Local(root).look("compute"),), now=time.time())
     assert row.node.startswith(name)
     assert row.stand is rows.Stand.CURRENT
     assert row.at > 0
     assert row.age < 60
+
+
+def puts(server: tuple[str, int], folder: Path, arguments: str) -> None:
+    """A node that was started with such arguments, and has its root below `folder`, tells what it runs."""
+    (folder / "cmdline").write_text(f"boot=live bringup.report=http://127.0.0.1:{server[1]}/nodes {arguments}\n")
+    command = ["bash", shipped.BOOT / "report.sh", folder / "cmdline", "0", folder / "medium"]
+    done = subprocess.run(
+        command, env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_node_says_which_of_the_versions_with_its_root_it_booted(server: tuple[str, int], root: Path, tmp_path: Path) -> None:
+    """Kernel arguments alone were changed, to see which nodes still run without."""
+    (tmp_path / "medium/live").mkdir(parents=True)
+    shutil.copy(root / "compute/current/root.squashfs", tmp_path / "medium/live")
+    booted = Local(root).look("compute").current
+    lines = (root / "compute/current/boot/default.ipxe").read_text().splitlines()
+    (words,) = [line for line in lines if line.startswith("kernel ")]
+    later = published(
+        place(root, Group(name="default", kernel_arguments=("iommu=pt",)), Group(name="gpu")), image(tmp_path / "b", "b")
+    ).version
+    puts(server, tmp_path, f"{words} systemd.hostname=n1")
+    puts(server, tmp_path, f"{words.replace(booted, later)} systemd.hostname=n2")
+    other = re.sub('"mac":"[^"]*"', '"mac":"52:54:00:00:00:02"', (root / "nodes/n2.json").read_text())
+    (root / "nodes/n2.json").write_text(other)
+    tree = Local(root).look("compute")
+    found = [(row.node, row.version, row.stand.value) for row in rows.nodes((tree,), now=time.time())]
+    assert found == [("n1", booted, "older"), ("n2", later, "current")]
+    assert [row.nodes for row in rows.versions(tree, now=time.time())][:2] == [("n2",), ("n1",)]
+    assert in_use(tree) == (booted, later)
+
+
+@pytest.mark.parametrize(
+    "fetch", ["", "fetch=http://x/live/root.squashfs", 'fetch=http://x/versions/0001-"x/root.squashfs', "fetch=http://x/versions/1"]
+)
+def test_a_root_of_no_published_tree_has_no_version(server: tuple[str, int], root: Path, tmp_path: Path, fetch: str) -> None:
+    puts(server, tmp_path, f"{fetch} systemd.hostname=n1")
+    told = msgspec.json.decode((root / "nodes/n1.json").read_bytes(), type=NodeSeen)
+    assert (told.node, told.version) == ("n1", "")
 
 
 @pytest.mark.parametrize("path", ["/nodes/../x.json", "/nodes/a/b.json", "/boot/boot.ipxe", "/nodes/A.json", "/nodes/.json"])
