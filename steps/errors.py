@@ -68,4 +68,7 @@ class Garbled(Unreachable):
 
 
 class StoreBusy(Temporary):
-    """The run store cannot be written now: full, read-only or locked."""
+    """The run store cannot be written now: full, read-only or locked. `lapses`: in so many seconds a lock goes that its holder does
+    not renew; 0 for what no waiting frees."""
+
+    lapses: float = 0.0

@@ -95,6 +95,10 @@ BOOT_END: Final = 5.0
 PUBLISH_LEASE: Final = 300.0
 """A publisher on another machine that did not renew its lock for this long is gone: it renews every 16 MiB, seconds on any link."""
 
+PUBLISH_AGAIN: Final = 10.0
+"""Between two looks at the lock of a publisher on another machine, which is waited for as long as its lease can last: by then one
+that lives has renewed it, on any link."""
+
 PUBLISH_ANSWER: Final = 300.0
 PUBLISH_SLOWEST: Final = 1e6
 PUBLISH_STEP: Final = 0.2

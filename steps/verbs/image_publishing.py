@@ -6,12 +6,13 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.image import entries
-from steps.clients.published import publishing
+from steps.clients.published import locking, publishing
 from steps.contract.exit import ExitCode
 from steps.contract.image import keys
 from steps.contract.image.published import Place
 from steps.contract.image.testing import Result
 from steps.contract.stages.image_boot import Booted
+from steps.contract.stages.image_publish import Published
 from steps.contract.stages.image_sandbox import Sandboxed
 from steps.contract.verdict import Status
 from steps.errors import Refused
@@ -43,7 +44,11 @@ def run(context: Context) -> ExitCode:
     by, secrets = f"run {context.environment.run}", context.environment.secrets
     with entries.held(assembled):
         results = _results(context, key, image_parts.packed_root(context, recipe))
-        seen = publishing.publish(place, assembled, results, secrets, by, context.say, again=wanted.again, origin=recipe.origin)
+
+        def publish() -> Published:
+            return publishing.publish(place, assembled, results, secrets, by, context.say, again=wanted.again, origin=recipe.origin)
+
+        seen = locking.patiently(publish, context.clock, context.task.deadline_seconds, context.say)
     gate = gating.find(wanted.gate)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, ()))
     done = () if seen.unchanged else (f"published {recipe.name} {seen.version}",)

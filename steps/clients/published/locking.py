@@ -4,7 +4,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -12,14 +12,20 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
+from steps.clients.clock import Clock
 from steps.clients.published.operations import Claimed, Folder, Release, Transport
 from steps.contract import plain
 from steps.contract.canonical import canonical
 from steps.contract.image import published
+from steps.contract.stages.image_publish import Published
 from steps.errors import StepError, StoreBusy
 
 _TRIES = 5
 """Looks at a lock that changes between look and take."""
+
+
+_LAPSED = 1.0
+"""Seconds behind its lease at which a lock is surely seen to have lapsed: ages are told in whole ones by some machines."""
 
 
 class Holder(Struct, frozen=True, kw_only=True):
@@ -79,6 +85,24 @@ def locked(transport: Transport, image: str, token: str, by: str) -> Iterator[No
     transport.perform([Release(folder, token)])
 
 
+def patiently(publish: Callable[[], Published], clock: Clock, seconds: float, say: Callable[[str], None]) -> Published:
+    """Publish, where a lock is in the way of somebody on another machine as soon as that has lapsed: an evicted pod, or one whose
+    network went away, leaves it behind, and nobody can ask whether it lives. Raises StoreBusy where its holder renews it, where it
+    is one of this machine, and after `seconds`."""
+    deadline, expected = clock.now() + seconds, float("inf")
+    while True:
+        try:
+            return publish()
+        except StoreBusy as busy:
+            if not busy.lapses or busy.lapses > expected + 2 * _LAPSED or clock.now() >= deadline:
+                raise
+            if expected == float("inf"):
+                say(f"{busy}; waits for at most {busy.lapses:.0f} s, unless it renews its lock")
+            pause = min(timeouts.PUBLISH_AGAIN, busy.lapses)
+            expected = busy.lapses - pause
+        clock.pause(pause, deadline)
+
+
 def _take(transport: Transport, folder: str, token: str, by: str) -> None:
     holder, over = canonical(myself(token, by)), 0
     for _ in range(_TRIES):
@@ -95,14 +119,17 @@ def _take(transport: Transport, folder: str, token: str, by: str) -> None:
 
 
 def _busy(where: str, folder: str, claimed: Claimed) -> StoreBusy:
-    left = max(timeouts.PUBLISH_LEASE - claimed.age, 0)
+    left, machine = max(timeouts.PUBLISH_LEASE - claimed.age, 0.0), ""
     try:
         holder = msgspec.json.decode(claimed.holder, type=Holder)
+        machine = holder.machine
         who = plain.line(f"process {holder.process} on {holder.host}" + (f" ({holder.by})" if holder.by else ""))
     except msgspec.MsgspecError:
         who = "somebody"
     hint = f"wait for it; one that is gone loses its lock after {left:.0f} s more"
-    return StoreBusy(f"{where}: {who} publishes into {folder.partition('/')[0]} right now", hint=hint)
+    busy = StoreBusy(f"{where}: {who} publishes into {folder.partition('/')[0]} right now", hint=hint)
+    busy.lapses = 0.0 if machine and machine == _machine() else left + _LAPSED
+    return busy
 
 
 def _machine() -> str:

@@ -1,16 +1,19 @@
 """Verbs of a node image: what they refuse, what they publish, and whose boots they take over."""
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from steps import timeouts
 from steps.clients.environment import read
 from steps.clients.image import collecting
 from steps.clients.image.collecting import Collected, Roots
-from steps.clients.published import rolling_back
+from steps.clients.published import locking, rolling_back
 from steps.clients.published.local import Local
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Evidence
@@ -114,6 +117,20 @@ def test_a_tested_image_is_published_with_its_results(image: Any) -> None:
         task: list(outcomes) for task, outcomes in told["outcomes"].items()
     }
     assert kept.changes == (f"published {RECIPE.name} {version.name}",)
+
+
+def test_a_publisher_that_vanished_elsewhere_is_outwaited(image: Any) -> None:
+    show(image)
+    lock = image.root / "published" / RECIPE.name / "incoming/.lock.1"
+    lock.parent.mkdir(parents=True)
+    gone = locking.Holder(token="feed", host="pod-7", machine="another one", process=1, started="1", since=1.0, by="run r-6")
+    lock.write_bytes(canonical(gone))
+    then = time.time() - timeouts.PUBLISH_LEASE + 1
+    os.utime(lock, (then, then))
+    done = image.run(publication(image))
+    assert done.returncode == 0, done.stderr
+    assert "process 1 on pod-7 (run r-6) publishes into" in done.stdout + done.stderr
+    assert last(image, "image_publish", "tree").verdict.is_pass
 
 
 def test_a_fleet_of_a_thousand_machines_is_published(image: Any) -> None:

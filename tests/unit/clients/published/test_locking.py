@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,58 @@ def test_a_holder_elsewhere_is_believed_for_its_lease(tmp_path: Path, root: Path
     with pytest.raises(StoreBusy, match="process 1 on builder7") as caught:
         published(place(root), tmp_path / "a", kind)
     assert "after 60 s more" in caught.value.hint or "after 59 s more" in caught.value.hint
+
+
+class Hours:
+    """A clock whose pauses make the lock of a tree older at once; `meanwhile` is what its holder does in each."""
+
+    def __init__(self, root: Path, meanwhile: Callable[[], object] = lambda: None) -> None:
+        self.lock, self.meanwhile, self.passed = root / "compute/incoming/.lock.1", meanwhile, 0.0
+
+    def now(self) -> float:
+        return self.passed
+
+    def pause(self, seconds: float, deadline: float) -> None:
+        seconds = min(seconds, deadline - self.passed)
+        self.passed += seconds
+        then = self.lock.stat().st_mtime - seconds
+        os.utime(self.lock, (then, then))
+        self.meanwhile()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("left", [25.0, 200.0])
+def test_a_holder_elsewhere_that_is_gone_is_outwaited(tmp_path: Path, root: Path, kind: str, left: float) -> None:
+    hold(root, machine="another one", host="builder7", process=1, age=timeouts.PUBLISH_LEASE - left)
+    clock, said = Hours(root), list[str]()
+    seen = locking.patiently(lambda: published(place(root), tmp_path / "a", kind), clock, 1800, said.append)
+    assert (seen.incoming, wrong(root)) == ((), [])
+    assert left - 2 <= clock.passed <= left + 3
+    (told,) = said
+    assert "process 1 on builder7 (run-7) publishes into compute right now; waits for at most" in told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_renews_its_lock_is_not_outwaited(tmp_path: Path, root: Path, kind: str) -> None:
+    def renew() -> None:
+        hold(root, machine="another one", host="builder7", process=1)
+
+    hold(root, machine="another one", host="builder7", process=1, age=100.0)
+    clock = Hours(root, renew)
+    with pytest.raises(StoreBusy, match="process 1 on builder7"):
+        locking.patiently(lambda: published(place(root), tmp_path / "a", kind), clock, 1800, lambda _: None)
+    assert clock.passed == timeouts.PUBLISH_AGAIN, "one look more showed that it lives"
+
+
+@pytest.mark.parametrize(("changes", "seconds", "waited"), [({}, 1800.0, 0.0), ({"machine": "another one"}, 15.0, 15.0)])
+def test_nobody_waits_for_one_of_this_machine_or_longer_than_the_task_may(
+    tmp_path: Path, root: Path, changes: dict[str, object], seconds: float, waited: float
+) -> None:
+    hold(root, **changes)
+    clock = Hours(root)
+    with pytest.raises(StoreBusy, match="publishes into compute right now"):
+        locking.patiently(lambda: published(place(root), tmp_path / "a", "local"), clock, seconds, lambda _: None)
+    assert clock.passed == waited
 
 
 @pytest.mark.parametrize("kind", KINDS)
