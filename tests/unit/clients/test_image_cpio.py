@@ -80,6 +80,10 @@ def test_a_kernel_says_its_version(tmp_path: Path) -> None:
     assert readback.kernel_version(tmp_path / "vmlinuz") == "6.1.0-35-cloud-amd64"
     (tmp_path / "Image").write_bytes(b"\0\0Linux version 6.1.0-35-arm64 (debian)\0")
     assert readback.kernel_version(tmp_path / "Image") == "6.1.0-35-arm64"
+    (tmp_path / "zipped").write_bytes(gzip.compress(b"MZ\0\0Linux version 6.8.0-1-generic (buildd@bos)\0"))
+    assert readback.kernel_version(tmp_path / "zipped") == "6.8.0-1-generic"
+    (tmp_path / "cut").write_bytes((tmp_path / "zipped").read_bytes()[:-12])
+    assert readback.kernel_version(tmp_path / "cut") == ""
     (tmp_path / "none").write_bytes(b"text")
     assert readback.kernel_version(tmp_path / "none") == ""
     assert readback.kernel_version(tmp_path / "missing") == ""

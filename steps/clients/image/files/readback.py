@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,7 @@ _BOOT_SECTOR: Final = 0x200
 _VERSION_AT: Final = 0x20E
 _MAGIC: Final = b"HdrS"
 _MAGIC_AT: Final = 0x202
+_GZIP: Final = b"\x1f\x8b"
 _LINUX: Final = re.compile(rb"Linux version ([0-9][\w.+~-]*)")
 _IN_ROOT: Final = re.compile(r"(?:usr/)?lib/modules/([^/]+)/modules\.dep$", re.MULTILINE)
 _THREADS: Final = 4
@@ -59,7 +61,7 @@ def part_of(folder: Path, name: str) -> Part | None:
 
 
 def kernel_version(path: Path) -> str:
-    """The version that a kernel's file says of itself; empty where it says none."""
+    """The version that a kernel's file says of itself, also a gzipped one, as Ubuntu's for arm64 is; empty where it says none."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -67,8 +69,16 @@ def kernel_version(path: Path) -> str:
     if data[_MAGIC_AT : _MAGIC_AT + 4] == _MAGIC:
         at = int.from_bytes(data[_VERSION_AT : _VERSION_AT + 2], "little") + _BOOT_SECTOR
         return data[at : at + 256].split(b"\0")[0].split(b" ")[0].decode(errors="replace")
-    found = _LINUX.search(data)
+    found = _LINUX.search(_unzipped(data) if data.startswith(_GZIP) else data)
     return found[1].decode() if found else ""
+
+
+def _unzipped(data: bytes) -> bytes:
+    """What a gzip file holds; nothing where it is cut off or damaged."""
+    try:
+        return zlib.decompress(data, wbits=zlib.MAX_WBITS | 16)
+    except zlib.error:
+        return b""
 
 
 def _of_root(path: Path) -> str:
