@@ -23,3 +23,8 @@ def is_installed(root: str = "") -> Optional[bool]:
             return LISTED.search(source.read()) is not None
     except OSError:
         return None
+
+
+def is_of_container(root: str = "") -> bool:
+    """Whether a driver runs that is surely not the host's; it stays in the kernel when its container is gone, until a boot."""
+    return os.path.exists(root + RUNNING) and is_installed(root) is False

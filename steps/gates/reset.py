@@ -1,7 +1,8 @@
 """Gates of reset: no process, mount, link, packet filter rule, file or unit of RKE2 is left on any host."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from steps.contract.ranges import fold
 from steps.contract.stages.reset import Expectation, HostObservation, Observation, Traces
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
 from steps.gates import plays
@@ -40,7 +41,13 @@ def _judged(gate: str, seen: Observation, want: Expectation) -> Verdict:
     by_name = {node.node: node for node in seen.nodes}
     rows = [_row(name, by_name.get(name)) for name in want.nodes]
     kept = {node.node: node.facts.aside for node in seen.nodes if node.facts is not None}
-    return of_nodes(gate, rows, what="bare of RKE2", notes=plays.aside(kept))
+    loaded = [node.node for node in seen.nodes if node.facts is not None and node.facts.foreign_driver]
+    return of_nodes(gate, rows, what="bare of RKE2", notes=[*plays.aside(kept), *_until_boot(loaded)])
+
+
+def _until_boot(loaded: Sequence[str]) -> Iterator[str]:
+    if loaded:
+        yield f"the NVIDIA driver of a container stays in the kernel of {fold(loaded)} until the next boot"
 
 
 def _row(name: str, host: HostObservation | None) -> NodeVerdict:

@@ -40,6 +40,23 @@ done
 """
 
 
+DRIVER_CONTAINER = """
+mount --make-rshared /
+mkdir -p /srv/site /run/driver /run/nvidia/driver /run/nvidia/validations
+mount -t tmpfs site /srv/site
+echo precious > /srv/site/rows
+mount -t tmpfs container /run/driver
+mkdir /run/driver/dev /run/driver/srv
+mount -t tmpfs container /run/driver/dev
+mount --rbind /srv /run/driver/srv
+for start in first second; do mount --rbind /run/driver /run/nvidia/driver; done
+mount --make-rprivate /run/driver
+umount --recursive --lazy /run/driver
+"""
+"""What a driver container that was started twice and killed leaves. A folder of the host is in it with all that is mounted there:
+what is unmounted below is unmounted there too, as the folder is shared."""
+
+
 def script(words: str, links: tuple[str, ...] = ()) -> str:
     """The words with their paths."""
     places = {"LINKS": " ".join(links), "DISKS": "", "SHARE": DATA + "/server/db/snapshots", "DATA": DATA, "VOLUME": VOLUME}
@@ -97,6 +114,26 @@ def test_what_links_of_the_site_lead_to_is_removed_and_the_links_stay(up: Any, s
     assert [host.run("readlink", link).strip() for link in links] == [f"/data{link}" for link in links]
     assert host.run("cat", "/srv/volume/rows", "/srv/snapshots/nightly", "/var/lib/rancher/k3s/state").split() == ["precious"] * 3
     assert play(lab, site, "rke2_reset", [host]).hosts[0].changed == 0
+
+
+def test_the_root_of_a_driver_container_is_unmounted_and_nothing_of_the_host(up: Any, site: Site) -> None:
+    lab = up(2, Init.SSHD)
+    host, other = lab.hosts
+    for one in lab.hosts:
+        one.run("sh", "-ec", DRIVER_CONTAINER)
+        assert one.run("cat", "/srv/site/rows", "/run/nvidia/driver/srv/site/rows").split() == ["precious"] * 2
+    host.run("mkdir", "-p", DATA)
+
+    result = play(lab, site, "rke2_reset", [host, other])
+
+    assert said(result) == []
+    traces = result.hosts[0].facts["traces"]
+    assert {kind: found for kind, found in traces.items() if kind != "looked" and found} == {}
+    assert "/run/nvidia" not in host.run("cat", "/proc/mounts")
+    assert host.run("cat", "/srv/site/rows").strip() == "precious"
+    assert host.run("ls", "/run/nvidia").split() == ["driver"], "nor does the next cluster take the validation for its own"
+    assert result.hosts[1].changed == 0
+    assert other.run("cat", "/run/nvidia/driver/srv/site/rows").strip() == "precious", "without an RKE2 it may be another's"
 
 
 def test_a_link_to_where_others_keep_things_too_is_left_alone(up: Any, site: Site) -> None:

@@ -365,7 +365,7 @@ def left(host: Host) -> dict[str, list[str]]:
     links = host.run("ls", "/sys/class/net").split()
     return {
         "processes": host.run("sh", "-c", "pgrep -f ^/var/lib/rancher/rke2/data || true").split(),
-        "mounts": [line for line in host.run("cat", "/proc/mounts").splitlines() if "/run/k3s" in line],
+        "mounts": [line for line in host.run("cat", "/proc/mounts").splitlines() if "/run/k3s" in line or "/run/nvidia" in line],
         "links": [link for link in links if link in ("cni0", "flannel.1")],
         "rules": [line for line in host.run("iptables-save").splitlines() if "KUBE-" in line],
         "paths": host.run("sh", "-c", "ls -d /var/lib/rancher/rke2 /etc/rancher/rke2 /run/k3s 2>&- || true").split(),

@@ -21,6 +21,9 @@ PLACES = (
 )
 """Where a site mounts a disk for what RKE2 alone writes, and Kubernetes mounts nothing. Unmounting would keep old data for the next
 boot. Whatever is mounted elsewhere below may be a volume of a pod or a share of others (etcd's snapshots): never look into it."""
+DRIVER_ROOTS = ("/run/nvidia/driver", "/run/mellanox/drivers")
+"""Where NVIDIA's driver containers mount their whole root once more. They unmount it where they end by themselves, and not where
+they are killed; rke2-killall.sh does not know of it."""
 OF_DISK = "lost+found"
 """What belongs to a file system and not to who writes on it."""
 
@@ -34,6 +37,11 @@ def targets() -> list:
 def within(path: str, mounted: list) -> list:
     """Those of the mounts that are at a path or below it."""
     return [target for target in mounted if target == path or target.startswith(path + "/")]
+
+
+def driver_root(target: str) -> str:
+    """The root of a driver container that a mount is, or lies in; empty for any other."""
+    return next((root for root in DRIVER_ROOTS if within(root, [target])), "")
 
 
 def foreign(path: str, mounted: list) -> list:

@@ -48,6 +48,7 @@ SHARED = (
     "/run/flannel",
     "/var/log/pods",
     "/var/log/containers",
+    "/run/nvidia/validations",
 )
 """What another Kubernetes would have too, like most of the mounts, links and rules: RKE2's only where one is, or was when the reset
 began."""
@@ -98,7 +99,7 @@ def find(force: bool, virtual: str = "", pods: str = "") -> tuple:
     known = force or ours or units or os.path.exists(places.MARK) or any(name.startswith(PROGRAMS) for name in started.values())
     left = {
         "processes": ["%d %s" % (pid, name) for pid, name in sorted(started.items())],
-        "mounts": sorted(target for target in targets if target.startswith(MOUNTS) and target not in kept),
+        "mounts": sorted(one for one in targets if (one.startswith(MOUNTS) or mounts.driver_root(one)) and one not in kept),
         "links": [link for link in links if LINKS.fullmatch(link)],
         "addresses": held,
         "routes": dropping,
@@ -236,6 +237,14 @@ def part(left: dict) -> None:
     run(["systemctl", "stop", *UNITS])
     kill(left["processes"])
     for target in reversed(left["mounts"]):
+        unmount(target)
+
+
+def unmount(target: str) -> None:
+    """Unmount; below a driver container's root only what is there. That root holds folders of the host too, and what is unmounted
+    in a shared one of them would be unmounted where the host has it."""
+    root = mounts.driver_root(target)
+    if not root or run(["mount", "--make-rprivate", root])[0] == 0:
         run(["umount", "--lazy", target])
 
 

@@ -359,13 +359,14 @@ def reset_etcd(snapshot: str) -> None:
 
 
 def leave_traces() -> None:
-    """What containers leave on a host: shims that outlive the service, mounts, namespaces, links, rules."""
+    """What containers leave on a host: shims that outlive the service, mounts (a driver's too), namespaces, links, rules."""
     shim = DATA / "data" / VERSION / "bin/containerd-shim-runc-v2"
     shim.parent.mkdir(parents=True, exist_ok=True)
     if not shim.exists():
         shutil.copy("/usr/bin/sleep", shim)
     subprocess.Popen([shim, "100000"], start_new_session=True, stdin=subprocess.DEVNULL)
-    for place in ("/run/k3s/containerd/sandbox", "/var/lib/kubelet/pods/a/volumes/token"):
+    volumes = ("/run/k3s/containerd/sandbox", "/var/lib/kubelet/pods/a/volumes/token")
+    for place in (*volumes, "/run/nvidia/driver", "/run/nvidia/driver/dev"):
         if not os.path.ismount(place):
             os.makedirs(place, exist_ok=True)
             subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True)

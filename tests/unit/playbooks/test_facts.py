@@ -133,11 +133,15 @@ def test_a_driver_is_the_hosts_where_its_module_lies_there_loaded_or_not(tmp_pat
     modules.mkdir(parents=True)
     (modules / "modules.dep").write_text(IN_TREE + line + "kernel/drivers/acpi/video.ko.xz:\n")
     assert nvidia.is_installed(str(tmp_path)) is there
+    assert nvidia.is_of_container(str(tmp_path)) is not there
     assert facts.driver(Machine({}), str(tmp_path))["nvidia_driver"] == "575.57.08", "the one that runs is told all the same"
 
 
 def test_whose_driver_it_is_stays_open_where_nothing_lists_modules(tmp_path: Path) -> None:
+    (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
+    (tmp_path / "proc/driver/nvidia/version").write_text(OPEN)
     assert nvidia.is_installed(str(tmp_path)) is None
+    assert not nvidia.is_of_container(str(tmp_path))
 
 
 @needs_records

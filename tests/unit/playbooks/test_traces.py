@@ -79,3 +79,29 @@ def test_routes_that_drop_what_goes_to_pods_of_this_host_are_found_and_removed(
 def test_who_reads_the_program_is_as_any_other_process() -> None:
     with subprocess.Popen(["grep", "/usr/local/bin/rke2", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as reader:
         assert bool(traces.processes([reader.pid])) is bool(traces.processes([os.getpid()]))
+
+
+@pytest.mark.parametrize(
+    ("target", "commands"),
+    [
+        ("/run/k3s/containerd/sandbox", ["umount --lazy /run/k3s/containerd/sandbox"]),
+        ("/run/nvidia/driver", ["mount --make-rprivate /run/nvidia/driver", "umount --lazy /run/nvidia/driver"]),
+        ("/run/nvidia/driver/var/log", ["mount --make-rprivate /run/nvidia/driver", "umount --lazy /run/nvidia/driver/var/log"]),
+        ("/run/mellanox/drivers/sys", ["mount --make-rprivate /run/mellanox/drivers", "umount --lazy /run/mellanox/drivers/sys"]),
+        ("/run/nvidia/drivers-of-ours", ["umount --lazy /run/nvidia/drivers-of-ours"]),
+    ],
+)
+def test_nothing_of_the_host_is_unmounted_with_a_driver_containers_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, commands: list[str]
+) -> None:
+    for tool in ("mount", "umount"):
+        (tmp_path / tool).write_text(f'#!/bin/sh\necho "{tool} $*" >> {tmp_path}/asked\n')
+        (tmp_path / tool).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    traces.unmount(target)
+    assert (tmp_path / "asked").read_text().splitlines() == commands
+
+    (tmp_path / "asked").unlink()
+    (tmp_path / "mount").write_text("#!/bin/sh\nexit 1\n")
+    traces.unmount(target)
+    assert (tmp_path / "asked").exists() is (len(commands) == 1), "what may be the host's stays, and is told"

@@ -1,4 +1,4 @@
-"""Files of the site that ours took the places of: told with the verdict of a run, and with that of a reset."""
+"""What a verdict tells beside it: files of the site that ours took the places of, and what a reset leaves to the next boot."""
 
 from typing import Any
 
@@ -34,3 +34,14 @@ def test_a_reset_says_where_they_still_lie() -> None:
     seen = outcomes(traces={**{kind: [] for kind in kinds}, "looked": dict.fromkeys(kinds, 1)})
     verdict = reset_gate.agents(reset.from_play(seen), reset_contract.Expectation(nodes=tuple(KEPT)))
     assert (verdict.is_pass, tuple(verdict.notes)) == (True, NOTES)
+
+
+def test_a_reset_says_where_a_containers_driver_is_still_in_the_kernel() -> None:
+    kinds = ("processes", "mounts", "links", "addresses", "routes", "rules", "paths", "units")
+    facts = {"traces": {**{kind: [] for kind in kinds}, "looked": dict.fromkeys(kinds, 1)}}
+    told = {"gpu001": True, "gpu002": True, "cpu001": False}
+    seen = [HostOutcome(host=name, status=HostStatus.OK, facts={**facts, "foreign_driver": one}) for name, one in told.items()]
+    seen.append(HostOutcome(host="cpu002", status=HostStatus.OK, facts=facts))
+    verdict = reset_gate.agents(reset.from_play(seen), reset_contract.Expectation(nodes=(*told, "cpu002")))
+    said = "the NVIDIA driver of a container stays in the kernel of gpu[001-002] until the next boot"
+    assert (verdict.is_pass, tuple(verdict.notes)) == (True, (said,))

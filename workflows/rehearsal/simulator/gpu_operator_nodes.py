@@ -55,6 +55,14 @@ def driver_version(world: World, root: Obj) -> str:
     return root["spec"].get("driver", {}).get("version") or (world.hardware(gpus).driver if gpus else "")
 
 
+def driver_of_operator(world: World, name: str) -> str:
+    """The version of the driver that the operator has put into a machine's kernel; empty where the machine has its own, or none."""
+    node = world.find(NODES, name)
+    if node is None or world.hardware(name).driver_on_host:
+        return ""
+    return str((node["metadata"].get("annotations") or {}).get(DRIVER, ""))
+
+
 class GpuNodes:
     """Plays the operands on each node. Steps follow each other: a broken one keeps all that come after it away."""
 

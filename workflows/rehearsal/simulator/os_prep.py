@@ -9,8 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from steps.contract.play import PlayHost, PlayRequest
-from workflows.rehearsal.simulator.gpu_operator_nodes import DRIVER
-from workflows.rehearsal.simulator.kinds import NODES
+from workflows.rehearsal.simulator.gpu_operator_nodes import driver_of_operator
 from workflows.rehearsal.simulator.plays import Outcome, Status, play
 from workflows.rehearsal.simulator.world import World
 
@@ -243,17 +242,12 @@ def _facts(one: Machine, epoch: float) -> dict[str, Any]:
     if one.suffers("disk_full"):
         facts["disks"][0]["free_mib"] = SMALL_MIB
     own = bool(host.gpus) and (hardware.driver_on_host or one.suffers("host_driver_conflict"))
-    return facts | (_own_driver(hardware.driver, facts["nvswitches"]) if own else _driver_of_operator(world, name))
+    # all of the tools of the operator's driver are in its container
+    of_operator = {"nvidia_driver": driver_of_operator(world, name), "driver_installed": False}
+    return facts | (_own_driver(hardware.driver, facts["nvswitches"]) if own else of_operator)
 
 
 def _own_driver(version: str, nvswitches: int) -> dict[str, Any]:
     """A driver of the host, with its fabric manager where NVSwitches need one."""
     manager = {"fabric_manager": version, "fabric_manager_active": True, "fabric_states": ["Completed"]} if nvswitches else {}
     return {"nvidia_driver": version, "driver_installed": True, **manager}
-
-
-def _driver_of_operator(world: World, name: str) -> dict[str, Any]:
-    """The GPU Operator's driver, once it is there: in the host's kernel, with all of its tools in its container."""
-    node = world.find(NODES, name)
-    version = (node["metadata"].get("annotations") or {}).get(DRIVER, "") if node is not None else ""
-    return {"nvidia_driver": version, "driver_installed": False}

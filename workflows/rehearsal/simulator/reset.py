@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from steps.contract.play import PlayRequest
+from workflows.rehearsal.simulator.gpu_operator_nodes import driver_of_operator
 from workflows.rehearsal.simulator.kinds import NODES
 from workflows.rehearsal.simulator.os_prep import UNREACHABLE
 from workflows.rehearsal.simulator.plays import Outcome, Status, play
@@ -26,6 +27,7 @@ def rke2_reset(world: World, request: PlayRequest) -> Iterator[Outcome]:
         if world.fault("hosts_unreachable", host.name):
             said = {"unreachable": True, "msg": UNREACHABLE.format(host.address)}
             yield Outcome(host=host.name, task="Connect", status=Status.UNREACHABLE, seconds=10, result=said)
+    drivers = {host.name for host in hosts if driver_of_operator(world, host.name)}
     for host in hosts if request.variables.get("rke2_reset_forget") else ():
         node = world.find(NODES, host.name)
         if node is not None:
@@ -34,16 +36,18 @@ def rke2_reset(world: World, request: PlayRequest) -> Iterator[Outcome]:
         yield Outcome(host=host.name, task=_FORGET[0], action=_FORGET[1], status=status, seconds=20)
     for host in hosts:
         there = world.hosts[host.name].pop("rke2", None) is not None
-        result = {"observation": {"traces": _traces(world, host.name)}}
+        driven = host.name in drivers
+        result = {"observation": {"traces": _traces(world, host.name, driven), "foreign_driver": driven}}
         status = Status.CHANGED if there else Status.OK
         yield Outcome(host=host.name, task=_REMOVE[0], action=_REMOVE[1], status=status, seconds=15, result=result)
     world.wake()
 
 
-def _traces(world: World, name: str) -> dict[str, Any]:
+def _traces(world: World, name: str, driven: bool) -> dict[str, Any]:
     left: dict[str, Any] = {kind: [] for kind in _LOOKED} | {"looked": _LOOKED}
     if world.fault("shim_hangs", name):
         left |= {"processes": ["4711 containerd-shim-runc-v2"], "mounts": ["/run/k3s/containerd/io.containerd.runtime.v2.task"]}
+        left["mounts"] += ["/run/nvidia/driver"] if driven else []
     if world.fault("chains_left", name):
         left |= {"rules": ["nat KUBE-SERVICES", "filter KUBE-FORWARD"]}
     return left
