@@ -44,6 +44,7 @@ options:
       links: {description: 'Interfaces of the fabric: names, devices, mtu.', type: dict}
       default_route: {description: Whether there must be a default route., type: bool}
       interface_names: {description: 'Names of interfaces, with the PCI address of each.', type: dict}
+      given_away: {description: 'Devices whose interfaces pods may have (vendor:device).', type: list, elements: str}
       routes: {description: 'Routes: to, via, device.', type: list, elements: dict}
       selinux: {description: Mode of SELinux., type: str, choices: ['', enforcing, permissive]}
       apparmor: {description: Mode of AppArmor., type: str, choices: ['', enabled, disabled]}
@@ -74,7 +75,7 @@ observation: {description: 'Items (name, status, want, before, after, why) and f
 """
 
 KINDS = {
-    "list": ("packages", "ports", "blacklist", "kernel_parameters", "time_servers"),
+    "list": ("packages", "ports", "blacklist", "kernel_parameters", "time_servers", "given_away"),
     "rows": ("files", "routes", "users"),
     "dict": (
         *("directories", "modules", "sysctls", "hugepages", "services", "disks"),

@@ -21,6 +21,7 @@ TOLD = {
     "hosts over a boot": "whose /etc/hosts does not last",
     "firewall": "with a firewall that bringup does not change",
     "package *": "with a package repository that does not serve",
+    "interfaces of pods": "with fabric interfaces in pods' networks",
 }
 """Items that are well and may have something to say all the same, and what nodes have of which they say it."""
 

@@ -141,12 +141,18 @@ def _of_fast(spec: ClusterSpec) -> Object:
         "interface_names": dict(sorted(os.interface_names.items())),
         "routes": [route.model_dump(mode="json", exclude_none=True) for route in os.routes],
     }
+    if fabric.kind != "none" and fabric.mode == "host_device" and (said["links"] or os.interface_names or os.routes):
+        said["given_away"] = _devices(spec)
     return {key: value for key, value in said.items() if value}
+
+
+def _devices(spec: ClusterSpec) -> list[str]:
+    return [f"{MELLANOX}:{device}" for device in spec.fabric.device_ids]
 
 
 def _links(spec: ClusterSpec) -> Object:
     names: Object = {"names": list(spec.fabric.interfaces)}
-    devices: Object = {"devices": [f"{MELLANOX}:{device}" for device in spec.fabric.device_ids]}
+    devices: Object = {"devices": _devices(spec)}
     return (names if spec.fabric.interfaces else devices) | ({"mtu": spec.fabric.mtu} if spec.fabric.mtu else {})
 
 

@@ -1,7 +1,7 @@
 """Names of interfaces by their place on the PCI bus, in files of systemd.link(5): udev goes by them when a device appears.
 
 An interface that is in use keeps its name until the next boot; one that is down is given it at once. One by which this machine is
-reached keeps its name: its configuration would not find it.
+reached keeps its name: its configuration would not find it. One that a pod has is left.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import glob
 import os
 import re
 
-from ansible.module_utils.nodeprofile import files, reach
+from ansible.module_utils.nodeprofile import files, given, reach
 from ansible.module_utils.nodeprofile.item import FAILED, OK, CannotChange, Item, Node, Waiting, item, read_text, settle
 from ansible.module_utils.nodeprofile.reach import CLASS
 
@@ -21,12 +21,25 @@ UP = 1
 """IFF_UP among an interface's flags (netdevice(7))."""
 
 
-def named(node: Node, wanted: dict, mtus: dict, address: str, rebooted: bool, root: str = "") -> list:
+def named(node: Node, wanted: dict, mtus: dict, address: str, rebooted: bool, pods: "given.Given", root: str = "") -> list:
     """`wanted`: name → PCI address (`0000:18:00.0`) of the interface that has it; `mtus`: name → what it is to start with;
-    `address`: this machine's. `rebooted`: the machine was booted for it, so that waiting is over."""
-    return [
-        row for name, slot in sorted(wanted.items()) for row in _both(node, name, slot, mtus.get(name, 0), address, rebooted, root)
-    ]
+    `address`: this machine's. `rebooted`: the machine was booted for it, so that waiting is over. `pods`: what pods have."""
+    found: list = []
+    for name, slot in sorted(wanted.items()):
+        mtu = mtus.get(name, 0)
+        if slot in pods.slots():
+            found += _left(node, name, slot, mtu, pods, root)
+        else:
+            found += _both(node, name, slot, mtu, address, rebooted, root)
+    return found
+
+
+def _left(node: Node, name: str, slot: str, mtu: int, pods: "given.Given", root: str) -> list:
+    """The file that an earlier run made, and nothing else: whether ours may be the first, only the interface tells."""
+    label, path = "name of " + slot, FILE % name
+    if not os.path.exists(root + path):
+        return [item(label, FAILED, want=name, before=given.IN_A_POD, why="run again while no pod has it: it has no file of ours")]
+    return [files.whole(node, "file " + path, root + path, text(slot, name, mtu), reload="initramfs"), pods.left(label, name)]
 
 
 def _both(node: Node, name: str, slot: str, mtu: int, address: str, rebooted: bool, root: str) -> list:
@@ -108,28 +121,12 @@ def _booted_since(path: str, root: str) -> bool:
 
 def _now(slot: str, shown: str) -> str:
     """The interface at an address, by the name that it has."""
-    found = sorted(path.split("/")[-2] for path in glob.glob(shown + "/*/device") if _is_at(path, slot))
+    found = given.at(slot, shown)
     if not found:
         raise CannotChange("no network interface is at %s: see `lspci -D | grep -i -e ethernet -e infiniband`" % slot)
     if len(found) > 1:
         raise CannotChange("several interfaces are at %s: %s" % (slot, ", ".join(found)))
     return found[0]
-
-
-def _is_at(path: str, slot: str) -> bool:
-    """Whether an interface's device is that of an address, or is on one: a virtio interface is below its PCI device. Children of an
-    IPoIB interface, and those that stand for virtual functions, are none of their own."""
-    real, folder = os.path.realpath(path), os.path.dirname(path)
-    if os.path.exists(folder + "/parent") or re.match(r"pf\d+vf\d+", _port(folder)):
-        return False
-    return slot in (os.path.basename(real), os.path.basename(os.path.dirname(real)))
-
-
-def _port(folder: str) -> str:
-    try:
-        return read_text(folder + "/phys_port_name").strip()
-    except OSError:  # the driver has no names of ports
-        return ""
 
 
 def _is_up(name: str, shown: str) -> bool:

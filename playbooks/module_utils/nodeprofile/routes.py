@@ -6,7 +6,7 @@ import ipaddress
 import json
 import os
 
-from ansible.module_utils.nodeprofile import keepers, reach
+from ansible.module_utils.nodeprofile import given, keepers, reach
 from ansible.module_utils.nodeprofile.item import CannotChange, Item, Node, Waiting, measured, settle
 from ansible.module_utils.nodeprofile.links import NAMED_LATER
 
@@ -36,17 +36,20 @@ def default_route(wanted: bool, root: str = "") -> list:
     return [measured("default route", bool(found), "present", seen, why)]
 
 
-def routes(node: Node, wanted: list, pending: list) -> list:
+def routes(node: Node, wanted: list, pending: list, pods: "given.Given") -> list:
     """Routes: `to`, `via`, `device`. One that is absent is set, and kept where the interface is configured; one that leads another
-    way is the site's and stays. `pending`: interfaces that only the next boot brings."""
-    return [_route(node, entry["to"], entry.get("via") or "", entry.get("device") or "", pending) for entry in wanted]
+    way is the site's and stays. `pending`: interfaces that only the next boot brings; `pods`: what pods have, and its routes with
+    it."""
+    return [_route(node, entry["to"], entry.get("via") or "", entry.get("device") or "", pending, pods) for entry in wanted]
 
 
-def _route(node: Node, to: str, via: str, device: str, pending: list) -> Item:
+def _route(node: Node, to: str, via: str, device: str, pending: list, pods: "given.Given") -> Item:
     want = " ".join(["via " + via] * bool(via) + ["dev " + device] * bool(device))
     # without -6, `ip` looks among the routes of IPv4 whatever the network is
     family = ["-6"] if ":" in to else []
     seen: list = []
+    if _is_left(node, family, to, via, device, pods):
+        return pods.left("route " + to, want)
 
     def read() -> str:
         seen[:] = _ways(json.loads(node.must("ip", "-json", *family, "route", "show", "exact", to) or "[]"))
@@ -73,6 +76,21 @@ def _route(node: Node, to: str, via: str, device: str, pending: list) -> Item:
         node.must("ip", *family, "route", "replace", to, *["via", via][: 2 * bool(via)], "dev", name)
 
     return settle(node, "route " + to, want, read, change)
+
+
+def _is_left(node: Node, family: list, to: str, via: str, device: str, pods: "given.Given") -> bool:
+    """Whether a pod has the interface of a route: the named one; else where the route is absent, and its gateway on no network of
+    this machine."""
+    if device or not pods.slots():
+        return bool(device) and pods.has(device)
+    code, output, _ = node.run("ip", "-json", *family, "route", "show", "exact", to)
+    if code or json.loads(output or "[]"):
+        return False
+    try:
+        _on_link(node, family, via)
+    except CannotChange:
+        return True
+    return False
 
 
 def _is_ours(way: Way, kept: "keepers.Networkd | keepers.Manager | None", to: str, name: str) -> bool:

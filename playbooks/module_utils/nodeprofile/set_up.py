@@ -23,9 +23,9 @@ def by_anyone(node: Node, root: str = "") -> bool:
         return False  # an item of services says that systemd does not answer
 
 
-def runs(node: Node) -> bool:
+def runs(node: Node, root: str = "") -> bool:
     """Whether pods may run here: such a machine is drained before it is rebooted, and nobody has done that."""
-    return any(unit.get("ActiveState") in RUNNING for unit in _units(node))
+    return any(unit.get("ActiveState") in RUNNING for unit in _units(node, root))
 
 
 def _units(node: Node, root: str = "") -> list:

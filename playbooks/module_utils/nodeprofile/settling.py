@@ -11,6 +11,7 @@ from ansible.module_utils.nodeprofile import (
     facts,
     files,
     firewall,
+    given,
     kernel,
     link_names,
     links,
@@ -97,9 +98,11 @@ def settle_all(node: Node, want: dict) -> list:
 def _fabric(node: Node, want: dict, rebooted: bool) -> list:
     """Interfaces by name, then what needs one of that name."""
     mtus = dict.fromkeys(want["links"].get("names") or [], int(want["links"].get("mtu") or 0))
-    named = link_names.named(node, want["interface_names"], mtus, want["address"], rebooted)
+    pods = given.Given(node, want["given_away"], list(mtus), want["interface_names"])
+    named = link_names.named(node, want["interface_names"], mtus, want["address"], rebooted, pods)
     pending = link_names.pending(named)
-    return [*named, *links.links(node, want["links"], pending), *routes.routes(node, want["routes"], pending)]
+    rows = [*named, *links.links(node, want["links"], pending, pods), *routes.routes(node, want["routes"], pending, pods)]
+    return rows + pods.told()
 
 
 def is_to_be_continued(items: list) -> bool:

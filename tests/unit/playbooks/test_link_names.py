@@ -5,11 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.nodeprofile import link_names
+from ansible.module_utils.nodeprofile import given, link_names
 
 from tests.unit.playbooks.machine import Machine
 
 SLOT, OWN = "0000:18:00.0", "10.10.0.11"
+NONE = given.Given(Machine({}), [], [], {})
 ADDRESSES = '[{"ifname":"lo","addr_info":[{"local":"127.0.0.1"}]},{"ifname":"bond0","addr_info":[{"local":"10.10.0.11"}]}]'
 
 
@@ -43,7 +44,7 @@ def machine(root: Path, *, check_mode: bool = False, alternatives: tuple[str, ..
 
 
 def named(node: Machine, *, rebooted: bool = False, mtu: int = 0) -> dict[str, dict[str, str]]:
-    rows = link_names.named(node, {"fab0": SLOT}, {"fab0": mtu}, OWN, rebooted, str(node.root))
+    rows = link_names.named(node, {"fab0": SLOT}, {"fab0": mtu}, OWN, rebooted, NONE, str(node.root))
     return {row["name"]: row for row in rows}
 
 

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.nodeprofile import routes
+from ansible.module_utils.nodeprofile import given, routes
 
 from tests.unit.playbooks.machine import Machine
+
+NONE = given.Given(Machine({}), [], [], {})
 
 # what `ip -json route show exact` of iproute2 6.1 prints
 BY_HAND = '[{"dst":"172.16.0.0/12","gateway":"10.99.0.2","dev":"v0","flags":[]}]'
@@ -37,7 +39,7 @@ def test_a_route_counts_where_one_of_its_ways_is_the_wanted_one_and_works(
     said: str, via: str | None, device: str | None, status: str, seen: str
 ) -> None:
     machine = Machine({"ip": lambda _: (0, said, "")})
-    (row,) = routes.routes(machine, [{"to": "172.16.0.0/12", "via": via, "device": device}], [])
+    (row,) = routes.routes(machine, [{"to": "172.16.0.0/12", "via": via, "device": device}], [], NONE)
     assert (row["status"], row.get("after") or row["before"]) == (status, seen)
 
 
@@ -45,7 +47,7 @@ def test_a_route_of_ip_version_six_is_asked_for_as_such() -> None:
     machine = Machine(
         {"ip": lambda command: (0, '[{"dst":"fd01::/64","gateway":"fd00::2","dev":"v1"}]' if "-6" in command else "[]", "")}
     )
-    (row,) = routes.routes(machine, [{"to": "fd01::/64", "via": "fd00::2"}], [])
+    (row,) = routes.routes(machine, [{"to": "fd01::/64", "via": "fd00::2"}], [], NONE)
     assert row["status"] == "ok"
 
 
@@ -71,7 +73,7 @@ def fabric(shown: str, *, get: str = ON_LINK, networkctl: str = NETWORKD) -> Mac
 
 def test_a_route_that_is_absent_is_set_and_kept_on_the_interface_of_its_gateway() -> None:
     machine = fabric("[]")
-    (row,) = routes.routes(machine, [{"to": "172.16.0.0/12", "via": "10.99.0.2"}], [])
+    (row,) = routes.routes(machine, [{"to": "172.16.0.0/12", "via": "10.99.0.2"}], [], NONE)
     assert ("ip", "route", "replace", "172.16.0.0/12", "via", "10.99.0.2", "dev", "v0") in machine.said
     assert "Destination=172.16.0.0/12\nGateway=10.99.0.2\n" in machine.written[FILE]
     # the file is not on this machine, so that the second reading says what a boot would
@@ -81,7 +83,7 @@ def test_a_route_that_is_absent_is_set_and_kept_on_the_interface_of_its_gateway(
 def test_a_route_waits_for_an_interface_that_gets_its_name_by_the_next_boot() -> None:
     for entry in ({"to": "172.16.0.0/12", "device": "fab0"}, {"to": "172.16.0.0/12", "via": "10.99.0.2"}):
         machine = fabric("[]")
-        (row,) = routes.routes(machine, [entry], ["fab0"])
+        (row,) = routes.routes(machine, [entry], ["fab0"], NONE)
         assert (row["status"], row["why"]) == ("differs", routes.NAMED_LATER)
         assert machine.written == {}
 
@@ -89,11 +91,11 @@ def test_a_route_waits_for_an_interface_that_gets_its_name_by_the_next_boot() ->
 def test_a_route_that_was_set_by_hand_is_kept_and_one_of_the_configuration_left_alone() -> None:
     wanted = [{"to": "172.16.0.0/12", "via": "10.99.0.2"}]
     by_hand = fabric(BY_HAND)
-    assert routes.routes(by_hand, wanted, [])[0]["before"] == "via 10.99.0.2 until the next boot"
+    assert routes.routes(by_hand, wanted, [], NONE)[0]["before"] == "via 10.99.0.2 until the next boot"
     assert list(by_hand.written) == [FILE]
     configured, unmanaged = fabric(ONE), fabric(BY_HAND, networkctl="  Network File: n/a\n")
     for machine in (configured, unmanaged):
-        assert routes.routes(machine, wanted, [])[0]["status"] == "ok", "who sets them at each boot has a script for it"
+        assert routes.routes(machine, wanted, [], NONE)[0]["status"] == "ok", "who sets them at each boot has a script for it"
         assert machine.written == {}
 
 
@@ -109,7 +111,7 @@ def test_a_route_that_was_set_by_hand_is_kept_and_one_of_the_configuration_left_
     ],
 )
 def test_a_route_that_cannot_be_set_says_why_and_nothing_is_changed(machine: Machine, device: str | None, why: str) -> None:
-    (row,) = routes.routes(machine, [{"to": "172.16.0.0/12", "via": "10.99.0.2", "device": device}], [])
+    (row,) = routes.routes(machine, [{"to": "172.16.0.0/12", "via": "10.99.0.2", "device": device}], [], NONE)
     assert row["status"] == "failed"
     assert why in row["why"]
     assert machine.written == {}

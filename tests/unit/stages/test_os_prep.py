@@ -113,6 +113,14 @@ def test_interfaces_without_names_are_found_by_their_device_and_a_driver_of_the_
     assert "links" not in profile(built(fabric={"mtu": 4092, "driver": "operator"}))["gpu"]
 
 
+def test_whole_devices_that_pods_are_given_are_told_where_interfaces_are_looked_at() -> None:
+    whole = {"mode": "host_device", "ip_pool": {"subnet": "192.168.0.0/16"}, "device_ids": ["1021", "1023"]}
+    for more in ({"fabric": whole | {"mtu": 4092}}, {"fabric": whole, "os": {"routes": SAID["routes"]}}):
+        assert profile(built(**more))["gpu"]["given_away"] == ["15b3:1021", "15b3:1023"]
+    for more in ({"fabric": whole}, {"fabric": {"mtu": 4092}}, {"fabric": whole | {"mode": "sriov", "mtu": 4092}}):
+        assert "given_away" not in profile(built(**more))["gpu"]
+
+
 def test_without_gpu_machines_the_fabric_is_everybody_s() -> None:
     stage = built("three-hosts", os={"kernel_parameters": ["nosmt"]})
     assert profile(stage)["kernel_parameters"] == ["nosmt"]

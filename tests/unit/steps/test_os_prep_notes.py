@@ -48,6 +48,15 @@ def test_a_repository_that_was_done_without_is_a_note_that_counts_nodes_and_no_p
     assert f"2 nodes with a package repository that does not serve, first {first}: {why}" in verdict.notes
 
 
+def test_interfaces_that_pods_have_are_a_note() -> None:
+    case = json.loads((CASES / "prepared.json").read_text())
+    why = "left as they are: link fab0, MTU of fab0"
+    case["seen"]["nodes"][1]["items"].append({"name": "interfaces of pods", "status": "ok", "why": why})
+    verdict = os_prep.nodes(msgspec.convert(case["seen"], Observation), msgspec.convert(case["want"], Expectation))
+    assert verdict.is_pass
+    assert f"1 node with fabric interfaces in pods' networks, first {case['seen']['nodes'][1]['node']}: {why}" in verdict.notes
+
+
 @pytest.mark.parametrize(("cgroup", "wanted", "notes"), [("v1", True, 1), ("v1", False, 0), ("v2", True, 0)])
 def test_control_groups_with_which_no_kubelet_starts_are_a_note(cgroup: str, wanted: bool, notes: int) -> None:
     case = json.loads((CASES / "prepared.json").read_text())
