@@ -10,7 +10,6 @@ from pathlib import Path
 
 from steps.errors import BadTask
 from workflows.engines.folders import Home, NoHome
-from workflows.images.nodes import packages
 from workflows.rehearsal import loopback
 
 REHEARSAL, RUN, IMAGES, HOSTS, CLUSTER = "rehearsal", "run on real hosts", "node images", "host tests", "cluster tests"
@@ -42,8 +41,8 @@ _PROGRAMS = {
 }
 _FILES = {
     "Debian's key, for locks of the shipped recipes": (
-        (packages.DISTRIBUTIONS["debian"].keyring,),
-        f"apt-get install {packages.DISTRIBUTIONS['debian'].signer}",
+        ("/usr/share/keyrings/debian-archive-keyring.gpg",),
+        "apt-get install debian-archive-keyring",
     ),
     "UEFI firmware for test machines": (
         ("/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_CODE.fd"),

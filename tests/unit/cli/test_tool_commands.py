@@ -15,6 +15,7 @@ import yaml
 
 from steps.clients.kube import kubeconfig
 from tests.unit.cli.conftest import COMMAND, until
+from workflows.images.nodes import packages
 
 CASES = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared") / "argo_conformance/cases"
 
@@ -126,7 +127,8 @@ def test_doctor_says_what_builds_as_another_user_and_boots_need(command: str) ->
     mounts = "mounts as root, or in user namespaces with subordinate ids"
     found = rows()
     key = found["Debian's key, for locks of the shipped recipes"]
-    assert key == (Path("/usr/share/keyrings/debian-archive-keyring.gpg").is_file(), "apt-get install debian-archive-keyring")
+    debian = packages.DISTRIBUTIONS["debian"]
+    assert key == (Path(debian.keyring).is_file(), f"apt-get install {debian.signer}")
     assert "apt-get install ovmf" in found["UEFI firmware for test machines"]
     assert "apt-get install ipxe-qemu" in found["iPXE's ROM for test machines"]
     assert mounts in found
