@@ -88,10 +88,11 @@ def _driver(facts: Facts, want: Expectation) -> Iterator[Finding]:
         )
     if want.driver_on_host is None or not (facts.gpus or facts.nvidia_driver):
         return
-    if want.driver_on_host and not facts.nvidia_driver:
+    if want.driver_on_host and not (facts.nvidia_driver and _has_driver(facts)):
+        running = f": {facts.nvidia_driver}, which runs, is of a container" if facts.nvidia_driver else ""
         yield fail(
             FailureClass.DEPENDENCY,
-            f"{facts.gpus} GPUs and no NVIDIA driver on the host",
+            f"{facts.gpus} GPUs and no NVIDIA driver on the host{running}",
             "a driver on the host, as driver.enabled is false",
             "install the driver on the node, or let the GPU Operator bring it",
         )
