@@ -13,6 +13,7 @@ SHARED = "nvidia.com/gpu.shared"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 GROUP_LABEL = "bringup/group"
 """Node label with the host group, set at registration; Slurm node sets select by it."""
+_KEEPS_AWAY = (":NoSchedule", ":NoExecute")
 SUNK_LOCK = "sunk.coreweave.com/lock"
 """Key of the taint that SUNK puts on a node that Slurm has in use: it evicts what does not tolerate it (`gpu_stack §7.1`)."""
 
@@ -93,6 +94,13 @@ def own_taints(spec: ClusterSpec) -> tuple[str, ...]:
     has any: those that change drivers or virtual functions cordon a node, and Slinky drains it in Slurm.
     """
     return (SUNK_LOCK,) if spec.slurm.kind == "sunk" else ()
+
+
+def ingress_groups(spec: ClusterSpec) -> tuple[str, ...]:
+    """Return the host groups on whose machines an ingress controller runs: its pods tolerate no taint, of the platform neither."""
+    kept_away = {name for name, group in spec.hosts.items() if any(taint.endswith(_KEEPS_AWAY) for taint in group.taints)}
+    kept_away |= set(slurm_groups(spec) if own_taints(spec) else ())
+    return tuple(name for name in spec.hosts if name not in kept_away)
 
 
 def node_labels(spec: ClusterSpec, group: str) -> dict[str, str]:

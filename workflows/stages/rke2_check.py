@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from workflows.spec.cluster import ClusterSpec
 from workflows.spec.compat.kubernetes import TRAEFIK_SINCE
-from workflows.spec.derived import own_taints, slurm_groups
+from workflows.spec.derived import ingress_groups
 from workflows.spec.products import kubernetes
 from workflows.stages import objects
 from workflows.stages.site import Site
@@ -20,7 +20,6 @@ SERVICE = "vip"
 """The Service with an address; Kubernetes tells it to pods as VIP_SERVICE_HOST."""
 INGRESS_HOST = "ring.bringup-check.internal"
 MOST_ENTRIES = 3
-_KEEPS_AWAY = (":NoSchedule", ":NoExecute")
 
 
 class Controller(NamedTuple):
@@ -49,11 +48,9 @@ def controller(site: Site) -> Controller | None:
 
 
 def entries(site: Site) -> tuple[str, ...]:
-    """Addresses of some machines on which an ingress controller runs: its pods tolerate no taint, of the platform neither."""
-    spec = site.spec
-    kept_away = {name for name, group in spec.hosts.items() if any(taint.endswith(_KEEPS_AWAY) for taint in group.taints)}
-    kept_away |= set(slurm_groups(spec) if own_taints(spec) else ())
-    return tuple(machine.address for machine in site.machines if machine.group not in kept_away)[:MOST_ENTRIES]
+    """Addresses of some machines on which an ingress controller runs."""
+    groups = ingress_groups(site.spec)
+    return tuple(machine.address for machine in site.machines if machine.group in groups)[:MOST_ENTRIES]
 
 
 def _of_release(spec: ClusterSpec) -> str:

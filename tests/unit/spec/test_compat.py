@@ -1,4 +1,4 @@
-"""Every rule P01–P23 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
+"""Every rule P01–P24 with a spec that it passes and specs that it refuses, through the catalog's own releases."""
 
 import json
 from pathlib import Path
@@ -72,6 +72,11 @@ def configured(**fields: Any) -> dict[str, Any]:
 def behind(field: str, way: str) -> dict[str, Any]:
     """Hosts whose servers alone are reached through something."""
     return {**BASE["hosts"], "sv": BASE["hosts"]["sv"] | {field: way}}
+
+
+def tainted(*groups: str) -> dict[str, Any]:
+    """Hosts of which some groups keep away what does not tolerate their taint."""
+    return {name: group | ({"taints": ["site=own:NoSchedule"]} if name in groups else {}) for name, group in BASE["hosts"].items()}
 
 
 def delivered(**fields: Any) -> dict[str, Any]:
@@ -337,6 +342,8 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     *(("P21", {"os": {"firewall": "keep"}, "rke2": {"cni": name}}, ("warning", "os.firewall_networks")) for name in CNIS),
     ("P21", {"os": NARROW, "hosts": dialled("198.51.100.7")}, ("warning", "os.firewall_networks")),
     ("P22", {"hosts": dialled("fd00:10::11")}, ("warning", "hosts.sv.addresses")),
+    ("P24", {"hosts": tainted("sv", "gpu")}, ("warning", "rke2.ingress_controller")),
+    ("P24", {"hosts": tainted("sv"), "slurm": SUNK}, ("warning", "rke2.ingress_controller")),
     ("P23", {"rke2": {"images": ["canal"]}}, ("warning", "rke2.images")),
     ("P23", {"rke2": {"images": ["all"], "cni": ["multus", "canal"]}}, ("warning", "rke2.images")),
     ("P23", {"rke2": {"images": ["core", "canal"], "cni": "cilium"}}, ("warning", "rke2.images")),
@@ -430,6 +437,9 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P21", {"os": {"firewall": "stop"}}),
     ("P22", {"hosts": dialled("10.10.0.11")}),
     ("P22", {"hosts": BASE["hosts"]}),
+    ("P24", {"hosts": tainted("sv")}),
+    ("P24", {"slurm": SUNK}),
+    ("P24", {"hosts": tainted("sv", "gpu"), "rke2": {"ingress_controller": "none"}}),
     ("P23", {"rke2": {"cni": ["multus", "cilium"], "artifacts": "/srv/rke2"}}),
     ("P23", {"rke2": {"images": ["all"]}}),
     ("P23", {"rke2": {"images": ["all"], "ingress_controller": "ingress-nginx"}}),
@@ -451,7 +461,7 @@ def test_a_rule_passes(rule: str, sections: dict[str, Any]) -> None:
 
 
 def test_every_rule_of_the_reference_is_there_and_tested_both_ways() -> None:
-    wanted = {f"P{number:02d}" for number in range(1, 24)}
+    wanted = {f"P{number:02d}" for number in range(1, 25)}
     assert set(compat.RULES) == wanted
     assert {rule for rule, *_ in REFUSED} == wanted
     assert {rule for rule, _ in ACCEPTED} == wanted
@@ -467,7 +477,7 @@ def test_every_rule_says_what_it_wants_and_where_it_is_from() -> None:
 OTHER_SOURCES = {"P16": "gpu_stack §8.6", "P17": "docs.rke2.io/reference/ingress_migration", "P18": "docs.rke2.io/security/selinux"}
 OTHER_SOURCES |= {"P19": "docs.rke2.io/known_issues", "P20": "docs.rke2.io/install/requirements"}
 OTHER_SOURCES |= {"P21": "docs.rke2.io/install/requirements", "P22": "docs.rke2.io/networking/basic_network_options"}
-OTHER_SOURCES |= {"P23": "rancher/rke2 scripts/build-images"}
+OTHER_SOURCES |= {"P23": "rancher/rke2 scripts/build-images", "P24": "gpu_stack §7.1"}
 LATER = {
     "P01": {"rke2/nodes": "nodes_revision_behind"},
     "P02": {"network_operator/nodes": "nodes_not_advertised"},

@@ -8,7 +8,7 @@ from typing import Any
 
 from workflows.spec.access import Rke2
 from workflows.spec.compat.registry import Finding, Platform, outside, rule
-from workflows.spec.derived import SUNK_LOCK
+from workflows.spec.derived import SUNK_LOCK, ingress_groups
 from workflows.spec.products import has_containerd_2_1, numbers
 
 LEAST, MOST = (1, 33, 0), (1, 36)
@@ -180,6 +180,16 @@ def ingress_is_named(platform: Platform) -> Iterator[Finding]:
             "upgrade from an older minor refuses to begin"
         )
         yield Finding("rke2.ingress_controller", problem, "write ingress_controller: traefik, ingress-nginx or none")
+
+
+@rule("P24", "warning", source="gpu_stack §7.1")
+def ingress_has_machines(platform: Platform) -> Iterator[Finding]:
+    """An ingress controller has machines that neither taints nor SUNK's lock keep it from; else no gate looks at it."""
+    spec = platform.spec
+    if spec.rke2.ingress_controller == "none" or ingress_groups(spec):
+        return
+    problem = "taints, or SUNK's lock, keep its pods from every machine: no gate looks whether ingress works"
+    yield Finding("rke2.ingress_controller", problem, "write ingress_controller: none, or keep a group without taints and Slurm")
 
 
 @rule("P23", "warning", source="rancher/rke2 scripts/build-images")
