@@ -13,7 +13,7 @@ import yaml
 from steps import __version__
 from steps.contract.image import recipe
 from tests.unit import small_image
-from workflows.cli.specs import pipelines
+from workflows.cli.specs import pipelines, revisions
 from workflows.images.nodes import shipped
 
 OURS = {
@@ -125,27 +125,71 @@ def test_a_recipe_in_a_work_tree_of_its_own_has_its_own_commit(site: Path) -> No
     assert origin(site).startswith(f"{outer}, {inner}, on {BROUGHT}")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-@pytest.mark.parametrize("change", ["", *CHANGES])
-def test_a_work_tree_of_another_user_is_asked_and_none_of_its_programs_is_run(
-    site: Path, change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("SUDO_UID", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS"):
+@pytest.fixture
+def no_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who told git of no work tree that it may trust."""
+    for name in ("SUDO_UID", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_ALLOW_PROTOCOL", "GIT_NO_LAZY_FETCH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+
+
+def given_away(folder: Path) -> None:
+    """The work tree is another user's, and git knows."""
+    for path in (folder, *folder.rglob("*")):
+        os.utime(path, (1, 1), follow_symlinks=False)  # git would read each file again
+        os.chown(path, 1234, 1234, follow_symlinks=False)
+    refused = subprocess.run(["git", "-C", folder, "status"], capture_output=True, text=True)
+    assert "dubious ownership" in refused.stderr, "this git asks nobody whose the tree is"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.usefixtures("no_trust")
+@pytest.mark.parametrize("change", ["", *CHANGES])
+def test_a_work_tree_of_another_user_is_asked_and_none_of_its_programs_is_run(site: Path, change: str) -> None:
     committed(site)
     if change:
         CHANGES[change](site)
     commit, ran = git(site, "rev-parse", "HEAD"), site.parent / "ran"
     (site / ".git/info/attributes").write_text("* filter=theirs\n")
     git(site, "config", "filter.theirs.clean", f"touch {ran}; cat")
-    for path in (site, *site.rglob("*")):
-        os.utime(path, (1, 1), follow_symlinks=False)  # git would read each file again
-        os.chown(path, 1234, 1234, follow_symlinks=False)
-    refused = subprocess.run(["git", "-C", site, "status"], capture_output=True, text=True)
-    assert "dubious ownership" in refused.stderr, "this git asks nobody whose the tree is"
+    given_away(site)
     told = f"{commit} with changes" if change else commit
     assert origin(site).startswith(f"{told}, on {BROUGHT}")
     assert not ran.exists()
     subprocess.run(["git", "-c", "safe.directory=*", "-C", site, "status"], check=True, capture_output=True)
+    assert ran.exists(), "what a look without care would have started"
+
+
+FETCHES = {
+    "ext": {"url": "ext::sh -c touch% {ran}"},
+    "upload-pack": {"url": "{site}", "uploadpack": "touch {ran};"},
+    "ssh": {"url": "ssh://example.org/tree"},
+}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.usefixtures("no_trust")
+@pytest.mark.parametrize("how", FETCHES)
+def test_what_is_missing_in_a_work_tree_of_another_user_is_not_fetched_by_its_programs(site: Path, how: str) -> None:
+    commit, ran = committed(site), site.parent / "ran"
+    whole = revisions.state(site, [site / "image.yaml"])
+    assert whole == (commit, False)
+    settings = {f"remote.origin.{key}": value.format(ran=ran, site=site) for key, value in FETCHES[how].items()}
+    settings |= {"core.repositoryFormatVersion": "1", "extensions.partialClone": "origin", "remote.origin.promisor": "true"}
+    settings |= {f"protocol.{name}.allow": "always" for name in ("ext", "file", "ssh")}
+    settings |= {
+        "core.sshCommand": f"touch {ran};",
+        "core.fsmonitor": f"touch {ran};",
+        "core.alternateRefsCommand": f"touch {ran};",
+    }
+    for key, value in settings.items():
+        git(site, "config", key, value)
+    tree = git(site, "rev-parse", "HEAD^{tree}")
+    (site / ".git/objects" / tree[:2] / tree[2:]).unlink()
+    given_away(site)
+    assert revisions.top(site) == site.resolve()
+    assert revisions.state(site, [site / "image.yaml"]) is None
+    assert origin(site).startswith(f"not in Git, on {BROUGHT}")
+    assert not ran.exists()
+    subprocess.run(["git", "-c", "safe.directory=*", "-C", site, "ls-tree", commit], capture_output=True)
     assert ran.exists(), "what a look without care would have started"
