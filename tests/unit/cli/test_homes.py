@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit import small_image
 from tests.unit.cli.conftest import COMMAND
 
 
@@ -52,6 +53,15 @@ def test_no_home_at_all(machine: Any, given: str | None) -> None:
     done = machine.call("status", **nothing)
     assert done.code == 64
     assert "neither BRINGUP_HOME nor HOME is set" in one_sentence(done)
+
+
+@pytest.mark.parametrize("command", ["plan", "render"])
+def test_an_image_is_planned_and_rendered_without_a_home(machine: Any, command: str) -> None:
+    small_image.spec(machine.folder)
+    nothing: dict[str, Any] = {"BRINGUP_HOME": None, "XDG_STATE_HOME": None, "HOME": None}
+    done = machine.call(command, "image.yaml", **nothing)
+    assert done.code == 0, done.text
+    assert done.out == machine.call(command, "image.yaml").out, "the same as with one"
 
 
 def test_a_home_without_runs(machine: Any) -> None:

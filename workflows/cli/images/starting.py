@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from workflows.cli import output
-from workflows.engines.folders import Home
+from workflows.engines.folders import Home, NoHome
 
 if TYPE_CHECKING:
     from steps.contract.image.recipe import Recipe
@@ -67,12 +67,20 @@ def relock(path: Path, spec: "ImageSpec") -> str:
     its folder: the plan, which says this, is the same wherever it lies."""
     from workflows.images.nodes import shipped
 
-    if path.parent == Home.of_environment().root / FOLDER:
+    if _is_of_recipe(path):
         return f"write a spec with a lock of your own: bringup init --image {spec.recipe}, then bringup image lock {SPEC}"
     again = f"bringup image lock {path.name}"
     if not spec.lock and spec.recipe in shipped.names():
         return f"add lock: {spec.recipe}.lock.json to {path.name}, then {again}"
     return f"lock anew: {again}"
+
+
+def _is_of_recipe(path: Path) -> bool:
+    """Whether a spec is one that `of_recipe` wrote: none is where there is no home, which a plan or a rendering needs not."""
+    try:
+        return path.parent == Home.of_environment().root / FOLDER
+    except NoHome:
+        return False
 
 
 def require_stage(until: str) -> None:
