@@ -179,8 +179,35 @@ def test_keeps_the_spec_of_the_folder_and_what_it_has_published(machine: Any, im
     assert layers(images) == set(), "what is named stays, and that alone"
 
 
-def test_removes_nothing_where_the_spec_of_the_folder_lacks_its_lock(machine: Any, images: Path, own: str) -> None:
+def test_a_spec_of_the_folder_without_its_lock_keeps_what_it_has_published_and_that_is_said(
+    machine: Any, images: Path, own: str
+) -> None:
     (machine.folder / "ours.lock.json").unlink()
+    absent = machine.call("image", "gc")
+    assert (absent.code, "there is no such folder that can be entered" in absent.err) == (64, True), absent.text
+    assert "bringup image gc RECIPE (not image.yaml, which has no lock), which asks no tree" in absent.err
+    (machine.folder / "tree").mkdir()
+    done = machine.call("image", "gc", "--dry-run", "--pin", KEPT)
+    assert done.code == 0, done.text
+    lacks = "its lock ours.lock.json is not there, so it is made of nothing yet; name a RECIPE or SPEC to keep that alone"
+    assert done.out.splitlines()[-1] == f"kept for image.yaml, which lies here: nothing, as {lacks}"
+    version = machine.folder / "tree/ours/versions/0001-aaaaaaaaaaaa"
+    version.mkdir(parents=True)
+    (version / manifest.MANIFEST).write_bytes(manifest.encode(made_of(KEPT)))
+    done = machine.call("image", "gc")
+    assert done.code == 0, done.text
+    said = f"kept for image.yaml, which lies here: the 1 version that it has published, as {lacks}"
+    assert (done.out.splitlines()[-1], layers(images)) == (said, {KEPT})
+
+
+@pytest.mark.parametrize("lock", ["damaged", "elsewhere"])
+def test_removes_nothing_where_the_lock_of_the_folders_spec_cannot_be_read(machine: Any, images: Path, own: str, lock: str) -> None:
+    (machine.folder / "tree").mkdir()
+    (machine.folder / "ours.lock.json").unlink()
+    if lock == "damaged":
+        (machine.folder / "ours.lock.json").write_text("{")
+    else:
+        (machine.folder / "ours.lock.json").symlink_to("disk/that/is/not/mounted.json")
     done = machine.call("image", "gc")
     assert (done.code, "make it: bringup image lock image.yaml" in done.err) == (64, True), done.text
     assert layers(images) == {own, GONE, KEPT}

@@ -1,5 +1,6 @@
 """What a collection of image garbage keeps, from recipes, published trees and runs; and how its result is shown."""
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from steps.contract.image.published import VERSIONS, number_of
 from steps.errors import StepError
 from workflows.cli import output
 from workflows.cli.images import recipes, trees
+from workflows.cli.images.trees import Login
 from workflows.cli.specs import kinds
 from workflows.engines.folders import Home
 from workflows.engines.inputs import SecretMissing
@@ -32,37 +34,50 @@ _PACKAGES_STAY = "packages stay; --packages removes them too, all but those of e
 
 
 class Here(Struct, frozen=True, kw_only=True):
-    """What the image spec of this folder keeps: what it is made of now, and the versions of its published tree."""
+    """What the image spec of this folder keeps: what it is made of now, and the versions of its published tree. `unlocked` is the
+    lock that it lacks: it is made of nothing then."""
 
     roots: Roots
     versions: int
+    unlocked: str = ""
 
 
-def here() -> Here | None:
+def here(login: Login = trees.NOBODY) -> Here | None:
     """The spec that every other command would take without a word; None where none lies here. Raises SpecErrors, and BuildError
     where its lock or its tree cannot be read: nothing is removed then."""
     if not SPEC.is_file() or kinds.kind_of(SPEC) != kinds.IMAGE_SPEC:
         return None
-    found = collecting.of_recipe(resolve.resolve(recipes.asked(str(SPEC))).recipe)
+    asked = recipes.asked(str(SPEC))
+    unlocked = _lacks(asked.lock_path(asked.chain()))
+    found = Roots() if unlocked else collecting.of_recipe(resolve.resolve(asked).recipe)
     versions = 0
     try:
-        for image in _where_a_spec_publishes(str(SPEC)):
+        for image in _where_a_spec_publishes(str(SPEC), login):
             found |= collecting.of_manifest(image)
             versions += 1
     except trees.NoTree:  # nothing is published yet
         pass
     except (StepError, SecretMissing) as error:
-        hint = f"nothing was removed; what stays can be named: bringup image gc {SPEC}, which asks no tree"
+        named = f"RECIPE (not {SPEC}, which has no lock)" if unlocked else str(SPEC)
+        hint = f"nothing was removed; what stays can be named: bringup image gc {named}, which asks no tree"
+        hint = f"{error.hint}; {hint}" if isinstance(error, SecretMissing) and error.hint else hint
         raise BuildError(f"{SPEC} lies here, and where it publishes to cannot be asked: {error}", hint=hint) from error
-    return Here(roots=found, versions=versions)
+    return Here(roots=found, versions=versions, unlocked=unlocked)
 
 
-def roots(home: Home, named: Sequence[str], published: Iterable[str], pins: Iterable[str], recent: float) -> Roots:
+def _lacks(lock: Path) -> str:
+    """The name of a lock that was never made; empty for one that is there, or may be on a disk that is not."""
+    return lock.name if lock.parent.is_dir() and not os.path.lexists(lock) else ""
+
+
+def roots(
+    home: Home, named: Sequence[str], published: Iterable[str], pins: Iterable[str], recent: float, login: Login = trees.NOBODY
+) -> Roots:
     """Everything that must stay. Raises SpecErrors, BuildError, BadParameter: where one root cannot be read nothing is removed."""
     found = collecting.of_pins(pins)
     for name in named or [name for name in shipped.names() if _locked(name)]:
         found |= collecting.of_recipe(resolve.resolve(recipes.asked(name)).recipe)
-    for image in (image for tree in published for image in _published(tree)):
+    for image in (image for tree in published for image in _published(tree, login)):
         found |= collecting.of_manifest(image)
     for one in _of_runs(home, recent):
         found |= collecting.of_recipe(one)
@@ -75,11 +90,11 @@ def _locked(name: str) -> bool:
     return asked.lock_path(asked.chain(by_name=True)).exists()
 
 
-def _published(tree: str) -> Iterator[manifest.Manifest]:
+def _published(tree: str, login: Login) -> Iterator[manifest.Manifest]:
     """Of a tree, of one image's folder in it, or of the tree that an image spec publishes to, as other commands take them: every
     version must say what it is made of."""
     if not Path(tree).is_dir():
-        yield from _where_a_spec_publishes(tree)
+        yield from _where_a_spec_publishes(tree, login)
         return
     folders = [Path(tree, VERSIONS)] if Path(tree, VERSIONS).is_dir() else sorted(Path(tree).glob(f"*/{VERSIONS}"))
     versions = [path for folder in folders for path in sorted(folder.iterdir()) if number_of(path.name) >= 0]
@@ -93,9 +108,9 @@ def _published(tree: str) -> Iterator[manifest.Manifest]:
             raise BuildError(f"{path / manifest.MANIFEST}: {why}", hint=_REPAIR) from error
 
 
-def _where_a_spec_publishes(spec: str) -> Iterator[manifest.Manifest]:
+def _where_a_spec_publishes(spec: str, login: Login) -> Iterator[manifest.Manifest]:
     """Of every image there, on this machine or by SSH. Raises NoTree, and a StepError where it cannot be asked."""
-    with trees.opened(spec) as found:
+    with trees.opened(spec, login=login) as found:
         for tree in found.looks():
             for version in tree.versions:
                 one = reading.manifest_of(tree, version)
@@ -132,8 +147,15 @@ def show(found: Collected, own: Here | None, *, dry_run: bool, packages: bool) -
     if not packages:
         output.lines([_PACKAGES_STAY])
     if own is not None:
-        published = f" and the {output.count(own.versions, 'version')} that it has published" if own.versions else ""
-        output.lines([f"kept for {SPEC}, which lies here: what it is made of{published}; name a RECIPE or SPEC to keep that alone"])
+        output.lines([f"{_kept_here(own)}; name a RECIPE or SPEC to keep that alone"])
+
+
+def _kept_here(own: Here) -> str:
+    published = f"the {output.count(own.versions, 'version')} that it has published" if own.versions else ""
+    if own.unlocked:
+        why = f"its lock {own.unlocked} is not there, so it is made of nothing yet"
+        return f"kept for {SPEC}, which lies here: {published or 'nothing'}, as {why}"
+    return f"kept for {SPEC}, which lies here: what it is made of{f' and {published}' if published else ''}"
 
 
 def _row(one: Garbage) -> tuple[str, str, str]:

@@ -6,6 +6,8 @@ import typer
 
 from steps.contract.exit import ExitCode
 from workflows.cli import output
+from workflows.cli.argo.options import placed
+from workflows.cli.images.trees import NOBODY, Login
 from workflows.cli.output import Format
 from workflows.engines.folders import Home
 
@@ -25,7 +27,7 @@ Days = Annotated[float, typer.Option("--days", min=0, help="What was used, or be
 
 def register(image: typer.Typer) -> None:
     """Add the command."""
-    image.command(name="gc")(collect)
+    image.command(name="gc")(placed(collect, Login))
 
 
 def collect(
@@ -36,6 +38,7 @@ def collect(
     packages: Packages = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
+    place: Login = NOBODY,
 ) -> int:
     """Remove layers and images that no recipe, published image or recent run needs, packages where asked; never what is in use."""
     from steps.clients.image import collecting
@@ -44,8 +47,8 @@ def collect(
     if packages and not keep:
         raise typer.BadParameter("--packages goes with every RECIPE or SPEC whose packages stay: name them")
     home = Home.of_environment()
-    own = None if keep else gc.here()
-    roots = gc.roots(home, keep or (), published or (), pin or (), days * DAY) | (own.roots if own else collecting.Roots())
+    own = None if keep else gc.here(place)
+    roots = gc.roots(home, keep or (), published or (), pin or (), days * DAY, place) | (own.roots if own else collecting.Roots())
     found = collecting.collect(home.store / gc.IMAGES, roots, recent=days * DAY, dry_run=dry_run, packages=packages)
     if form is Format.TABLE:
         gc.show(found, own, dry_run=dry_run, packages=packages)

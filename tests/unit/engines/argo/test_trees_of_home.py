@@ -114,3 +114,15 @@ def test_who_may_read_no_secret_logs_in_as_oneself(site: Site) -> None:
     both = site.call("list", "--ssh-key", "mine", *site.home)
     assert (both.returncode, "leave out where that is" in both.stderr) == (64, True)
     assert "mine.none: No such file" in site.call("list", "--ssh-key", "mine.none").stderr
+
+
+def test_a_collection_of_garbage_reaches_the_tree_of_the_folders_spec_as_others_do(site: Site) -> None:
+    refused = site.call("gc", "--dry-run")
+    assert (refused.returncode, "where it publishes to cannot be asked" in refused.stderr) == (64, True), refused.stderr
+    assert "log in as yourself, with --ssh-key and --ssh-user; nothing was removed" in refused.stderr
+    site.secret("ssh")
+    for login in (site.home, ("--ssh-key", "mine", "--ssh-user", "ada")):
+        done = site.call("gc", "--dry-run", *login)
+        assert (done.returncode, "the 2 versions that it has published" in done.stdout) == (0, True), done.stderr
+        named = site.call("gc", "--dry-run", "base", "--published", "image.yaml", *login)
+        assert named.returncode == 0, named.stderr
