@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from steps.contract import plain
+from steps.contract.image import published
 from steps.contract.image.booting import REPORT_ARGUMENT
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"'<>\\]+", re.IGNORECASE)
@@ -135,8 +136,9 @@ def _is_address(value: str) -> bool:
 
 
 def bases(texts_of_entries: Iterable[str], image: str) -> tuple[str, ...]:
-    """The URLs of trees that entry scripts of an image lead to: one, where all is well."""
-    found = {one.partition(f"/{image}/")[0] for text in texts_of_entries for one in addresses(text) if f"/{image}/" in one}
+    """The URLs of trees that scripts of an image lead to: one, where all is well. The URL may have the image's name in it."""
+    marks = [f"/{image}/{below}/" for below in (published.VERSIONS, published.CURRENT)]
+    found = {one[:cut] for text in texts_of_entries for one in addresses(text) if (cut := max(map(one.rfind, marks))) >= 0}
     return tuple(sorted(found))
 
 

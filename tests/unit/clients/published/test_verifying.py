@@ -212,6 +212,19 @@ def test_a_tree_that_moved_keeps_older_versions_at_their_address(root: Path, tmp
     assert any("0001-" in one and "leads to http://third.example.org/" in one for one in found), found
 
 
+@pytest.mark.parametrize("url", ["http://boot.example.org/compute", "http://compute/images"])
+def test_an_address_with_the_name_of_the_image_in_it_is_the_address_of_the_tree(tmp_path: Path, url: str) -> None:
+    where = replace(place(tmp_path / "tree"), url=url)
+    (tmp_path / "tree").mkdir()
+    for text in "ab":
+        assert published(where, image(tmp_path / text, text)).outside == ()
+    tree = Local(tmp_path / "tree").look("compute")
+    assert leads.url_of(tree) == url
+    assert {version: leads.base_of(tree, version) for version in tree.versions} == dict.fromkeys(tree.versions, url)
+    assert leads.moved(tree) == leads.moved(tree, url) == {}
+    assert wrong(tmp_path / "tree") == leads_out(tmp_path / "tree", Factory()) == []
+
+
 @pytest.mark.parametrize("file", ["compute/current/boot/gpu.ipxe", "boot/gpu.ipxe", "boot/boot.ipxe"])
 def test_what_nodes_are_told_now_must_be_at_the_address_of_today(root: Path, tmp_path: Path, file: str) -> None:
     where = replace(place(root), url=ELSEWHERE)
