@@ -190,7 +190,7 @@ reports() {
 }
 
 nodes() (
-  cd nodes 2>/dev/null || exit 0
+  cd ./nodes 2>/dev/null || exit 0 # and not where CDPATH has another one
   set -- *.json
   reports "$@" || for found in "$@"; do reports "$found"; done
 )

@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +145,16 @@ def test_a_report_that_may_not_be_read_takes_no_other_with_it(root: Path) -> Non
             assert {name: data.strip() for name, data in way.look("compute").nodes.items()} == {
                 name: data.strip() for name, data in had.nodes.items()
             }
+
+
+@pytest.mark.parametrize("name", ["dash", "bash", "busybox"])
+def test_reports_are_those_of_the_tree_wherever_the_account_finds_its_folders(root: Path, tmp_path: Path, name: str) -> None:
+    had = reports(root, 9)
+    (tmp_path / "elsewhere/nodes").mkdir(parents=True)
+    (tmp_path / "elsewhere/nodes/other.json").write_text(COMES)
+    if not (program := shutil.which(name)):
+        pytest.skip(f"{name} is not on this machine: install {name}")
+    words = [program, "sh"] if name == "busybox" else [program]
+    command = ["env", f"CDPATH={tmp_path / 'elsewhere'}", *words, "-c", shell.PROGRAM.read_text()]
+    with closing(shell.Session(command, str(root), "there")) as way:
+        assert way.look("compute").nodes.keys() == had.nodes.keys()
