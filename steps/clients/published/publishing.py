@@ -137,8 +137,7 @@ def _copied(tree: Tree, order: Order, version: str, staged: str, token: str) -> 
 
 def _switched(tree: Tree, order: Order, version: str, staged: str, token: str) -> Iterator[Operation]:
     """The pointer, then the history, then what groups are told to load, where it is not so already."""
-    yield Held(tree.path(published.INCOMING), token)
-    yield from switched(tree, version, staged, order.by)
+    yield from switched(tree, version, staged, token, order.by)
     wanted = entered.wanted(tree, order.source, order.place)
     yield from entered.steps(tree, wanted, entered.stale(tree, sources.names(order.place)), staged)
 
@@ -151,9 +150,10 @@ def _entered(tree: Tree, order: Order, token: str) -> Iterator[Operation]:
         yield from (Folder(staged), *steps, Remove(staged))
 
 
-def switched(tree: Tree, version: str, staged: str, by: str, *, rollback: bool = False) -> Iterator[Operation]:
+def switched(tree: Tree, version: str, staged: str, token: str, by: str, *, rollback: bool = False) -> Iterator[Operation]:
     """The pointer to a version, by one rename of a fresh link, then the history, by another. Both lie ready before: who is stopped
-    between the two leaves in `incoming` what it was about to say (`reading.history`)."""
+    between the two leaves in `incoming` what it was about to say (`reading.history`). To flush may take longer than the lock's
+    lease: nothing is between asking for the lock and the first of the renames."""
     lines, incoming = _lines(tree, version, by, rollback=rollback), tree.path(published.INCOMING)
     history, link = f"{staged}/{published.HISTORY}", f"{staged}/{published.CURRENT}"
     if lines:
@@ -161,6 +161,8 @@ def switched(tree: Tree, version: str, staged: str, by: str, *, rollback: bool =
         yield from (Put(history, data, len(data)), Sync(staged), Sync(incoming))
     if tree.current != version:
         yield from (Link(link, f"{published.VERSIONS}/{version}"), Sync(staged))
+    yield Held(incoming, token)
+    if tree.current != version:
         yield from (Replace(link, tree.path(published.CURRENT)), Sync(tree.image))
     if lines:
         yield from (Replace(history, tree.path(published.HISTORY)), Sync(tree.image))

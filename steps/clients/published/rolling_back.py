@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from steps.clients.published import entered, leads, locking, publishing, reading, signing, verifying
-from steps.clients.published.operations import Folder, Held, Operation, Remove, Transport
+from steps.clients.published.operations import Folder, Operation, Remove, Transport
 from steps.clients.published.tree import Tree
 from steps.contract.image import published
 from steps.contract.image import publishing as rules
@@ -106,8 +106,7 @@ def _refuse_moved(tree: Tree, version: str) -> None:
 def _steps(tree: Tree, version: str, staged: str, token: str, by: str) -> tuple[Operation, ...]:
     return (
         *publishing.cleared(tree, staged, token),
-        Held(tree.path(published.INCOMING), token),
-        *publishing.switched(tree, version, staged, by, rollback=True),
+        *publishing.switched(tree, version, staged, token, by, rollback=True),
         *entered.steps(tree, entered.of_version(tree, version), entered.stale(tree, reading.scripts(tree, version)), staged),
         Remove(staged),
     )

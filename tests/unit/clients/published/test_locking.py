@@ -3,14 +3,14 @@
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from steps import timeouts
-from steps.clients.published import locking, publishing, shell
-from steps.clients.published.operations import CHUNK, Check, Held
+from steps.clients.published import locking, publishing, rolling_back, shell
+from steps.clients.published.operations import CHUNK, Check, Held, Link, Operation, Transport
 from steps.contract.canonical import digest_bytes
 from steps.errors import StepError, StoreBusy, Temporary
 from tests.unit.clients.published.published_trees import (
@@ -160,6 +160,40 @@ def test_who_lost_its_lock_gives_nothing_a_name(tmp_path: Path, root: Path, kind
     with pytest.raises(Temporary, match="somebody else took the lock"):
         lose()
     assert "cafe" in (root / "compute/incoming/.lock.1").read_text(), "and leaves the other's lock alone"
+
+
+class Slept:
+    """A transport whose publisher sleeps through its lease while the new pointer is flushed: somebody else has the lock then."""
+
+    def __init__(self, inner: Transport, root: Path) -> None:
+        self.inner, self.root, self.where = inner, root, inner.where
+        self.look, self.claim, self.close = inner.look, inner.claim, inner.close
+
+    def perform(self, operations: Iterable[Operation]) -> None:
+        for one in operations:
+            self.inner.perform([one])
+            if isinstance(one, Link):
+                for lock in (self.root / "compute/incoming").glob(".lock.*"):
+                    lock.write_text('{"token":"cafe"}\n')
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", ["publish", "rollback"])
+def test_who_lost_its_lock_while_it_flushed_the_pointer_does_not_switch_it(
+    tmp_path: Path, root: Path, kind: str, what: str
+) -> None:
+    for text in "ab":
+        published(place(root), image(tmp_path / text, text))
+    new = order(place(root), image(tmp_path / "c", "c"))
+    was, told = (root / "compute/current").readlink(), (root / "compute/history.jsonl").read_bytes()
+    with transport(kind, root) as way:
+        act: dict[str, Callable[[Transport], object]] = {
+            "publish": lambda to: publishing.publish_through(to, new, silent),
+            "rollback": lambda to: rolling_back.rollback(to, "compute", "1", "ada"),
+        }
+        with pytest.raises(Temporary, match="somebody else took the lock"):
+            act[what](Slept(way, root))
+    assert ((root / "compute/current").readlink(), (root / "compute/history.jsonl").read_bytes()) == (was, told)
 
 
 @pytest.mark.parametrize("kind", KINDS)
