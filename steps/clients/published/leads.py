@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from steps.clients.published.tree import Tree
-from steps.contract.image import detached, manifest, published
+from steps.contract.image import detached, manifest, published, publishing
 from steps.contract.image.detached import Factory
 
 _NO_FACTORY = Factory()
@@ -47,7 +47,8 @@ def claims(tree: Tree, name: str) -> bool:
 
 def outside(tree: Tree, url: str, factory: Factory = _NO_FACTORY) -> Iterator[detached.Outside]:
     """Links, scripts and manifests of the tree that lead out of it. `url`: its address; empty: the one that its entries name. What
-    nodes are told now must be there; a version that is not current may be at another address, which all its scripts name."""
+    nodes are told now must be there; a version that is not current, or was gone back to, may be at another address, which all its
+    scripts name."""
     links = {path: entry.target for path, entry in tree.entries.items() if entry.is_link}
     yield from detached.links(tree.root, links, factory)
     texts, lead = {path: data.decode(errors="replace") for path, data in tree.contents.items()}, entry_points(tree)
@@ -69,11 +70,18 @@ def outside(tree: Tree, url: str, factory: Factory = _NO_FACTORY) -> Iterator[de
 
 
 def moved(tree: Tree, url: str = "") -> dict[str, str]:
-    """Versions but the current one that were published when the tree had another address than `url` (empty: the one that its
-    entries name) → that address: nothing of a version changes any more, so nodes that boot it fetch it from there."""
-    here = url.rstrip("/") or url_of(tree)
-    found = {version: base_of(tree, version) for version in tree.versions if version != tree.current} if here else {}
+    """Versions that were published when the tree had another address than `url` (empty: the one that its entries name) → that
+    address: nothing of a version changes any more, so nodes that boot it fetch it from there. The current one is among them only
+    where somebody went back to it: what is published is at the address of today."""
+    here, strict = url.rstrip("/") or url_of(tree), "" if is_gone_back(tree) else tree.current
+    found = {version: base_of(tree, version) for version in tree.versions if version != strict} if here else {}
     return {version: address for version, address in found.items() if address not in ("", here)}
+
+
+def is_gone_back(tree: Tree) -> bool:
+    """Whether the current version is one that a rollback went to, as the file of the history says."""
+    switches, _ = publishing.read_history(tree.contents.get(tree.path(published.HISTORY), b""))
+    return bool(switches) and switches[-1].rollback and switches[-1].to == tree.current
 
 
 def moved_sentences(tree: Tree, url: str = "") -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def rollback(transport: Transport, image: str, version: str, by: str, signers: t
         tree = transport.look(image, (chosen,))
         _refuse_broken(tree, chosen, signers)
         _refuse_stranded(tree, chosen)
-        if not version:
+        if not version and chosen != tree.current:
             _refuse_moved(tree, chosen)
         staged = f"{tree.path(published.INCOMING)}/{token}"
         transport.perform(_steps(tree, chosen, staged, token, by))

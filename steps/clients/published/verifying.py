@@ -127,7 +127,10 @@ def _history(tree: Tree) -> Iterator[Problem]:
 
 
 def _url(tree: Tree) -> str:
-    """The address that the current version's own scripts name, else that on which the entries agree."""
+    """The address that the current version's own scripts name, else that on which the entries agree. That one comes first after a
+    rollback, where a version's own scripts name it too: the tree may have been elsewhere when the current version was published."""
+    if leads.is_gone_back(tree) and leads.url_of(tree) in {leads.base_of(tree, version) for version in tree.versions}:
+        return leads.url_of(tree)
     return (leads.base_of(tree, tree.current) if tree.current else "") or leads.url_of(tree)
 
 

@@ -113,6 +113,17 @@ def test_a_tree_that_moved_says_so_of_older_versions(root: Path, tmp_path: Path,
     assert call("rollback", "3", "--tree", root) == 0
     assert f"nodes fetch it from {place(root).url}, where the tree was when it was published" in capsys.readouterr().out
     assert said(capsys, "rollback", "3", "--tree", root)["elsewhere"] == place(root).url
+    for words in (("verify", root), ("verify", root, "--url", new), ("detach-check", root, UNREAD)):
+        found = said(capsys, *words)["moved"]
+        assert f"{(root / 'compute/current').resolve().relative_to(root)}: {told}" in found
+        assert len(found) == 2
+    assert call("verify", root, "--url", place(root).url) == 65, "nodes that start are told another address"
+    capsys.readouterr()
+    (root / "compute/incoming/left").mkdir()
+    assert said(capsys, "rollback", "--tree", root)["current"].startswith("0003-"), "who was stopped before it was done goes on"
+    for entry in (root / "boot").iterdir():
+        entry.write_text(entry.read_text().replace(new, "http://third.example.org/images"))
+    assert call("verify", root) == 65, "no version was ever there"
 
 
 def test_a_rollback_goes_to_what_a_trusted_key_signed_or_says_that_nobody_looked(
