@@ -6,8 +6,9 @@ import os
 import re
 from typing import Dict, Optional
 
-from ansible.module_utils import proxies, waiting
+from ansible.module_utils import waiting
 from ansible.module_utils.nodeprofile.item import CHANGED, DIFFERS, FAILED, OK, CannotChange, Item, Node, Unavailable, item
+from ansible.module_utils.nodeprofile.package_words import LOCKED, PARTLY, REPOSITORY, SKIPPED, Away, Broken, judged
 
 QUERY_RPM = ["rpm", "--query", "--queryformat", "%{NAME}\\tinstalled\\t%{VERSION}-%{RELEASE}\\n"]
 LOCK_SECONDS = 120
@@ -61,56 +62,6 @@ OWED = "Reboot is required"
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
 
 INTERRUPTED = re.compile(r"dpkg was interrupted|not fully installed or removed")
-BROKEN = {
-    "another package manager holds the lock": (
-        r"[Cc]ould not get lock|[Uu]nable to (acquire|lock)|management is locked|transaction lock|[Ww]aiting for process"
-        r"|already locked by"
-    ),
-    "packages are half installed": r"dpkg was interrupted|[Uu]nmet dependencies|held broken packages|error processing package",
-    "the package database is damaged": (
-        r"rpmdb|database disk image is malformed|Packages database|could not be parsed or opened|parsing file '?/var/lib/dpkg"
-        r"|Unable to parse package file|package cache file is corrupted"
-    ),
-    "No space left on device": r"No space left on device",
-    "Read-only file system": r"Read-only file system",
-}
-"""The reason in our words, and what a package manager says when it works for no package at all because of it."""
-
-AWAY = {
-    proxies.REFUSED: r"[Pp]roxy [Aa]uthentication [Rr]equired",
-    "a repository's signature is not trusted": r"not signed|NO_PUBKEY|GPG check FAILED|[Ss]ignature verification failed",
-    "what a repository says is not valid yet: is this machine's clock behind?": r"not valid yet|not yet valid",
-    "its repositories cannot be reached": (
-        r"[Ff]ailed to fetch|[Cc]ould not resolve|Cannot download|Failed to download|Curl error|[Tt]emporary failure"
-        r"|Could not refresh the repositories"
-    ),
-}
-"""The same of what a repository does, and others may not."""
-REPOSITORY = re.compile(r"""metadata .*for repo(?:sitory)? ['"]([^'"]+)['"]""")
-"""Which one it is, as dnf says it at last."""
-
-
-ANSWER = re.compile(r"\b(40[17]) +(?:Proxy|Unauthorized)|(?:[Ss]tatus code:?|HTTP code|returned error:) (40[17])")
-"""The code of an answer that may be a proxy's."""
-
-
-PARTLY = "Some of the repositories have not been refreshed"
-"""zypper says which, and goes on with the others."""
-SKIPPED = "ended with 106:"
-"""zypper has installed what was asked for, from the repositories that it could reach."""
-
-LOCKED = re.compile(BROKEN["another package manager holds the lock"])
-
-
-class Broken(Exception):
-    """The package manager works for no package."""
-
-
-class Away(Broken):
-    """A repository does not serve: an installation medium that is no longer there, or one that this site cannot reach, must not
-    keep a mirror from being used. `said` are the tool's own words."""
-
-    said = ""
 
 
 def packages(node: Node, wanted: list, manager: str, lock_seconds: float, pause: float = waiting.FIRST) -> list:
@@ -130,6 +81,7 @@ def packages(node: Node, wanted: list, manager: str, lock_seconds: float, pause:
     try:
         errors, missed = _installed(node, choices, adapter)
         after = _versions(node, wanted, adapter)
+        # one that is away is no fault where others had something; where nothing came, each package would say the same of it
         if isinstance(missed, Broken) and not set(after) - set(before):
             raise missed
     except Broken as reason:
@@ -242,7 +194,7 @@ def _tool(node: Node, adapter: Adapter, command: list) -> None:
         _unlocked(node, adapter, command)
     except CannotChange as error:
         if not adapter["repair"] or not INTERRUPTED.search(str(error)):
-            raise _judged(error) from error
+            raise judged(error) from error
         _again(node, adapter, command)
 
 
@@ -270,26 +222,7 @@ def _again(node: Node, adapter: Adapter, command: list) -> None:
         node.must(*adapter["repair"], **_environment(adapter))
         node.must(*command, **_environment(adapter))
     except CannotChange as error:
-        raise _judged(error) from error
-
-
-def _judged(error: CannotChange) -> Exception:
-    """Broken, where the tool's words say that it works for no package."""
-    said = str(error)
-    answer = ANSWER.search(said)
-    refused = proxies.refused(int(answer.group(1) or answer.group(2))) if answer else ""
-    lasting, away = (
-        [reason for reason, pattern in known.items() if re.search(pattern, said)] if PARTLY not in said else []
-        for known in (BROKEN, AWAY)
-    )
-    reason = "".join(lasting[:1]) or refused or "".join(away[:1])
-    if not reason:
-        return error
-    rows = [line.strip() for line in said.splitlines() if line.strip()]
-    telling = [row for row in rows if re.search(dict(BROKEN, **AWAY).get(reason, ANSWER), row)]
-    judged = (Broken if lasting else Away)("%s: %s" % (reason, (telling or rows)[0][-300:]))
-    judged.said = said
-    return judged
+        raise judged(error) from error
 
 
 def _environment(adapter: Adapter) -> dict:
