@@ -145,7 +145,13 @@ def _installed(node: Node, choices: list, adapter: Adapter) -> tuple:
             return _all(node, choices, adapter), None
         _tool(node, adapter, adapter["refresh"])
     except (Away, CannotChange) as missed:
-        errors = _anyway(node, choices, adapter, missed)
+        try:
+            errors = _anyway(node, choices, adapter, missed)
+        except Away:
+            raise
+        except Broken as reason:
+            # apt finds packages broken also where what they need is in the repository that is away
+            raise Broken("%s; and before, %s" % (reason, missed)) from reason
         return {name: "%s; and before, %s" % (text, missed) for name, text in errors.items()}, missed
     return _all(node, choices, adapter), None
 

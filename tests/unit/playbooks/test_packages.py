@@ -210,6 +210,16 @@ def test_what_keeps_the_second_try_from_working_is_the_reason_where_it_is_the_ma
     assert settled(manager, "apt", "socat")["package manager"]["why"].startswith(FULL)
 
 
+def test_what_cannot_be_installed_without_a_repository_that_is_away_says_so() -> None:
+    """The image was built with packages of -updates, and what others need of them is nowhere else."""
+    broken = "E: Unable to correct problems, you have held broken packages."
+    dead = "E: Failed to fetch http://updates.example/dists/jammy-updates/InRelease  Could not connect to updates.example:80"
+    row = settled(OneAway("apt", dead, fails=broken), "apt", "socat", "chrony")["package manager"]
+    assert row["status"] == "failed"
+    assert f"{broken}; and before, its repositories cannot be reached: " in row["why"]
+    assert row["why"].endswith(dead)
+
+
 def test_dnf_leaves_out_one_repository_after_the_other() -> None:
     manager = OneAway("dnf", DNF_AWAY, DNF_AWAY.replace("dead", "gone"), known={"socat"})
     row = settled(manager, "dnf", "socat")["package socat"]
