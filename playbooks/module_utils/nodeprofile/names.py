@@ -61,8 +61,11 @@ def _seen(node: Node, root: str) -> tuple:
     """Servers, search domains, and whether systemd-resolved is to ask its own servers for all names."""
     if not _is_below(RESOLVE, root):
         rows = [line.split() for line in read_text(root + RESOLV).splitlines()]
-        servers, search = ([word for row in rows if row[:1] == [key] for word in row[1:]] for key in ("nameserver", "search"))
-        return servers, [word for word in search if word != "."], False
+        servers, search, domain = (
+            [word for row in rows if row[:1] == [key] for word in row[1:]] for key in ("nameserver", "search", "domain")
+        )
+        # `domain` means a search domain too, and some write it alone where it is the only one (resolv.conf(5); dhcpcd)
+        return servers, [word for word in search or domain if word != "."], False
     domains = _own(node.must("resolvectl", "domain"))
     return _own(node.must("resolvectl", "dns")), [word for word in domains if word[0] != "~"], ALL_NAMES in domains
 

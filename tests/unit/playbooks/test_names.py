@@ -205,6 +205,16 @@ def test_what_another_writes_anew_fails_alone_and_says_where_to_say_it(tmp_path:
     assert site.settled()["status"] == "ok", "it has been said there"
 
 
+def test_a_domain_is_the_search_domain_where_no_other_is_written(tmp_path: Path) -> None:
+    """As dhcpcd writes a domain that is the only search domain, though `domain_search` is what it was told."""
+    site = written_by(tmp_path, "dhcpcd")
+    site.resolv.write_text(f"{HEADS['dhcpcd']}domain a.example.org\nnameserver 10.0.0.1\n")
+    (row,) = names.dns(site.machine, ["10.0.0.1"], ["a.example.org"], str(tmp_path))
+    assert (row["status"], row["after"]) == ("ok", "servers 10.0.0.1; search a.example.org"), row
+    (row,) = names.dns(site.machine, ["10.0.0.1"], ["b.example.org"], str(tmp_path))
+    assert (row["status"], row["before"]) == ("failed", "servers 10.0.0.1; search a.example.org"), row
+
+
 def test_of_what_a_lease_brings_to_resolvconf_the_client_is_told(tmp_path: Path) -> None:
     site = written_by(tmp_path, "resolvconf")
     runs(tmp_path, 812, "dhclient")
