@@ -242,6 +242,18 @@ def test_a_dhclient_says_what_its_lease_says(tmp_path: Path) -> None:
     assert site.settled()["status"] == "changed", "a lease without a word of DNS leaves the file alone"
 
 
+@pytest.mark.parametrize(("ended", "status"), [(0, "changed"), (3, "failed")])
+def test_a_dhclient_tells_a_resolved_that_runs_and_nobody_else(tmp_path: Path, ended: int, status: str) -> None:
+    """A resolved whose link somebody replaced by a file; its hook and its folder stay when it is stopped."""
+    site = written_by(tmp_path, "dhclient")
+    (tmp_path / "run/systemd/resolve").mkdir(parents=True)
+    hook = tmp_path / "etc/dhcp/dhclient-enter-hooks.d/resolved"
+    hook.parent.mkdir(parents=True)
+    hook.write_text("if systemctl is-active systemd-resolved > /dev/null 2>&1; then make_resolv_conf() { : ; }; fi\n")
+    site.machine.tools["systemctl"] = lambda command: (ended if command[1:] == ("is-active", "systemd-resolved") else 1, "", "")
+    assert site.settled()["status"] == status
+
+
 @pytest.mark.parametrize(
     ("file", "text"),
     [
