@@ -16,6 +16,8 @@ HOOKS = ("/etc/dhclient-enter-hooks", "/etc/dhcp/dhclient-enter-hooks", "/etc/dh
 HANDED_ON, TO_RESOLVED = ("resolvconf",), ("resolved", "resolved-enter")
 """Hooks of packages, which stay when these go and do nothing then, and those that tell systemd-resolved; any other with a
 `make_resolv_conf` has dhclient write none."""
+IFCFG, NO_PEER = "/etc/sysconfig/network-scripts/ifcfg-", re.compile(r"""^\s*PEERDNS=["']?no["']?(\s|$)""", re.MULTILINE)
+"""The settings of an interface of network-scripts, and what has its dhclient write none, whatever the lease brings."""
 LEASES = "/var/lib/dhcp/dhclient.leases"
 NAMES = re.compile(r"\boption (dhcp6\.)?(domain-|name-servers)")
 """What a lease says of DNS; one that says nothing has dhclient leave the file alone."""
@@ -103,6 +105,9 @@ def _writes(node: Node, name: str, words: list, text: str, root: str) -> bool:
     """Whether a DHCP client that runs writes the file itself."""
     if name == "dhcpcd":
         return DHCPCD in text and not NO_HOOK.search(read_text(root + "/etc/dhcpcd.conf"))
+    interface = next(filter(None, reversed(words)), "")
+    if NO_PEER.search(read_text(root + IFCFG + interface)):
+        return False
     leases = read_text(root + (_after("-lf", words) or LEASES))
     return not _has_hook(node, root) and (not leases or bool(NAMES.search(leases)))
 

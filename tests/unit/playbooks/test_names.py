@@ -259,6 +259,8 @@ def test_a_dhclient_tells_a_resolved_that_runs_and_nobody_else(tmp_path: Path, e
     [
         ("etc/dhcp/dhclient-enter-hooks.d/nodnsupdate", "make_resolv_conf() { :; }\n"),
         ("etc/dhclient-enter-hooks", "make_resolv_conf() {\n  return 0\n}\n"),
+        ("etc/sysconfig/network-scripts/ifcfg-eth0", "DEVICE=eth0\nBOOTPROTO=dhcp\nPEERDNS=no\n"),
+        ("etc/sysconfig/network-scripts/ifcfg-eth0", 'PEERDNS="no"  # as the site says'),
         ("etc/dhcpcd.conf", "duid\nnohook wpa_supplicant, resolv.conf\n"),
     ],
 )
@@ -269,6 +271,17 @@ def test_a_client_that_is_told_to_leave_resolv_conf_alone_writes_none(tmp_path: 
     (tmp_path / file).write_text(text)
     assert site.settled()["status"] == "changed"
     assert site.settled()["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"), [("ifcfg-eth0", "PEERDNS=yes\n"), ("ifcfg-eth0", "#PEERDNS=no\n"), ("ifcfg-eth1", "PEERDNS=no\n")]
+)
+def test_a_dhclient_writes_unless_its_own_interface_says_no(tmp_path: Path, file: str, text: str) -> None:
+    site = written_by(tmp_path, "dhclient", "-1", "-q")
+    settings = tmp_path / "etc/sysconfig/network-scripts" / file
+    settings.parent.mkdir(parents=True)
+    settings.write_text(text)
+    assert site.settled()["status"] == "failed"
 
 
 def test_clients_that_write_another_file_or_none_are_none_of_ours(tmp_path: Path) -> None:
