@@ -1,6 +1,7 @@
 """What runs where, of many nodes: a tree is read once, not once for each of them, and each is heard with its own report."""
 
 import json
+import os
 import shlex
 import shutil
 from contextlib import closing
@@ -145,6 +146,25 @@ def test_a_report_that_may_not_be_read_takes_no_other_with_it(root: Path) -> Non
             assert {name: data.strip() for name, data in way.look("compute").nodes.items()} == {
                 name: data.strip() for name, data in had.nodes.items()
             }
+
+
+@pytest.mark.parametrize("bad", [(), ("folder",), ("folder", "link")])
+def test_what_can_never_be_read_as_a_report_does_not_cost_programs_for_each_node(
+    root: Path, tmp_path: Path, bad: tuple[str, ...]
+) -> None:
+    had = reports(root, 40)
+    if "folder" in bad:
+        (root / "nodes/folder.json").mkdir()
+    if "link" in bad:
+        (root / "nodes/link.json").symlink_to("nowhere")
+    program = tmp_path / "bin/paste"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho run >>"{tmp_path}/runs"\nexec {shutil.which("paste")} "$@"\n')
+    program.chmod(0o755)
+    command = ["env", f"PATH={program.parent}:{os.environ['PATH']}", "sh", "-c", shell.PROGRAM.read_text()]
+    with closing(shell.Session(command, str(root), "there")) as way:
+        assert way.look("compute").nodes.keys() == had.nodes.keys()
+    assert len((tmp_path / "runs").read_text().splitlines()) == (2 if bad else 1)
 
 
 @pytest.mark.parametrize("name", ["dash", "bash", "busybox"])
