@@ -42,6 +42,8 @@ PARTLY = "Some of the repositories have not been refreshed"
 """zypper says which, and goes on with the others."""
 SKIPPED = "ended with 106:"
 """zypper has installed what was asked for, from the repositories that it could reach."""
+UNKNOWN = "ended with 104:"
+"""zypper has installed nothing, as no repository that it reached has one of the packages."""
 
 LOCKED = re.compile(BROKEN["another package manager holds the lock"])
 

@@ -8,7 +8,7 @@ from typing import Dict, Optional
 
 from ansible.module_utils import waiting
 from ansible.module_utils.nodeprofile.item import CHANGED, DIFFERS, FAILED, OK, CannotChange, Item, Node, Unavailable, item
-from ansible.module_utils.nodeprofile.package_words import LOCKED, PARTLY, REPOSITORY, SKIPPED, Away, Broken, judged
+from ansible.module_utils.nodeprofile.package_words import LOCKED, PARTLY, REPOSITORY, SKIPPED, UNKNOWN, Away, Broken, judged
 
 QUERY_RPM = ["rpm", "--query", "--queryformat", "%{NAME}\\tinstalled\\t%{VERSION}-%{RELEASE}\\n"]
 LOCK_SECONDS = 120
@@ -159,6 +159,7 @@ def _installed(node: Node, choices: list, adapter: Adapter) -> tuple:
 def _anyway(node: Node, choices: list, adapter: Adapter, missed: Exception) -> dict:
     """Install what the other repositories have. Where they serve nothing either, the first reason stands."""
     problem, tool, *rest = missed, *adapter["install"]
+    adapter = dict(adapter, away=[missed] if isinstance(missed, Away) else [])
     out: list = []
     while True:
         for word in adapter["without"]:
@@ -188,6 +189,9 @@ def _install(node: Node, names: list, adapter: Adapter) -> dict:
     try:
         _tool(node, adapter, adapter["install"] + names)
     except CannotChange as error:
+        # zypper says so as it installs also where its refresh reached none; each package would wait for all repositories again
+        if adapter.get("away") and UNKNOWN in str(error) and PARTLY in str(error):
+            raise Away(str(error)) from error
         if len(names) == 1:
             return {names[0]: str(error)}
         return {name: text for one in names for name, text in _install(node, [one], adapter).items()}

@@ -96,6 +96,18 @@ class Partly(Manager):
         return (104, "", f"{said}\n{error}") if code else (106 if "install" in command else 4, "", said)
 
 
+class NoneReached(Manager):
+    """zypper, where it reaches none of its repositories: as it installs it says so in other words than as it refreshes, first, and
+    of what it says the end is told."""
+
+    def install(self, command: tuple[str, ...]) -> tuple[int, str, str]:
+        if "install" not in command:
+            return 4, "", UNREACHABLE + NONE_REFRESHED
+        names = [word for word in command[command.index("install") + 1 :] if not word.startswith("-")]
+        rows = [UNREACHABLE + SOME_REFRESHED, *(f"No provider of '{name}' found." for name in names)]
+        return 104, "", "\n".join(rows)[-400:]
+
+
 def settled(manager: Manager, name: str, *wanted: str) -> dict[str, dict[str, str]]:
     rows: list[dict[str, Any]] = packages.packages(manager.machine, list(wanted), name, 0.001, pause=0.0)
     return {row["name"]: row for row in rows}
@@ -237,6 +249,15 @@ def test_zypper_installs_from_the_repositories_that_it_reaches() -> None:
     rows = settled(manager, "zypper", "socat", "none-such", "chrony")
     assert [row["status"] for row in rows.values()] == ["changed", "failed", "changed"]
     assert "No match for argument: none-such" in rows["package none-such"]["why"]
+
+
+@pytest.mark.parametrize(("count", "runs"), [(1, 2), (3, 2), (12, 3)])
+def test_zypper_waits_for_repositories_of_which_it_reaches_none_no_more_often_than_it_has_to(count: int, runs: int) -> None:
+    manager = NoneReached("zypper", installed={"curl"})
+    rows = settled(manager, "zypper", "curl", *(f"package-{number}" for number in range(count)))
+    assert {label: row["status"] for label, row in rows.items()} == {"package curl": "ok", "package manager": "failed"}
+    assert rows["package manager"]["why"].startswith("its repositories cannot be reached: ")
+    assert len([command for command in manager.machine.said if command[0] == "zypper"]) == runs, "each waits for all of them"
 
 
 @pytest.mark.parametrize(
