@@ -35,7 +35,7 @@ PLACES = {
         "`static domain_name_servers={servers}`",
         "`static domain_search={search}`",
         " ",
-        "restart dhcpcd",
+        "restart dhcpcd.service or, where ifupdown runs dhcpcd, bring the interface up again",
     ),
     "resolvconf": (
         "/etc/network/interfaces",

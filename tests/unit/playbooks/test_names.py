@@ -154,7 +154,8 @@ SAID = {
     ),
     "dhcpcd": (
         "dhcpcd writes /etc/resolv.conf anew: write `static domain_name_servers=10.0.0.1 10.0.0.2` and "
-        "`static domain_search=a.example.org b.example.org` in /etc/dhcpcd.conf, and restart dhcpcd"
+        "`static domain_search=a.example.org b.example.org` in /etc/dhcpcd.conf, "
+        "and restart dhcpcd.service or, where ifupdown runs dhcpcd, bring the interface up again"
     ),
     "resolvconf": (
         "resolvconf writes /etc/resolv.conf anew: write `dns-nameservers 10.0.0.1 10.0.0.2` and "
