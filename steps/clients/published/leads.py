@@ -40,9 +40,9 @@ def entry_points(tree: Tree) -> dict[str, str]:
 
 
 def claims(tree: Tree, name: str) -> bool:
-    """Whether a script of ROOT/boot names anything of this image, by whatever way."""
+    """Whether a script of ROOT/boot names a version of this image, or its pointer, by whatever way."""
     text = tree.contents.get(f"{published.BOOT}/{name}{published.SCRIPT}", b"").decode(errors="replace")
-    return any(f"/{tree.image}/" in address for address in detached.addresses(text))
+    return bool(detached.bases([text], tree.image))
 
 
 def outside(tree: Tree, url: str, factory: Factory = _NO_FACTORY) -> Iterator[detached.Outside]:
@@ -82,6 +82,12 @@ def is_gone_back(tree: Tree) -> bool:
     """Whether the current version is one that a rollback went to, as the file of the history says."""
     switches, _ = publishing.read_history(tree.contents.get(tree.path(published.HISTORY), b""))
     return bool(switches) and switches[-1].rollback and switches[-1].to == tree.current
+
+
+def last_published(tree: Tree) -> str:
+    """The version that became current last by anything but a rollback; empty where the history tells of none."""
+    switches, _ = publishing.read_history(tree.contents.get(tree.path(published.HISTORY), b""))
+    return next((one.to for one in reversed(switches) if not one.rollback), "")
 
 
 def moved_sentences(tree: Tree, url: str = "") -> tuple[str, ...]:

@@ -128,9 +128,9 @@ def _history(tree: Tree) -> Iterator[Problem]:
 
 def _url(tree: Tree) -> str:
     """The address that the current version's own scripts name, else that on which the entries agree. That one comes first after a
-    rollback, where a version's own scripts name it too: the tree may have been elsewhere when the current version was published."""
-    if leads.is_gone_back(tree) and leads.url_of(tree) in {leads.base_of(tree, version) for version in tree.versions}:
-        return leads.url_of(tree)
+    rollback, where the version that was published last names it too: the tree may have been elsewhere when the current one was."""
+    if leads.is_gone_back(tree) and (agreed := leads.url_of(tree)) and agreed == leads.base_of(tree, leads.last_published(tree)):
+        return agreed
     return (leads.base_of(tree, tree.current) if tree.current else "") or leads.url_of(tree)
 
 

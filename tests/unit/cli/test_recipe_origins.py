@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,8 +129,10 @@ def test_a_recipe_in_a_work_tree_of_its_own_has_its_own_commit(site: Path) -> No
 @pytest.fixture
 def no_trust(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user who told git of no work tree that it may trust."""
-    for name in ("SUDO_UID", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_ALLOW_PROTOCOL", "GIT_NO_LAZY_FETCH"):
+    allowed = ("GIT_ALLOW_PROTOCOL", "GIT_NO_LAZY_FETCH", "GIT_SSH", "GIT_SSH_COMMAND")
+    for name in ("SUDO_UID", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", *allowed):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
 
 
@@ -158,6 +161,24 @@ def test_a_work_tree_of_another_user_is_asked_and_none_of_its_programs_is_run(si
     assert not ran.exists()
     subprocess.run(["git", "-c", "safe.directory=*", "-C", site, "status"], check=True, capture_output=True)
     assert ran.exists(), "what a look without care would have started"
+
+
+WITHOUT_ROOM = """
+import pathlib, sys, tempfile
+from workflows.cli.specs import revisions
+tree = pathlib.Path(sys.argv[1])
+tempfile.tempdir = str(tree / "nowhere")
+print(revisions.state(tree, [tree / "image.yaml"]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.usefixtures("no_trust")
+def test_a_work_tree_of_another_user_is_none_where_nothing_can_be_written(site: Path) -> None:
+    committed(site)
+    given_away(site)
+    said = subprocess.run([sys.executable, "-c", WITHOUT_ROOM, site], capture_output=True, text=True)
+    assert (said.stdout, said.stderr) == ("None\n", "")
 
 
 FETCHES = {

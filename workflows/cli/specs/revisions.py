@@ -84,17 +84,20 @@ def _state_of_anothers(tree: Path, commit: str, names: Iterable[str]) -> tuple[s
 
 
 def _listed(objects: Path, commit: str, names: Iterable[str]) -> str | None:
-    """What a commit has of these files, by a repository that is made for the question; None where objects are missing."""
-    with tempfile.TemporaryDirectory(prefix="bringup-") as name:
-        own = Path(name)
-        (own / "refs").mkdir()
-        (own / "HEAD").write_text("ref: refs/heads/none\n")
-        kind = "sha256" if len(commit) == _SHA256_DIGITS else "sha1"
-        version = f"[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\nobjectformat = {kind}\n"
-        (own / "config").write_text(version)
-        question = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", *names)
-        more = _ALONE | {"GIT_DIR": name, "GIT_OBJECT_DIRECTORY": str(objects)}
-        code, said, _ = _asked(own, *question, more=more)
+    """What a commit has of these files, by a repository that is made for the question; None where objects are missing, or there is
+    no room for it."""
+    kind = "sha256" if len(commit) == _SHA256_DIGITS else "sha1"
+    version = f"[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\nobjectformat = {kind}\n"
+    question = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", *names)
+    try:
+        with tempfile.TemporaryDirectory(prefix="bringup-") as name:
+            own = Path(name)
+            (own / "refs").mkdir()
+            (own / "HEAD").write_text("ref: refs/heads/none\n")
+            (own / "config").write_text(version)
+            code, said, _ = _asked(own, *question, more=_ALONE | {"GIT_DIR": name, "GIT_OBJECT_DIRECTORY": str(objects)})
+    except OSError:  # a container whose file systems are read-only
+        return None
     return said if code == 0 else None
 
 

@@ -1,4 +1,4 @@
-"""Compatibility rules P01–P23 (`gpu_stack §9` and others): what a whole spec says that is known not to work, before anything runs.
+"""Compatibility rules P01–P24 (`gpu_stack §9` and others): what a whole spec says that is known not to work, before anything runs.
 
 `RULES` is the table (id, severity, sentence, source, gates that check the rest at run time); `check` runs them all.
 """

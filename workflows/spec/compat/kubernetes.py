@@ -1,4 +1,4 @@
-"""Rules about the Kubernetes version: P01, P02, P03, P08, P11, P12 (`gpu_stack §9`), P17, P23; and about the kubelet: P16."""
+"""Rules about the Kubernetes version: P01, P02, P03, P08, P11, P12 (`gpu_stack §9`), P17, P23, P24; and about the kubelet: P16."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from steps.clients.published import leads, reading
+from steps.clients.published import leads, reading, rolling_back
 from steps.clients.published.local import Local
 from steps.contract.image.detached import Factory
 from steps.contract.image.published import Group, machine_name
@@ -212,6 +212,18 @@ def test_a_tree_that_moved_keeps_older_versions_at_their_address(root: Path, tmp
     assert any("0001-" in one and "leads to http://third.example.org/" in one for one in found), found
 
 
+def test_entries_at_the_address_of_versions_of_long_ago_are_told_after_a_rollback_too(root: Path, tmp_path: Path) -> None:
+    where = replace(place(root), url=ELSEWHERE)
+    for text in "cd":
+        published(where, image(tmp_path / text, text))
+    with transport("local", root) as way:
+        rolling_back.rollback(way, "compute", "", "ada")
+    assert wrong(root) == []
+    for script in (root / "boot").iterdir():
+        replaced(script, ELSEWHERE, URL)
+    assert any(one.startswith("boot/gpu.ipxe") for one in wrong(root)), wrong(root)
+
+
 @pytest.mark.parametrize("url", ["http://boot.example.org/compute", "http://compute/images"])
 def test_an_address_with_the_name_of_the_image_in_it_is_the_address_of_the_tree(tmp_path: Path, url: str) -> None:
     where = replace(place(tmp_path / "tree"), url=url)
@@ -223,6 +235,8 @@ def test_an_address_with_the_name_of_the_image_in_it_is_the_address_of_the_tree(
     assert {version: leads.base_of(tree, version) for version in tree.versions} == dict.fromkeys(tree.versions, url)
     assert leads.moved(tree) == leads.moved(tree, url) == {}
     assert wrong(tmp_path / "tree") == leads_out(tmp_path / "tree", Factory()) == []
+    (tmp_path / "tree/boot/memtest.ipxe").write_text(f"#!ipxe\nkernel {url}/tools/memtest\n")
+    assert not any("leads to compute" in one for one in wrong(tmp_path / "tree")), "a script of the site's own leads to no image"
 
 
 @pytest.mark.parametrize("file", ["compute/current/boot/gpu.ipxe", "boot/gpu.ipxe", "boot/boot.ipxe"])
