@@ -1,9 +1,10 @@
 """Where the boot scripts of a tree lead: which version they name, which image's pointer, and what is not of the tree. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from steps.clients.published import recorded
 from steps.clients.published.tree import Tree
-from steps.contract.image import detached, manifest, published, publishing
+from steps.contract.image import detached, manifest, published
 from steps.contract.image.detached import Factory
 
 _NO_FACTORY = Factory()
@@ -80,14 +81,13 @@ def moved(tree: Tree, url: str = "") -> dict[str, str]:
 
 def is_gone_back(tree: Tree) -> bool:
     """Whether the current version is one that a rollback went to, as the file of the history says."""
-    switches, _ = publishing.read_history(tree.contents.get(tree.path(published.HISTORY), b""))
+    switches = recorded.switches(tree)
     return bool(switches) and switches[-1].rollback and switches[-1].to == tree.current
 
 
 def last_published(tree: Tree) -> str:
     """The version that became current last by anything but a rollback; empty where the history tells of none."""
-    switches, _ = publishing.read_history(tree.contents.get(tree.path(published.HISTORY), b""))
-    return next((one.to for one in reversed(switches) if not one.rollback), "")
+    return next((one.to for one in reversed(recorded.switches(tree)) if not one.rollback), "")
 
 
 def moved_sentences(tree: Tree, url: str = "") -> tuple[str, ...]:
@@ -102,8 +102,7 @@ def base_of(tree: Tree, version: str) -> str:
     """The address of the tree that all scripts of a version name; empty where they name several or none."""
     folder = tree.path(published.VERSIONS, version, published.BOOT)
     texts = (tree.contents.get(f"{folder}/{name}", b"").decode(errors="replace") for name in tree.names(folder))
-    bases = detached.bases(texts, tree.image)
-    return bases[0] if len(bases) == 1 else ""
+    return _agreed(texts, tree.image)
 
 
 def url_of(tree: Tree) -> str:
@@ -113,7 +112,12 @@ def url_of(tree: Tree) -> str:
         for group, image in entry_points(tree).items()
         if image == tree.image
     ]
-    bases = detached.bases(texts, tree.image)
+    return _agreed(texts, tree.image)
+
+
+def _agreed(texts: Iterable[str], image: str) -> str:
+    """The one address of a tree that scripts of an image lead to; empty where they lead to several or none."""
+    bases = detached.bases(texts, image)
     return bases[0] if len(bases) == 1 else ""
 
 

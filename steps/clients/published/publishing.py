@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from steps.clients.published import connecting, entered, leads, left, locking, reading, signing, verifying
+from steps.clients.published import connecting, entered, leads, left, locking, reading, recorded, signing, verifying
 from steps.clients.published import source as sources
 from steps.clients.published.operations import (
     Check,
@@ -185,7 +185,7 @@ def _lines(tree: Tree, version: str, by: str, *, rollback: bool) -> list[Switch]
 
 def cleared(tree: Tree, staged: str, token: str) -> Iterator[Operation]:
     """What attempts left in `incoming` goes, once the history has what one of them was about to say; then a folder of our own."""
-    if (known := reading.history(tree)) != reading.recorded(tree):
+    if (known := reading.history(tree)) != recorded.switches(tree):
         data, history = b"".join(map(publishing.history_line, known)), f"{staged}/{published.HISTORY}"
         yield from (Folder(staged), Put(history, data, len(data)), Held(tree.path(published.INCOMING), token))
         yield from (Replace(history, tree.path(published.HISTORY)), Sync(tree.image))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from steps.clients.published import leads
+from steps.clients.published import leads, recorded
 from steps.clients.published.tree import Tree
 from steps.contract.canonical import digest_bytes
 from steps.contract.image import ipxe, manifest, published, publishing
@@ -75,7 +75,7 @@ def tested(tree: Tree, version: str) -> Tested:
 def history(tree: Tree) -> tuple[Switch, ...]:
     """Switches of the pointer, the oldest first. Whoever was stopped right behind the last one had its history ready, and what lies
     in `incoming` tells of it: a rollback is one from the moment that nodes boot another version."""
-    said = recorded(tree)
+    said = recorded.switches(tree)
     if last_told(tree) == tree.current:
         return said
     ready = [_ready(tree, name, said) for name in tree.names(tree.path(published.INCOMING))]
@@ -89,11 +89,6 @@ def _ready(tree: Tree, name: str, said: tuple[Switch, ...]) -> tuple[Switch, ...
     return found if goes_on and found[-1].to == tree.current else ()
 
 
-def recorded(tree: Tree) -> tuple[Switch, ...]:
-    """The same as its file has them."""
-    return publishing.read_history(tree.contents.get(tree.path(published.HISTORY), b""))[0]
-
-
 def before(tree: Tree) -> str:
     """What the pointer named before it named what it names, whether or not the history knows of that switch; empty where nothing
     tells."""
@@ -105,7 +100,7 @@ def before(tree: Tree) -> str:
 
 def last_told(tree: Tree) -> str:
     """The version that the file of the history says is current; empty without any."""
-    switches = recorded(tree)
+    switches = recorded.switches(tree)
     return switches[-1].to if switches else ""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.published import leads, publishing, reading, rolling_back, shell, verifying
+from steps.clients.published import leads, publishing, reading, recorded, rolling_back, shell, verifying
 from steps.clients.published.local import Local
 from steps.clients.published.operations import Claimed, Operation, Put
 from steps.clients.published.tree import ALL, Tree
@@ -173,7 +173,7 @@ def test_killed_at_every_step_a_rollback_is_one_from_its_switch_on(tmp_path: Pat
         else:
             published(place(root), tmp_path / "c")
         tree = Local(root).look("compute")
-        last = reading.recorded(tree)[-1]
+        last = recorded.switches(tree)[-1]
         assert (last.to, last.rollback) == (tree.current, tree.current.startswith("0002-")), count
         assert wrong(root) == [], count
         count += 1
@@ -203,7 +203,7 @@ def test_by_every_way_a_rollback_is_one_that_was_lost_behind_its_switch(tmp_path
         with pytest.raises(Refused, match=r"^0003-\w+ was left by a rollback \(by ada"):
             publishing.publish_through(way, order(place(root), tmp_path / "c"), silent)
     seen = published(place(root), tmp_path / "d", kind)
-    found = [(one.to[:4], one.before[:4], one.rollback, one.by) for one in reading.recorded(Local(root).look("compute"))][-2:]
+    found = [(one.to[:4], one.before[:4], one.rollback, one.by) for one in recorded.switches(Local(root).look("compute"))][-2:]
     assert found == [("0002", "0003", True, "rollback by ada"), (seen.version[:4], "0002", False, "run-1")]
     assert wrong(root) == []
 
