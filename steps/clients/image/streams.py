@@ -54,7 +54,7 @@ def fed(command: Sequence[str], source: IO[bytes]) -> Iterator[IO[bytes]]:
             try:
                 yield child.stdout
             except Exception:
-                if feeding.done() and (unread := feeding.exception()):
+                if _at_its_end(child.stdout) and (unread := feeding.exception()):
                     raise unread from None  # what came of it was cut off by that alone
                 raise
             if not child.stdout.read(1):
@@ -62,6 +62,11 @@ def fed(command: Sequence[str], source: IO[bytes]) -> Iterator[IO[bytes]]:
                 _require(command[0], child.wait(), b"")
         finally:
             child.kill()
+
+
+def _at_its_end(output: IO[bytes]) -> bool:
+    """No more comes of it: the program has ended, and who feeds it is about to, if not yet done."""
+    return not output.closed and not output.read(1)
 
 
 def _feed(source: IO[bytes], pipe: IO[bytes]) -> None:

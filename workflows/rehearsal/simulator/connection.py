@@ -23,6 +23,7 @@ class Connections:
         self._url = urlsplit(server)
         self._context = context
         self._idle: deque[http.client.HTTPConnection] = deque()
+        self._closed = False
 
     def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Status and body of one answer. Raises OSError or http.client.HTTPException, and forgets the connection then."""
@@ -34,14 +35,17 @@ class Connections:
             connection.request(method, self._url.path + path, body, headers)
             answer = connection.getresponse()
             found = answer.status, answer.read()
-        except (OSError, http.client.HTTPException):
+        except BaseException:
             connection.close()
             raise
         self._idle.append(connection)
+        if self._closed:  # by another thread, after it has closed those that were idle
+            self.close()
         return found
 
     def close(self) -> None:
-        """Close all idle connections."""
+        """Close all idle connections, and those in use as soon as they have their answers."""
+        self._closed = True
         while self._idle:
             self._idle.pop().close()
 

@@ -24,11 +24,20 @@ def cut_off(source: io.BytesIO) -> bytes:
         raise EOFError("cut off")
 
 
+def put_away(source: io.BytesIO) -> bytes:
+    """Read it through a program as one that has closed what it reads before it fails for a reason of its own."""
+    with streams.fed(["cat"], source) as plain:
+        plain.close()
+        raise EOFError("cut off")
+
+
 def test_a_source_that_cannot_be_read_hangs_nobody_and_is_the_cause() -> None:
     with pytest.raises(OSError, match="Input/output error"):
         cut_off(Damaged(b"abcdef"))
     with pytest.raises(EOFError, match="cut off"):
         cut_off(io.BytesIO(b"abc"))
+    with pytest.raises(EOFError, match="cut off"):
+        put_away(io.BytesIO(b"abc"))
 
 
 def test_all_of_a_source_comes_through() -> None:
