@@ -278,7 +278,9 @@ def test_killed_while_a_machine_boots_it_boots_again_and_ends_in_the_same_bytes(
     site = Site(tmp_path / "site", first.images / "archive", boot=ONE_BOOT)
     shutil.copy(first.folder / LOCK, site.folder)
     killed.in_a_boot(site, killed.chance(), tmp_path / "log")
-    assert site.published() == first.published(first.versions[0])
+    whole = first.published(first.versions[0])
+    differing = [name for name, digest in site.published().items() if digest != whole[name]]
+    assert differing == ["manifest.json"], "that one names the boots, of which there was one here and two there"
     killed.is_whole(site)
     gone = until(lambda: not [pid for pid in descendants(1) if killed.works_in(pid, site.folder)], 30)
     assert gone, "a process lives on"
