@@ -96,6 +96,13 @@ def test_a_firewall_that_is_kept_is_not_stopped_and_lets_in_what_rke2_and_its_ne
     assert kept["firewall"] == {"api": ["6443/tcp", "9345/tcp"], "servers": ["2379-2381/tcp"], "nodes": [*common, *ports]}
 
 
+def test_networkmanager_is_kept_from_canals_links_beside_what_others_keep_from_it() -> None:
+    files = {file["path"]: file["content"] for file in resolved()[0]["files"]}
+    lines = files["/etc/NetworkManager/conf.d/90-bringup-canal.conf"].splitlines()
+    (said,) = [line for line in lines if line.startswith("unmanaged-devices")]
+    assert said.startswith("unmanaged-devices+=interface-name:flannel*;interface-name:cali*;"), "`=` would end the list of others"
+
+
 def test_peer_to_peer_follows_the_fabric_unless_the_spec_says_so() -> None:
     none = {"fabric": {"kind": "none"}, "validation": {}}
     assert resolved(**none)[1] == {}
