@@ -7,7 +7,7 @@ import os
 
 from ansible.module_utils import alone, nvidia
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import aside, places, traces
+from ansible.module_utils.rke2 import aside, cilium, places, traces
 
 DOCUMENTATION = r"""
 module: rke2_traces
@@ -28,7 +28,8 @@ author: [bringup]
 
 RETURN = r"""
 observation: {description: 'traces: what is left by kind, looked: how many things of each kind were looked at, aside: files of the
-  site that ours took the places of, foreign_driver: whether an NVIDIA driver of a container is in the kernel.', type: dict}
+  site that ours took the places of, foreign_driver: whether an NVIDIA driver of a container is in the kernel, cilium_programs:
+  whether BPF programs of Cilium are.', type: dict}
 refused: {description: 'Why nothing may be removed: a link leads to where others keep things too.', type: str}
 any: {description: Whether anything was there before., type: bool}
 joins: {description: The server that the configuration joins; empty where it joins none., type: str}
@@ -68,7 +69,8 @@ def main() -> None:
         left, looked = traces.find(*asked)
     if state == "gone" and not any(left.values()) and os.path.exists(places.MARK) and acts:
         os.unlink(places.MARK)
-    observation = {"traces": dict(left, looked=looked), "aside": aside.found(), "foreign_driver": nvidia.is_of_container()}
+    kernel = {"foreign_driver": nvidia.is_of_container(), "cilium_programs": cilium.is_in_kernel()}
+    observation = {"traces": dict(left, looked=looked), "aside": aside.found(), **kernel}
     shown = {"any": there, "joins": traces.joins(), "refused": refused, "observation": observation}
     module.exit_json(changed=there and state in ("apart", "gone"), **shown)
 

@@ -41,13 +41,16 @@ def _judged(gate: str, seen: Observation, want: Expectation) -> Verdict:
     by_name = {node.node: node for node in seen.nodes}
     rows = [_row(name, by_name.get(name)) for name in want.nodes]
     kept = {node.node: node.facts.aside for node in seen.nodes if node.facts is not None}
-    loaded = [node.node for node in seen.nodes if node.facts is not None and node.facts.foreign_driver]
-    return of_nodes(gate, rows, what="bare of RKE2", notes=[*plays.aside(kept), *_until_boot(loaded)])
+    return of_nodes(gate, rows, what="bare of RKE2", notes=[*plays.aside(kept), *_until_boot(seen.nodes)])
 
 
-def _until_boot(loaded: Sequence[str]) -> Iterator[str]:
-    if loaded:
+def _until_boot(nodes: Sequence[HostObservation]) -> Iterator[str]:
+    """What no reset takes out of a kernel."""
+    if loaded := [node.node for node in nodes if node.facts is not None and node.facts.foreign_driver]:
         yield f"the NVIDIA driver of a container stays in the kernel of {fold(loaded)} until the next boot"
+    if attached := [node.node for node in nodes if node.facts is not None and node.facts.cilium_programs]:
+        said = f"BPF programs and maps of Cilium stay in the kernel of {fold(attached)} until the next boot"
+        yield f"{said}: reboot before another network plugin runs there"
 
 
 def _row(name: str, host: HostObservation | None) -> NodeVerdict:

@@ -24,6 +24,9 @@ boot. Whatever is mounted elsewhere below may be a volume of a pod or a share of
 DRIVER_ROOTS = ("/run/nvidia/driver", "/run/mellanox/drivers")
 """Where NVIDIA's driver containers mount their whole root once more. They unmount it where they end by themselves, and not where
 they are killed; rke2-killall.sh does not know of it."""
+OF_PODS = ("/run/k3s/", "/var/lib/kubelet/", "/run/netns/cni-", "/run/flannel/", "/run/calico/", "/run/cilium/", DATA + "/")
+"""Below these Kubernetes and its network plugin mount. Calico and Cilium mount a cgroup2 for their BPF programs so that it outlives
+their containers; rke2-killall.sh does not know of those."""
 OF_DISK = "lost+found"
 """What belongs to a file system and not to who writes on it."""
 
@@ -42,6 +45,11 @@ def within(path: str, mounted: list) -> list:
 def driver_root(target: str) -> str:
     """The root of a driver container that a mount is, or lies in; empty for any other."""
     return next((root for root in DRIVER_ROOTS if within(root, [target])), "")
+
+
+def of_pods(target: str) -> bool:
+    """Whether a mount is of Kubernetes, its network plugin or a driver container."""
+    return target.startswith(OF_PODS) or driver_root(target) != ""
 
 
 def foreign(path: str, mounted: list) -> list:

@@ -46,6 +46,11 @@ SHARED = (
     "/etc/cni",
     "/opt/cni/bin",
     "/run/flannel",
+    "/run/calico",
+    "/run/cilium",
+    "/run/nodeagent",
+    "/var/lib/calico",
+    "/var/log/calico",
     "/var/log/pods",
     "/var/log/containers",
     "/run/nvidia/validations",
@@ -54,7 +59,6 @@ SHARED = (
 began."""
 UNIT_FOLDERS = ("/usr/local/lib/systemd/system", "/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 UNITS = ("rke2-server.service", "rke2-agent.service")
-MOUNTS = ("/run/k3s/", "/var/lib/kubelet/", "/run/netns/cni-", "/run/flannel/", DATA + "/")
 LINKS = re.compile(r"cni0|flannel[.-].*|kube-ipvs0|kube-bridge|vxlan\.calico|vxlan-v6\.calico|cilium_.*|cali[0-9a-f]+|lxc[0-9a-f]+")
 PROGRAMS = (DATA + "/", "/usr/local/bin/rke2", "/usr/bin/rke2", "/opt/rke2/")
 RULE = re.compile(r"KUBE-|CNI-|cali[-:]|CILIUM_|FLANNEL-|flannel")
@@ -99,7 +103,7 @@ def find(force: bool, virtual: str = "", pods: str = "") -> tuple:
     known = force or ours or units or os.path.exists(places.MARK) or any(name.startswith(PROGRAMS) for name in started.values())
     left = {
         "processes": ["%d %s" % (pid, name) for pid, name in sorted(started.items())],
-        "mounts": sorted(one for one in targets if (one.startswith(MOUNTS) or mounts.driver_root(one)) and one not in kept),
+        "mounts": sorted(one for one in targets if mounts.of_pods(one) and one not in kept),
         "links": [link for link in links if LINKS.fullmatch(link)],
         "addresses": held,
         "routes": dropping,

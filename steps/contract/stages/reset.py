@@ -27,11 +27,13 @@ class Traces(Struct, frozen=True, kw_only=True):
 
 class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What `playbooks/library/rke2_traces.py` read on a host at the end of the play. `aside` are files of the site that ours took
-    the places of, by where they are kept. `foreign_driver`: an NVIDIA driver that a container loaded is in the kernel."""
+    the places of, by where they are kept. `foreign_driver`: an NVIDIA driver that a container loaded is in the kernel;
+    `cilium_programs`: BPF programs of Cilium are."""
 
     traces: Traces
     aside: tuple[str, ...] = ()
     foreign_driver: bool = False
+    cilium_programs: bool = False
 
 
 class HostObservation(Played, frozen=True, kw_only=True, omit_defaults=True):

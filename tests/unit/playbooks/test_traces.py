@@ -1,12 +1,12 @@
 """Whether a kernel has packet filters at all: where it cannot have any, no rules are left; where nobody can tell, nobody looked.
-And which routes a network of pods has left, and whose processes are RKE2's."""
+And which routes a network of pods has left, whose processes and mounts are RKE2's, and what stays in the kernel."""
 
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.rke2 import traces
+from ansible.module_utils.rke2 import cilium, mounts, traces
 
 PLAIN = "0000000000000000 T _stext\n0000000000000000 t nf_conntrack_init_net\n"
 BUILT_IN = PLAIN + "0000000000000000 t nf_tables_newtable\n"
@@ -105,3 +105,36 @@ def test_nothing_of_the_host_is_unmounted_with_a_driver_containers_root(
     (tmp_path / "mount").write_text("#!/bin/sh\nexit 1\n")
     traces.unmount(target)
     assert (tmp_path / "asked").exists() is (len(commands) == 1), "what may be the host's stays, and is told"
+
+
+@pytest.mark.parametrize(
+    ("target", "counts"),
+    [
+        ("/run/k3s/containerd/sandbox", True),
+        ("/run/calico/cgroup", True),
+        ("/run/cilium/cgroupv2", True),
+        ("/run/cilium/bpffs", True),
+        ("/run/nvidia/driver/dev", True),
+        ("/sys/fs/bpf", False),
+        ("/sys/fs/cgroup", False),
+        ("/run/calicoctl", False),
+    ],
+)
+def test_what_network_plugins_mount_counts_and_what_systemd_mounts_does_not(target: str, counts: bool) -> None:
+    assert mounts.of_pods(target) is counts
+
+
+@pytest.mark.parametrize(
+    ("pin", "there"),
+    [
+        ("cilium/socketlb/links/cgroup/cil_sock4_connect", True),
+        ("tc/globals/cilium_lb4_services_v2", True),
+        ("tc/globals/of_the_site", False),
+        ("", False),
+    ],
+)
+def test_what_cilium_pinned_tells_that_its_programs_are_in_the_kernel(tmp_path: Path, pin: str, there: bool) -> None:
+    path = tmp_path / "sys/fs/bpf" / pin
+    path.parent.mkdir(parents=True)
+    path.touch() if pin else path.mkdir()
+    assert cilium.is_in_kernel(str(tmp_path)) is there

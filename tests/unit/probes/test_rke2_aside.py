@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from steps.contract.play import HostOutcome, HostStatus
 from steps.contract.stages import reset as reset_contract
 from steps.contract.stages import rke2 as rke2_contract
@@ -36,12 +38,22 @@ def test_a_reset_says_where_they_still_lie() -> None:
     assert (verdict.is_pass, tuple(verdict.notes)) == (True, NOTES)
 
 
-def test_a_reset_says_where_a_containers_driver_is_still_in_the_kernel() -> None:
+@pytest.mark.parametrize(
+    ("kind", "note"),
+    [
+        ("foreign_driver", "the NVIDIA driver of a container stays in the kernel of gpu[001-002] until the next boot"),
+        (
+            "cilium_programs",
+            "BPF programs and maps of Cilium stay in the kernel of gpu[001-002] until the next boot: reboot before another network "
+            "plugin runs there",
+        ),
+    ],
+)
+def test_a_reset_says_what_is_still_in_the_kernel(kind: str, note: str) -> None:
     kinds = ("processes", "mounts", "links", "addresses", "routes", "rules", "paths", "units")
     facts = {"traces": {**{kind: [] for kind in kinds}, "looked": dict.fromkeys(kinds, 1)}}
     told = {"gpu001": True, "gpu002": True, "cpu001": False}
-    seen = [HostOutcome(host=name, status=HostStatus.OK, facts={**facts, "foreign_driver": one}) for name, one in told.items()]
+    seen = [HostOutcome(host=name, status=HostStatus.OK, facts={**facts, kind: one}) for name, one in told.items()]
     seen.append(HostOutcome(host="cpu002", status=HostStatus.OK, facts=facts))
     verdict = reset_gate.agents(reset.from_play(seen), reset_contract.Expectation(nodes=(*told, "cpu002")))
-    said = "the NVIDIA driver of a container stays in the kernel of gpu[001-002] until the next boot"
-    assert (verdict.is_pass, tuple(verdict.notes)) == (True, (said,))
+    assert (verdict.is_pass, tuple(verdict.notes)) == (True, (note,))

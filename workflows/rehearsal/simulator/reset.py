@@ -35,10 +35,11 @@ def rke2_reset(world: World, request: PlayRequest) -> Iterator[Outcome]:
         status = Status.OK if node is None else Status.CHANGED
         yield Outcome(host=host.name, task=_FORGET[0], action=_FORGET[1], status=status, seconds=20)
     for host in hosts:
-        there = world.hosts[host.name].pop("rke2", None) is not None
+        state = world.hosts[host.name].pop("rke2", None)
         driven = host.name in drivers
-        result = {"observation": {"traces": _traces(world, host.name, driven), "foreign_driver": driven}}
-        status = Status.CHANGED if there else Status.OK
+        kernel = {"foreign_driver": driven, "cilium_programs": state is not None and "cilium" in state["cni"]}
+        result = {"observation": {"traces": _traces(world, host.name, driven), **kernel}}
+        status = Status.OK if state is None else Status.CHANGED
         yield Outcome(host=host.name, task=_REMOVE[0], action=_REMOVE[1], status=status, seconds=15, result=result)
     world.wake()
 
