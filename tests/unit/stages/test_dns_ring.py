@@ -62,11 +62,11 @@ class Pod:
     def asked(self) -> None:
         (self.folder / "tmp/asked").touch()
 
-    def run(self, seconds: int = 1, /, **more: str) -> dict[str, Any]:
+    def run(self, seconds: int = 1, domain: str = "cluster.local", /, **more: str) -> dict[str, Any]:
         text = objects.script("dns_ring.sh").replace("/tmp/", f"{self.folder}/tmp/")
         text = text.replace("/dev/termination-log", f"{self.folder}/log").replace("/etc/resolv.conf", f"{self.folder}/resolv.conf")
         (self.folder / "resolv.conf").write_text(
-            "search bringup-check.svc.cluster.local svc.cluster.local\nnameserver 10.43.0.10\n"
+            f"search bringup-check.svc.{domain} svc.{domain} {domain} example.org\nnameserver 10.43.0.10\n"
         )
         environment = {
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
@@ -142,6 +142,14 @@ def test_names_that_are_not_resolved(pod: Pod) -> None:
     pod.silence(*(name for name in GOOD if "10.43.7.7" not in name))
     report = pod.run()
     assert (report["resolved"], report["vip"], report["named"], report["reached"]) == ("", "gpu002", "", False)
+
+
+def test_a_cluster_may_have_a_domain_of_its_own(pod: Pod) -> None:
+    pod.asked()
+    (pod.folder / "dns" / API).rename(pod.folder / "dns/kubernetes.default.svc.k8s.example.org")
+    (pod.folder / "dns/vip.bringup-check.svc.k8s.example.org").write_text("10.43.7.7")
+    report = pod.run(60, "k8s.example.org", VIP_SERVICE_HOST="")
+    assert [report[key] for key in ("resolved", "vip", "error")] == ["10.43.0.1", "gpu002", ""]
 
 
 def test_the_address_of_the_service_comes_from_dns_where_the_kubelet_did_not_tell_it(pod: Pod) -> None:

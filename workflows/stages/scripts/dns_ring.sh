@@ -16,6 +16,7 @@ end=$(( $(date +%s) + SECONDS_TO_WAIT ))
 resolved= vip= named= peer= before= large=false ingress= own=false error=
 address=$VIP_SERVICE_HOST
 search=$(awk '/^search/ {print $2; exit}' /etc/resolv.conf)
+services=${search#*.} # svc.cluster.local, or as the cluster's domain is
 look_up() {
   nslookup "$1" > /tmp/answer 2>/tmp/said
   awk '/^Name/ {seen = 1} seen && /^Address/ {print $NF; exit}' /tmp/answer
@@ -43,7 +44,7 @@ through() {
     { [ -z "$INGRESS_HOST" ] || [ -n "$ingress" ]; }
 }
 while :; do # once in any case: a second may be over before it has begun
-  [ -n "$resolved" ] || resolved=$(look_up kubernetes.default.svc.cluster.local)
+  [ -n "$resolved" ] || resolved=$(look_up "kubernetes.default.$services")
   [ -n "$resolved" ] || failed
   [ -n "$address" ] || address=$(look_up "vip.$search")
   [ -n "$vip" ] || [ -z "$address" ] || { vip=$(ask "$(at "$address" /cgi-bin/name)"); [ -n "$vip" ] || failed; }
