@@ -39,6 +39,8 @@ options:
       time_servers: {description: NTP servers for chrony., type: list, elements: str}
       disks: {description: Free space by path in MiB., type: dict}
       ports: {description: Ports on which nobody may listen before RKE2 is set up., type: list, elements: str}
+      server_ports: {description: Those of servers alone., type: list, elements: str}
+      agent_ports: {description: Those of agents alone., type: list, elements: str}
       mounts: {description: File systems of their own by path with their types., type: dict}
       dns: {description: 'DNS: servers, search.', type: dict}
       links: {description: 'Interfaces of the fabric: names, devices, mtu.', type: dict}
@@ -75,7 +77,10 @@ observation: {description: 'Items (name, status, want, before, after, why) and f
 """
 
 KINDS = {
-    "list": ("packages", "ports", "blacklist", "kernel_parameters", "time_servers", "given_away"),
+    "list": (
+        *("packages", "ports", "server_ports", "agent_ports"),
+        *("blacklist", "kernel_parameters", "time_servers", "given_away"),
+    ),
     "rows": ("files", "routes", "users"),
     "dict": (
         *("directories", "modules", "sysctls", "hugepages", "services", "disks"),

@@ -13,6 +13,11 @@ LISTEN = "0A"
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
+def of_role(want: dict) -> list:
+    """Those of every machine and of this one's role: an agent has no etcd of RKE2, and may well have one of the site's."""
+    return want["ports"] + want["server_ports" if want["server"] else "agent_ports"]
+
+
 def ports(node: Node, wanted: list, root: str = "") -> list:
     """One item for all ports, which names who listens; none where that is RKE2, which the advice would destroy."""
     numbers = {int(port) for port in wanted}
@@ -21,7 +26,9 @@ def ports(node: Node, wanted: list, root: str = "") -> list:
         return []
     seen = ", ".join("%d by %s" % (port, _owner(inode)) for port, inode in taken)
     want = "nobody listens on %s" % ", ".join(map(str, sorted(numbers)))
-    return [measured("ports", not taken, want, seen or "free", "RKE2 needs these ports: stop and remove what holds them")]
+    return [
+        measured("ports", not taken, want, seen or "free", "RKE2 needs these ports here: stop what holds them, or give it others")
+    ]
 
 
 def _listeners(root: str) -> Iterator[tuple]:

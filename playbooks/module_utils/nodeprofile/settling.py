@@ -67,7 +67,7 @@ def settle_all(node: Node, want: dict) -> list:
         measured("root", os.geteuid() == 0, "uid 0", "uid %d" % os.geteuid(), NO_ROOT),
         *storage.disks(node, want["disks"]),
         *storage.mounts(want["mounts"]),
-        *listening.ports(node, want["ports"]),
+        *listening.ports(node, listening.of_role(want)),
         *routes.default_route(want["default_route"]),
         *own_name.hostname(node, want["hostname"]),
         *own_name.hosts(node, want["address"], want["hostname"]),

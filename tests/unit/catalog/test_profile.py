@@ -35,7 +35,7 @@ def resolved(**changes: object) -> tuple[profile.Profile, profile.Profile]:
 def test_every_distribution_of_a_spec_has_a_family(
     distribution: str, version: str, manager: str, loader: str, package: str
 ) -> None:
-    general, _ = resolved(os={"distribution": distribution, "version": version})
+    general, _ = resolved(os={"distribution": distribution, "version": version}, rke2={"cni": ["flannel"]})
     assert (general["system"]["package_manager"], general["system"]["boot_loader"]) == (manager, loader)
     assert package in general["packages"]
     assert {"iptables", "iptables-nft or iptables"} & set(general["packages"]), (
@@ -94,6 +94,14 @@ def test_a_firewall_that_is_kept_is_not_stopped_and_lets_in_what_rke2_and_its_ne
     assert "firewall" not in stopped
     common = ["10250/tcp", "30000-32767/tcp"]
     assert kept["firewall"] == {"api": ["6443/tcp", "9345/tcp"], "servers": ["2379-2381/tcp"], "nodes": [*common, *ports]}
+
+
+@pytest.mark.parametrize(
+    ("cni", "ports"), [("canal", ["9099"]), ("calico", ["9099"]), ("cilium", ["4240", "9879"]), ("flannel", [])]
+)
+def test_nobody_may_listen_where_the_network_plugin_is_going_to(cni: str, ports: list[str]) -> None:
+    general, _ = resolved(rke2={"cni": ["multus", cni]})
+    assert [port for port in general["ports"] if port not in profile.of_system("ubuntu")["ports"]] == ports
 
 
 def test_networkmanager_is_kept_from_canals_links_beside_what_others_keep_from_it() -> None:

@@ -6,6 +6,7 @@ import pytest
 from ansible.module_utils.nodeprofile import listening
 
 from tests.unit.playbooks.machine import Machine
+from workflows.catalog import profile
 
 WANTED = ["6443", "9345", "10250"]
 CONFIG, DROP_IN = "etc/rancher/rke2/config.yaml", "etc/rancher/rke2/config.yaml.d/50-site.yaml"
@@ -49,6 +50,28 @@ def test_rke2_holds_its_own_ports(tmp_path: Path, files: tuple[str, ...], server
 )
 def test_somebody_else_on_a_port_is_said(tmp_path: Path, files: tuple[str, ...], server: tuple[str, str] | None) -> None:
     assert seen(tmp_path, KUBELET, files, server) == [("failed", "10250 by socket 123456789")]
+
+
+@pytest.mark.parametrize(
+    ("port", "of_server", "of_agent"),
+    [
+        (2379, "failed", "ok"),
+        (9345, "failed", "ok"),
+        (10259, "failed", "ok"),
+        (6444, "ok", "failed"),
+        (6443, "failed", "failed"),
+        (10248, "failed", "failed"),
+        (5432, "ok", "ok"),
+    ],
+)
+def test_a_role_wants_its_own_ports_alone(tmp_path: Path, port: int, of_server: str, of_agent: str) -> None:
+    (tmp_path / "proc/net").mkdir(parents=True)
+    (tmp_path / "proc/net/tcp").write_text(HEADER + ROW.format(port, "0A"))
+    base = profile.of_system("debian")
+    for is_server, status in ((True, of_server), (False, of_agent)):
+        wanted = listening.of_role(base | {"server": is_server})
+        (row,) = listening.ports(Machine({}), wanted, str(tmp_path))
+        assert row["status"] == status
 
 
 def test_a_connection_and_another_port_are_no_matter(tmp_path: Path) -> None:

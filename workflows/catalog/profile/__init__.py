@@ -21,7 +21,7 @@ KEYS = frozenset(
         *("packages", "files", "directories", "modules", "blacklist", "sysctls", "kernel_parameters", "hugepages", "memlock"),
         *("swap_off", "services", "time_service", "time_servers", "disks", "ports", "mounts", "dns", "links", "routes", "selinux"),
         *("default_route", "interface_names", "given_away", "apparmor", "firewall"),
-        *("system_users", "users", "pcie_acs", "system"),
+        *("server_ports", "agent_ports", "system_users", "users", "pcie_acs", "system"),
     }
 )
 """What a profile may say: the keys of `playbooks/library/node_profile.py`."""
