@@ -19,8 +19,9 @@ from workflows.images.errors import BuildError
 from workflows.spec.recipe import Foundation
 from workflows.spec.recipe_layers import RecipeLayer
 
-KERNEL: Final = re.compile(r"linux-image-(unsigned-)?\d")
-"""A package with a kernel of one version, and not one that depends on the newest."""
+KERNEL: Final = re.compile(r"linux-image-(unsigned-)?\d(?!.*-dbg(sym)?$)")
+"""A package with a kernel of one version: not one that depends on the newest, nor the debug symbols of one (`-dbg` in Debian,
+`-dbgsym` in Ubuntu)."""
 _MERGED: Final = "usr-is-merged"
 """Chosen over `usrmerge`, which would bring Perl into every image: roots are made with merged /usr from the start."""
 
