@@ -213,7 +213,9 @@ class RecipeLayer(Section):
     commands: Annotated[tuple[RecipeCommand, ...], Listed] = Field(default=(), description="Commands, in order.")
     services: RecipeServices = Field(default=RecipeServices(), description="systemd units.")
     kernel_arguments: Annotated[tuple[KernelArgument, ...], Listed] = Field(
-        default=(), description="Words of the kernel's command line.", examples=[["mitigations=auto"]]
+        default=(),
+        description="Words of the kernel's command line, behind those of the layers below; order and repetition are kept.",
+        examples=[["mitigations=auto"]],
     )
     tests: Annotated[tuple[RecipeTest, ...], Listed] = Field(default=(), description="Tests of the image.")
     budget_mib: Annotated[int, Field(ge=0, le=100_000)] = Field(

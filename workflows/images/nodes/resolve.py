@@ -105,7 +105,8 @@ def resolve(asked: Asked) -> Resolved:
         sources=tuple(msgspec.structs.replace(one.source, keyring="") for one in named),
         layers=layers,
         kernel=packages.kernel(found.foundation.kernel, lock.packages.values()),
-        kernel_arguments=tuple(dict.fromkeys(word for _, layer in found.layers for word in layer.kernel_arguments)),
+        # all of them: what a word says may depend on the one before it, and of two the last may be the one that holds
+        kernel_arguments=tuple(word for _, layer in found.layers for word in layer.kernel_arguments),
         tests=tests.of(found),
         budget_mib=next((part.spec.budget.squashfs_mib or 0 for part in reversed(found.parts) if part.spec.budget.squashfs_mib), 0),
     )

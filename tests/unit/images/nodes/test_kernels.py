@@ -1,10 +1,39 @@
-"""Which kernel an image starts."""
+"""Which kernel an image starts, and with which arguments."""
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
 from steps.contract.image.recipe import Package
 from workflows.images.errors import BuildError
-from workflows.images.nodes import packages
+from workflows.images.nodes import lockfile, packages, resolve, shipped
+
+OWN = """
+apiVersion: bringup/v1
+kind: ImageRecipe
+name: own
+description: A stand-in for a site's recipe.
+extends: base
+layers:
+"""
+
+
+def test_kernel_arguments_keep_their_order_and_stand_as_often_as_they_are_written(tmp_path: Path) -> None:
+    """A kernel reads them by position: without its second `hugepages=16` a node boots without its small pages."""
+    pages = "[hugepagesz=1G, hugepages=16, hugepagesz=2M, hugepages=16]"
+    lower = f"  - name: lower\n    kernel_arguments: [console=ttyS0]\n  - name: middle\n    kernel_arguments: {pages}\n"
+    upper = "  - name: upper\n    kernel_arguments: [console=tty0, console=ttyS0]\n"
+    (tmp_path / "own.yaml").write_text(OWN + lower + upper)
+    lock = lockfile.read(shipped.RECIPES / "base.lock.json", "")
+    layers = tuple(lockfile.LockedLayer(name=name, packages=()) for name in ("lower", "middle", "upper"))
+    locked = msgspec.structs.replace(lock, recipe="own", layers=(*lock.layers, *layers))
+    (tmp_path / "own.lock.json").write_text(lockfile.text(locked))
+    words = resolve.resolve(resolve.of_recipe("own.yaml", tmp_path)).recipe.kernel_arguments
+    assert words[-7:] == (
+        *("console=ttyS0", "hugepagesz=1G", "hugepages=16", "hugepagesz=2M", "hugepages=16"),
+        *("console=tty0", "console=ttyS0"),
+    ), "the last console is /dev/console"
 
 
 def of_names(*names: str) -> list[Package]:
