@@ -54,6 +54,7 @@ def test_one_adapter_knows_the_package_manager_of_an_image() -> None:
         "steps/contract/image/debian.py",
         "steps/clients/image/layer/apt.py",
         "steps/clients/image/layer/apt_settings.py",
+        "workflows/images/nodes/keyrings.py",
         "workflows/images/nodes/packages.py",
         "workflows/images/nodes/versions.py",
     }

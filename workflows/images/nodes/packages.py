@@ -16,6 +16,7 @@ from steps.contract.image.recipe import Package, Source
 from workflows.images import apt
 from workflows.images.apt import Found
 from workflows.images.errors import BuildError
+from workflows.images.nodes import keyrings
 from workflows.spec.recipe import Foundation
 from workflows.spec.recipe_layers import RecipeLayer
 
@@ -93,14 +94,14 @@ class Mirror:
 
 def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], own: Mirror) -> tuple[Named, ...]:
     """The distribution's repositories at its public mirrors or those given, then what each layer takes of them beside, and the
-    recipe's own; each layer with its folder."""
+    recipe's own; each layer with its folder. Keys have absolute paths: apt takes any other for a fingerprint."""
     known = DISTRIBUTIONS[foundation.distribution]
     is_port = foundation.architecture != "amd64"
     usual = own.url or (known.ports if is_port else known.mirror)
     updates = known.ports if is_port and not known.beside else known.security
     security = own.security or (_beside(known, own.url) if own.url else updates)
     places = {"": usual, "-updates": usual, "-security": security}
-    signed = own.keyring or known.keyring
+    signed = str(Path(own.keyring or known.keyring).absolute())
 
     def of_it(components: Sequence[str], layer: int) -> list[Named]:
         return [
@@ -119,8 +120,8 @@ def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], 
             taken += more
             found += of_it(more, index)
         for one in layer.sources:
-            keyring = one.keyring if one.keyring.startswith("/") else str(folder / one.keyring)
-            source = Source(url=one.url, suite=one.suite, components=one.components, keyring=keyring)
+            keyring = (folder / one.keyring).absolute()
+            source = Source(url=one.url, suite=one.suite, components=one.components, keyring=str(keyring))
             found.append(Named(name=" ".join([layer.name, one.suite, *one.components]), source=source, layer=index))
     return tuple(found)
 
@@ -138,8 +139,9 @@ def resolve(foundation: Foundation, named: Sequence[Named], wanted: Sequence[Seq
     layers: list[list[Package]] = []
     root: apt.Root | None = None
     repositories: tuple[str, ...] = ()
+    keys = keyrings.named((one.source.keyring for one in named), folder / "keys")
     for index, packages in enumerate(wanted):
-        lines = tuple(_line(one.source) for one in named if one.layer <= index)
+        lines = tuple(_line(one.source, keys[one.source.keyring]) for one in named if one.layer <= index)
         if root is None or lines != repositories:
             below = root.status if root else ""
             root, repositories = apt.Root(folder / f"layer{index}", foundation.architecture, lines), lines
@@ -163,8 +165,8 @@ def _layer(root: apt.Root, packages: Sequence[str], named: Sequence[Named], *, f
     return sorted((replace(one, source_version=versions.get(one.sha256, "")) for one in found), key=lambda one: one.name)
 
 
-def _line(source: Source) -> str:
-    return " ".join(["deb", f"[signed-by={source.keyring}]", source.url, source.suite, *source.components])
+def _line(source: Source, key: str) -> str:
+    return " ".join(["deb", f"[signed-by={key}]", source.url, source.suite, *source.components])
 
 
 def _package(found: Found, named: Sequence[Named], asked: Iterable[str], *, essential: bool) -> Package:
