@@ -1,6 +1,7 @@
 """Drives apt in a root of its own: indexes of the given repositories, and what would be installed on top of what is said to be.
 
-Nothing of this machine is looked at or changed; its proxies and certificates are used.
+Nothing of this machine is looked at or changed. Of its apt's settings those of the way to mirrors hold (proxies, certificates,
+credentials), and no others: neither programs that it runs around an update, nor indexes that desktops want.
 """
 
 import re
@@ -15,6 +16,12 @@ from workflows.images.errors import BuildError, FetchError
 
 ESSENTIAL: Final = "?essential"
 """apt's pattern for the packages without which there is no system."""
+_BRINGER: Final = "apt (on Debian and its kin)"
+_WAY: Final = ("Acquire", "Dir::Etc::netrc", "Dir::Etc::netrcparts")
+"""The settings by which apt gets at files of mirrors; netrc: files with credentials."""
+_SETTING: Final = re.compile(r'^(?!Acquire::(?:IndexTargets|Languages)\b)\S+ "[^"\n]+";$', re.MULTILINE | re.IGNORECASE)
+"""One of them with a value; which indexes are fetched is ours to say."""
+_NO_OTHERS: Final = 'Dir::Etc::main "/dev/null";\nDir::Etc::parts "/dev/null";\n'
 _FAILED = re.compile(r"Failed to fetch (\S+)\s+(.*)")
 _LONGEST: Final = 300
 _URI = re.compile(r"'(\S+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
@@ -39,6 +46,9 @@ class Root:
         for needed in ("lists/partial", "cache/archives/partial", "none"):
             (folder / needed).mkdir(parents=True)
         (folder / "sources.list").write_text("".join(f"{line}\n" for line in repositories))
+        self._settings = folder / "apt.conf"
+        self._settings.touch(mode=0o600)  # proxies may have passwords
+        self._settings.write_text(_way_to_mirrors())
         self.status = ""
         self.source_versions: dict[str, str] = {}
         options = {
@@ -105,7 +115,19 @@ class Root:
         return done.stdout
 
     def _done(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return fetch.run([program, *self._options, *arguments], "apt (on Debian and its kin)")
+        return fetch.run([program, *self._options, *arguments], _BRINGER, {"APT_CONFIG": str(self._settings)})
+
+
+def _way_to_mirrors() -> str:
+    """Settings for apt to read instead of this machine's files, of which it takes what leads to mirrors.
+
+    apt reads the file that APT_CONFIG names before all others, and the options of its command line after them: too late to keep it
+    from those files.
+    """
+    told = fetch.run(["apt-config", "dump", *_WAY], _BRINGER)
+    if told.returncode != 0:
+        raise BuildError(f"apt's settings on this machine cannot be read: {_sentence(told.stderr)}")
+    return _NO_OTHERS + "".join(f"{line}\n" for line in _SETTING.findall(told.stdout))
 
 
 def _sentence(stderr: str) -> str:

@@ -1,8 +1,9 @@
 """Gets what the locks name and the cache lacks: packages with apt's own downloader, wheels with pip; both check digests."""
 
+import os
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from workflows.images.cache import Cache
@@ -70,10 +71,11 @@ def download_wheels(wanted: Path, recipe: Recipe, folder: Path) -> list[Path]:
     return sorted(folder.glob("*.whl"))
 
 
-def run(command: Sequence[str], bringer: str) -> subprocess.CompletedProcess[str]:
-    """Run a tool to its end. Raises BuildError where this machine does not have it."""
+def run(command: Sequence[str], bringer: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a tool to its end; `more` goes into its environment. Raises BuildError where this machine does not have it."""
+    environment = {**os.environ, **(more or {})}
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS, env=environment)
     except FileNotFoundError as error:
         raise BuildError(f"{command[0]} is not on this machine", hint=f"install {bringer}") from error
     except subprocess.TimeoutExpired as error:
