@@ -52,6 +52,7 @@ options:
       apparmor: {description: Mode of AppArmor., type: str, choices: ['', enabled, disabled]}
       system_users: {description: Users of services by name with their comment., type: dict}
       users: {description: 'People: name, groups, keys, sudo.', type: list, elements: dict}
+      repositories: {description: 'Package: id, path, unless and keys of its repository.', type: dict}
       firewall: {description: 'What a firewall that stays lets in: nodes, servers, api, networks, pods.', type: dict}
       pcie_acs: {description: What PCIe ACS must be., type: str, choices: ['', 'off']}
       system: {description: 'What differs between distributions: ids, package_manager, boot_loader, …', type: dict}
@@ -84,7 +85,7 @@ KINDS = {
     "rows": ("files", "routes", "users"),
     "dict": (
         *("directories", "modules", "sysctls", "hugepages", "services", "disks"),
-        *("mounts", "dns", "links", "interface_names", "system_users", "system", "firewall"),
+        *("mounts", "dns", "links", "interface_names", "system_users", "system", "firewall", "repositories"),
     ),
     "bool": ("swap_off", "time_service", "default_route"),
     "str": ("memlock",),

@@ -17,6 +17,10 @@ OLD_CGROUP = (
     "a kubelet of Kubernetes 1.35 or later does not start there: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's "
     'command line, or write fail-cgroupv1: "false" in rke2.kubelet_args'
 )
+POLICY = ("package rke2-selinux", "repository of rke2-selinux")
+"""Items of RKE2's SELinux policy, which no distribution has."""
+OF_POLICY = ("rancher-rke2", "rpm.rancher.io")
+"""How dnf says that its repository does not serve, where it says which."""
 TOLD = {
     "hosts over a boot": "whose /etc/hosts does not last",
     "firewall": "with a firewall that bringup does not change",
@@ -126,12 +130,7 @@ def _item(node: NodeObservation, item: Item, want: Expectation) -> Iterator[Find
         step = f"do not reboot {name} before it is made: make room in /boot there (old kernels), and play again"
         yield fail(FailureClass.RUNTIME, f"its initramfs could not be made: {item.why}", item.want, step)
     elif item.status is ItemStatus.FAILED:
-        yield fail(
-            _class(item),
-            f"{item.name} is {now}: {item.why}",
-            item.want,
-            f"repair it on {name}, and play again" if LOCKED not in item.why else f"decide which for {name}, and play again",
-        )
+        yield fail(_class(item), f"{item.name} is {now}: {item.why}", item.want, f"{_advice(item, name)}, and play again")
     elif item.status is ItemStatus.DIFFERS and item.why:
         busy = node.facts is not None and node.facts.rke2_running
         step = f"drain and reboot {name}" if busy else f"reboot {name}, or allow it with os.reboot"
@@ -144,6 +143,15 @@ def _item(node: NodeObservation, item: Item, want: Expectation) -> Iterator[Find
         yield unknown(FailureClass.DEPENDENCY, f"{item.name}: {item.why}", item.want, "make it available, or tolerate it by name")
 
 
+def _advice(item: Item, name: str) -> str:
+    """What to do about an item that failed."""
+    if LOCKED in item.why:
+        return f"decide which for {name}"
+    if item.name in POLICY or any(word in item.why for word in OF_POLICY):
+        return f"see that {name} reaches the repository of rke2-selinux, or name a mirror in os.rke2_repository (baseurl, gpgkey)"
+    return f"repair it on {name}"
+
+
 def _is_unbootable(item: Item) -> bool:
     """Whether the machine may not find an initramfs at its next boot; the play does not reboot it."""
     return item.name == "reload initramfs" and item.status is ItemStatus.FAILED
@@ -151,7 +159,7 @@ def _is_unbootable(item: Item) -> bool:
 
 def _class(item: Item) -> FailureClass:
     """What kind of failure an item's is: of something that the site gives or decides, of its hardware, or of what runs there."""
-    if item.name.startswith(("disk ", "mount ", "package ", "link", "route ", "default route", "DNS")):
+    if item.name.startswith(("disk ", "mount ", "package ", "repository ", "link", "route ", "default route", "DNS")):
         return FailureClass.DEPENDENCY
     if LOCKED in item.why:
         return FailureClass.INPUT

@@ -39,10 +39,11 @@ def repository(folder: Path, names: Iterable[str], needs: dict[str, str]) -> Non
     built = folder.with_name(f"{folder.name}-build")
     files = built / "files"
     (files / "usr/share/stand-in").mkdir(parents=True)
-    (files / SERVICE[1:]).parent.mkdir(parents=True)
-    (files / SERVICE[1:]).write_text(UNIT)
     spec = HEADER + f"%install\ncp -r {files}/. %{{buildroot}}\n"
     for name in names:
+        if name == "chrony":
+            (files / SERVICE[1:]).parent.mkdir(parents=True)
+            (files / SERVICE[1:]).write_text(UNIT)
         (files / "usr/share/stand-in" / name).write_text(f"{name}\n")
         more = f"Requires: {needs[name]}" if name in needs else ""
         spec += PART.replace("@NAME@", name).replace("@MORE@", more) + (f"{SERVICE}\n" if name == "chrony" else "")

@@ -113,6 +113,39 @@ def repository(host: Host, url: str, name: str = "site") -> None:
     host.run("sh", "-c", f"mkdir -p /etc/yum.repos.d; cat > /etc/yum.repos.d/{name}.repo", text=text)
 
 
+def test_the_repository_of_rke2s_policy_comes_before_the_policy_and_that_of_a_site_stays(up: Any, tmp_path: Path) -> None:
+    """By the catalog's own layer, with the site's mirror in place of RKE2's; its packages are stand-ins, and not signed."""
+    profile = catalog.of_system(FAMILY)
+    policy = catalog.layers()["selinux_enforcing"].profile
+    packages = [name.split(" or ")[0] for name in profile["packages"]]
+    rpm_site.repository(tmp_path / "site", packages, {})
+    rpm_site.repository(tmp_path / "rke2", policy["packages"], {})
+    lab = up(2, Init.SYSTEMD, lower=debian.with_dnf())
+    bare, own = lab.hosts
+    for host in lab.hosts:
+        host.run("sh", "-c", f"mkdir -p {PLUGINS}; cat > {PLUGINS}/needs_restarting.py", text=NEEDS_RESTARTING)
+    with release_site.serving(tmp_path) as url:
+        for host in lab.hosts:
+            repository(host, f"{url}/site")
+        repository(own, f"{url}/rke2", "rancher-rke2-common")
+        mirror = {"baseurl": f"{url}/rke2", "gpgcheck": "0", "repo_gpgcheck": "0"}
+        wanted = catalog.over(catalog.over(profile, policy), {"repositories": {"rke2-selinux": {"keys": mirror}}})
+        told = variables(FAMILY, packages=wanted["packages"], repositories=wanted["repositories"])
+        first = playing.play(request(lab, variables=told))
+        second = playing.play(request(lab, variables=told))
+
+    for host in lab.hosts:
+        assert items(first, host)["package rke2-selinux"].status is ItemStatus.CHANGED, host.name
+    brought, kept = (items(first, host)["repository of rke2-selinux"] for host in lab.hosts)
+    assert (brought.status, kept.status) == (ItemStatus.CHANGED, ItemStatus.OK)
+    assert kept.after == "/etc/yum.repos.d/rancher-rke2-common.repo, which is not bringup's"
+    written = bare.run("cat", "/etc/yum.repos.d/rancher-rke2.repo").splitlines()
+    assert written[:2] == ["# Made by bringup.", "[rancher-rke2-common-stable]"]
+    assert f"baseurl={url}/rke2" in written
+    assert own.run("ls", "/etc/yum.repos.d").split() == ["rancher-rke2-common.repo", "site.repo"]
+    assert [outcome.changed for outcome in second.hosts] == [0, 0]
+
+
 def test_a_firewall_that_runs_is_stopped_and_networkmanager_leaves_canal_alone(up: Any) -> None:
     lab = up(1, Init.SYSTEMD)
     host = lab.hosts[0]

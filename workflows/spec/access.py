@@ -9,6 +9,7 @@ from workflows.spec import rke2_parts as parts
 from workflows.spec.fields import AbsolutePath, Argument, Listed, OneOrMore, SecretRef, Section, Url, problem
 from workflows.spec.hosts import Address, ApiServer, Cidr4, JumpHosts, SshPort, SshProxy, SshUser
 from workflows.spec.node import Dns, Hugepages, InterfaceName, KernelParameter, Mount, Network, PciAddress, Route, User
+from workflows.spec.policy_repository import PolicyRepository
 from workflows.spec.proxy import User as ProxyUser
 from workflows.spec.proxy import require_whole_login
 
@@ -156,6 +157,9 @@ class Os(Section):
         description="Mode of SELinux (RHEL family); default: as it is, which must not be enforcing: RKE2's policy comes with this.",
         examples=["enforcing"],
     )
+    rke2_repository: PolicyRepository = Field(
+        default=PolicyRepository(), description="Where that policy (package rke2-selinux) comes from, with selinux: enforcing."
+    )
     firewall: Literal["stop", "keep"] = Field(
         default="stop",
         description="Whether firewalld and ufw are stopped, as RKE2 advises, or left as they are: one that runs then lets in what "
@@ -171,14 +175,10 @@ class Os(Section):
     )
 
     @model_validator(mode="after")
-    def _users_are_named_once(self) -> "Os":
+    def _one_of_each(self) -> "Os":
         names = [user.name for user in self.users]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise problem(f"users has {twice[0]} twice", "give each user once, with all keys")
-        return self
-
-    @model_validator(mode="after")
-    def _one_of_each(self) -> "Os":
         slots, routes = list(self.interface_names.values()), [route.to for route in self.routes]
         if twice := sorted({slot for slot in slots if slots.count(slot) > 1}):
             raise problem(f"interface_names has {twice[0]} twice", "give each interface one name")

@@ -30,6 +30,8 @@ TIME_SERVICE = "time service"
 """Item without which a machine's clock need not be synchronized, where it is tolerated."""
 MELLANOX = "15b3"
 """PCI vendor of the NICs whose device ids a spec names."""
+POLICY = "rke2-selinux"
+"""The package of RKE2's SELinux policy."""
 
 ITEMS = (
     "root",
@@ -95,7 +97,7 @@ def node_profile(spec: ClusterSpec) -> Object:
     """The catalog's layers for this spec, and over them what the spec says itself. Kernel, huge pages, interfaces and routes are
     for the machines with GPUs, which the fabric connects; for all where none has GPUs."""
     general, special = profile.resolve(criteria.facts(spec))
-    general = profile.over(general, _of_all(spec))
+    general = profile.over(profile.over(general, _of_all(spec)), _of_policy(spec, general))
     special = profile.over(special, _of_fast(spec))
     groups = [name for name, group in spec.hosts.items() if group.gpu]
     if not groups:
@@ -116,6 +118,17 @@ def _of_all(spec: ClusterSpec) -> Object:
         "firewall": _let_in(spec) if os.firewall == "keep" else {},
     }
     return {key: value for key, value in said.items() if value}
+
+
+def _of_policy(spec: ClusterSpec, general: Object) -> Object:
+    """What the spec says of the repository of RKE2's SELinux policy, where the catalog's layers ask for that."""
+    said = spec.os.rke2_repository
+    if POLICY not in general.get("repositories", {}):
+        return {}
+    if not said.write:
+        return {"repositories": {POLICY: None}}
+    keys = {"baseurl": said.baseurl, "gpgkey": said.gpgkey, "repo_gpgcheck": "" if said.repo_gpgcheck else "0"}
+    return {"repositories": {POLICY: {"keys": {key: value for key, value in keys.items() if value}}}}
 
 
 def _let_in(spec: ClusterSpec) -> Object:
@@ -187,6 +200,7 @@ def proven(part: Object) -> list[str]:
     names = [f"kernel parameter {one}" for one in part.get("kernel_parameters", ())]
     names += [f"hugepages {size}" for size in part.get("hugepages", {})]
     names += [f"mount {path}" for path in part.get("mounts", {})]
+    names += [f"repository of {package}" for package in part.get("repositories", {})]
     names += [f"system user {name}" for name in part.get("system_users", {})]
     names += [f"user {user['name']}" for user in part.get("users", ())]
     names += [f"route {route['to']}" for route in part.get("routes", ())]

@@ -30,6 +30,10 @@ def changed(profile: Object) -> str:
     parts += [word for key, word in _FURTHER.items() if said.get(key)]
     parts += [f"SELinux {said['selinux']}"] if said.get("selinux") else []
     parts += [f"AppArmor {said['apparmor']}"] if said.get("apparmor") else []
+    parts += [
+        f"dnf repository of {package} ({entry['keys'].get('baseurl', 'no URL known')})"
+        for package, entry in said.get("repositories", {}).items()
+    ]
     return ", ".join(parts)
 
 
@@ -57,6 +61,8 @@ def _steps(said: Object) -> Iterator[str]:
         yield _boot_loader(str(system.get("boot_loader", "")), said["kernel_parameters"])
     if said.get("selinux"):
         yield "give /etc/selinux/config the mode it had"
+    for entry in said.get("repositories", {}).values():
+        yield f"remove {entry['path']} where its first line says that bringup made it"
     if said.get("interface_names"):
         yield "remove /etc/systemd/network/10-bringup-*.link"
     if said.get("routes"):

@@ -20,6 +20,7 @@ from ansible.module_utils.nodeprofile import (
     own_name,
     packages,
     pci,
+    repositories,
     routes,
     services,
     storage,
@@ -58,6 +59,8 @@ def settle_all(node: Node, want: dict) -> list:
     """Every item of the profile: packages before the services that they bring, modules before their sysctls, reloads last."""
     system, rebooted = want["system"], bool(want["rebooted_from"])
     boot_loader, manager = _adapter(system, "boot_loader"), _adapter(system, "package_manager")
+    # repositories before their packages; a machine of another distribution than the profile's gets none
+    brought = repositories.repositories(node, want["repositories"] if manager else {})
     # first of all: a package may bring a kernel, whose boot entry needs our parameters
     installed = packages.packages(node, want["packages"], manager, int(system.get("lock_seconds") or 0))
     words = [*want["kernel_parameters"], *confinement.apparmor_parameters(want["apparmor"])]
@@ -72,6 +75,7 @@ def settle_all(node: Node, want: dict) -> list:
         *own_name.hostname(node, want["hostname"]),
         *own_name.hosts(node, want["address"], want["hostname"]),
         *own_name.over_boots(want["address"], want["hostname"]),
+        *brought,
         *installed,
         *files.files(node, [*files.kept(want), *chrony(want["time_servers"], system)]),
         *files.directories(node, want["directories"]),

@@ -77,6 +77,23 @@ def test_where_selinux_enforces_rke2_needs_its_policy() -> None:
     assert not policy & set(resolved(os={"selinux": "enforcing"})[0]["packages"]), "Ubuntu has none"
 
 
+@pytest.mark.parametrize(("version", "major"), [("8.10", "8"), ("9", "9"), ("9.6", "9"), ("10.0", "10")])
+def test_where_selinux_enforces_rke2s_own_repository_comes_before_its_policy(version: str, major: str) -> None:
+    """As RKE2's install.sh writes it; nobody else has rke2-selinux."""
+    red_hat = {"distribution": "almalinux", "version": version}
+    entry = resolved(os={**red_hat, "selinux": "enforcing"})[0]["repositories"]["rke2-selinux"]
+    assert (entry["id"], entry["path"]) == ("rancher-rke2-common-stable", "/etc/yum.repos.d/rancher-rke2.repo")
+    assert entry["keys"] == {
+        "name": "Rancher RKE2 Common (stable)",
+        "baseurl": f"https://rpm.rancher.io/rke2/stable/common/centos/{major}/noarch",
+        "enabled": "1",
+        "gpgcheck": "1",
+        "repo_gpgcheck": "1",
+        "gpgkey": "https://rpm.rancher.io/public.key",
+    }
+    assert "repositories" not in resolved(os={**red_hat, "selinux": "permissive"})[0]
+
+
 @pytest.mark.parametrize(
     ("cni", "ports"),
     [

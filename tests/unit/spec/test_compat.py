@@ -56,6 +56,8 @@ def dialled(address: str) -> dict[str, Any]:
 
 SPREAD = (("a", "10.10.0.254"), ("b", "10.10.1.9"), ("c", "10.20.0.1"), ("d", "fd00:10::1"))
 CNIS = ("canal", "calico", "cilium", "flannel")
+ENFORCED = {"distribution": "rocky", "version": "9.5", "selinux": "enforcing"}
+MIRRORED = {"baseurl": "https://mirror.example.org/el9", "gpgkey": "https://mirror.example.org/public.key"}
 NARROW = {"firewall": "keep", "firewall_networks": ["10.10.0.0/16"]}
 FLOORS = {"intra_node_floor_gb_s": 10, "inter_node_floor_gb_s": 10}
 
@@ -337,6 +339,14 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P20", {"hosts": behind("http_proxy", "http://proxy:3128")}, ("warning", "target.server")),
     *(("P18", {"os": {"distribution": name, "version": "9.5"}}, ("warning", "os.selinux")) for name in compat.system.ENFORCING),
     ("P18", {"os": {"distribution": "debian", "version": "12", "selinux": "enforcing"}}, ("error", "os.selinux")),
+    ("P18", {"os": ENFORCED, "rke2": {"artifacts": "/srv/rke2"}}, ("warning", "os.rke2_repository")),
+    (
+        "P18",
+        {"os": ENFORCED | {"rke2_repository": {"baseurl": MIRRORED["baseurl"]}}, "airgap": AIRGAP},
+        ("warning", "os.rke2_repository"),
+    ),
+    ("P18", {"os": ENFORCED | {"selinux": "permissive", "rke2_repository": MIRRORED}}, ("error", "os.rke2_repository")),
+    ("P18", {"os": {"rke2_repository": {"write": False}}}, ("error", "os.rke2_repository")),
     *(("P19", {"os": {"firewall": "keep"}, "rke2": {"cni": name}}, ("warning", "os.firewall")) for name in ("canal", "calico")),
     ("P18", {"os": {"distribution": "sles", "version": "15.6", "selinux": "enforcing"}}, ("error", "os.selinux")),
     *(("P21", {"os": {"firewall": "keep"}, "rke2": {"cni": name}}, ("warning", "os.firewall_networks")) for name in CNIS),
@@ -426,6 +436,8 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P17", {"rke2": {"version": "v1.35.7+rke2r1"}}),
     ("P18", {"os": {"distribution": "rocky", "version": "9.5", "selinux": "enforcing"}}),
     ("P18", {"os": {"distribution": "rhel", "version": "10.0", "selinux": "permissive"}}),
+    ("P18", {"os": ENFORCED | {"rke2_repository": MIRRORED}, "rke2": {"artifacts": "/srv/rke2"}}),
+    ("P18", {"os": ENFORCED | {"rke2_repository": {"write": False}}, "rke2": {"artifacts": "/srv/rke2"}}),
     ("P20", {}),
     ("P20", {"ssh": {"jump_host": "ops@b1"}, "target": {"server": "https://127.0.0.1:6443"}}),
     ("P20", {"ssh": {"jump_host": "ops@b1"}, "stages": ["os_prep"]}),
@@ -458,6 +470,19 @@ def test_a_rule_finds(rule: str, sections: dict[str, Any], expected: tuple[str, 
 @pytest.mark.parametrize(("rule", "sections"), ACCEPTED)
 def test_a_rule_passes(rule: str, sections: dict[str, Any]) -> None:
     assert found(rule, **sections) == []
+
+
+def test_what_selinux_needs_names_where_it_comes_from() -> None:
+    """RKE2's policy is in no distribution: who reads the sentence alone learns of its repository, and of mirrors."""
+
+    def words(**os: object) -> list[str]:
+        issues = catalog.check(load(os={**ENFORCED, **os}, rke2={"artifacts": "/srv/rke2"}), catalog.load())
+        return [f"{one.problem} {one.fix}" for one in issues if one.rule == "P18"]
+
+    (without,), (offline,) = words(selinux=None), words()
+    assert "rpm.rancher.io (os.rke2_repository: a mirror)" in without
+    assert "without baseurl and gpgkey of a mirror" in offline
+    assert "{write: false} where your own repositories have it" in offline
 
 
 def test_every_rule_of_the_reference_is_there_and_tested_both_ways() -> None:

@@ -27,6 +27,7 @@ def test_a_site_can_say_all_of_it() -> None:
         apparmor="enabled",
         mounts={"/var/lib/rancher": {"filesystem": ["xfs"]}},
         selinux="enforcing",
+        rke2_repository={"baseurl": "file:///srv/rke2/el9", "gpgkey": "https://mirror.example.org/public.key"},
         firewall="keep",
         firewall_networks=["10.0.0.0/255.0.0.0", "fd01::/64"],
     ).os
@@ -47,6 +48,9 @@ def test_a_site_can_say_all_of_it() -> None:
         ({"routes": [{"to": "192.168.0.0/16"}]}, "os.routes", "neither gateway nor interface"),
         ({"mounts": {"var": {}}}, "os.mounts", "var"),
         ({"selinux": "disabled"}, "os.selinux", "disabled"),
+        ({"rke2_repository": {"baseurl": "ftp://mirror.example.org"}}, "os.rke2_repository.baseurl", "ftp://"),
+        ({"rke2_repository": {"gpgkey": "https://a/{{key}}"}}, "os.rke2_repository.gpgkey", "{{key}}"),
+        ({"rke2_repository": {"write": False, "baseurl": "https://a/b"}}, "os.rke2_repository", "write is false"),
         ({"firewall": "start"}, "os.firewall", "start"),
         ({"firewall": "keep", "firewall_networks": ["10.0.0.1/8"]}, "os.firewall_networks", "not a network"),
         ({"firewall_networks": ["10.0.0.0/8"]}, "os", "for a firewall that is kept"),

@@ -147,6 +147,39 @@ def test_the_gate_knows_the_mode_of_selinux_that_the_plan_counts_on() -> None:
     assert [expected(built(os=red_hat | more)).selinux for more in ({}, {"selinux": "enforcing"})] == ["", "enforcing"]
 
 
+MIRROR = "https://mirror.example.org/el9"
+
+
+@pytest.mark.parametrize(
+    ("said", "keys"),
+    [
+        ({}, {"baseurl": "https://rpm.rancher.io/rke2/stable/common/centos/9/noarch", "repo_gpgcheck": "1"}),
+        ({"baseurl": MIRROR}, {"baseurl": MIRROR, "gpgkey": "https://rpm.rancher.io/public.key", "gpgcheck": "1"}),
+        (
+            {"baseurl": MIRROR, "gpgkey": "file:///etc/pki/rancher", "repo_gpgcheck": False},
+            {"baseurl": MIRROR, "gpgkey": "file:///etc/pki/rancher", "repo_gpgcheck": "0", "gpgcheck": "1"},
+        ),
+    ],
+)
+def test_the_repository_of_rke2s_policy_is_told_proven_and_undone(said: dict[str, Any], keys: dict[str, str]) -> None:
+    red_hat = {"distribution": "rocky", "version": "9.5", "selinux": "enforcing", "rke2_repository": said}
+    stage = built(os=red_hat)
+    brought = profile(stage)["repositories"]["rke2-selinux"]["keys"]
+    assert keys.items() <= brought.items()
+    assert "repository of rke2-selinux" in expected(stage).items
+    assert f"dnf repository of rke2-selinux ({keys['baseurl']})" in stage.changes[0].what
+    assert "remove /etc/yum.repos.d/rancher-rke2.repo" in stage.rollback
+    assert len(encode(stage.steps[0].task)) < MAX_BYTES
+
+
+def test_a_site_whose_own_repositories_have_the_policy_gets_no_other() -> None:
+    stage = built(os={"distribution": "rocky", "version": "9.5", "selinux": "enforcing", "rke2_repository": {"write": False}})
+    assert "rke2-selinux" in profile(stage)["packages"]
+    assert not profile(stage)["repositories"]
+    assert not any("repository of" in name for name in expected(stage).items)
+    assert "yum.repos.d" not in stage.rollback + stage.changes[0].what
+
+
 @pytest.mark.parametrize("mode", ["enabled", "disabled"])
 def test_apparmor_is_asked_for_and_proven(mode: str) -> None:
     stage = built(os={"apparmor": mode})

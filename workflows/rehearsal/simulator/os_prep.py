@@ -139,6 +139,7 @@ def _items(one: Machine) -> list[Item]:
         ("root", "uid 0", "ok"),
         ("hostname", one.name, "ok"),
         ("hosts", f"{one.host.address} {one.name}", new),
+        *((f"repository of {name}", "there", new) for name in want.get("repositories", {})),
         *((f"package {name}", "present", new) for name in want.get("packages", ())),
         *((f"module {name}", "loaded", new) for name in want.get("modules", ())),
         *((f"module {name}", "not loaded", "ok") for name in want.get("blacklist", ())),

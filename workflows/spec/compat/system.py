@@ -6,10 +6,14 @@ import ipaddress
 from collections.abc import Iterator
 
 from workflows.spec.addresses import is_address
+from workflows.spec.cluster import ClusterSpec
 from workflows.spec.compat.registry import Finding, Platform, rule
+from workflows.spec.policy_repository import PolicyRepository
 
 ENFORCING = ("rhel", "rocky", "almalinux")
 """Distributions that are installed with SELinux enforcing, and that RKE2 has a policy for (package rke2-selinux)."""
+OF_RANCHER = "rpm.rancher.io"
+"""Where that package comes from, unless the spec says otherwise: no distribution has it."""
 FIREWALLS_OFF = ("canal", "calico")
 """Network plugins whose documentation wants firewalld off (docs.rke2.io/known_issues, docs.tigera.io requirements)."""
 
@@ -28,10 +32,28 @@ def selinux_is_said(platform: Platform) -> Iterator[Finding]:
         )
     if os.distribution in ENFORCING and os.selinux is None:
         problem = f"{os.distribution} comes with SELinux enforcing, and without os.selinux nothing brings RKE2's policy for it"
-        yield Finding("os.selinux", problem, "write os: {selinux: enforcing}, or permissive; where it is disabled, leave it out")
+        fix = f"write os: {{selinux: enforcing}}, which brings it from {OF_RANCHER} (os.rke2_repository: a mirror), or permissive"
+        yield Finding("os.selinux", problem, f"{fix}; where it is disabled, leave it out")
     elif os.distribution not in ENFORCING and os.selinux == "enforcing":
         problem = f"RKE2 has no policy for {os.distribution}, and containers get labels that an enforcing kernel denies"
         yield Finding("os.selinux", problem, f"leave it out, or write permissive; it enforces on {', '.join(ENFORCING)}", "error")
+    yield from _policy_comes(platform.spec)
+
+
+def _policy_comes(spec: ClusterSpec) -> Iterator[Finding]:
+    """The policy's repository is for machines that enforce; those without internet do not reach RKE2's own."""
+    os, said = spec.os, spec.os.rke2_repository
+    if os.distribution not in ENFORCING or os.selinux != "enforcing":
+        if said != PolicyRepository():
+            problem = "rke2_repository brings RKE2's SELinux policy, which needs selinux: enforcing on RHEL's family"
+            yield Finding("os.rke2_repository", problem, "leave it out, or write os.selinux: enforcing", "error")
+    elif (spec.airgap or spec.rke2.artifacts) and said.write and not (said.baseurl and said.gpgkey):
+        lacking = " and ".join(key for key in ("baseurl", "gpgkey") if getattr(said, key) is None)
+        problem = (
+            f"without {lacking} of a mirror, machines ask {OF_RANCHER} for RKE2's SELinux policy, and this site has no internet"
+        )
+        fix = "write os.rke2_repository: {baseurl: https://…, gpgkey: https://…}"
+        yield Finding("os.rke2_repository", problem, f"{fix}, or {{write: false}} where your own repositories have it")
 
 
 @rule("P19", "warning", later=("rke2/functional",), source="docs.rke2.io/known_issues")
