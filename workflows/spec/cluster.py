@@ -14,6 +14,7 @@ from workflows.spec.hosts import Hosts
 from workflows.spec.machines import Machine, expand_groups
 from workflows.spec.platform import Accelerator, Fabric, Scheduler, Sharing
 from workflows.spec.proxy import Proxy
+from workflows.spec.rke2_parts import Image
 from workflows.spec.roles import Role
 from workflows.spec.schedule import Events, Schedule
 from workflows.spec.services import BaseServices, Slurm, Validation
@@ -43,6 +44,11 @@ class ClusterSpec(Section):
     slurm: Slurm = Field(default=Slurm(), description="Slurm on Kubernetes.")
     base_services: BaseServices = Field(default=BaseServices(), description="Services that later stages need.")
     validation: Validation = Field(default=Validation(), description="What the platform must show.")
+    check_image: Image = Field(
+        default="docker.io/library/busybox:1.37.0",
+        description="Image with busybox, by tag or digest, of the checks in stages rke2, base_services and gang.",
+        examples=["registry.example.org:5000/library/busybox:1.37.0"],
+    )
     delivery: Delivery = Field(default=Delivery(), description="Who installs charts.")
     quorum: Quorum = Field(default=Quorum(), description="How many nodes must pass.")
     roles: Annotated[tuple[Role, ...], Listed] = Field(

@@ -37,7 +37,7 @@ def build(site: Site) -> Stage | None:
         steps.append(_control(site, chosen, storage_class, ("apply",) if chosen else before))
         gates["control"] = CONTROL
     if storage_class or certificates:
-        steps.append(_functional(storage_class, certificates))
+        steps.append(_functional(site, storage_class, certificates))
         gates["functional"] = FUNCTIONAL
     steps.append(objects.judge(site, STAGE, gates, members="all", cordon=False))
     every = (*delivery.installed(site), *chosen)
@@ -125,9 +125,9 @@ _READS = (
 )
 
 
-def _functional(storage_class: str, certificates: bool) -> Step:
+def _functional(site: Site, storage_class: str, certificates: bool) -> Step:
     made = [objects.check_namespace()]
-    made += _volume_check(storage_class) if storage_class else []
+    made += _volume_check(storage_class, site.spec.check_image) if storage_class else []
     made += _certificate_check() if certificates else []
     space = (objects.CHECK_NAMESPACE,)
     claims = Rule(groups=("",), resources=("persistentvolumeclaims",), verbs=("get", "create", "delete"), namespaces=space)
@@ -148,7 +148,7 @@ def _functional(storage_class: str, certificates: bool) -> Step:
     )
 
 
-def _volume_check(storage_class: str) -> list[Object]:
+def _volume_check(storage_class: str, image: str) -> list[Object]:
     """A claim, and a pod whose first container writes the pod's uid to it and whose second one reads it back."""
     uid = {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
     mount = [{"name": "volume", "mountPath": "/volume"}]
@@ -164,8 +164,8 @@ def _volume_check(storage_class: str) -> list[Object]:
     }
     pod = {
         "volumes": [{"name": "volume", "persistentVolumeClaim": {"claimName": CHECK}}],
-        "initContainers": [objects.container(objects.TINY_IMAGE, _WRITE, name="write", env=[uid], volumeMounts=mount)],
-        "containers": [objects.container(objects.TINY_IMAGE, _READ, env=[uid, objects.node_name()], volumeMounts=mount)],
+        "initContainers": [objects.container(image, _WRITE, name="write", env=[uid], volumeMounts=mount)],
+        "containers": [objects.container(image, _READ, env=[uid, objects.node_name()], volumeMounts=mount)],
     }
     return [claim, objects.single_job(STAGE, CHECK, pod, seconds=540)]
 

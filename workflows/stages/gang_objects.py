@@ -132,7 +132,7 @@ def _pod(gang: Gang, spec: ClusterSpec) -> Object:
         "activeDeadlineSeconds": gang.seconds,
         "tolerations": [*map(_toleration, taints), *({"key": key, "operator": "Exists"} for key in keys)],
         **({"affinity": objects.one_a_node({objects.CHECK_LABEL: gang.check}, GROUP_LABEL, groups)} if gang.apart else {}),
-        "containers": [objects.container(objects.TINY_IMAGE, sleep, **resources)],
+        "containers": [objects.container(spec.check_image, sleep, **resources)],
     }
 
 

@@ -18,8 +18,6 @@ from workflows.stages.stage import Object, Rule, Step, When, task
 CHECK_NAMESPACE = rights.CHECK_NAMESPACE
 CHECK_LABEL = "bringup/check"
 STAGE_LABEL = "bringup/stage"
-TINY_IMAGE = "docker.io/library/busybox:1.37.0"
-"""Image of checks that need no tool but a shell."""
 HOSTNAME = "kubernetes.io/hostname"
 COUNT, NODES = "@count", "@nodes"
 """Markers that verb `job` replaces by the number and the list of the nodes under test."""

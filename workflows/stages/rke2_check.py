@@ -118,6 +118,6 @@ def _ring(site: Site, found: Controller | None) -> Object:
         ]
     pod = {
         "subdomain": CHECK,
-        "containers": [objects.container(objects.TINY_IMAGE, objects.script("dns_ring.sh"), env=environment)],
+        "containers": [objects.container(site.spec.check_image, objects.script("dns_ring.sh"), env=environment)],
     }
     return objects.per_node_job(STAGE, CHECK, pod, seconds=JOB_SECONDS)

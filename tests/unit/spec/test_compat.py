@@ -267,6 +267,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P13", delivered(revision="0123abc"), ("error", "delivery.argo_cd.revision")),
     ("P13", {"validation": BASE["validation"] | {"image": "r.example.org:5000/nccl"}}, ("error", "validation.image")),
     ("P13", {"validation": BASE["validation"] | {"image": "r.example.org/nccl:latest"}}, ("error", "validation.image")),
+    ("P13", {"check_image": "r.example.org/busybox:latest"}, ("error", "check_image")),
     (
         "P13",
         {"overrides": valued("slurm", controller={"slurmctld": {"image": {"tag": "latest"}}})},
@@ -400,6 +401,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P12", {"slurm": SUNK, "sharing": {"mode": "dra"}}),
     ("P12", {"overrides": valued("slurm", controller={"slurmctld": {"image": {"tag": "25.11-ubuntu24.04"}}})}),
     ("P13", {"validation": BASE["validation"] | {"image": f"r.example.org/nccl@{DIGEST}"}}),
+    ("P13", {"check_image": f"r.example.org/busybox@{DIGEST}"}),
     ("P13", delivered(revision="0" * 40)),
     ("P13", delivered(revision="20261121")),
     ("P14", {"overrides": pinned("gpu_operator", "v26.3.3")}),

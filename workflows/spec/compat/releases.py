@@ -65,9 +65,9 @@ def no_floating_versions(platform: Platform) -> Iterator[Finding]:
     for name, override in platform.spec.overrides.items():
         for path, value in _tags(override.values, f"overrides.{name}.values"):
             yield Finding(path, f"image tag {value} floats", "write one exact tag")
-    if _floating_image(platform.spec.validation.image):
-        problem = f"image {platform.spec.validation.image} has no tag that stays"
-        yield Finding("validation.image", problem, "write the image with its tag or digest")
+    for path, image in (("validation.image", platform.spec.validation.image), ("check_image", platform.spec.check_image)):
+        if _floating_image(image):
+            yield Finding(path, f"image {image} has no tag that stays", "write the image with its tag or digest")
 
 
 def _moving_revision(revision: str, branch: str) -> Iterator[Finding]:
