@@ -17,16 +17,17 @@ short_description: Verifies, installs or restores an RKE2 release on its host
 description:
   - C(fetched) downloads or finds the archive and the image archives, verifies each against the release's checksums and puts the
     images in their place. Nothing that runs is touched.
+  - C(supplied) does so with the image archives of the site's own alone, on a host that has the release.
   - C(installed) keeps what is installed and unpacks the verified archive; each file is replaced in one step.
   - C(restored) puts the kept release and its configuration back.
 options:
-  state: {description: 'What is to be done.', type: str, choices: [fetched, installed, restored], required: true}
+  state: {description: 'What is to be done.', type: str, choices: [fetched, supplied, installed, restored], required: true}
   version: {description: 'The release, as v1.35.7+rke2r1.', type: str, required: true}
   replaces: {description: 'The release that is installed, and kept; empty: none.', type: str}
   source: {description: Base URL of the release files., type: str}
   artifacts: {description: Folder on the host with the release files; empty means download., type: str}
   checksum: {description: sha256 of the archive in place of the one in the release's list., type: str}
-  images: {description: 'Image archives that must be there, as core or canal.', type: list, elements: str}
+  images: {description: 'Image archives that must be there, as core, canal or own.tar.zst.', type: list, elements: str}
   proxy_user: {description: User of the proxies in the environment; empty for none., type: str}
   proxy_password: {description: Its password., type: str}
 author: [bringup]
@@ -38,7 +39,7 @@ temporary: {description: Whether it may succeed when tried again., type: bool, r
 """
 
 SPEC: dict = {
-    "state": {"type": "str", "choices": ["fetched", "installed", "restored"], "required": True},
+    "state": {"type": "str", "choices": ["fetched", "supplied", "installed", "restored"], "required": True},
     "version": {"type": "str", "required": True},
     "replaces": {"type": "str", "default": ""},
     "source": {"type": "str", "default": ""},
@@ -59,6 +60,8 @@ def act(module: AnsibleModule) -> list:
     )
     if wanted["state"] == "fetched":
         return one.fetch(wanted["images"], module.check_mode)
+    if wanted["state"] == "supplied":
+        return one.supply(wanted["images"], module.check_mode)
     if module.check_mode:
         return one.install(wanted["replaces"], True)
     pending.mark()

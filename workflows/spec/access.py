@@ -289,8 +289,9 @@ class Rke2(Section):
     )
     images: Annotated[tuple[parts.Archive, ...], Listed] = Field(
         default=(),
-        description="Image archives to have on each machine before its first start; all is the one of core and canal.",
-        examples=[["core", "canal"]],
+        description="Image archives to have on each machine before its first start; all is the one of core and canal. A file name "
+        "is one of your own in the folder artifacts, with its checksum in sha256sum-site-amd64.txt there (-arm64).",
+        examples=[["core", "canal", "checks.tar"]],
     )
     artifacts: AbsolutePath | None = Field(
         default=None,

@@ -14,8 +14,9 @@ RegistryName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9.-]+(:[
 """A registry as image names have it, or * for every one that is not named."""
 Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$")]
 Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][A-Za-z0-9._/:-]*[:@][A-Za-z0-9._:-]+$", max_length=300)]
-Archive = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,30}$")]
-"""A release's archive of images, without what all their names have."""
+OWN_ARCHIVE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.tar(\.(gz|zst|bz2|lz4))?"
+Archive = Annotated[str, StringConstraints(pattern=rf"^([a-z][a-z0-9-]{{1,30}}|{OWN_ARCHIVE})$")]
+"""A release's archive of images, without what all their names have; or the file name of one of the site's own."""
 MAX_PODS, MAX_PODS_FIELD = "max-pods", "maxPods"
 """The one setting of the kubelet that every spec says, by flag and by field."""
 

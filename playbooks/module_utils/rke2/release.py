@@ -5,7 +5,6 @@ install.sh copies some image archives unchecked, and leaves others out (peers §
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import http.client
 import json
@@ -18,7 +17,7 @@ from typing import Any
 
 from ansible.module_utils import labels, proxies
 from ansible.module_utils.replacing import replacing
-from ansible.module_utils.rke2 import files, kept, prefix
+from ansible.module_utils.rke2 import files, kept, own_images, prefix
 
 STORE = kept.STORE
 IMAGES = "/var/lib/rancher/rke2/agent/images"
@@ -26,10 +25,8 @@ ELSEWHERE = ("/usr/bin/rke2", "/opt/rke2/bin/rke2")
 """Where other installers put RKE2; two of them on one host would run side by side (peers §4, trap a)."""
 PARTS = ("bin/", "lib/systemd/system/", "share/")
 """Where members of the archive may lie."""
-IMAGE_ENDINGS = (".tar.zst", ".tar.gz", ".tar")
 SHUT = re.compile(r"Tunnel connection failed: (40[17])\b")
 """What the library makes of a proxy that refuses a tunnel to who has no login there, or a wrong one."""
-SUM = re.compile(r"([0-9a-f]{64})[ *]+(\S+)")
 
 
 class Bad(Exception):
@@ -44,13 +41,24 @@ class Release:
     """One release on one host. `source` is a base URL, or `artifacts` a folder that holds its files."""
 
     def __init__(
-        self, version: str, machine: str, source: str, artifacts: str, checksum: str, opener: Any, store: str = STORE
+        self,
+        version: str,
+        machine: str,
+        source: str,
+        artifacts: str,
+        checksum: str,
+        opener: Any,
+        store: str = STORE,
+        images: str = IMAGES,
     ) -> None:
         self.version = version
         self.architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
         self.folder = os.path.join(store, version)
         self.archive = "rke2.linux-%s.tar.gz" % self.architecture
         self.sums = "sha256sum-%s.txt" % self.architecture
+        self._own_list = own_images.list_name(self.architecture)
+        self._own: dict = {}
+        self._images = images
         self._base = source.rstrip("/") + "/" + urllib.parse.quote(version, safe="")
         self._artifacts = artifacts
         self._checksum = checksum
@@ -65,22 +73,49 @@ class Release:
                 raise Bad(
                     "%s is there, which packages or another installer brought: remove it, or upgrade it the same way" % binary
                 )
-        wanted = [self._image(name) for name in images] + self._found(images)
+        self._own = self._own_sums()
+        named = [self._image(name) for name in images]
+        wanted = named + sorted(self._found() - {*named, self.archive})
         if not check_mode:
             labels.folders(self.folder, 0o700)
         if check_mode and not self._has_sums():
             return [self.archive, *wanted]
-        sums = {} if self._checksum and not wanted else self._checksums()
-        missing = [] if self._settled(os.path.join(self.folder, self.archive), self._sum(sums, self.archive)) else [self.archive]
-        absent = [name for name in wanted if not self._settled(os.path.join(IMAGES, name), self._sum(sums, name))]
+        sums = {} if self._checksum and self._own.keys() >= set(wanted) else self._checksums()
+        self._own = {name: digest for name, digest in self._own.items() if name not in sums}
+        missing = [] if self._settled(self.folder, self.archive, sums, not check_mode) else [self.archive]
+        absent = [name for name in wanted if not self._settled(self._images, name, sums, not check_mode)]
         if not check_mode:
             for name in missing:
                 self._place(name, self.folder, self._sum(sums, name), 0o600)
-            for name in absent:
-                self._place(name, IMAGES, self._sum(sums, name), 0o644)
             if wanted:
-                files.touch(os.path.join(IMAGES, ".cache.json"))  # imports only what is new, not all at every start
+                self._load(absent, sums)
         return missing + absent
+
+    def supply(self, images: list, check_mode: bool) -> list:
+        """The same for the site's own image archives alone, where the release is installed; returns what was missing.
+
+        RKE2 that runs loads them at once. A folder that has gone since is no harm: what it had is in its place.
+        """
+        named = {name for name in images if own_images.is_archive(name)}
+        if not os.path.isdir(self._artifacts):
+            for name in sorted(named):
+                if not os.path.exists(os.path.join(self._images, name)):
+                    raise self._not_there(name)
+            return []
+        if not check_mode:
+            labels.folders(self.folder, 0o700)
+        self._own = self._own_sums()
+        wanted = {name for name in self._found() if not own_images.RKE2.match(name) or name in self._own} | named
+        absent = [name for name in sorted(wanted - self._of_release()) if not self._settled(self._images, name, {}, not check_mode)]
+        if absent and not check_mode:
+            self._load(absent, {})
+        return absent
+
+    def _load(self, names: list, sums: dict) -> None:
+        """Put image archives where RKE2 loads them from."""
+        for name in names:
+            self._place(name, self._images, self._sum(sums, name), 0o644)
+        files.touch(os.path.join(self._images, ".cache.json"))  # imports only what is new, not all at every start
 
     def install(self, replaces: str, check_mode: bool) -> list:
         """Unpack the archive over the installed release, which is kept; returns the files that differed. Raises Bad and OSError."""
@@ -102,17 +137,31 @@ class Release:
                         files.copy(prefix.place(_name(one)), source, 0o755 if one.mode & 0o100 else 0o644)
         return [_name(one) for one in differing]
 
-    def _found(self, images: list) -> list:
-        """Further image archives in the artifacts folder: none is left out in silence."""
+    def _found(self) -> set:
+        """All archives in the artifacts folder, and those that the site's list names: none is left out in silence."""
         if not self._artifacts:
-            return []
-        named = {self._image(name) for name in images}
-        every = glob.glob(os.path.join(glob.escape(self._artifacts), "rke2-images*.linux-%s.*" % self.architecture))
-        found = {os.path.basename(path) for path in every if path.endswith(IMAGE_ENDINGS)}
-        return sorted(found - named)
+            return set()
+        return self._read(lambda: own_images.names(self._artifacts, self.architecture))
+
+    def _own_sums(self) -> dict:
+        """File → sha256, as the site says."""
+        return self._read(lambda: own_images.checksums(os.path.join(self._artifacts, self._own_list))) if self._artifacts else {}
+
+    def _of_release(self) -> set:
+        """What the release's own list names, and its archive: the site's list may name them too."""
+        there = os.path.exists(os.path.join(self._artifacts, self.sums))
+        return {self.archive, *(self._checksums() if there else ())}
+
+    def _read(self, reader: Any) -> Any:
+        try:
+            return reader()
+        except ValueError as error:
+            raise Bad(str(error)) from error
 
     def _image(self, name: str) -> str:
-        """`core` → `rke2-images-core.linux-amd64.tar.zst`; `all` is the archive without a name."""
+        """`core` → `rke2-images-core.linux-amd64.tar.zst`; `all` is the archive without a name. One of the site has its own."""
+        if own_images.is_archive(name):
+            return name
         return "rke2-images%s.linux-%s.tar.zst" % ("" if name == "all" else "-" + name, self.architecture)
 
     def _has_sums(self) -> bool:
@@ -124,25 +173,34 @@ class Release:
         if not os.path.exists(path):
             self._place(self.sums, self.folder, "", 0o600)
         with open(path, errors="replace") as source:
-            return {os.path.basename(name): digest for digest, name in SUM.findall(source.read())}
+            return {os.path.basename(name): digest for digest, name in own_images.SUM.findall(source.read())}
 
     def _sum(self, sums: dict, name: str) -> str:
-        """The checksum that a file must have. Raises Bad where the release names none."""
-        found = self._checksum if name == self.archive and self._checksum else sums.get(name, "")
+        """The checksum that a file must have. Raises Bad where neither release nor site name one."""
+        found = self._checksum if name == self.archive and self._checksum else sums.get(name) or self._own.get(name, "")
         if not found:
             self._forget_sums()
-            raise Bad("%s has no checksum for %s: give the list of the same release" % (self.sums, name))
+            said = "%s has no checksum for %s: give the list of the same release" % (self.sums, name)
+            own = ", or, for an archive of your own, write its sha256 into %s beside it" % self._own_list
+            raise Bad(said + (own if self._artifacts and name != self.archive else ""))
         return found
 
-    def _settled(self, path: str, digest: str) -> bool:
-        """Whether a file is there with its checksum; hashed once, then known by size and time."""
+    def _settled(self, folder: str, name: str, sums: dict, keep: bool) -> bool:
+        """Whether a file is there with its checksum; hashed once, then known by size and time where that may be kept."""
+        path, digest = os.path.join(folder, name), self._sum(sums, name)
         try:
             seen = os.stat(path)
         except FileNotFoundError:
             return False
         if files.read_json(self._record(path)) == [digest, seen.st_size, seen.st_mtime_ns]:
             return True
-        return files.sha256(path) == digest
+        same = files.sha256(path) == digest
+        if same and keep:
+            self._keep(path, digest, seen)
+        return same
+
+    def _keep(self, path: str, digest: str, seen: os.stat_result) -> None:
+        files.write(self._record(path), json.dumps([digest, seen.st_size, seen.st_mtime_ns]).encode(), 0o600)
 
     def _record(self, path: str) -> str:
         return os.path.join(self.folder, os.path.basename(path) + ".verified")
@@ -155,10 +213,9 @@ class Release:
             if digest and found != digest:
                 self._forget_sums()
                 said = "%s: its sha256 is %s and %s says %s; nothing was changed"
-                raise Bad(said % (self._where(name), found, self.sums, digest))
-        seen = os.stat(path)
+                raise Bad(said % (self._where(name), found, self._own_list if name in self._own else self.sums, digest))
         if digest:
-            files.write(self._record(path), json.dumps([digest, seen.st_size, seen.st_mtime_ns]).encode(), 0o600)
+            self._keep(path, digest, os.stat(path))
 
     def _forget_sums(self) -> None:
         """The list may have been the wrong one: the next run reads it again."""
@@ -168,6 +225,10 @@ class Release:
 
     def _where(self, name: str) -> str:
         return os.path.join(self._artifacts, name) if self._artifacts else "%s/%s" % (self._base, name)
+
+    def _not_there(self, name: str) -> Bad:
+        said = "%s is not there: put it, and the release's files, into the folder rke2.artifacts of each machine"
+        return Bad(said % self._where(name))
 
     def _copy(self, name: str, out: Any) -> str:
         """Write the file, and return its sha256."""
@@ -192,7 +253,7 @@ class Release:
         where = self._where(name)
         if self._artifacts:
             if not os.path.isfile(where):
-                raise Bad("%s is not there: put the release's files into the folder rke2.artifacts of each machine" % where)
+                raise self._not_there(name)
             return open(where, "rb")
         try:
             return self._open(where, timeout=60)
