@@ -290,7 +290,7 @@ class Rke2(Section):
     images: Annotated[tuple[parts.Archive, ...], Listed] = Field(
         default=(),
         description="Image archives to have on each machine before its first start; all is the one of core and canal. A file name "
-        "is one of your own in the folder artifacts, with its checksum in sha256sum-site-amd64.txt there (-arm64).",
+        "(.tar, or with .gz, .zst, .bz2, .lz4) is one of yours in the folder artifacts, listed in sha256sum-site-amd64.txt there.",
         examples=[["core", "canal", "checks.tar"]],
     )
     artifacts: AbsolutePath | None = Field(

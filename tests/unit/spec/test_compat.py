@@ -25,6 +25,10 @@ BASE: dict[str, Any] = {
 }
 KUEUE = {"gang": "none", "quota": "kueue", "queues": [{"name": "q", "namespace": "a", "gpus": 8}]}
 TRAEFIK = {"ingress_controller": "traefik"}
+FLOATING_ADDRESS = {"registration_address": "10.10.0.10", "virtual_address": {"interface": "eth0"}}
+SITE_IMAGE = {"check_image": "r.example.org/busybox:1.37.0"}
+LOGIN = {"username": "u", "password": {"env": "PULL"}}
+MIRROR = {"endpoints": ["https://m.example.org"]}
 DIGEST = "sha256:" + "0" * 64
 GATES = Path(__file__).parents[2] / "gates"
 AIRGAP = {"registry": "r.example.org", "charts": "oci://r.example.org/charts"}
@@ -364,6 +368,18 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         {"rke2": {"version": "v1.36.3+rke2r1", "images": ["all"], "ingress_controller": "ingress-nginx"}},
         ("warning", "rke2.images"),
     ),
+    ("P23", {"rke2": {"images": ["all"], "registries": {"*": LOGIN}}}, ("warning", "check_image")),
+    ("P23", {"rke2": {"images": ["core"], "cni": "canal", "registries": {"*": LOGIN}}}, ("warning", "rke2.images")),
+    ("P23", {"rke2": {"artifacts": "/srv/rke2"}}, ("warning", "check_image")),
+    ("P23", {"rke2": {"artifacts": "/srv/rke2", "images": ["core", "canal"]}}, ("warning", "check_image")),
+    ("P23", {"rke2": {"artifacts": "/srv/rke2"}, "check_image": "busybox:1.37.0"}, ("warning", "check_image")),
+    ("P23", {"rke2": FLOATING_ADDRESS | {"artifacts": "/srv/rke2"}} | SITE_IMAGE, ("warning", "rke2.virtual_address.image")),
+    (
+        "P23",
+        {"rke2": FLOATING_ADDRESS | {"artifacts": "/srv/rke2", "registries": {"docker.io": MIRROR}}},
+        ("warning", "rke2.virtual_address.image"),
+    ),
+    ("P23", {"rke2": {"images": ["all", "checks.tar"]}}, ("error", "rke2.images")),
     (
         "P18",
         {"os": {"distribution": "rhel", "version": "9.6", "selinux": "enforcing", "apparmor": "enabled"}},
@@ -454,11 +470,15 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P24", {"hosts": tainted("sv")}),
     ("P24", {"slurm": SUNK}),
     ("P24", {"hosts": tainted("sv", "gpu"), "rke2": {"ingress_controller": "none"}}),
-    ("P23", {"rke2": {"cni": ["multus", "cilium"], "artifacts": "/srv/rke2"}}),
-    ("P23", {"rke2": {"images": ["all"]}}),
-    ("P23", {"rke2": {"images": ["all"], "ingress_controller": "ingress-nginx"}}),
-    ("P23", {"rke2": {"images": ["core", "traefik", "multus", "cilium"], "cni": ["multus", "cilium"]} | TRAEFIK}),
-    ("P23", {"rke2": {"version": "v1.36.3+rke2r1", "images": ["all"]} | TRAEFIK}),
+    ("P23", {}),
+    ("P23", {"rke2": {"cni": ["multus", "cilium"], "artifacts": "/srv/rke2"}} | SITE_IMAGE),
+    ("P23", {"rke2": {"images": ["all"]}} | SITE_IMAGE),
+    ("P23", {"rke2": {"images": ["all"], "ingress_controller": "ingress-nginx"}} | SITE_IMAGE),
+    ("P23", {"rke2": {"images": ["core", "traefik", "multus", "cilium"], "cni": ["multus", "cilium"]} | TRAEFIK} | SITE_IMAGE),
+    ("P23", {"rke2": {"version": "v1.36.3+rke2r1", "images": ["all"]} | TRAEFIK} | SITE_IMAGE),
+    ("P23", {"rke2": FLOATING_ADDRESS | {"artifacts": "/srv/rke2", "images": ["checks.tar.zst"]}}),
+    ("P23", {"rke2": FLOATING_ADDRESS | {"artifacts": "/srv/rke2", "registry_mirror": "r.example.org"}}),
+    ("P23", {"rke2": {"images": ["core"], "cni": "cilium", "registries": {"docker.io": MIRROR}}}),
     ("P23", {"rke2": {"images": ["core"], "cni": "cilium", "registry_mirror": "r.example.org"}}),
     ("P19", {"os": {"firewall": "keep"}, "rke2": {"cni": ["multus", "cilium"]}}),
 ]

@@ -6,11 +6,24 @@
 from collections.abc import Iterable
 
 from workflows.spec.cluster import ClusterSpec
-from workflows.spec.compat import gpu, kubernetes, reach, releases, system
+from workflows.spec.compat import archives, gpu, kubernetes, reach, releases, system
 from workflows.spec.compat.registry import RULES, Finding, PlannedRelease, Platform, Rule, issue
 from workflows.spec.errors import Issue
 
-__all__ = ["RULES", "Finding", "PlannedRelease", "Platform", "Rule", "check", "gpu", "kubernetes", "reach", "releases", "system"]
+__all__ = [
+    "RULES",
+    "Finding",
+    "PlannedRelease",
+    "Platform",
+    "Rule",
+    "archives",
+    "check",
+    "gpu",
+    "kubernetes",
+    "reach",
+    "releases",
+    "system",
+]
 
 
 def check(spec: ClusterSpec, planned: Iterable[PlannedRelease]) -> tuple[Issue, ...]:

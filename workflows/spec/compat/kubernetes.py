@@ -1,4 +1,4 @@
-"""Rules about the Kubernetes version: P01, P02, P03, P08, P11, P12 (`gpu_stack §9`), P17, P23, P24; and about the kubelet: P16."""
+"""Rules about the Kubernetes version: P01, P02, P03, P08, P11, P12 (`gpu_stack §9`), P17, P24; and about the kubelet: P16."""
 
 from __future__ import annotations
 
@@ -190,31 +190,6 @@ def ingress_has_machines(platform: Platform) -> Iterator[Finding]:
         return
     problem = "taints, or SUNK's lock, keep its pods from every machine: no gate looks whether ingress works"
     yield Finding("rke2.ingress_controller", problem, "write ingress_controller: none, or keep a group without taints and Slurm")
-
-
-@rule("P23", "warning", source="rancher/rke2 scripts/build-images")
-def archives_hold_what_starts(platform: Platform) -> Iterator[Finding]:
-    """Archives that bring images to machines without a registry are those of all that starts there: none holds every image. What
-    is in the folder rke2.artifacts no spec knows."""
-    rke2 = platform.spec.rke2
-    if not rke2.images or rke2.artifacts or rke2.registry_mirror or "*" in rke2.registries:
-        return
-    held = set(rke2.images) | (set(_LEGACY) if "all" in rke2.images else set())
-    needed = ["core", *rke2.cni, *_own_archive(platform)]
-    if missing := [name for name in needed if name not in held]:
-        problem = f"no archive of images has those of {', '.join(missing)}: machines load them from a registry at their first start"
-        fix = f"add {', '.join(missing)} to images, or give them a mirror (registry_mirror)"
-        yield Finding("rke2.images", f"{problem} ({_ALL})" if "all" in rke2.images else problem, fix)
-
-
-_LEGACY, _ALL = ("core", "canal"), "all is the archive of core and canal"
-
-
-def _own_archive(platform: Platform) -> list[str]:
-    """The ingress controller where it has an archive of its own: not the release's own choice, whose images are in core."""
-    wanted = platform.spec.rke2.ingress_controller
-    in_core = "traefik" if platform.kubernetes >= TRAEFIK_SINCE else "ingress-nginx"
-    return [] if wanted in (None, "none", in_core) else [wanted]
 
 
 @rule("P11", "error")
