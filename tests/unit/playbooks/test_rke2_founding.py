@@ -1,4 +1,4 @@
-"""Who founds a cluster: run by Ansible up to the point where the first server's course is known, and no further."""
+"""Who founds a cluster, and where others join: run by Ansible up to the point where a server's course is known, and no further."""
 
 import json
 import os
@@ -34,6 +34,14 @@ JOIN = """
   vars: {rke2_kind: server}
   tasks:
     - ansible.builtin.include_role: {name: rke2, tasks_from: join}
+"""
+
+SAY = """
+- hosts: sv1
+  vars: {rke2_kind: server}
+  vars_files: ["{{ role }}/defaults/main.yml", "{{ role }}/vars/main.yml"]
+  tasks:
+    - ansible.builtin.copy: {dest: "{{ said }}", content: "{{ rke2_course }} {{ rke2_join_config.server }}"}
 """
 
 
@@ -135,3 +143,48 @@ def test_a_server_joins_a_cluster_that_answers_whoever_is_to_found_one(tmp_path:
     hosts = {"sv3": {"bringup_address": "127.55.0.3"}}
     said = joining(tmp_path, sv2={"bringup_address": "127.55.0.4"}, **hosts)
     assert f"not ready after 1 s: https://{FIRST}:9345" in said, "the load balancer may lead there in a moment"
+
+
+STATE = {"joined": True, "ready": True, "enabled": True, "version": "v1.35.7+rke2r1", "restarts": 0}
+SHOWN: dict[str, object] = {"observation": STATE, "adopted": False, "pending": False, "half": False, "cleared": False, "pings": ""}
+SERVERS = {f"sv{number}": f"127.55.0.{number}" for number in (1, 2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("joined", "away", "servers", "registered", "at"),
+    [
+        ("127.55.0.2", "", "123", FIRST, "127.55.0.2"),
+        ("127.55.0.3", "", "123", FIRST, "127.55.0.3"),
+        ("127.55.0.2", "sv2", "123", FIRST, "127.55.0.2"),
+        ("127.55.0.2", "sv2", "13", FIRST, "127.55.0.3"),
+        ("127.55.0.9", "", "123", FIRST, "127.55.0.2"),
+        (FIRST, "", "123", FIRST, "127.55.0.2"),
+        ("127.55.0.2", "", "123", "127.55.0.10", "127.55.0.10"),
+    ],
+    ids=["all are there", "not the first", "it is away", "it is gone", "unknown", "itself", "an address in front of all"],
+)
+def test_a_server_that_joined_at_another_stays_with_it_while_that_is_one_of_the_cluster(
+    tmp_path: Path, joined: str, away: str, servers: str, registered: str, at: str
+) -> None:
+    """The registration address is the first server's own, and this one is it: replaced, or rolled back by the etcd of another."""
+    common = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    hosts: dict[str, dict[str, object]] = {name: {"bringup_address": address} for name, address in SERVERS.items()}
+    for name in set(SERVERS) - {away}:
+        hosts[name]["rke2_before"] = SHOWN | {"server": f"https://{joined}:9345" if name == "sv1" else ""}
+    groups = {"helpers": {"hosts": {}}, "played": {"hosts": dict.fromkeys(hosts)}}
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"vars": common, "hosts": hosts, "children": groups}}))
+    (tmp_path / "play.yml").write_text(SAY)
+    told = {"rke2_version": STATE["version"], "rke2_registration_address": registered, "rke2_first_server": "sv1"}
+    told |= {"rke2_server_addresses": [SERVERS[f"sv{number}"] for number in servers], "said": str(tmp_path / "said")}
+    told["role"] = str(PLAYBOOKS / "roles/rke2")
+    done = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("ansible-playbook"), tmp_path / "play.yml", "--inventory", tmp_path / "hosts.json"),
+            *("--extra-vars", json.dumps(told)),
+        ],
+        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "said").read_text() == f"rke2_standing https://{at}:9345"
