@@ -30,7 +30,7 @@ options:
   ready_seconds: {description: How long to wait until it is ready; 0 reads once and never fails., type: int}
   not_before: {description: Invocation of the unit that must be over before it counts as ready., type: str}
   kubeconfig_address: {description: 'Address to put into a returned kubeconfig; empty: return none, and no token.', type: str}
-  address: {description: What this host is reached by; C(own_address) then says it where it is an address of the host., type: str}
+  address: {description: What this host is reached by; C(own_address) says it where it is the host's own and of IPv4., type: str}
   ping: {description: 'Addresses of supervisors; C(pings) then says which one answers.', type: list, elements: str}
   rolled_back: {description: The release that was put back., type: str}
   restored: {description: The snapshot that etcd was set back to., type: str}
@@ -48,7 +48,10 @@ pending: {description: Whether a change waits for a restart., type: bool, return
 cleared: {description: Whether its etcd was removed on the way back to a release before., type: bool, returned: always}
 half: {description: Whether a release was being put in the place of another when a run was killed., type: bool, returned: always}
 server: {description: The server that the configuration joins., type: str, returned: always}
-own_address: {description: 'The asked address; empty: not the host''s, or a drop-in names another.', type: str, returned: always}
+own_address:
+  description: 'The asked address for its node; empty: not the host''s, of IPv6, or a drop-in names another.'
+  type: str
+  returned: always
 pings: {description: 'The first asked address where a supervisor answers; empty: none.', type: str, returned: always}
 """
 

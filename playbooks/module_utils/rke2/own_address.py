@@ -1,4 +1,4 @@
-"""The address that a host tells its cluster: the one it is reached by, where it is one of its own.
+"""The address that a host tells its cluster: the one it is reached by, where it is one of its own, and of IPv4 as clusters are.
 
 RKE2 ends at a `node-ip` that is no IP address, and etcd at one that the host does not have: behind NAT, by a floating address or by
 a name SSH dials something else. Without one RKE2 takes the address of the default route (GetHostnameAndIPs of K3s).
@@ -23,10 +23,11 @@ class Unreadable(Exception):
 def of_node(address: str, joined: bool, run: Run, config: str = settings.CONFIG) -> str:
     """What config.yaml is to say: the address where it is the host's own, and empty where a drop-in of the site's names another.
     A node that has joined by an address of config.yaml keeps it, and the drop-in is refused. Raises Unreadable."""
-    keeps = joined and settings.said(config, "node-ip") != ""
-    if not address or (settings.is_dropped_in("node-ip", config + ".d") and not keeps):
+    kept = settings.said(config, "node-ip") if joined else ""
+    if not address or (settings.is_dropped_in("node-ip", config + ".d") and not kept):
         return ""
-    return own(address, run)
+    # beside pods of IPv4 RKE2 ends at a node of IPv6 alone: one that SSH dials so is not told of it, and takes its IPv4 address
+    return own(kept if ":" in address else address, run)
 
 
 def own(address: str, run: Run) -> str:

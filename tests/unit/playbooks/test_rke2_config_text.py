@@ -73,6 +73,25 @@ def test_a_node_is_told_the_address_that_it_is_reached_by_only_where_it_has_it(t
     assert found["a2"]["server"] == f"https://{REGISTERED}:9345"
 
 
+def test_a_node_that_ssh_reaches_by_ipv6_takes_its_address_of_ipv4_by_itself(tmp_path: Path) -> None:
+    own, registered = "2001:db8::11", "2001:db8::10"
+    found = configured(tmp_path, {"sv1": own, "a1": own}, rke2_registration_address=registered)
+    assert not [name for name, config in found.items() if "node-ip" in config], "RKE2 ends at it beside pods of IPv4"
+    assert found["sv1"]["tls-san"] == [registered, own], "others may come there to join"
+    assert found["a1"]["server"] == f"https://[{registered}]:9345"
+
+
+@pytest.mark.parametrize("kept", ["192.0.2.11", "2001:db8::11"])
+def test_a_node_that_has_joined_keeps_its_address_where_ssh_reaches_it_by_ipv6(tmp_path: Path, kept: str) -> None:
+    def told(*, joined: bool) -> str:
+        return own_address.of_node("2001:db8::11", joined, lambda command: (0, json.dumps(LINKS), ""), str(config))
+
+    config = tmp_path / "config.yaml"
+    config.write_text(f"# Made by bringup.\nnode-ip: {kept}\n")
+    assert told(joined=True) == kept, "etcd knows a server by its address"
+    assert told(joined=False) == "", "of a run that failed before the host joined"
+
+
 def test_an_address_is_known_however_it_is_written() -> None:
     def ip(command: list[str]) -> tuple[int, str, str]:
         return 0, json.dumps(LINKS), ""

@@ -585,7 +585,7 @@ def test_a_machine_that_ssh_reaches_by_another_network_is_named_with_what_would_
     managed = load(hosts=dialled("fd00:10::11"))
     (one,) = (issue for issue in catalog.check(managed, catalog.load()) if issue.rule == "P22")
     assert one.problem.startswith(
-        "SSH dials sv1 by IPv6, and pods have IPv4 (rke2.cluster_cidr): RKE2 does not start unless a drop-in"
+        "SSH dials sv1 by IPv6, and nodes have IPv4 as pods do (rke2.cluster_cidr): RKE2 takes the address of the machine's IPv4"
     )
 
 

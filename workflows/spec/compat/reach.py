@@ -28,14 +28,16 @@ def the_api_is_reached(platform: Platform) -> Iterator[Finding]:
 
 @rule("P22", "warning", source="docs.rke2.io/networking/basic_network_options")
 def nodes_have_ipv4(platform: Platform) -> Iterator[Finding]:
-    """Nodes speak IPv4 as pods do; what SSH dials is a node's address where no drop-in says another."""
+    """Nodes speak IPv4 as pods do: where SSH dials another address, a node takes its machine's own one, if it has any."""
     reported: set[str] = set()
     for machine in platform.spec.machines:
         if is_ipv6(machine.address) and machine.group not in reported:
             reported.add(machine.group)
-            problem = f"SSH dials {machine.name} by IPv6, and pods have IPv4 (rke2.cluster_cidr): RKE2 does not start"
-            problem += " unless a drop-in says node-ip, or the machine has no such address and IPv4 by its default route"
-            fix = "give IPv4 addresses, or see that the drop-in is there"
+            problem = f"SSH dials {machine.name} by IPv6, and nodes have IPv4 as pods do (rke2.cluster_cidr): RKE2 takes"
+            problem += (
+                " the address of the machine's IPv4 default route, or node-ip of a drop-in, and does not start without either"
+            )
+            fix = "see that the machine has one of the two, or give IPv4 addresses"
             yield Finding(f"hosts.{machine.group}.addresses", problem, fix)
 
 
