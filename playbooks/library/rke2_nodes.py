@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from ansible.module_utils import waiting
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import kube, versions
+from ansible.module_utils.rke2 import elsewhere, kube, versions
 
 DOCUMENTATION = r"""
 module: rke2_nodes
 short_description: Reads, drains, frees or removes Nodes on an RKE2 server
 description:
   - C(drained) cordons each node with a mark of ours and moves its pods away within their own grace and budgets.
+  - With C(returns) a node whose pods no other one takes is left alone, and named in C(lone).
   - C(free) uncordons the nodes that carry our mark, and no others.
   - C(removed) deletes the Nodes; RKE2 then removes etcd member and node password.
   - A node that refuses is named in C(refused); the others go on.
@@ -20,6 +21,7 @@ options:
   names: {description: Names of the nodes., type: list, elements: str}
   mark: {description: Why they are drained., type: str}
   seconds: {description: How long the drain of all of them may take., type: int}
+  returns: {description: Whether the nodes come back after their drain., type: bool}
   leaving: {description: A server that is to stop; C(majority) then says whether etcd keeps its majority., type: str}
   patience: {description: 'How long, in seconds, the other servers may take until etcd can spare that one.', type: int}
   wanted: {description: 'A release for this server: C(refusal) then says which node would be too old for it.', type: str}
@@ -30,6 +32,7 @@ RETURN = r"""
 nodes: {description: Facts of the registered ones among the names., type: dict, returned: success}
 servers: {description: Version of every server by name., type: dict, returned: state read}
 refusal: {description: Why the server may not run the wanted release., type: str, returned: state read}
+lone: {description: Nodes that were not drained for no other takes their pods., type: list, returned: state drained}
 majority: {description: Why etcd would lose its majority., type: str, returned: state read}
 refused: {description: A sentence for each node that refused., type: dict, returned: success}
 """
@@ -39,6 +42,7 @@ SPEC: dict = {
     "names": {"type": "list", "elements": "str", "default": []},
     "mark": {"type": "str", "default": "upgrade"},
     "seconds": {"type": "int", "default": 600},
+    "returns": {"type": "bool", "default": False},
     "leaving": {"type": "str", "default": ""},
     "patience": {"type": "int", "default": 0},
     "wanted": {"type": "str", "default": ""},
@@ -69,8 +73,9 @@ def read_when_spared(kubectl: kube.Kube, wanted: dict) -> dict:
 def change(kubectl: kube.Kube, wanted: dict, check_mode: bool) -> dict:
     """Drain, free or remove; what is so already is left alone."""
     nodes = kubectl.nodes(wanted["names"])
+    lone = elsewhere.lone(nodes, kubectl.pages()) if wanted["state"] == "drained" and wanted["returns"] and nodes else []
     if wanted["state"] == "drained":
-        todo = list(nodes)
+        todo = [name for name in nodes if name not in lone]
         ours = [name for name in todo if nodes[name]["marked"] or not nodes[name]["cordoned"]]
     elif wanted["state"] == "free":
         todo = ours = [name for name in nodes if nodes[name]["marked"]]
@@ -89,7 +94,7 @@ def change(kubectl: kube.Kube, wanted: dict, check_mode: bool) -> dict:
         refused = kube.drain(kubectl, todo, wanted["mark"], ours, wanted["seconds"])
     else:
         refused = kube.each(todo, act)
-    return {"nodes": nodes, "refused": refused, "changed": bool(todo)}
+    return {"nodes": nodes, "refused": refused, "lone": lone, "changed": bool(todo)}
 
 
 def main() -> None:

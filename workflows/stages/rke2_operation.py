@@ -10,18 +10,19 @@ from workflows.stages.stage import Change, Object
 DATA, STORE = "/var/lib/rancher/rke2/server/db", "/var/lib/rancher/download"
 RESET = "`bringup reset SPEC`; data of the cluster is lost"
 FORWARD = "write the newer release into rke2.version again, and `bringup upgrade SPEC`"
+IN_PLACE = " where another node takes its pods"
 HOW = {
     Kind.REPLACE_NODE: {
         "server": ", once the cluster forgot the old machine's Node and etcd member",
         "agent": ", once the cluster forgot the old machine's Node",
     },
     Kind.UPGRADE: {
-        "server": ", after an etcd snapshot: one at a time, each drained before",
-        "agent": ", {batch} at a time, each drained before",
+        "server": ", after an etcd snapshot: one at a time, each drained before" + IN_PLACE,
+        "agent": ", {batch} at a time, each drained before" + IN_PLACE,
     },
     Kind.ROLLBACK: {
         "server": " again, all stopped at once, with etcd set back to its snapshot from before the upgrade",
-        "agent": " again, {batch} at a time, each drained before",
+        "agent": " again, {batch} at a time, each drained before" + IN_PLACE,
     },
 }
 """How machines come to their release, by operation and role; where an operation has no words, they simply join."""

@@ -8,7 +8,8 @@ import os
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable
+from typing import Callable, Iterator
+from urllib.parse import quote
 
 KUBECTL = "/var/lib/rancher/rke2/bin/kubectl"
 KUBECONFIG = "/etc/rancher/rke2/rke2.yaml"
@@ -17,6 +18,9 @@ MARK = "bringup/drained-for"
 
 AT_ONCE = 10
 """kubectl processes side by side: each takes 50 MB."""
+
+PAGE = 100
+"""Nodes of one answer where all are looked through: a Node is 20 kB."""
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 DRAIN = ["--ignore-daemonsets", "--delete-emptydir-data", "--force"]
@@ -67,6 +71,17 @@ class Kube:
         lines = self.run("get", "nodes", "--no-headers", columns, timeout=120).splitlines()
         return dict(line.split()[:2] for line in lines if len(line.split()) > 1)
 
+    def pages(self) -> Iterator:
+        """All Nodes, as lists: the next one is read once it is asked for. Raises Refused."""
+        more = ""
+        while True:
+            found = json.loads(self.run("get", "--raw", "/api/v1/nodes?limit=%d%s" % (PAGE, more)))
+            yield found.get("items", [])
+            token = found.get("metadata", {}).get("continue", "")
+            if not token:
+                return
+            more = "&continue=" + quote(token, safe="")
+
     def cordon(self, name: str, mark: str) -> None:
         """Keep new work away, with our mark. Raises Refused."""
         self.run("annotate", "node", name, "%s=%s" % (MARK, mark), "--overwrite")
@@ -112,7 +127,8 @@ def drain(kubectl: Kube, names: list, mark: str, ours: list, seconds: int) -> di
 
 
 def facts(node: dict) -> dict:
-    """What we read of a Node: version, ready, cordoned, marked (by us), server, voter (None where not told)."""
+    """What we read of a Node: version, ready, cordoned, marked (by us), taints that keep pods away (`key=value:effect`), server,
+    voter (None where not told)."""
     meta, status = node.get("metadata", {}), node.get("status", {})
     conditions = {one.get("type"): one.get("status") for one in status.get("conditions", [])}
     return {
@@ -120,6 +136,11 @@ def facts(node: dict) -> dict:
         "ready": conditions.get("Ready") == "True",
         "cordoned": bool(node.get("spec", {}).get("unschedulable")),
         "marked": MARK in (meta.get("annotations") or {}),
+        "taints": sorted(
+            "%s=%s:%s" % (one.get("key", ""), one.get("value", ""), one["effect"])
+            for one in node.get("spec", {}).get("taints") or []
+            if one.get("effect") in ("NoSchedule", "NoExecute")
+        ),
         "server": CONTROL_PLANE in (meta.get("labels") or {}),
         "voter": conditions["EtcdIsVoter"] == "True" if "EtcdIsVoter" in conditions else None,
     }
