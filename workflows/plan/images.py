@@ -10,7 +10,7 @@ import msgspec
 
 from steps.contract import approval, plural
 from steps.contract.canonical import canonical, digest
-from steps.contract.image import published
+from steps.contract.image import detached, published
 from steps.contract.image import recipe as contract
 from steps.contract.image.booting import UNBOOTED, Firmware, why_not_booted
 from steps.contract.image.published import Group, Place
@@ -21,7 +21,7 @@ from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import proxy, unattended
 from workflows.spec.image import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, SIGN_KEY, ImageSpec
-from workflows.stages import IMAGE_ORDER, image_boot
+from workflows.stages import IMAGE_ORDER, image_boot, image_publish
 from workflows.stages.access import SecretFile, secret_file
 from workflows.stages.image_site import ImageSite
 from workflows.stages.stage import Stage
@@ -33,13 +33,16 @@ def compile_image(
     """The plan of an image build; pure. `recipe` is the spec's, resolved, `files` what it places, by digest; `until` narrows the
     stages, `again` publishes also what a rollback left; with either the published tree is not asked first; `relock` is told
     where mirrors have dropped what is locked. Raises PlanError for a stage that there is not, for an image that is to be booted and
-    that no test machine boots, and for a recipe whose files are too many to travel with the tasks."""
+    that no test machine boots, for kernel arguments that fetch from outside of the tree, and for a recipe whose files are too many
+    to travel with the tasks."""
     asked = not again and until in ("", image_standing.ID)
     site = dataclasses.replace(_site(spec, recipe), again=again, asked=asked, relock=relock)
     stages = approvals.attached(_narrowed(_stages(site), until), spec.approvals)
     why = why_not_booted(recipe.name, recipe.architecture)
     if why and any(stage.id == image_boot.ID for stage in stages):
         raise PlanError(f"{why}, and none is published unbooted; {UNBOOTED}")
+    if any(stage.id == image_publish.ID for stage in stages):
+        _refuse_elsewhere(site)
     told = approvals.announce_tasks(spec.name, spec.approvals, stages)
     parts = {
         "image": [spec.name, spec.owner, spec.revision],
@@ -70,6 +73,18 @@ def compile_image(
         proxies=proxy.environment(spec.proxy, (), ()),
         starts=None if until else Starts(schedule=spec.schedule, issues=tuple(unattended.of_image(spec))),
     )
+
+
+def _refuse_elsewhere(site: ImageSite) -> None:
+    """What the gate of a publication would find in the boot scripts, told before anything is built."""
+    told = {"the recipe": site.recipe.kernel_arguments}
+    told |= {f"publish.groups.{group.name}": group.kernel_arguments for group in site.place.groups}
+    for whose, arguments in told.items():
+        if found := detached.fetched_elsewhere(arguments, site.place.url):
+            said = (
+                f"kernel arguments of {whose} have nodes fetch {', '.join(found)}, which is not below publish.url {site.place.url}"
+            )
+            raise PlanError(f"{said}; a published tree leads nowhere else: let a service of the image fetch it")
 
 
 def _site(spec: ImageSpec, recipe: contract.Recipe) -> ImageSite:

@@ -61,13 +61,21 @@ def outside(tree: Tree, url: str, factory: Factory = _NO_FACTORY) -> Iterator[de
         yield from detached.scripts(address, theirs, files, factory)
     yield from detached.scripts(url or url_of(tree), mine, files, factory)
     manifests = {path: text for path, text in texts.items() if path.endswith(f"/{manifest.MANIFEST}")}
-    yield from detached.texts(url or url_of(tree), manifests, factory)
+    yield from detached.manifests(manifests, factory)
     for path, entry in tree.below(tree.path(published.VERSIONS)).items():
         if entry.is_file and entry.names > 1:
             place = tree.path(published.VERSIONS, path)
             yield detached.Outside(
                 place=place, leads_to="another name of the same bytes", why="what is written there changes it here"
             )
+
+
+def of_publication(tree: Tree, url: str) -> Iterator[detached.Outside]:
+    """What of it a publication answers for: the version that is current, and all that is of no version. Nothing of an older one
+    changes any more, whoever backs it up by hard links: those are for who verifies the tree."""
+    versions = f"{tree.path(published.VERSIONS)}/"
+    own = f"{versions}{tree.current}/"
+    yield from (one for one in outside(tree, url) if not one.place.startswith(versions) or one.place.startswith(own))
 
 
 def moved(tree: Tree, url: str = "") -> dict[str, str]:

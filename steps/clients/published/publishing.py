@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from steps.clients.published import connecting, entered, leads, left, locking, reading, recorded, signing, verifying
+from steps.clients.published import connecting, entered, foreseen, leads, left, locking, reading, recorded, signing, verifying
 from steps.clients.published import source as sources
 from steps.clients.published.operations import (
     Check,
@@ -79,7 +79,8 @@ def publish_through(transport: Transport, order: Order, say: Say) -> Published:
         tree = transport.look(order.image, (tree.current,))
         if _is_done(tree, order):
             say(f"{order.image} {tree.current} is current already: nothing is written")
-            return _observed(tree, order, reading.before(tree), unchanged=True)
+            return _observed(tree, order, tree.current, unchanged=True)
+    foreseen.refuse_leading_out(tree, order.source, order.place, _new_version(tree, order))
     signing.prove(order.place, order.secrets)
     token = locking.new_token()
     with locking.locked(transport, order.image, token, order.by):
@@ -92,7 +93,8 @@ def publish_through(transport: Transport, order: Order, say: Say) -> Published:
                 break
             transport.perform(late)  # another image came into ROOT/boot meanwhile, and may come again
             found = transport.look(order.image, (version,))
-    return _observed(found, order, tree.current, unchanged=False, removed=removed)
+    before = tree.current if tree.current in tree.versions else ""  # else it was gone before, and could not be kept
+    return _observed(found, order, before, unchanged=False, removed=removed)
 
 
 def _change(transport: Transport, tree: Tree, order: Order, token: str, say: Say) -> tuple[str, tuple[str, ...]]:
@@ -101,8 +103,8 @@ def _change(transport: Transport, tree: Tree, order: Order, token: str, say: Say
     _refuse_left(tree, order)
     alike = [name for name in reversed(_alike(tree, order.source)) if _is_whole(tree, name, order)]
     alike.sort(key=lambda name: name != tree.current)
-    number = publishing.next_number(tree.versions, reading.history(tree))
-    version = alike[0] if alike else published.version_name(number, order.source.digest)
+    version = alike[0] if alike else _new_version(tree, order)
+    foreseen.refuse_leading_out(tree, order.source, order.place, version)
     steps = [*cleared(tree, staged, token)]
     if not alike:
         size = sum(part.size for part in order.source.manifest.parts)
@@ -118,6 +120,11 @@ def _change(transport: Transport, tree: Tree, order: Order, token: str, say: Say
         raise
     say(f"{order.image}: {version} is current" + (f", it was {tree.current}" if tree.current not in ("", version) else ""))
     return version, removed
+
+
+def _new_version(tree: Tree, order: Order) -> str:
+    number = publishing.next_number(tree.versions, reading.history(tree))
+    return published.version_name(number, order.source.digest)
 
 
 def _copied(tree: Tree, order: Order, version: str, staged: str, token: str) -> Iterator[Operation]:
@@ -261,5 +268,6 @@ def _is_done(tree: Tree, order: Order) -> bool:
 
 def _observed(tree: Tree, order: Order, before: str, *, unchanged: bool, removed: tuple[str, ...] = ()) -> Published:
     signed = signing.state(tree, tree.current, order.place.signers)
-    before = reading.before(tree) if before == tree.current else before
+    if before == tree.current:
+        before = reading.kept_before(tree)
     return reading.observed(tree, before=before, url=order.place.url, signature=signed, unchanged=unchanged, removed=removed)

@@ -98,6 +98,12 @@ def before(tree: Tree) -> str:
     return switches[-1].before if switches[-1].to == tree.current else switches[-1].to
 
 
+def kept_before(tree: Tree) -> str:
+    """The same where it is still there; one that somebody removed since is nothing that a publication could keep."""
+    found = before(tree)
+    return found if found in tree.versions else ""
+
+
 def last_told(tree: Tree) -> str:
     """The version that the file of the history says is current; empty without any."""
     switches = recorded.switches(tree)
@@ -221,7 +227,7 @@ def observed(tree: Tree, *, before: str, url: str, signature: str, unchanged: bo
         scripts={name: one for name, one in named.items() if not published.is_machine(name)},
         unchanged=unchanged,
         incoming=left(tree),
-        outside=tuple(one.sentence for one in leads.outside(tree, url)),
+        outside=tuple(one.sentence for one in leads.of_publication(tree, url)),
         signature=signature,
         versions=tree.versions,
         removed=removed,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from steps.clients.published import connecting, entered, left, publishing, reading, signing, verifying
+from steps.clients.published import connecting, entered, foreseen, leads, left, publishing, reading, signing, verifying
 from steps.clients.published import source as sources
 from steps.clients.published.local import Local
 from steps.clients.published.operations import Transport, failure
@@ -35,7 +35,7 @@ def version_through(transport: Transport, place: Place, image: str, key: str, fi
     try:
         tree = transport.look(image)
         is_same = tree.current and not next(_differing(tree, place, key, firmware), "") and not next(_unfinished(tree), "")
-        return tree.current if is_same else ""
+        return tree.current if is_same and next(leads.of_publication(tree, place.url), None) is None else ""
     except StepError:
         return ""
 
@@ -53,7 +53,8 @@ def asked_through(
     transport: Transport, place: Place, image: str, key: str, firmware: tuple[str, ...], packages: Mapping[str, str] = _NONE
 ) -> Standing:
     """The same through a transport that is there. Files are read whole only where nothing else differs. Raises Refused where
-    something is to be published that this user may not write."""
+    something is to be published that this user may not write, and where the tree leads out of itself by what no publication writes
+    anew: its gate would not pass."""
     tree = transport.look(image)
     found = Standing(key=key, where=transport.where, answer=CHANGED if tree.current else NOTHING, version=tree.current)
     if (now := reading.manifest_of(tree, tree.current)) is not None and packages:
@@ -62,18 +63,23 @@ def asked_through(
     if (by := left.by_rollback(tree, place, _alike(tree, key))) is not None:
         return replace(found, answer=LEFT, left=by.before, left_by=by.by, left_at=by.at)
     if not tree.current:
-        return _to_be_written(found, tree)
+        return _to_be_written(found, tree, place)
     differs = next(_differing(tree, place, key, firmware), "") or next(_unfinished(tree), "")
     if not differs:
         problems = verifying.for_place(transport.look(image, (tree.current,)), tree.current, place)
         differs = next((f"{one.place} {one.why}" for one in problems), "")
-    return _to_be_written(replace(found, differs=differs), tree) if differs else replace(found, answer=CURRENT)
+    if not differs:
+        foreseen.refuse_as_it_is(tree, place)
+        return replace(found, answer=CURRENT)
+    return _to_be_written(replace(found, differs=differs), tree, place)
 
 
-def _to_be_written(found: Standing, tree: Tree) -> Standing:
-    """Better said now than after an hour of building: raises Refused where the tree may not be written."""
+def _to_be_written(found: Standing, tree: Tree, place: Place) -> Standing:
+    """Better said now than after an hour of building: raises Refused where the tree may not be written, or would not stand by
+    itself."""
     if tree.unwritable:
         raise failure("right", f"to write {', '.join(tree.unwritable)}", found.where)
+    foreseen.refuse_staying(tree, place)
     return found
 
 
@@ -84,6 +90,8 @@ def _differing(tree: Tree, place: Place, key: str, firmware: tuple[str, ...]) ->
     if found is None or found.key != key:
         yield f"{current} is another image" if found else f"{current} has no manifest that can be read"
         return
+    if published.version_name(published.number_of(current), reading.manifest_digest(tree, current)) != current:
+        yield f"{current} has another manifest than its name says"
     there = [(part.size, tree.entries.get(f"{at}/{part.name}")) for part in found.parts]
     if not all(entry is not None and entry.is_file and entry.size == size for size, entry in there):
         yield f"{current} is not whole"

@@ -69,14 +69,24 @@ def scripts(url: str, found: Mapping[str, str], files: Iterable[str], factory: F
         yield from _words(place, "\n".join(line for line in text.splitlines() if line.split()[:1] != ["echo"]), factory, told)
 
 
-def texts(url: str, found: Mapping[str, str], factory: Factory) -> Iterator[Outside]:
-    """Manifests (path → text) that name a folder or a host of the factory, or an address that is not the tree's."""
+def manifests(found: Mapping[str, str], factory: Factory) -> Iterator[Outside]:
+    """Manifests (path → text) that name a folder or a host of the factory. No field of one names a place that anything is loaded
+    from: an address in a kernel argument leads somewhere where a boot script has it, if it is one of those."""
     for place, text in sorted(found.items()):
-        named = sorted(set(_URL.findall(text)))
-        leads = [address for address in named if factory.has(address) or not _below(address, url.rstrip("/"))]
-        told = [Outside(place=place, leads_to=address, why=_why(address, factory)) for address in leads]
-        yield from told
-        yield from _words(place, text, factory, told)
+        yield from _words(place, text, factory)
+
+
+def fetched(arguments: Iterable[str]) -> tuple[str, ...]:
+    """What the kernel or the initial RAM disk is told to fetch by these arguments, each once."""
+    words = tuple(arguments)
+    named = (word.split("=", 1) for word in words if "=" in word)
+    found = [value for name, value in named if name in _FETCHERS and _is_address(value)]
+    return tuple(dict.fromkeys([*found, *(word for word in words if _URL.fullmatch(word))]))
+
+
+def fetched_elsewhere(arguments: Iterable[str], url: str) -> tuple[str, ...]:
+    """Those of them that no tree at this URL can have."""
+    return tuple(address for address in fetched(arguments) if not _below(address, url.rstrip("/")))
 
 
 def settings(found: Mapping[str, str], factory: Factory) -> Iterator[Outside]:
@@ -108,9 +118,7 @@ def addresses(text: str) -> tuple[str, ...]:
             continue
         if words[0] in _LOADERS:
             found.update(dict.fromkeys(_operand(words[1:])))
-        named = dict(word.split("=", 1) for word in words if "=" in word)
-        found.update(dict.fromkeys(value for name, value in named.items() if name in _FETCHERS and _is_address(value)))
-        found.update(dict.fromkeys(word for word in words if _URL.fullmatch(word)))
+        found.update(dict.fromkeys(fetched(words)))
     return tuple(found)
 
 

@@ -10,7 +10,8 @@ class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `manifest` the digest of that version's manifest, `found` the files there, `listed` those of its manifest; `scripts` are the
     boot scripts by group → the version that all their paths name (empty: paths of several, or of none); `unchanged`: this image
     was published already and nothing was written; `incoming` what an earlier attempt left half copied; `outside` paths or links
-    of the tree that lead out of it; `signature` is `good`, `bad`, `none` or `unknown` (nobody to trust)."""
+    of the tree that lead out of it, but for those of older versions; `signature` is `good`, `bad`, `none` or `unknown`
+    (nobody to trust)."""
 
     version: str
     manifest: str = ""

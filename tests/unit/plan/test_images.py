@@ -61,6 +61,30 @@ def test_what_no_test_machine_boots_is_refused_unless_it_ends_before(tmp_path: P
     assert plan.stages[-1].id == "image_sandbox"
 
 
+@pytest.mark.parametrize("argument", ["ks=http://cfg.example.org/ks", "nfsroot=10.0.0.1:/srv/root", "url=/srv/x"])
+def test_kernel_arguments_that_fetch_from_outside_of_the_tree_are_told_before_anything_is_built(
+    tmp_path: Path, argument: str
+) -> None:
+    """The gate of the publication refuses what they make of the boot scripts."""
+    publish = {**small_image.SPEC["publish"], "groups": {"gpu": {"kernel_arguments": [argument]}}}
+    address = argument.partition("=")[2]
+    with pytest.raises(
+        PlanError, match=rf"kernel arguments of publish\.groups\.gpu have nodes fetch {address}, which is not below"
+    ):
+        planned(tmp_path, publish=publish)
+    spec, recipe = small_image.spec(tmp_path), small_image.recipe(kernel_arguments=("quiet", argument))
+    with pytest.raises(PlanError, match="kernel arguments of the recipe have nodes fetch"):
+        compile_image(spec, recipe, small_image.files())
+    assert compile_image(spec, recipe, small_image.files(), "image_boot").stages[-1].id == "image_boot", "nothing is published"
+
+
+def test_other_addresses_in_kernel_arguments_lead_nowhere(tmp_path: Path) -> None:
+    own = f"{small_image.SPEC['publish']['url']}/boot/answers"
+    arguments = ("cloud-config-url=http://cfg.example.org/n.yaml", f"ks={own}", "root=/dev/ram0")
+    plan = compile_image(small_image.spec(tmp_path), small_image.recipe(kernel_arguments=arguments), small_image.files())
+    assert plan.stages[-1].id == "image_publish"
+
+
 @pytest.mark.parametrize("machines", [1_000, 10_000])
 def test_a_fleet_travels_beside_the_tasks_that_name_it_by_digest(tmp_path: Path, machines: int) -> None:
     nodes = small_image.fleet(machines)
