@@ -16,7 +16,7 @@ from steps.contract.stages.image_publish import Published
 from steps.contract.stages.image_sandbox import Sandboxed
 from steps.contract.verdict import Status
 from steps.errors import Refused
-from steps.verbs import gating, image_parts
+from steps.verbs import gating, image_parts, image_trees
 from steps.verbs.context import Context
 
 _TESTED: Final[dict[str, type[Sandboxed] | type[Booted]]] = {"image_sandbox": Sandboxed, "image_boot": Booted}
@@ -25,7 +25,7 @@ _TESTED: Final[dict[str, type[Sandboxed] | type[Booted]]] = {"image_sandbox": Sa
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`recipe` is the digest of the resolved recipe beside the task, `place` where the image goes, `groups` the digest of the file
-    of its groups; `again`: also where a rollback left this image."""
+    of its groups; `again`: also where a rollback left this image, or the tree was made anew."""
 
     recipe: str
     gate: str
@@ -41,14 +41,18 @@ def run(context: Context) -> ExitCode:
     place = image_parts.placed(context, wanted.place, wanted.groups)
     key = keys.image(recipe)
     assembled = image_parts.packed(context, recipe)
-    by, secrets = f"run {context.environment.run}", context.environment.secrets
+    by, secrets, known = f"run {context.environment.run}", context.environment.secrets, image_trees.known(context, place)
     with entries.held(assembled):
         results = _results(context, key, image_parts.packed_root(context, recipe))
 
         def publish() -> Published:
-            return publishing.publish(place, assembled, results, secrets, by, context.say, again=wanted.again, origin=recipe.origin)
+            return publishing.publish(
+                place, assembled, results, secrets, by, context.say, again=wanted.again, origin=recipe.origin, known=known
+            )
 
         seen = locking.patiently(publish, context.clock, context.task.deadline_seconds, context.say)
+    if seen.version:
+        image_trees.keep(context, place, recipe.name, seen.version, again=wanted.again)
     gate = gating.find(wanted.gate)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, ()))
     done = () if seen.unchanged else (f"published {recipe.name} {seen.version}",)

@@ -10,7 +10,7 @@ from steps.clients.published import standing
 from steps.contract.exit import ExitCode
 from steps.contract.image.published import Place
 from steps.contract.stages.image_standing import CHANGED, CURRENT, OUTPUT
-from steps.verbs import gating, image_parts
+from steps.verbs import gating, image_parts, image_trees
 from steps.verbs.context import Context
 
 _SIGNED = "signed"
@@ -39,7 +39,10 @@ def run(context: Context) -> ExitCode:
     place = msgspec.structs.replace(place, key=_SIGNED) if wanted.signed else place
     recipe = image_parts.recipe(context, wanted.recipe)
     packages = {one.name: one.version for layer in recipe.layers for one in layer.packages}
-    seen = standing.asked(place, context.environment.secrets, wanted.image, wanted.key, wanted.firmware, packages)
+    known = image_trees.known(context, place)
+    seen = standing.asked(place, context.environment.secrets, wanted.image, wanted.key, wanted.firmware, packages, known)
+    if seen.version:
+        image_trees.keep(context, place, wanted.image, seen.version)
     gate = gating.find(wanted.gate)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, ()))
     context.say(verdict.reason)

@@ -6,7 +6,19 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from steps.clients.published import connecting, entered, foreseen, leads, left, locking, reading, recorded, signing, verifying
+from steps.clients.published import (
+    connecting,
+    entered,
+    foreseen,
+    leads,
+    left,
+    locking,
+    mistaken,
+    reading,
+    recorded,
+    signing,
+    verifying,
+)
 from steps.clients.published import source as sources
 from steps.clients.published.operations import (
     Check,
@@ -33,14 +45,15 @@ from steps.errors import BadTask, Refused
 
 Say = Callable[[str], None]
 Results = Mapping[str, list[Result]]
+_NONE: Mapping[str, str] = {}
 ENTERED_TRIES = 5
 """Looks at what other images have entered in ROOT/boot while this one wrote there; so often in a row nobody comes."""
 
 
 class Order(Struct, frozen=True, kw_only=True):
     """What is published where: the image, the place, the results of its tests, the secrets' folder, and by whom; `again`: also what
-    a rollback left; `origin`: where the recipe came from, for the record of a new version and never a reason to make one.
-    The source's manifest says both already."""
+    a rollback left, or to a tree made anew; `origin`: where the recipe came from, for the record of a new version and never a
+    reason to make one. The source's manifest says both already. `known`: versions that were seen there before, by image."""
 
     source: Source
     place: Place
@@ -49,6 +62,7 @@ class Order(Struct, frozen=True, kw_only=True):
     by: str
     again: bool = False
     origin: str = ""
+    known: Mapping[str, str] = {}
 
     @property
     def image(self) -> str:
@@ -57,13 +71,22 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 def publish(
-    place: Place, assembled: Path, results: Results, secrets: Path, by: str, say: Say, *, again: bool = False, origin: str = ""
+    place: Place,
+    assembled: Path,
+    results: Results,
+    secrets: Path,
+    by: str,
+    say: Say,
+    *,
+    again: bool = False,
+    origin: str = "",
+    known: Mapping[str, str] = _NONE,
 ) -> Published:
     """Publish the image in the folder `assembled`, and read the tree back. Nothing is written where it is current already. What a
-    rollback left is refused unless it is meant `again`. Raises a StepError; what is half done then lies in `incoming`, and the next
-    publication removes it."""
+    rollback left is refused unless it is meant `again`, as is a tree that lacks what was `known` to be there. Raises a StepError;
+    what is half done then lies in `incoming`, and the next publication removes it."""
     found = sources.load(assembled, Tested(origin=origin, results=dict(results)))
-    order = Order(source=found, place=place, results=results, secrets=secrets, by=by, again=again, origin=origin)
+    order = Order(source=found, place=place, results=results, secrets=secrets, by=by, again=again, origin=origin, known=dict(known))
     with connecting.to(place, secrets) as transport:
         return publish_through(transport, order, say)
 
@@ -74,7 +97,7 @@ def publish_through(transport: Transport, order: Order, say: Say) -> Published:
         raise BadTask("there is no group of nodes, hence no boot script", hint="see publish.groups in the spec")
     sources.scripts(order.source, order.place, published.version_name(0, order.source.digest))
     tree = transport.look(order.image)
-    _refuse_others(tree, order)
+    _refuse_others(transport.where, tree, order)
     if _is_of(tree, tree.current, order.source) and not reading.incoming(tree):
         tree = transport.look(order.image, (tree.current,))
         if _is_done(tree, order):
@@ -85,7 +108,7 @@ def publish_through(transport: Transport, order: Order, say: Say) -> Published:
     token = locking.new_token()
     with locking.locked(transport, order.image, token, order.by):
         tree = transport.look(order.image, _alike(tree, order.source))
-        _refuse_others(tree, order)
+        _refuse_others(transport.where, tree, order)
         version, removed = _change(transport, tree, order, token, say)
         found = transport.look(order.image, (version,))  # nobody else changes it before it is read
         for _ in range(ENTERED_TRIES):
@@ -225,8 +248,11 @@ def _refuse_left(tree: Tree, order: Order) -> None:
         raise Refused(publishing.left_sentence(found), hint=publishing.LEFT_STEP)
 
 
-def _refuse_others(tree: Tree, order: Order) -> None:
-    """A group's entry must not be taken from another image, nor one be left that the new version has no script for."""
+def _refuse_others(where: str, tree: Tree, order: Order) -> None:
+    """The tree must be the one that is meant; a group's entry must not be taken from another image, nor one be left that the new
+    version has no script for."""
+    if not order.again:
+        mistaken.refuse(tree, where, order.known)
     wanted = sources.names(order.place)
     for group, image in leads.entry_points(tree).items():
         file = f"{published.BOOT}/{group}{published.SCRIPT}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from steps.clients.published import connecting, entered, foreseen, leads, left, publishing, reading, signing, verifying
+from steps.clients.published import connecting, entered, foreseen, leads, left, mistaken, publishing, reading, signing, verifying
 from steps.clients.published import source as sources
 from steps.clients.published.local import Local
 from steps.clients.published.operations import Transport, failure
@@ -41,21 +41,34 @@ def version_through(transport: Transport, place: Place, image: str, key: str, fi
 
 
 def asked(
-    place: Place, secrets: Path, image: str, key: str, firmware: tuple[str, ...], packages: Mapping[str, str] = _NONE
+    place: Place,
+    secrets: Path,
+    image: str,
+    key: str,
+    firmware: tuple[str, ...],
+    packages: Mapping[str, str] = _NONE,
+    known: Mapping[str, str] = _NONE,
 ) -> Standing:
-    """What a tree says of this image, wherever it is; `packages` are what it will have, name → version. Raises a StepError where
-    the tree cannot be asked."""
+    """What a tree says of this image, wherever it is; `packages` are what it will have, name → version, and `known` the versions
+    that were seen there before, by image. Raises a StepError where the tree cannot be asked."""
     with connecting.to(place, secrets) as transport:
-        return asked_through(transport, place, image, key, firmware, packages)
+        return asked_through(transport, place, image, key, firmware, packages, known)
 
 
 def asked_through(
-    transport: Transport, place: Place, image: str, key: str, firmware: tuple[str, ...], packages: Mapping[str, str] = _NONE
+    transport: Transport,
+    place: Place,
+    image: str,
+    key: str,
+    firmware: tuple[str, ...],
+    packages: Mapping[str, str] = _NONE,
+    known: Mapping[str, str] = _NONE,
 ) -> Standing:
     """The same through a transport that is there. Files are read whole only where nothing else differs. Raises Refused where
-    something is to be published that this user may not write, and where the tree leads out of itself by what no publication writes
-    anew: its gate would not pass."""
+    something is to be published that this user may not write, where the tree leads out of itself by what no publication writes
+    anew, so that its gate would not pass, and where it lacks what was seen there."""
     tree = transport.look(image)
+    mistaken.refuse(tree, transport.where, known)
     found = Standing(key=key, where=transport.where, answer=CHANGED if tree.current else NOTHING, version=tree.current)
     if (now := reading.manifest_of(tree, tree.current)) is not None and packages:
         added, gone, changed = reading.changes({one.name: one.version for one in now.packages}, packages)

@@ -75,6 +75,18 @@ def test_what_would_change_is_told_before_anybody_approves_it(site: Any) -> None
     assert f"Packages against {version}" in page
 
 
+def test_a_boot_server_whose_disk_is_not_mounted_is_told_before_anything_is_built(site: Any) -> None:
+    version = publish(site, "a", key="1" * 64)
+    assert build(site, "--until", "image_standing").code == 0
+    (site.folder / "tree").rename(site.folder / "disk")
+    (site.folder / "tree").mkdir()
+    done = build(site)
+    assert done.code == 65, done.text
+    assert f"it has no version of lab, but {version} was published there; is it mounted?" in done.text
+    assert "bringup image build --again" in done.text, "what a person does about a tree made anew"
+    assert not (site.home / "store/images").exists()
+
+
 def report(site: Any) -> Any:
     return json.loads((site.runs[-1] / "report/report.json").read_text())
 

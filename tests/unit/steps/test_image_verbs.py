@@ -355,6 +355,58 @@ def test_a_tree_is_asked_before_anything_is_built(image: Any) -> None:
     assert standing(image, signed=True)[1].verdict.reason == f"to be built: {version} is not signed as the spec asks for"
 
 
+def away(desk: Any) -> Path:
+    """The mount of the tree goes, and below it lies an empty folder. Returns where its files are now."""
+    there = desk.root / "published"
+    there.rename(desk.root / "unmounted")
+    there.mkdir()
+    return desk.root / "unmounted"
+
+
+def test_a_tree_whose_mount_is_away_is_not_taken_for_a_new_one(image: Any) -> None:
+    show(image)
+    image.run(publication(image))
+    version = last(image, "image_publish", "tree").observation["version"]
+    mounted = away(image)
+    for task in (asking(image), asking(image, key="f" * 64), publication(image)):
+        done = image.run(task)
+        assert (done.returncode, f"but {version} was published there; is it mounted?" in done.stderr) == (65, True), done.stderr
+    assert list((image.root / "published").iterdir()) == [], "nothing was written"
+    (image.root / "published").rmdir()
+    mounted.rename(image.root / "published")
+    assert standing(image)[0] == "current"
+
+
+def test_a_tree_made_anew_is_begun_on_purpose(image: Any) -> None:
+    show(image)
+    task = publication(image)
+    image.run(task)
+    away(image)
+    again = msgspec.structs.replace(task, arguments={**task.arguments, "again": True})
+    assert image.run(again).returncode == 0
+    assert last(image, "image_publish", "tree").observation["version"].startswith("0001-")
+    assert image.run(task).returncode == 0, "from then on it is the tree that is known"
+    assert standing(image)[0] == "current"
+
+
+def test_a_store_learns_of_a_tree_by_asking_it(image: Any, tmp_path: Path) -> None:
+    """As one does that is newer than the tree, or was written by an older bringup; and the tree of another place is another."""
+    place = published_trees.place(image.root / "published")
+    for text in "ab":
+        published_trees.published(place, published_trees.image(tmp_path / text, text, name=RECIPE.name))
+    assert standing(image)[1].verdict.reason.endswith("is another image")
+    other = msgspec.structs.replace(place, root=str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
+    assert standing(image, **placed(image, other))[1].verdict.reason.endswith("has no version of it yet")
+    away(image)
+    published_trees.published(place, tmp_path / "a")
+    done = image.run(asking(image))
+    assert "its newest version of lab-nodes is 0001-" in done.stderr, done.stderr
+    (file,) = (image.root / "store/trees").glob("*/*.json")
+    file.write_text("{")
+    assert standing(image)[1].verdict.reason.endswith("is another image"), "what cannot be read says nothing"
+
+
 def test_what_a_rollback_left_ends_the_run_before_it_builds(image: Any, tmp_path: Path) -> None:
     other = published_trees.image(tmp_path / "before", "before", name=RECIPE.name, key="e" * 64)
     published_trees.published(published_trees.place(image.root / "published"), other)

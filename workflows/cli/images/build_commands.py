@@ -44,7 +44,10 @@ def build(
     spec: Spec = "image.yaml",
     until: Annotated[str, typer.Option("--until", help="Up to and with this stage.")] = "",
     reuse: Annotated[str, typer.Option("--reuse", help="Reuse boots that this earlier run showed of the same image.")] = "none",
-    again: Annotated[bool, typer.Option("--again", help="Also where nothing changed, or a rollback left this version.")] = False,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Also where nothing changed, a rollback left this version, or the tree was made anew."),
+    ] = False,
     supersede: Annotated[bool, typer.Option("--supersede", help="End builds of the same image that go on.")] = False,
     *,
     place: Place,
