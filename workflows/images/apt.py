@@ -6,10 +6,10 @@ credentials), and no others: neither programs that it runs around an update, nor
 
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from workflows.images import fetch
 from workflows.images.errors import BuildError, FetchError
@@ -24,7 +24,12 @@ _SETTING: Final = re.compile(r'^(?!Acquire::(?:IndexTargets|Languages)\b)\S+ "[^
 _NO_OTHERS: Final = 'Dir::Etc::main "/dev/null";\nDir::Etc::parts "/dev/null";\n'
 _FAILED = re.compile(r"Failed to fetch (\S+)\s+(.*)")
 _LONGEST: Final = 300
-_URI = re.compile(r"'(\S+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
+_URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
+_INSTALL: Final = ("install", "--print-uris", "-qq", "--no-install-recommends", "--no-remove", "--yes")
+_OVER_NEWER: Final = 995
+"""Priority of a version that is held: over each newer one, and below what would put it in the place of an installed one."""
+_LAST: Final = 'Package: *\nPin: origin ""\nPin-Priority: 1\n'
+"""What is on this machine alone is taken where it is held, or where no repository has the package."""
 
 
 class Found(NamedTuple):
@@ -36,6 +41,14 @@ class Found(NamedTuple):
     sha256: str
     size: int
     url: str
+
+
+class Twice(BuildError):
+    """Packages, by `names`, of which a layer below has another version."""
+
+    def __init__(self, names: Sequence[str], message: str, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.names = tuple(names)
 
 
 class Root:
@@ -51,13 +64,14 @@ class Root:
         self._settings.write_text(_way_to_mirrors())
         self.status = ""
         self.source_versions: dict[str, str] = {}
+        self._offered: dict[str, str] = {}
         options = {
             "Dir::State": folder,
             "Dir::State::status": folder / "status",
             "Dir::Cache": folder / "cache",
             "Dir::Etc::sourcelist": folder / "sources.list",
             "Dir::Etc::sourceparts": folder / "none",
-            "Dir::Etc::preferences": folder / "none/preferences",
+            "Dir::Etc::preferences": folder / "preferences",
             "Dir::Etc::preferencesparts": folder / "none",
             "APT::Architecture": architecture,
             "APT::Architectures": architecture,
@@ -77,6 +91,12 @@ class Root:
     def status(self, text: str) -> None:
         (self.folder / "status").write_text(text)
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """The packages that count as installed, with their versions."""
+        stanzas = [text for text in self.status.split("\n\n") if text.strip()]
+        return {_field("Package", text): _field("Version", text) for text in stanzas}
+
     def update(self) -> None:
         """Fetch the indexes. Raises FetchError."""
         self._run("apt-get", "update", "--error-on=any")
@@ -85,23 +105,51 @@ class Root:
         """Whether the indexes have a package of this name."""
         return self._done("apt-cache", "show", "--no-all-versions", package).returncode == 0
 
+    def known(self, found: Iterable[Found]) -> dict[str, str]:
+        """By digest, what the indexes say of those packages that they have in just these versions."""
+        exact = [f"{one.name}={one.version}" for one in found]
+        said = self._done("apt-cache", "show", *exact).stdout if exact else ""
+        return {_field("SHA256", text): text for text in said.split("\n\n") if text.strip()} | self._offered
+
+    def offer(self, debs: Mapping[str, Path]) -> None:
+        """Have packages of this machine, by their digests, beside those of the repositories. Raises BuildError, FetchError."""
+        for sha256, path in debs.items():
+            told = [_control(path), f"Filename: ./{sha256}.deb", f"Size: {path.stat().st_size}", f"SHA256: {sha256}"]
+            self._offered[sha256] = "\n".join(told)
+        (self.folder / "own").mkdir()
+        (self.folder / "own/Packages").write_text("\n\n".join([*self._offered.values(), ""]))
+        line, alone = f"deb [trusted=yes] file:{quote(str(self.folder / 'own'))} ./\n", self.folder / "own.list"
+        alone.write_text(line)
+        self._run("apt-get", "update", "-o", f"Dir::Etc::sourcelist={alone}", "-o", "APT::Get::List-Cleanup=0")
+        with (self.folder / "sources.list").open("a") as file:
+            file.write(line)
+
+    def hold(self, versions: Mapping[str, str]) -> None:
+        """Prefer these versions, by package, to newer ones from now on."""
+        held = (
+            f"Package: {name}\nPin: version {version}\nPin-Priority: {_OVER_NEWER}\n" for name, version in sorted(versions.items())
+        )
+        (self.folder / "preferences").write_text("\n".join([*held, *([_LAST] if self._offered else [])]))
+
+    def can_install(self, packages: Sequence[str]) -> bool:
+        """Whether `install` would find an answer."""
+        return self._done("apt-get", *_INSTALL, *packages).returncode == 0
+
     def install(self, packages: Sequence[str]) -> list[Found]:
         """What would be installed, without recommended packages; nothing may be removed for it. Raises FetchError."""
-        said = self._run("apt-get", "install", "--print-uris", "-qq", "--no-install-recommends", "--no-remove", "--yes", *packages)
-        return [_found(*match) for match in _URI.findall(said)]
+        return [_found(*match) for match in _URI.findall(self._run("apt-get", *_INSTALL, *packages))]
 
     def installed(self, found: Sequence[Found]) -> None:
         """Count packages as installed from now on. Raises BuildError where one replaces what counts as such already."""
         if not found:
             return
-        there = set(re.findall(r"^Package: (\S+)$", self.status, re.MULTILINE))
-        if twice := sorted(there.intersection(one.name for one in found)):
-            raise BuildError(
+        if twice := sorted(self.versions.keys() & {one.name for one in found}):
+            raise Twice(
+                twice,
                 f"{', '.join(twice)} would be installed a second time, in another version than a layer below has",
                 hint="give the layer below the repository that has the newer version",
             )
-        said = self._run("apt-cache", "show", *(f"{one.name}={one.version}" for one in found))
-        stanzas = {_field("SHA256", text): text for text in said.split("\n\n") if text.strip()}
+        stanzas = self.known(found)
         lacking = [one.name for one in found if one.sha256 not in stanzas]
         if lacking:
             raise BuildError(f"apt's indexes say nothing of {', '.join(lacking)}")
@@ -143,6 +191,14 @@ def _sentence(stderr: str) -> str:
 def _found(address: str, file: str, size: str, sha256: str) -> Found:
     name, version, last = unquote(file).removesuffix(".deb").split("_")
     return Found(name, version, last, sha256, int(size), address)
+
+
+def _control(path: Path) -> str:
+    """What a package says of itself."""
+    done = fetch.run(["dpkg-deb", "--field", str(path)], "dpkg (on Debian and its kin)")
+    if done.returncode != 0 or not done.stdout.strip():
+        raise BuildError(f"{path} is no package: {done.stderr.strip()}")
+    return done.stdout.strip("\n")
 
 
 def _field(name: str, stanza: str) -> str:

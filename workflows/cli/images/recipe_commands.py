@@ -45,16 +45,17 @@ def lock(
         list[Path] | None, typer.Option("--seed", help="A folder that may have packages already; repeat for more.")
     ] = None,
 ) -> int:
-    """Lock a recipe: every package of every layer by version and digest, the newest that its repositories have."""
+    """Lock a recipe: every package of every layer by version and digest. Without a lock, the newest that its repositories have;
+    where there is one, packages keep their versions, but for those that the recipe newly asks for and what these need."""
     from workflows.cli.images import recipes as image_recipes
     from workflows.images.nodes import locking
 
     asked = image_recipes.asked(named)
     path = image_recipes.own_lock(asked, asked.chain())
-    made = locking.newest(asked)
+    before = image_recipes.before(asked, path)
+    made = locking.again(asked, before, image_recipes.bringing(asked, seed or ())) if before else locking.newest(asked)
     written = locking.write(made, path)
-    counts = ", ".join(f"{layer.name} {len(layer.packages)}" for layer in made.layers)
-    output.lines([f"{path}: {output.count(len(made.packages), 'package')} ({counts}){'' if written else ', as before'}"])
+    image_recipes.show_lock(path, made, before, written=written)
     return image_recipes.kept(asked, seed or ()) if keep else ExitCode.OK
 
 
@@ -65,10 +66,15 @@ def update(
         typer.Option("--cves", metavar="FEED.json", help="Debian's security tracker as JSON; no feed of Ubuntu is read."),
     ] = None,
     write: Annotated[bool, typer.Option("--write", help="Write the newer lock, and keep its packages.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="NAME", help="Move this package alone, and what it needs; repeat for more."),
+    ] = None,
     form: Output = Format.TABLE,
 ) -> int:
-    """Show what a newer lock would change, before anything is built."""
+    """Show what a newer lock would change, before anything is built: by the newest of all packages, or of some."""
     from workflows.cli.images import recipes as image_recipes
+    from workflows.images.errors import BuildError
     from workflows.images.nodes import difference, locking
     from workflows.images.nodes.cves import Feed
 
@@ -77,7 +83,14 @@ def update(
     path = image_recipes.own_lock(asked, found) if write else asked.lock_path(found)
     feed = Feed(cves, found.foundation.release) if cves else None
     before = image_recipes.before(asked, path)
-    after = locking.newest(asked)
+    if only:
+        if before is None:
+            raise BuildError(
+                f"the lock {path} is not there: nothing has a version that could stay", hint=f"make it: {asked.command}"
+            )
+        after = locking.again(asked, before, image_recipes.bringing(asked), only)
+    else:
+        after = locking.newest(asked)
     differs = difference.between(before, after, feed)
     if form is Format.TABLE:
         image_recipes.show_difference(path, differs, first=before is None)

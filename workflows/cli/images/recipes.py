@@ -1,6 +1,6 @@
 """Recipes and locks as commands show them: the list, the difference to a newer lock, and the packages that are kept."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,15 @@ import msgspec
 import typer
 
 from steps.contract.exit import ExitCode
+from steps.contract.image.recipe import Layer, Package, Recipe
 from workflows.cli import output
 from workflows.cli.images import specs
 from workflows.cli.specs import kinds, sources
 from workflows.engines.folders import Home
-from workflows.images.errors import BuildError
-from workflows.images.nodes import chain, lockfile, resolve, shipped
-from workflows.images.nodes.difference import Difference
+from workflows.images.errors import BuildError, FetchError
+from workflows.images.nodes import chain, difference, lockfile, resolve, shipped
+from workflows.images.nodes.difference import Change, Difference
+from workflows.images.nodes.keeping import Bring
 from workflows.images.nodes.lockfile import Lock
 from workflows.images.nodes.resolve import Asked
 from workflows.spec import SpecErrors
@@ -121,7 +123,44 @@ def own_lock(request: Asked, found: chain.Chain) -> Path:
 
 def before(request: Asked, path: Path) -> Lock | None:
     """The lock as it lies there; None where there is none yet. Raises BuildError where it is damaged."""
-    return lockfile.read(path, request.command) if path.exists() else None
+    try:
+        return lockfile.read(path, request.command) if path.exists() else None
+    except BuildError as error:  # locking it again would not mend it: it is read for what stays
+        hint = f"take it from Git, or remove it, which moves all to the newest, and {error.hint}"
+        raise BuildError(str(error), hint=hint) from error
+
+
+def bringing(request: Asked, seeds: Sequence[Path] = ()) -> Bring:
+    """Has locked packages in the archive of this machine's store, and says where. It raises FetchError where a mirror is away."""
+    from steps.clients.image.layer import archive
+    from steps.contract.image import debian
+
+    found = request.chain()
+    images, layer = Home.of_environment().store / "images", Layer(name="locked")
+    ground = found.foundation
+    recipe = Recipe(
+        name=found.top.spec.name,
+        distribution=ground.distribution,
+        release=ground.release,
+        architecture=ground.architecture,
+        epoch=ground.epoch,
+        sources=tuple(one.source for one in request.sources(found)),
+        layers=(),
+        kernel=ground.kernel,
+    )
+
+    def bring(packages: Sequence[Package]) -> Mapping[str, Path]:
+        wanted = msgspec.structs.replace(recipe, layers=(msgspec.structs.replace(layer, packages=tuple(packages)),))
+        told = archive.fill(images, wanted, lambda _: None, (*seeds, *debian.CACHES))
+        if told.away:
+            raise FetchError(
+                f"{output.count(told.away, 'package')} of the earlier lock could not be fetched: {told.problems[0]}",
+                hint=f"run it again when the mirror answers; {BY_PROXY}",
+            )
+        lacking = {*told.missing, *told.wrong}
+        return {one.sha256: archive.path(images, one.sha256) for one in packages if f"{one.name}={one.version}" not in lacking}
+
+    return bring
 
 
 def kept(request: Asked, seeds: Sequence[Path], *, quiet: bool = False) -> int:
@@ -143,6 +182,20 @@ def kept(request: Asked, seeds: Sequence[Path], *, quiet: bool = False) -> int:
     return ExitCode.OK
 
 
+def show_lock(path: Path, lock: Lock, before: Lock | None, *, written: bool) -> None:
+    """A lock that was made, and what it changes in that which was there."""
+    counts = ", ".join(f"{layer.name} {len(layer.packages)}" for layer in lock.layers)
+    said = ""
+    if before is not None:
+        changes = difference.between(before, lock).changes
+        said = f"; {_counted(changes)}" if changes else "" if written else ", as before: the recipe asks for nothing else"
+    output.lines([f"{path}: {output.count(len(lock.packages), 'package')} ({counts}){said}"])
+
+
+def _counted(changes: Sequence[Change]) -> str:
+    return ", ".join(f"{sum(one.kind == kind for one in changes)} {kind}" for kind in ("added", "removed", "changed"))
+
+
 def show_difference(path: Path, differs: Difference, *, first: bool) -> None:
     """The difference for a person."""
     if not differs.changes:
@@ -155,9 +208,8 @@ def show_difference(path: Path, differs: Difference, *, first: bool) -> None:
         columns = ("package", "layer", "now", "then", "fixes", "brings")
         if not first:
             output.table(columns[:cut], [row[:cut] for row in rows])
-        counts = [f"{sum(one.kind == kind for one in differs.changes)} {kind}" for kind in ("added", "removed", "changed")]
         grown = (differs.size_after - differs.size_before) / 1e6
-        output.lines([f"{path}{' (no lock yet)' if first else ''}: {', '.join(counts)}; {grown:+.1f} MB to fetch"])
+        output.lines([f"{path}{' (no lock yet)' if first else ''}: {_counted(differs.changes)}; {grown:+.1f} MB to fetch"])
     if differs.left is not None:
         output.lines([f"vulnerabilities: {len(differs.fixed or ())} fixed by it, {len(differs.left)} left ({_few(differs.left)})"])
     if differs.guessed:

@@ -1,16 +1,26 @@
 """Makes locks: what the newest packages of a recipe's repositories bring along, layer by layer."""
 
 import tempfile
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Final
 
+from msgspec.structs import replace
+
+from steps.contract.image.recipe import Package
 from workflows.images.errors import BuildError
 from workflows.images.nodes import lockfile, packages
+from workflows.images.nodes.chain import Chain
+from workflows.images.nodes.keeping import Bring, Keeping
 from workflows.images.nodes.lockfile import Lock, LockedLayer
+from workflows.images.nodes.packages import Named
 from workflows.images.nodes.resolve import Asked, wanted
 
+ALL_MOVES: Final = Keeping()
 
-def newest(asked: Asked) -> Lock:
-    """The lock that the repositories give now. Raises SpecErrors, BuildError, FetchError."""
+
+def newest(asked: Asked, keeping: Keeping = ALL_MOVES) -> Lock:
+    """The lock that the repositories give now, but for what is kept. Raises SpecErrors, BuildError, FetchError."""
     found = asked.chain()
     named = asked.sources(found)
     for one in named:
@@ -21,7 +31,7 @@ def newest(asked: Asked) -> Lock:
             )
     asks = [wanted(layer, found) for _, layer in found.layers]
     with tempfile.TemporaryDirectory(prefix="bringup-apt-") as folder:
-        brought = packages.resolve(found.foundation, named, asks, Path(folder))
+        brought = packages.resolve(found.foundation, named, asks, Path(folder), keeping)
     layers = zip((layer for _, layer in found.layers), brought, strict=True)
     return Lock(
         recipe=found.top.spec.name,
@@ -31,6 +41,57 @@ def newest(asked: Asked) -> Lock:
         sources=tuple(one.name for one in named),
         layers=tuple(LockedLayer(name=layer.name, packages=tuple(brought)) for layer, brought in layers),
     )
+
+
+def again(asked: Asked, before: Lock, bring: Bring, only: Collection[str] = ()) -> Lock:
+    """The lock that fits the recipe as it stands and moves as little as it can: the layers below the first that differs are as they
+    were, and above them every package keeps its version where it can; those of `only` move to the newest.
+
+    Raises SpecErrors, BuildError, FetchError.
+    """
+    found = asked.chain()
+    named = asked.sources(found)
+    if unknown := sorted(set(only) - before.packages.keys()):
+        raise BuildError(f"the lock {asked.lock_path(found).name} has no {', '.join(unknown)}", hint="name packages that it has")
+    ground = found.foundation
+    if (ground.distribution, ground.release, ground.architecture) != (before.distribution, before.release, before.architecture):
+        return newest(asked)
+    count = _alike(found, named, before, only)
+    layers = tuple(LockedLayer(name=one.name, packages=one.packages) for one in before.layers[:count])
+    if count == len(found.layers):
+        return replace(before, recipe=found.top.spec.name, sources=tuple(one.name for one in named), layers=layers)
+    keeping = Keeping(
+        layers=tuple(one.packages for one in layers),
+        packages=tuple(one for one in _placed(before, named) if one.name not in only),
+        moving=f"{asked.command.replace(' image lock', ' image update', 1)} --write",
+        bring=bring,
+    )
+    return newest(asked, keeping)
+
+
+def _placed(before: Lock, named: tuple[Named, ...]) -> Iterator[Package]:
+    """The packages of a lock whose repositories there still are, which the new lock may count otherwise."""
+    places = {one.name: index for index, one in enumerate(named)}
+    for one in before.packages.values():
+        name = before.sources[one.source] if one.source < len(before.sources) else ""
+        if name in places:
+            yield replace(one, source=places[name])
+
+
+def _alike(found: Chain, named: tuple[Named, ...], before: Lock, only: Collection[str]) -> int:
+    """How many layers, from the lowest, ask for what they have in the lock, from the same repositories."""
+    below: set[str] = set()
+    for index, (_, layer) in enumerate(found.layers):
+        if index == len(before.layers) or before.layers[index].name != layer.name:
+            return index
+        brought = before.layers[index].packages
+        usable = tuple(one.name for one in named if one.layer <= index)
+        asks = {one.name for one in brought if one.asked} == set(wanted(layer, found)) - below
+        comes = usable == before.sources[: len(usable)] and all(one.source < len(usable) for one in brought)
+        below |= {one.name for one in brought}
+        if not (asks and comes) or any(one.name in only for one in brought):
+            return index
+    return len(found.layers)
 
 
 def write(lock: Lock, path: Path) -> bool:

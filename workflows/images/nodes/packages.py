@@ -17,6 +17,7 @@ from workflows.images import apt
 from workflows.images.apt import Found
 from workflows.images.errors import BuildError
 from workflows.images.nodes import keyrings
+from workflows.images.nodes.keeping import Held, Keeping, as_found
 from workflows.spec.recipe import Foundation
 from workflows.spec.recipe_layers import RecipeLayer
 
@@ -131,36 +132,41 @@ def _beside(known: Distribution, mirror: str) -> str:
     return f"{mirror}-security" if known.beside else mirror
 
 
-def resolve(foundation: Foundation, named: Sequence[Named], wanted: Sequence[Sequence[str]], folder: Path) -> list[list[Package]]:
-    """What each layer's packages bring along on top of the layers below it, from the newest that the sources have.
+def resolve(
+    foundation: Foundation, named: Sequence[Named], wanted: Sequence[Sequence[str]], folder: Path, keeping: Keeping
+) -> list[list[Package]]:
+    """What each layer's packages bring along on top of the layers below it, from the newest that the sources have, but for what is
+    kept.
 
     `folder` is empty and may be thrown away afterwards. Raises BuildError, or FetchError where a mirror is away.
     """
-    layers: list[list[Package]] = []
+    layers = [list(one) for one in keeping.layers]
     root: apt.Root | None = None
+    held: Held | None = None
     repositories: tuple[str, ...] = ()
     keys = keyrings.named((one.source.keyring for one in named), folder / "keys")
-    for index, packages in enumerate(wanted):
+    for index, packages in list(enumerate(wanted))[len(layers) :]:
         lines = tuple(_line(one.source, keys[one.source.keyring]) for one in named if one.layer <= index)
-        if root is None or lines != repositories:
+        if root is None or held is None or lines != repositories:
             below = root.status if root else ""
             root, repositories = apt.Root(folder / f"layer{index}", foundation.architecture, lines), lines
             root.update()
-            root.status = below
-        layers.append(_layer(root, packages, named, first=index == 0))
+            held = Held(keeping, root, [one for one in keeping.packages if named[one.source].layer <= index])
+            if index == len(keeping.layers):
+                root.installed([as_found(one) for layer in keeping.layers for one in layer])
+            else:
+                root.status = below
+        layers.append(_layer(root, held, packages, named, keeping, first=index == 0))
     return layers
 
 
-def _layer(root: apt.Root, packages: Sequence[str], named: Sequence[Named], *, first: bool) -> list[Package]:
-    essential: list[Found] = []
-    if first:
-        merged = [_MERGED] if root.has(_MERGED) else []
-        essential = root.install([apt.ESSENTIAL, *merged])
-        root.installed(essential)
-    brought = root.install(packages) if packages else []
-    root.installed(brought)
-    found = [_package(one, named, packages, essential=True) for one in essential]
-    found += [_package(one, named, packages, essential=False) for one in brought]
+def _layer(
+    root: apt.Root, held: Held, packages: Sequence[str], named: Sequence[Named], keeping: Keeping, *, first: bool
+) -> list[Package]:
+    essential = held.install([apt.ESSENTIAL, *([_MERGED] if root.has(_MERGED) else [])]) if first else []
+    brought = held.install(packages) if packages else []
+    found = [_package(one, named, packages, keeping, essential=True) for one in essential]
+    found += [_package(one, named, packages, keeping, essential=False) for one in brought]
     versions = root.source_versions
     return sorted((replace(one, source_version=versions.get(one.sha256, "")) for one in found), key=lambda one: one.name)
 
@@ -169,7 +175,9 @@ def _line(source: Source, key: str) -> str:
     return " ".join(["deb", f"[signed-by={key}]", source.url, source.suite, *source.components])
 
 
-def _package(found: Found, named: Sequence[Named], asked: Iterable[str], *, essential: bool) -> Package:
+def _package(found: Found, named: Sequence[Named], asked: Iterable[str], keeping: Keeping, *, essential: bool) -> Package:
+    if locked := keeping.locked(found):  # a mirror may have it in another place by now, or no longer
+        return replace(locked, asked=found.name in set(asked), essential=essential)
     urls = [one.source.url for one in named]
     fits = [index for index, url in enumerate(urls) if found.url.startswith(f"{url}/")]
     if not fits:

@@ -121,7 +121,7 @@ def locked(asked: Asked, found: Chain) -> Lock:
     if differences := list(_differences(found, lock, asked.sources(found))):
         raise BuildError(
             f"the lock {asked.lock_path(found).name} is older than the recipe {found.top.spec.name}: {'; '.join(differences)}",
-            hint=f"make it anew: {asked.command}",
+            hint=f"lock it again, which moves only what it must: {asked.command}",
         )
     return lock
 

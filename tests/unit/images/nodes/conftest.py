@@ -1,4 +1,4 @@
-"""A stand-in for package mirrors: signed indexes of packages that hold their own name alone, served over HTTP to the real apt."""
+"""A stand-in for package mirrors: signed indexes of packages without files, served over HTTP to the real apt."""
 
 import contextlib
 import gzip
@@ -6,6 +6,7 @@ import hashlib
 import io
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,13 +34,19 @@ class Deb:
     of: str = ""
     of_version: str = ""
 
-    def stanza(self, folder: str) -> str:
+    @property
+    def control(self) -> list[str]:
+        """What it says of itself."""
         lines = [f"Package: {self.name}", f"Version: {self.version}", "Architecture: amd64", "Maintainer: nobody <n@example.org>"]
         lines += ["Essential: yes"] if self.essential else []
         lines += [f"Depends: {self.depends}"] if self.depends else []
         lines += [f"Source: {self.of or self.name}" + (f" ({self.of_version})" if self.of_version else "")]
-        lines += [f"Filename: {self.place(folder)}"]
-        return "\n".join([*lines, f"Size: {len(self.content)}", f"SHA256: {self.sha256}", "Description: stand-in", ""])
+        return [*lines, "Description: stand-in"]
+
+    def stanza(self, folder: str) -> str:
+        """What an index says of it."""
+        placed = [f"Filename: {self.place(folder)}", f"Size: {len(self.content)}", f"SHA256: {self.sha256}"]
+        return "\n".join([*self.control, *placed, ""])
 
     def place(self, folder: str) -> str:
         """Where it lies: in a pool as Debian's, whose file names have no epoch, or flat."""
@@ -48,11 +55,24 @@ class Deb:
 
     @property
     def content(self) -> bytes:
-        return f"{self.name}={self.version}".encode()
+        members = {"debian-binary": b"2.0\n", "control.tar": _tar({"control": self.control}), "data.tar": _tar({})}
+        heads = {name: f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(data):<10}`\n".encode() for name, data in members.items()}
+        return b"!<arch>\n" + b"".join(heads[name] + data for name, data in members.items())
 
     @property
     def sha256(self) -> str:
         return hashlib.sha256(self.content).hexdigest()
+
+
+def _tar(files: Mapping[str, list[str]]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, lines in files.items():
+            data = "\n".join([*lines, ""]).encode()
+            entry = tarfile.TarInfo(f"./{name}")
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return made.getvalue()
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -34,6 +34,8 @@ def test_a_mirror_that_is_away_is_temporary_and_leaves_the_lock_alone(site: Site
     site.bringup("image", "lock", "image.yaml", "--no-keep")
     before = site.lock.read_bytes()
     site.spec.write_text(site.spec.read_text().replace(site.mirror.url, "http://127.0.0.1:1"))
+    recipe = site.folder / "small.yaml"
+    recipe.write_text(recipe.read_text().replace("[mpi]", "[mpi, htop]"))
     done = site.bringup("image", "lock", "image.yaml")
     assert (done.returncode, site.lock.read_bytes()) == (75, before)
     (said, _) = done.stderr.split("\n", 1)

@@ -188,7 +188,7 @@ def test_a_lock_older_than_its_recipe_is_one_sentence(own: Path, old: str, new: 
     with pytest.raises(BuildError, match=r"the lock own\.lock\.json is older than the recipe own: ") as caught:
         of("own.yaml", own)
     assert sentence in str(caught.value)
-    assert caught.value.hint == "make it anew: bringup image lock own.yaml"
+    assert caught.value.hint == "lock it again, which moves only what it must: bringup image lock own.yaml"
     assert "\n" not in str(caught.value)
 
 
