@@ -5,7 +5,7 @@ from typing import Final
 from steps.contract.canonical import digest
 from steps.contract.image.recipe import Recipe
 
-BUILDER: Final = 1
+BUILDER: Final = 2
 """Raised whenever the builder would give other bytes for the same recipe: all layers are built anew then."""
 PACKER: Final = 4
 """The same for squashfs, initrd, manifest and OCI archive."""

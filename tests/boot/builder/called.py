@@ -39,6 +39,15 @@ def write(root: Path, word: Word) -> Seen:
     return see(root, word)
 
 
+def make(root: Path, word: Word) -> list[str]:
+    """Make a folder with a file in it; rights, group and extended attributes of the root and of both."""
+    made = root / word.text
+    made.mkdir()
+    (made / "file").write_text("x")
+    places = (root, made, made / "file")
+    return [f"{one.stat().st_mode & 0o7777:o} {one.stat().st_gid} {os.listxattr(one)}" for one in places]
+
+
 def refuse(_: Path, word: Word) -> None:
     """End with an error of ours."""
     raise Refused(f"no {word.text}", hint="ask again")

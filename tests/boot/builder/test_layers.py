@@ -81,6 +81,8 @@ def test_holds_what_the_recipe_says(reference: tuple[Path, Built]) -> None:
 
 
 def test_elsewhere_and_later_the_same(reference: tuple[Path, Built], empty: Path) -> None:
+    os.chown(empty, 0, 1234)
+    empty.chmod(0o2775)  # a folder that a site's users share
     again = tiny.build(empty, tiny.recipe(), "ground")
     assert (again.digest, again.size, again.files) == (reference[1].digest, reference[1].size, reference[1].files)
     assert not again.cached

@@ -1,8 +1,10 @@
 """A function called in a namespace sees its layers and nothing else, answers or says why not, and leaves nothing behind."""
 
 import os
+import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ from tests.hosts.hostlab.waiting import until
 
 CALLED = "tests.boot.builder.called"
 SECONDS = 60.0
+NOBODY = 0xFFFFFFFF
+"""No one's id, in the entries of an access list that name none."""
 
 
 @pytest.fixture
@@ -59,6 +63,49 @@ def test_changes_go_to_the_upper_folder_alone(stack: tuple[Path, ...], tmp_path:
 def test_without_an_upper_folder_it_is_read_only(stack: tuple[Path, ...]) -> None:
     with pytest.raises(StepError, match="Read-only file system"):
         namespace.call(stack, f"{CALLED}:write", Word("x"), Seen, seconds=SECONDS)
+
+
+def setgid(folder: Path) -> None:
+    os.chown(folder, 0, 1234)
+    folder.chmod(0o2775)
+
+
+def listed(folder: Path) -> None:
+    """A default access list: whatever is made below may be written by group 1234."""
+    entries = ((0x01, 7, NOBODY), (0x04, 5, NOBODY), (0x08, 7, 1234), (0x10, 7, NOBODY), (0x20, 5, NOBODY))
+    value = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    os.setxattr(folder, "system.posix_acl_default", value)
+    (folder / "probe").mkdir()
+    assert os.listxattr(folder / "probe"), "a folder made there has the list too"
+
+
+@pytest.mark.parametrize("rights", [setgid, listed])
+def test_the_rights_of_the_folder_around_stay_outside(
+    rights: Callable[[Path], None], stack: tuple[Path, ...], tmp_path: Path
+) -> None:
+    around = tmp_path / "around"
+    around.mkdir()
+    rights(around)
+    upper = around / "tree"
+    upper.mkdir()
+    found = namespace.call(stack, f"{CALLED}:make", Word("made"), list[str], upper=upper, seconds=SECONDS)
+    assert found == ["755 0 []", "755 0 []", "644 0 []"]
+
+
+def test_a_store_whose_file_system_gives_groups_on_is_one_sentence(tmp_path: Path) -> None:
+    disk, place = tmp_path / "disk", tmp_path / "place"
+    disk.touch()
+    os.truncate(disk, 8 << 20)
+    place.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", disk], check=True)
+    subprocess.run(["mount", "-o", "loop,grpid", disk, place], check=True)
+    try:
+        (place / "tree").mkdir()
+        with pytest.raises(BadTask, match="get the group of their folder") as told:
+            see((), upper=place / "tree")
+        assert "grpid" in told.value.hint
+    finally:
+        subprocess.run(["umount", place], check=True)
 
 
 def test_errors_come_back_as_themselves(stack: tuple[Path, ...]) -> None:

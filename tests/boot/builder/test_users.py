@@ -26,6 +26,8 @@ def home(archive: Path) -> Iterator[Path]:
     shutil.copytree(archive / "archive", images / "archive")
     for path in (images, *images.rglob("*")):
         shutil.chown(path, UID, UID)
+    shutil.chown(images, UID, 1234)
+    images.chmod(0o2775)  # a folder that a group shares
     yield folder
     shutil.rmtree(folder)
 

@@ -31,6 +31,10 @@ HOST_NAME: Final = b"image"
 _OVERLAYS: Final = "keep the store on a local file system (ext4, xfs, btrfs), no overlay or NFS; users need Linux 5.11"
 _LONGEST: Final = 500
 """Characters of an unforeseen error."""
+_LISTS: Final = ("system.posix_acl_access", "system.posix_acl_default")
+"""Access lists of a folder, as extended attributes."""
+_OTHER_GROUP: Final = 1
+"""A group of the image that is not that of its root."""
 
 
 def main() -> int:
@@ -177,6 +181,9 @@ def _overlay(stack: list[Path], upper: Path | None) -> Path:
         work = upper.with_name("work")
         shutil.rmtree(work, ignore_errors=True)  # of an earlier call: an overlay does not take it again
         work.mkdir()
+        _own_rights(upper)
+        _own_rights(work)
+        _groups_apart(work)
         above, beside = (os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in (upper, work))
         options += [f"upperdir=/proc/self/fd/{above}", f"workdir=/proc/self/fd/{beside}", "volatile"]
     kernel.mount("tmpfs", place, "tmpfs", kernel.NOSUID | kernel.NODEV, "mode=0755")
@@ -192,6 +199,30 @@ def _overlay(stack: list[Path], upper: Path | None) -> Path:
     except OSError as error:
         raise BadTask(f"{place}: layers cannot be mounted over each other there: {error.strerror}", hint=_OVERLAYS) from error
     return place / "root"
+
+
+def _own_rights(folder: Path) -> None:
+    """Take from a folder what it has of the one that it lies in (group, setgid, access lists): what is made below inherits it."""
+    for name in _LISTS:
+        if name in os.listxattr(folder):
+            os.removexattr(folder, name)
+    os.chown(folder, 0, 0)
+    folder.chmod(0o755)
+
+
+def _groups_apart(folder: Path) -> None:
+    """Raise BadTask where the file system gives whatever is made the group of its folder, whatever the folder's rights are."""
+    os.chown(folder, 0, _OTHER_GROUP)
+    probe = folder / "probe"
+    probe.mkdir()
+    inherits = probe.stat().st_gid == _OTHER_GROUP
+    probe.rmdir()
+    os.chown(folder, 0, 0)
+    if inherits:
+        raise BadTask(
+            f"{folder.parent}: files made there get the group of their folder, and so would those of the image",
+            hint="mount its file system without grpid (bsdgroups), or keep the store on another",
+        )
 
 
 if __name__ == "__main__":
