@@ -13,7 +13,7 @@ from steps import timeouts
 from steps.clients import process
 from steps.clients.image import room
 from steps.clients.image.contained import confined
-from steps.clients.image.files import initrds
+from steps.clients.image.files import initrds, labels
 from steps.clients.image.sandbox import scanning
 from steps.contract.image import debian
 from steps.contract.image.manifest import INITRD, KERNEL, ROOT
@@ -68,7 +68,7 @@ def _squash(root: Path, out: Path, epoch: int, seconds: dict[str, float]) -> Non
     """mksquashfs sorts by itself and gives the same bytes for any number of processors; times after `epoch` become `epoch`."""
     begun = time.monotonic()
     processors = min(len(os.sched_getaffinity(0)), _MOST_PROCESSORS)
-    words = ["mksquashfs", str(root), str(out), "-noappend", "-no-progress", "-quiet", "-no-exports", "-xattrs"]
+    words = ["mksquashfs", str(root), str(out), "-noappend", "-no-progress", "-quiet", "-no-exports", *labels.words(root)]
     words += ["-comp", "zstd", "-Xcompression-level", str(LEVEL), "-processors", str(processors), "-mem", f"{_memory_mib()}M"]
     words += ["-wildcards", "-e", f"{scanning.LEFT_OUT}/*"]
     done = process.run(["env", f"SOURCE_DATE_EPOCH={epoch}", *words], seconds=timeouts.IMAGE_SQUASH)
