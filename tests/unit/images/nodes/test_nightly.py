@@ -55,11 +55,11 @@ def git(folder: Path, *words: str) -> str:
 @pytest.fixture
 def origin(site: Site) -> Path:
     """The repository of a site whose lock is that of yesterday; the mirror has a newer package."""
-    site.spec.write_text(site.spec.read_text() + "lock: small.lock.json\n")
+    site.spec.write_text(site.spec.read_text() + "lock: small.packages.json\n")
     assert site.bringup("image", "lock", "image.yaml", "--no-keep").returncode == 0
     site.mirror.publish("bookworm", NEWER)
     git(site.folder, "init", "--quiet", "--initial-branch=main")
-    git(site.folder, "add", "image.yaml", "small.yaml", "small.lock.json")
+    git(site.folder, "add", "image.yaml", "small.yaml", "small.packages.json")
     git(site.folder, "commit", "--quiet", "-m", "as yesterday")
     bare = site.folder.parent / "origin.git"
     git(site.folder, "clone", "--quiet", "--bare", ".", str(bare))
@@ -98,8 +98,8 @@ def test_newer_packages_come_as_a_request_and_git_stays_what_is_built(
     done = nightly(server)
     assert done.returncode == 0, done.stderr
     assert git(origin, "rev-parse", "main") == before
-    assert git(origin, "diff", "--name-only", "main", "bringup/packages").split() == ["small.lock.json"]
-    assert '"version":"1:2.1"' in git(origin, "show", "bringup/packages:small.lock.json")
+    assert git(origin, "diff", "--name-only", "main", "bringup/packages").split() == ["small.packages.json"]
+    assert '"version":"1:2.1"' in git(origin, "show", "bringup/packages:small.packages.json")
     assert nightly(server).returncode == 0, "another night before anybody has merged it"
     git(origin, "update-ref", "refs/heads/main", "bringup/packages")
     merged = nightly(server)
