@@ -38,9 +38,11 @@ _WORDS: dict[type, str] = {
 
 
 class Session:
-    """Implements `operations.Transport` over a command that runs `PROGRAM` at the other end."""
+    """Implements `operations.Transport` over a command that runs `PROGRAM` at the other end, or takes it as its first input."""
 
-    def __init__(self, command: Sequence[str], root: str, where: str, answer: float = timeouts.PUBLISH_ANSWER) -> None:
+    def __init__(
+        self, command: Sequence[str], root: str, where: str, answer: float = timeouts.PUBLISH_ANSWER, *, program: bytes = b""
+    ) -> None:
         self.where = where
         self._seconds, self._until = answer, 0.0
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the session
@@ -55,7 +57,7 @@ class Session:
         self._overdue = False
         try:
             with self._within():
-                self._send(_line(root))
+                self._send(program + _line(root))
                 self._finished()
         except BaseException:
             self.close()

@@ -1,6 +1,5 @@
 """A tree on another machine: one OpenSSH connection with one session in it; the host's key must be known."""
 
-import shlex
 from pathlib import Path
 
 from steps.clients.published.shell import PROGRAM, Session
@@ -20,15 +19,19 @@ _OPTIONS = (
     "LogLevel=ERROR",
 )
 """ServerAlive ends a dead connection after 15 s."""
+_START = """exec sh -c 'eval "$(head -c {size})"'"""
+"""The user's login shell reads it first, which may be csh: no quoted word goes over a line end there, nor has it a !."""
 
 
 def connect(place: Place, secrets: Path) -> Session:
     """A session on the place's host. Raises BadTask for names that are none, Unreachable where it cannot be had."""
-    return Session(command(place, secrets), place.root, f"{place.host}:{place.root}")
+    program = PROGRAM.read_bytes()
+    return Session(command(place, secrets, len(program)), place.root, f"{place.host}:{place.root}", program=program)
 
 
-def command(place: Place, secrets: Path) -> tuple[str, ...]:
-    """The ssh command. With a key or known hosts of the place, nothing of this user's own SSH counts."""
+def command(place: Place, secrets: Path, size: int) -> tuple[str, ...]:
+    """The ssh command; what it starts takes a program of so many bytes from its input. With a key or known hosts of the place,
+    nothing of this user's own SSH counts."""
     for what, text in (("host", place.host), ("user", place.user or "-")):
         if not text.isprintable() or not text or " " in text or (text.startswith("-") and text != "-"):
             raise BadTask(f"{text!r} is no {what} to publish to", hint="see the place in the spec")
@@ -39,7 +42,7 @@ def command(place: Place, secrets: Path) -> tuple[str, ...]:
     if place.ssh_key:
         words += ["-o", "IdentitiesOnly=yes", "-i", str(_file(secrets, place.ssh_key))]
     words += ["-p", str(place.port), *(("-l", place.user) if place.user else ())]
-    return (*words, "--", place.host, f"exec sh -c {shlex.quote(PROGRAM.read_text())}")
+    return (*words, "--", place.host, _START.format(size=size))
 
 
 def _file(secrets: Path, name: str) -> Path:
