@@ -20,7 +20,9 @@ def register(image: typer.Typer) -> None:
 def diff(
     before: Annotated[str, typer.Argument(help=_ANY)],
     after: Annotated[str, typer.Argument(help="The other image.")],
-    tree: Annotated[Path | None, typer.Option("--tree", help="A published tree to find versions in.")] = None,
+    tree: Annotated[
+        Path | None, typer.Option("--tree", help="A published tree to find versions in: a folder of this machine, not publish.ssh.")
+    ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 65 where the images differ, for scripts.")] = False,
     form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
 ) -> int:
