@@ -6,7 +6,8 @@
 # Usage: report [FILE with kernel arguments [SECONDS between two tries [FOLDER that live-boot fetched the root into [FILE to keep the
 # root's digest in until the next boot: reading it all again each day would take time from the node's jobs]]]]
 set -u
-export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+# HOME too, which systemd gives to no service of the system: OpenMPI 5 does not start without
+export HOME=/root LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 readonly cmdline=${1:-/proc/cmdline} pause=${2:-3} medium=${3:-/run/live/medium} kept=${4:-} tries=5 silence=60 longest=400
 work=$(mktemp -d "${TMPDIR:-/run}/bringup-report.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT

@@ -13,7 +13,10 @@ from steps.contract.image import detached, manifest, published
 from steps.contract.image.published import Place
 from steps.errors import Refused
 
-_STEP = "make them part of the tree, or remove them; a boot server must work without the factory"
+_STEP = (
+    "make them part of the tree, or remove them; a boot server must work without the factory, and a backup by hard links shares the"
+    " files of the tree: have it copy them"
+)
 
 
 def tree(found: Tree, source: Source, place: Place, version: str) -> Tree:

@@ -182,13 +182,18 @@ def kept(request: Asked, seeds: Sequence[Path], *, quiet: bool = False) -> int:
     return ExitCode.OK
 
 
+_UNCHANGED = (
+    ", as before: the recipe asks for nothing else (what is newer, or at another URL now: `bringup image update … --write`)"
+)
+
+
 def show_lock(path: Path, lock: Lock, before: Lock | None, *, written: bool) -> None:
     """A lock that was made, and what it changes in that which was there."""
     counts = ", ".join(f"{layer.name} {len(layer.packages)}" for layer in lock.layers)
     said = ""
     if before is not None:
         changes = difference.between(before, lock).changes
-        said = f"; {_counted(changes)}" if changes else "" if written else ", as before: the recipe asks for nothing else"
+        said = f"; {_counted(changes)}" if changes else "" if written else _UNCHANGED
     output.lines([f"{path}: {output.count(len(lock.packages), 'package')} ({counts}){said}"])
 
 

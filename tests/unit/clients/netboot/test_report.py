@@ -107,6 +107,11 @@ def test_each_test_has_its_outcome(server: Server, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "cmdline"], "nothing is left on the node"
 
 
+def test_tests_have_a_home_where_the_service_manager_gives_none(server: Server, tmp_path: Path) -> None:
+    (told_home,) = told(server, tmp_path, (one("home", 'test "$HOME" = /root'),)).results
+    assert told_home.outcome is Outcome.PASS, told_home.output
+
+
 def test_checks_run_as_shell(server: Server, tmp_path: Path) -> None:
     (tmp_path / "here it is").touch()
     checks = (
