@@ -60,7 +60,7 @@ def disturb(
                 process.kill()
                 process.wait()
                 kills.append("engine")
-                lost, process = False, start()
+                process = start()  # which may find that the host it had lost was given up before the kill
             elif kill_session(victim):
                 kills.append(victim.name)
                 lost = True

@@ -127,7 +127,11 @@ def test_killed_while_hosts_join_it_goes_on_to_the_wanted_state_with_each_change
 def disturbed(cluster: Cluster, phase: Phase, luck: random.Random, longest: float, most: int) -> list[str]:
     """One phase with at most so many kills on its way; which they were. What it makes of the hosts is as without them."""
     before = cluster.changes()
-    kills = disturb(cluster.command(phase), cluster.hosts, luck, longest, most)
+    try:
+        kills = disturb(cluster.command(phase), cluster.hosts, luck, longest, most)
+    except AssertionError:
+        print(cluster.log.read_text()[-6000:])
+        raise
     said = (kills, cluster.log.read_text())
     if aside := cluster.site.bringup.release():
         assert set(aside) <= set(kills), said
