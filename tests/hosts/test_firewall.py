@@ -66,7 +66,9 @@ class Site:
         """The play os_prep on the two machines of the cluster, as a spec with `firewall: keep` has it."""
         kept, _ = catalog.resolve(dict.fromkeys(criteria.DIMENSIONS, "none") | {"os": "debian", "firewall": "keep", "cni": "canal"})
         told = variables(
-            ports=[], services=kept["services"], firewall=kept["firewall"] | {"pods": PODS, "networks": [], **firewall}
+            **dict.fromkeys(("ports", "server_ports", "agent_ports"), []),
+            services=kept["services"],
+            firewall=kept["firewall"] | {"pods": PODS, "networks": [], **firewall},
         )
         roles = ((self.server, "server"), (self.agent, "agent"))
         hosts = [reached(self.lab, host, groups=(f"{role}s", role)) for host, role in roles]
