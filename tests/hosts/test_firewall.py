@@ -66,7 +66,7 @@ class Site:
         """The play os_prep on the two machines of the cluster, as a spec with `firewall: keep` has it."""
         kept, _ = catalog.resolve(dict.fromkeys(criteria.DIMENSIONS, "none") | {"os": "debian", "firewall": "keep", "cni": "canal"})
         told = variables(
-            **dict.fromkeys(("ports", "server_ports", "agent_ports"), []),
+            **{key: [] for key in ("ports", "server_ports", "agent_ports")},
             services=kept["services"],
             firewall=kept["firewall"] | {"pods": PODS, "networks": [], **firewall},
         )
