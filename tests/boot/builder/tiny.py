@@ -15,6 +15,7 @@ from steps.contract.image.recipe import Command, Layer, Package, PlacedFile, Rec
 from steps.contract.stages.image_layers import Built
 from workflows.images.nodes import packages
 from workflows.images.nodes.packages import Mirror
+from workflows.images.nodes.keeping import Keeping
 from workflows.spec.recipe import Foundation
 
 EPOCH = 1_700_000_000
@@ -37,7 +38,7 @@ def recipe() -> Recipe:
     foundation = Foundation(distribution="debian", release=release, epoch=EPOCH, kernel="linux-image-cloud-amd64")
     named = packages.sources(foundation, [], _mirror(release))
     with tempfile.TemporaryDirectory() as folder:
-        ground, top = packages.resolve(foundation, named, [(), (SMALL,)], Path(folder))
+        ground, top = packages.resolve(foundation, named, [(), (SMALL,)], Path(folder), Keeping())
     return Recipe(
         name="tiny",
         distribution="debian",
