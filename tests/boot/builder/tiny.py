@@ -14,8 +14,8 @@ from steps.clients.image.layer import archive, layers
 from steps.contract.image.recipe import Command, Layer, Package, PlacedFile, Recipe, User
 from steps.contract.stages.image_layers import Built
 from workflows.images.nodes import packages
-from workflows.images.nodes.packages import Mirror
 from workflows.images.nodes.keeping import Keeping
+from workflows.images.nodes.packages import Mirror
 from workflows.spec.recipe import Foundation
 
 EPOCH = 1_700_000_000
