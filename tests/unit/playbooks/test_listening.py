@@ -57,6 +57,7 @@ def test_somebody_else_on_a_port_is_said(tmp_path: Path, files: tuple[str, ...],
     [
         (2379, "failed", "ok"),
         (9345, "failed", "ok"),
+        (10258, "failed", "ok"),
         (10259, "failed", "ok"),
         (6444, "ok", "failed"),
         (6443, "failed", "failed"),
