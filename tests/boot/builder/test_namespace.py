@@ -138,11 +138,13 @@ def test_with_its_caller_everything_ends(stack: tuple[Path, ...]) -> None:
     )
     command = [sys.executable, "-c", script, *map(str, stack)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as caller:
-        assert caller.stdout is not None
-        assert caller.stdout.readline() == "hangs\n"
-        assert len(descendants(caller.pid)) >= 3
-        assert running("876543")
-        caller.kill()
+        try:
+            assert caller.stdout is not None
+            assert caller.stdout.readline() == "hangs\n"
+            assert len(descendants(caller.pid)) >= 3
+            assert until(lambda: running("876543"), SECONDS)  # a shell says so while its child is still a shell
+        finally:
+            caller.kill()
     assert until(lambda: not running("876543"), SECONDS)
     assert not mounts(stack[0])
 
