@@ -21,9 +21,6 @@ from rke2_plays import RELEASES, Site
 
 CONTROL_PLANE = ("etcd", "etcdutl", "kube-apiserver", "kubectl")
 
-collect_ignore = [] if os.environ.get("BRINGUP_KUBE_VIP") else ["test_kube_vip.py"]
-"""It needs a program that is not made here."""
-
 Up = Callable[..., lab.Lab]
 
 

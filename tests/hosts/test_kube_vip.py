@@ -25,9 +25,10 @@ from hostlab.waiting import until
 
 from workflows.plan.compiler import compile_plan
 
-pytestmark = pytest.mark.long
+PROGRAM = os.environ.get("BRINGUP_KUBE_VIP", "")
 
-PROGRAM = os.environ["BRINGUP_KUBE_VIP"]
+pytestmark = [pytest.mark.long, pytest.mark.skipif(not PROGRAM, reason="BRINGUP_KUBE_VIP names no kube-vip program")]
+
 ADDRESS = "10.77.200.1"
 MANIFEST = "/var/lib/rancher/rke2/agent/pod-manifests/kube-vip.yaml"
 PLACE = "/opt/kube-vip"

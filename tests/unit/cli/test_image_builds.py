@@ -211,6 +211,18 @@ def test_the_first_spec_is_for_racked_machines_and_wants_its_lock_first(machine:
     assert (unlocked.code, "bringup image lock image.yaml" in unlocked.err) == (64, True), unlocked.err
 
 
+def test_the_first_spec_of_a_recipe_says_which_values_it_wants(machine: Any) -> None:
+    done = machine.call("init", "--image", "site")
+    assert "edit publish and give variables a value for time_server and admin_key, then: bringup image lock" in done.out, done.text
+    lacks = machine.call("validate", "image.yaml")
+    assert (lacks.code, "site.yaml has 2 errors" in lacks.text) == (64, True), lacks.text
+    assert "layers" not in lacks.text, "a value that is not there is one error, and none of the place that wants it"
+    spec = machine.folder / "image.yaml"
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0 ada@example.org"
+    spec.write_text(spec.read_text().replace("variables: {", f"variables: {{time_server: ntp.example.org, admin_key: {key}, "))
+    assert "image.yaml: not usable, 1 error" in machine.call("validate", "image.yaml").out, "its lock alone"
+
+
 @pytest.mark.parametrize("recipe", ["base", "compute"])
 def test_a_recipe_that_is_built_by_its_name_has_the_kernel_of_its_lock(recipe: str) -> None:
     spec = load_image(first_spec(recipe, own_lock=False))

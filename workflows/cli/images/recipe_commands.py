@@ -42,7 +42,8 @@ def lock(
         bool, typer.Option("--keep/--no-keep", help="Keep the packages in the archive, so that no mirror is needed.")
     ] = True,
     seed: Annotated[
-        list[Path] | None, typer.Option("--seed", help="A folder that may have packages already; repeat for more.")
+        list[Path] | None,
+        typer.Option("--seed", exists=True, file_okay=False, help="A folder that may have packages already; repeat for more."),
     ] = None,
 ) -> int:
     """Lock a recipe: every package of every layer by version and digest. Without a lock, the newest that its repositories have;

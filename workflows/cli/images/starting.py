@@ -26,6 +26,7 @@ def begin(named: Path | None, *, force: bool, hint: str) -> None:
     """Write an image spec; `named` is a shipped recipe, or the file to write. No lock lies beside it: that of the recipe has the
     kernel of virtual machines, and versions that mirrors drop as newer ones come."""
     from workflows.images.nodes import chain, shipped
+    from workflows.spec.image import load_image
     from workflows.spec.starter import image
 
     if named is not None and named.suffix not in SUFFIXES and str(named) not in shipped.names():
@@ -37,8 +38,11 @@ def begin(named: Path | None, *, force: bool, hint: str) -> None:
     if spec.exists() and not force:
         raise typer.BadParameter(f"{spec} exists; {hint}")
     budget = chain.read(recipe, Path(), {}, by_name=True).top.spec.budget
-    spec.write_text(image(recipe, packed_mib=budget.squashfs_mib or 0))
-    output.lines([f"wrote {spec}; edit publish, then: bringup image lock {spec}, and bringup image build {spec}"])
+    text = image(recipe, packed_mib=budget.squashfs_mib or 0)
+    spec.write_text(text)
+    lacking = chain.lacking(recipe, Path(), load_image(text).variables)
+    values = f" and give variables a value for {' and '.join(lacking)}," if lacking else ","
+    output.lines([f"wrote {spec}; edit publish{values} then: bringup image lock {spec}, and bringup image build {spec}"])
 
 
 def of_recipe(named: str) -> Path | None:

@@ -180,7 +180,7 @@ def schema(kind: Annotated[str, typer.Argument(help="Cluster, Factory, Stack, Im
 
 
 def stages(form: Output = Format.TABLE) -> int:
-    """List the stages in running order with the files that make them."""
+    """List the stages of a bring-up in running order with the files that make them."""
     from workflows.stages import ORDER
 
     parts = (

@@ -106,6 +106,11 @@ def read(
     return Chain(parts=tuple(part for part in parts if part is not None))
 
 
+def lacking(reference: str, folder: Path, given: Collection[str]) -> tuple[str, ...]:
+    """Names of the variables that have no value in the recipe, nor one from the spec."""
+    return tuple(name for name, value in _values(_files(find(reference, folder))).items() if value is None and name not in given)
+
+
 class _Wrong:
     """Errors of several files as those of the uppermost; the others' stand with their file."""
 

@@ -46,8 +46,11 @@ class Filler:
         if named[1] not in self.values:
             known = ", ".join(self.values) or "none yet"
             self.errors.append(SpecError(path, "no variable of this name", f"name it under variables ({known})", named[1]))
-        self.lacks = self.lacks or self.values.get(named[1]) is None
-        return self.values.get(named[1]) or ""
+        value = self.values.get(named[1])
+        if value is None:
+            self.lacks = True
+            return named[1]  # as good as any text, where nothing would be one error more
+        return value
 
     def _wrong(self, path: str, value: str, problem: str) -> None:
         self.errors.append(

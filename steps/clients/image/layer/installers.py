@@ -2,8 +2,8 @@
 
 The order in which packages are configured decides which number a user of theirs gets: another apt may choose another one, for the
 same lock. No key has these versions, since keys are known before anything is built, and nothing is built anew for them: builders of
-several versions that share a store would take layers from under each other, each time. They stand in the layer's entry and in the
-manifest of each image, where `image diff` names them; a build that takes a layer which others made says so.
+several versions that share a store would take layers from under each other, each time. They stand in the layer's entry; a build
+that takes a layer which others made says so.
 """
 
 from collections.abc import Mapping
