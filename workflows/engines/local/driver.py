@@ -104,7 +104,10 @@ class Driver:
             for process in self.journal.processes()
             if process.start and process.start == processes.start_time(process.pid)
         ]
-        processes.end_all(sorted({*known, *processes.marked(self.settings.token)}), self.settings.grace)
+        left = {*known, *processes.marked(self.settings.token)}
+        while left:  # what is told to end may start something before it does
+            processes.end_all(sorted(left), self.settings.grace)
+            left = set(processes.marked(self.settings.token))
 
     def drive(self, events: list[AnyEvent]) -> RunResult:
         """From these first events to the end of the workflow."""

@@ -155,6 +155,29 @@ def test_the_children_of_a_dead_engine_are_ended_before_anything_starts_again(
     assert result.phase == "Succeeded", record(result)
 
 
+def test_what_a_child_of_a_dead_engine_starts_when_it_is_told_to_end_is_ended_too(
+    tmp_path: Path, manifest: Make, script: Make, fork: Callable[[Callable[[], int]], Any], until: Callable[[Path], None]
+) -> None:
+    text = (
+        "if mkdir /bringup/store/first; then trap 'sleep 300 & echo $! > /bringup/store/late; exit' TERM; "
+        "touch /bringup/store/up; while :; do sleep 0.1; done; fi; p=$(cat /bringup/store/late); "
+        "case $(sed 's/.*) //' /proc/$p/stat 2>/dev/null) in Z*|'') ;; *) exit 9;; esac"
+    )
+    workflow = manifest([{"name": "a", "template": "t"}], [script("t", text)])
+    run_dir = tmp_path / "run"
+
+    def work() -> int:
+        LocalEngine(run_dir, workflow, grace=GRACE).run()
+        return 0
+
+    child = fork(work)
+    until(run_dir / "store/up")
+    child.send(signal.SIGKILL)
+    child.wait()
+    result = LocalEngine.resume(run_dir)
+    assert result.phase == "Succeeded", record(result)
+
+
 def test_a_finished_run_is_returned_as_it_is(tmp_path: Path, manifest: Make, script: Make) -> None:
     workflow = manifest([{"name": "a", "template": "t"}], [script("t", "echo x >> /bringup/store/count; exit 3")])
     first = LocalEngine(tmp_path / "run", workflow).run()
