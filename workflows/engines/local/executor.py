@@ -20,6 +20,7 @@ from workflows.engines.local.paths import RunPaths, slug
 from workflows.engines.local.state import StartPod
 
 LARGEST_PARAMETER = 1 << 20  # bytes of one output parameter; more is no parameter but data for the store
+KILLED_SECONDS = 1.0  # a killed process is gone within milliseconds; one that hangs in the kernel is not waited for
 LARGEST_RESULT = 256 << 10  # the last bytes of stdout that become `outputs.result` (hera_argo §2.2)
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
@@ -184,15 +185,18 @@ class Executor:
         return code
 
     def _end_escaped(self, mark: str) -> None:
-        """Descendants that left the pod's group were adopted by this process: end them too, until none is left."""
+        """Descendants that left the pod's group were adopted by this process: end them too, until none is left. What was killed
+        hands on its own as it ends, which may take a moment: whatever was seen to end is followed by another look."""
         known = {pod.process.pid for pod in self._pods.values()} | self._strays
         while True:
-            escaped = [pid for pid in processes.children() if pid not in known and processes.mark_of(pid) == mark]
-            if not escaped:
+            adopted = [pid for pid in processes.children() if pid not in known]
+            escaped = [pid for pid in adopted if processes.mark_of(pid) == mark]
+            ending = [pid for pid in adopted if processes.is_ending(pid)]
+            if not escaped and not ending:
                 return
-            for pid in escaped:
-                os.kill(pid, signal.SIGKILL)
-            known.update(escaped)
+            processes.kill_all(escaped, KILLED_SECONDS)
+            processes.await_all(ending, KILLED_SECONDS)
+            known.update(escaped, ending)
             self._strays.update(escaped)
 
     def _reap_strays(self) -> None:

@@ -55,6 +55,14 @@ def _is_starting(pid: int) -> bool:
     return has_memory and env_end == "0" and state not in "ZX"
 
 
+def is_ending(pid: int) -> bool:
+    """Whether a process has let go of its memory, and with that of its mark; also where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()[20] == "0"
+    except OSError:
+        return True
+
+
 def marked(token: str) -> Iterator[int]:
     """Every living process whose mark begins with `token`."""
     for entry in os.scandir("/proc"):
@@ -72,10 +80,28 @@ def open_pidfd(pid: int) -> int | None:
 
 def end_all(pids: list[int], grace: float) -> None:
     """SIGTERM, up to `grace` seconds, SIGKILL; returns when every one is dead (or a zombie that its parent must reap)."""
-    handles = [handle for pid in pids if (handle := open_pidfd(pid)) is not None]
-    try:
+    with _handles(pids) as handles:
         left = _signal_and_wait(handles, signal.SIGTERM, grace)
         _signal_and_wait(left, signal.SIGKILL, None)
+
+
+def kill_all(pids: list[int], seconds: float) -> None:
+    """SIGKILL; returns when every one is dead, or after so many seconds."""
+    with _handles(pids) as handles:
+        _signal_and_wait(handles, signal.SIGKILL, seconds)
+
+
+def await_all(pids: list[int], seconds: float) -> None:
+    """Returns when every one is dead, or after so many seconds."""
+    with _handles(pids) as handles:
+        _wait(handles, seconds)
+
+
+@contextlib.contextmanager
+def _handles(pids: list[int]) -> Iterator[list[int]]:
+    handles = [handle for pid in pids if (handle := open_pidfd(pid)) is not None]
+    try:
+        yield handles
     finally:
         for handle in handles:
             os.close(handle)
@@ -85,6 +111,11 @@ def _signal_and_wait(handles: list[int], number: signal.Signals, grace: float | 
     for handle in handles:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             signal.pidfd_send_signal(handle, number)
+    return _wait(handles, grace)
+
+
+def _wait(handles: list[int], grace: float | None) -> list[int]:
+    """Those that are not dead by then."""
     poll = select.poll()
     left = set(handles)
     for handle in handles:
