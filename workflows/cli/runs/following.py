@@ -20,8 +20,8 @@ from workflows.engines.local.result import NodeStatus, RunStatus, read_status
 from workflows.rehearsal.rehearse import again
 from workflows.render import names
 
-ANSWER_SECONDS = 5.0
-"""An engine looks into its inbox ten times a second; one that does not answer by then is not there."""
+ANSWER_SECONDS = 30.0
+"""An engine looks into its inbox ten times a second, and is held up where a busy disk takes seconds for its journal."""
 LOOK_SECONDS = 0.5
 
 
