@@ -205,12 +205,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._break_off(leave=part.gone_after is not None)
 
     def _break_off(self, *, leave: bool) -> None:
-        """End the connection as the kernel of a dead server would, and stop listening."""
+        """Stop listening, and end the connection as the kernel of a dead server would: who sees that finds nobody any more."""
         self.close_connection = True
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.connection.close()
         if leave:
             self.home.leave()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
 
     def handle(self) -> None:
         """A machine that ends in the middle breaks its connection: that is seen in its events."""
