@@ -40,10 +40,11 @@ def test_a_program_that_outlives_its_test_is_counted_by_the_folder_it_was_told(
     command = [sys.executable, "-c", "input()", *([str(tmp_path / told)] if told else [])]
     own = {name: value.replace("@", str(tmp_path)) for name, value in environment.items()}
     with subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | own, text=True) as child:
-        there = census(tmp_path)["programs"]
+        # what has just been started may show no words yet
+        seen = until(lambda: [title.split()[:2] for title in census(tmp_path)["programs"]] == [command[:2]], 20)
         child.communicate("\n")
 
-    assert [title.split()[:2] for title in there] == [command[:2]]
+    assert seen
     assert census(tmp_path)["programs"] == []
 
 

@@ -89,3 +89,16 @@ def mounts(folder: Path) -> list[str]:
         except OSError:
             continue
     return sorted(found)
+
+
+def running(word: str) -> list[int]:
+    """Programs that were told a word."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if word.encode() in words:
+            found.append(int(path.parent.name))
+    return found

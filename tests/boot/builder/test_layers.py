@@ -16,7 +16,7 @@ from steps.contract.image.recipe import Command, Layer, PlacedFile, Recipe, Serv
 from steps.contract.stages.image_layers import Built
 from steps.errors import BadTask
 from tests.boot.builder import clock, tiny
-from tests.boot.builder.started import SECONDS, Build, descendants
+from tests.boot.builder.started import SECONDS, Build, running
 from tests.hosts.hostlab.waiting import until
 
 MIB = 1 << 20
@@ -250,9 +250,8 @@ def test_a_collection_takes_nothing_of_a_build_that_goes_on(reference: tuple[Pat
     assert until(lambda: list(images.glob("layers/.*.part*/tree/opt/begun")) or build.process.poll() is not None, SECONDS)
     below, (top, gone) = keys.layers(going)["ground"], (keys.layers(one)[one.names[-1]] for one in (kept, orphan))
     found = collecting.collect(images, Roots(layers=frozenset({top})), recent=0, dry_run=False)
-    (asleep,) = [
-        pid for pid in descendants(build.process.pid) if b"86397" in Path(f"/proc/{pid}/cmdline").read_bytes().split(bytes(1))
-    ]
+    assert until(lambda: running("86397"), SECONDS)  # its shell may have begun, and no more
+    (asleep,) = running("86397")
     os.kill(asleep, signal.SIGTERM)
     built = build.built()
     assert (built.failed, built.output) == ("", "")

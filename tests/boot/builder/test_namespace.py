@@ -12,7 +12,7 @@ import pytest
 from steps.clients.image.contained import namespace
 from steps.errors import BadTask, Refused, StepError, Temporary
 from tests.boot.builder.called import Seen, Word
-from tests.boot.builder.started import ROOT, descendants, mounts
+from tests.boot.builder.started import ROOT, descendants, mounts, running
 from tests.hosts.hostlab.waiting import until
 
 CALLED = "tests.boot.builder.called"
@@ -147,19 +147,6 @@ def test_with_its_caller_everything_ends(stack: tuple[Path, ...]) -> None:
             caller.kill()
     assert until(lambda: not running("876543"), SECONDS)
     assert not mounts(stack[0])
-
-
-def running(word: str) -> list[str]:
-    """Programs that were told a word."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if word.encode() in words:
-            found.append(path.parent.name)
-    return found
 
 
 def test_a_store_on_an_overlay_is_one_sentence(tmp_path: Path) -> None:

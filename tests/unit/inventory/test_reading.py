@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hosts.hostlab.waiting import until
 from workflows.inventory.model import BadInventory
 from workflows.inventory.reading import read
 
@@ -201,4 +202,11 @@ def test_a_script_without_end_is_ended_with_its_children(tmp_path: Path, stream:
         read(script)
 
     state = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/stat")
-    assert not state.exists() or ") Z " in state.read_text()
+
+    def gone() -> bool:
+        try:
+            return ") Z " in state.read_text()
+        except OSError:
+            return True
+
+    assert until(gone, 60), "what was killed ends as soon as it gets its turn"
