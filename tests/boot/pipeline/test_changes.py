@@ -30,11 +30,14 @@ def test_a_job_that_is_superseded_ends_and_one_over_its_budget_says_its_figures(
     """A push while the build of the one before it goes on."""
     site, log = on_base(shared, tmp_path / "site", one(HANGS)), tmp_path / "older"
     with by_ci.start("gitlab", site, log) as older:
-        begun = "layers/.*.part*/tree/opt/begun"
-        assert until(lambda: older.poll() is not None or any(site.images.glob(begun)), SECONDS), log.read_text()
-        changing.write(site, one(FAT))
-        code, said = by_ci.run("github", site, tmp_path / "newer")
-        assert older.wait(SECONDS) == ExitCode.GATE_FAILED, log.read_text()
+        try:
+            begun = "layers/.*.part*/tree/opt/begun"
+            assert until(lambda: older.poll() is not None or any(site.images.glob(begun)), SECONDS), log.read_text()
+            changing.write(site, one(FAT))
+            code, said = by_ci.run("github", site, tmp_path / "newer")
+            assert older.wait(SECONDS) == ExitCode.GATE_FAILED, log.read_text()
+        finally:
+            older.kill()
     assert "is superseded, and is being cancelled" in said
     assert "(a newer build)" in log.read_text(), "whoever reads its log learns why it ended"
     assert code == ExitCode.GATE_FAILED, said

@@ -129,9 +129,11 @@ def test_a_run_that_argo_itself_submitted_is_one_of_ours(cluster: Lab, drill: Dr
     until(lambda: cluster.home.workflow("by-hand").finished, "the end of the run", 60)
     environment = {**os.environ, "BRINGUP_HOME": str(cluster.folder / "runs"), "KUBECONFIG": cluster.where.kubeconfig}
     with subprocess.Popen([str(COMMAND), "resume", "by-hand"], env=environment, stdout=subprocess.PIPE, text=True) as again:
-        assert again.stdout is not None
-        assert again.stdout.readline().startswith(f"run {plan.name}-20")
-        again.kill()
+        try:
+            assert again.stdout is not None
+            assert again.stdout.readline().startswith(f"run {plan.name}-20")
+        finally:
+            again.kill()
 
 
 def test_refusals_before_anything_is_written(cluster: Lab, bringup: Callable[..., Any]) -> None:
@@ -355,9 +357,11 @@ def test_a_follower_that_is_killed_leaves_an_unfinished_report(cluster: Lab) -> 
     environment = {**os.environ, "BRINGUP_HOME": str(cluster.folder / "runs"), "KUBECONFIG": cluster.where.kubeconfig}
     words = ("run", "small.yaml", "--engine", "argo", "--namespace", cluster.where.namespace, "--junit", "junit.xml")
     with subprocess.Popen([str(COMMAND), *words], env=environment, cwd=cluster.folder, stdout=subprocess.DEVNULL) as following:
-        report = cluster.folder / "junit.xml"
-        until(lambda: report.exists() and "goes on" in report.read_text(), "the report of a run", 60)
-        following.kill()
+        try:
+            report = cluster.folder / "junit.xml"
+            until(lambda: report.exists() and "goes on" in report.read_text(), "the report of a run", 60)
+        finally:
+            following.kill()
     (newest,) = json.loads(cluster.home.fetch(cluster.home.workflows()))["items"]
     unfinished(cluster, newest["metadata"]["name"])
 
