@@ -54,7 +54,7 @@ def test_a_newer_build_ends_those_of_this_image_and_no_other(machine: Any, write
     other.say("run lab-gpu-")
     older = machine.start("image", "build", write("lab", mute), "--until", "image_lock")
     older.say("run lab-")
-    until(lambda: len(machine.processes()) >= 2, "both to fetch packages", 30)
+    until(lambda: len(machine.processes()) >= 4, "both to fetch packages")  # commands, and a step of each
     newer = machine.start("image", "build", "lab.yaml", "--supersede", "--until", "image_lock")
     newer.say("is superseded, and is being cancelled")
     ended = older.end()

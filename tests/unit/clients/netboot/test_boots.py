@@ -188,7 +188,7 @@ def test_a_console_that_proves_the_end_ends_it(
 
 
 def test_a_silent_machine_ends_at_its_deadline(images: Path, private: Path, tmp_path: Path) -> None:
-    seen = boot(images, seconds=1)
+    seen = boot(images, seconds=5)
     assert [(one.ended, one.stopped_at) for one in seen.boots] == [("deadline", "firmware")]
     assert (seen.root_digest, seen.root_size, seen.kernel) == (digest_bytes(ROOT.encode()), len(ROOT), "6.1.0")
     assert nothing_left(tmp_path, private)

@@ -48,7 +48,7 @@ def test_files_are_sent_and_noted(server: Server, tmp_path: Path) -> None:
     assert ask(server, "/m1/root.squashfs") == (200, DATA)
     wanted = [("script", 7, 7), ("root", len(DATA), len(DATA))]
     # the last bytes may be read before the thread that sent them has noted so
-    until(lambda: [(event.what, event.sent, event.size) for event in server.events("m1")] == wanted, 10)
+    until(lambda: [(event.what, event.sent, event.size) for event in server.events("m1")] == wanted, 60)
     assert [(event.what, event.sent, event.size) for event in server.events("m1")] == wanted
 
 
@@ -61,7 +61,7 @@ def test_a_server_that_goes_away_answers_nobody(server: Server, tmp_path: Path) 
     serve(server, tmp_path, gone_after=300_000)
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         ask(server, "/m1/root.squashfs")
-    until(lambda: [event.sent for event in server.events("m1")] == [300_000], 10)
+    until(lambda: [event.sent for event in server.events("m1")] == [300_000], 60)
     assert [(event.sent, event.size) for event in server.events("m1")] == [(300_000, len(DATA))]
     with pytest.raises(ConnectionError):
         ask(server, "/m1/boot.ipxe")

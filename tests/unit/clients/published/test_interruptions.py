@@ -1,6 +1,7 @@
 """Killed at every step, cut off at every point of the stream, read all the while: a tree never shows half a version."""
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -246,14 +247,16 @@ def test_a_reader_never_sees_half_a_version(tmp_path: Path) -> None:
     """A node takes the pointer's script, and then whatever that names, while a hundred versions follow each other."""
     root = tmp_path / "tree"
     root.mkdir()
-    sources = [image(tmp_path / f"{number % 7}", f"{number % 7}") for number in range(7)]
+    sources = [image(tmp_path / f"{number}", f"{number}") for number in range(25)]
     published(place(root), sources[0])
     stop, odd, seen = threading.Event(), list[str](), set[str]()
     reader = threading.Thread(target=lambda: _read_until(stop, root, odd, seen))
     reader.start()
     try:
-        for number in range(1, 101):
-            published(place(root, keep=5), sources[number % 7])
+        for number in itertools.count(1):
+            published(place(root, keep=20), sources[number % 25])  # as many may follow while the reader waits for its turn
+            if number >= 100 and (len(seen) > 20 or not reader.is_alive()):
+                break
     finally:
         stop.set()
         reader.join()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -84,7 +85,7 @@ def test_a_holder_elsewhere_is_believed_for_its_lease(tmp_path: Path, root: Path
     hold(root, machine="another one", host="builder7", process=1, age=timeouts.PUBLISH_LEASE - 60)
     with pytest.raises(StoreBusy, match="process 1 on builder7") as caught:
         published(place(root), tmp_path / "a", kind)
-    assert "after 60 s more" in caught.value.hint or "after 59 s more" in caught.value.hint
+    assert re.search("after (60|[45][0-9]) s more", caught.value.hint), caught.value.hint
 
 
 class Hours:
@@ -108,10 +109,11 @@ class Hours:
 @pytest.mark.parametrize("left", [25.0, 200.0])
 def test_a_holder_elsewhere_that_is_gone_is_outwaited(tmp_path: Path, root: Path, kind: str, left: float) -> None:
     hold(root, machine="another one", host="builder7", process=1, age=timeouts.PUBLISH_LEASE - left)
-    clock, said = Hours(root), list[str]()
+    clock, said, began = Hours(root), list[str](), time.monotonic()
     seen = locking.patiently(lambda: published(place(root), tmp_path / "a", kind), clock, 1800, said.append)
     assert (seen.incoming, wrong(root)) == ((), [])
-    assert left - 2 <= clock.passed <= left + 3
+    assert left - 2 <= clock.passed + (time.monotonic() - began), "real time makes the lock older too"
+    assert clock.passed <= left + 3
     (told,) = said
     assert "process 1 on builder7 (run-7) publishes into compute right now; waits for at most" in told
 

@@ -174,8 +174,9 @@ def test_a_deleted_pod_is_tried_again(cluster: Lab, drill: Drill, tmp_path: Path
 
 
 def test_a_lost_result_is_said_once(cluster: Lab) -> None:
-    cluster.stand_in(withhold={"work": 6.0})
+    cluster.stand_in(withhold={"work": 10.0})
     submit.submit(cluster.home, shell(cluster, "silent", "true"))
+    until(lambda: cluster.home.workflow("silent").status.phase, "the stand-in to take it")  # or that it is late is said too
     said: list[str] = []
     last = follow.follow(cluster.home, "silent", lambda _: None, said.append, pace=QUICK, late=0.5)
     assert last.status.phase == "Succeeded"
