@@ -241,6 +241,8 @@ def test_killed_with_9_it_renews_no_more(beside: Beside) -> None:
     """No node outlives who plays it: nothing but that process kept them."""
     beside.process.kill()
     beside.process.wait()
+    done = time.monotonic() + HEARTBEAT  # a renewal that it had sent by then may still come
+    box.until(lambda: time.monotonic() > done, "main-manager")
     last, end = beside.renewed(), time.monotonic() + 3 * HEARTBEAT
     box.until(lambda: time.monotonic() > end, "main-manager")
     assert beside.renewed() == last

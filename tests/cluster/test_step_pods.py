@@ -352,7 +352,7 @@ sys.exit(75 if sys.argv[1] == "0" else 0)
 
 SAY = """
 import sys, threading
-threading.Event().wait(1 if sys.argv[1].isdigit() else 0)  # long enough to tell side by side from one after another
+threading.Event().wait(5 if sys.argv[1].isdigit() else 0)  # longer than one of two pods may start after the other
 print(sys.argv[1])
 """
 

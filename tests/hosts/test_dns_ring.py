@@ -57,7 +57,7 @@ frontend node
 backend service
   server vip @VIP@:80
 """
-PROXY_SECONDS = 10.0
+START_SECONDS = 30.0
 NO_RULE = "wget: server returned error: HTTP/1.1 404 Not Found"
 SERVICE = "iptables -t nat -A OUTPUT -d {vip} -p tcp --dport 80 -j DNAT --to-destination {pod}:8080"
 
@@ -76,6 +76,7 @@ def pods(up: Any, tmp_path: Path) -> Iterator[Sequence[Host]]:
     settings.write_text("\n".join([*lines, *(f"address=/{name}/{address}" for name, address in records.items()), ""]))
     with subprocess.Popen(["dnsmasq", "--keep-in-foreground", f"--conf-file={settings}", "--pid-file="]) as names:
         try:
+            assert until(lambda: listens(network.GATEWAY, 53), START_SECONDS), names.poll()
             yield hosts
         finally:
             names.terminate()
@@ -144,7 +145,7 @@ def controller(host: Host, way: dict[str, str], folder: Path) -> Iterator[None]:
     command = ["ip", "netns", "exec", network.namespace(host.name), "haproxy", "-db", "-q", "-f", str(settings)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as proxy:
         try:
-            assert until(lambda: listens(host.address, 80), PROXY_SECONDS), proxy.poll()
+            assert until(lambda: listens(host.address, 80), START_SECONDS), proxy.poll()
             yield
         finally:
             proxy.terminate()
