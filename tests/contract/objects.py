@@ -43,7 +43,7 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 
 def eventually(call: Any) -> Any:
     """A real server serves a new CRD a moment after it was created."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while True:
         try:
             return call()

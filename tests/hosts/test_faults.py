@@ -126,7 +126,7 @@ def test_every_fault_is_named_with_its_class_while_the_others_go_on(up: Any) -> 
     tasks = (profile.CHANGE, "Fail the node", "Reboot the node")
     assert all(row.task.startswith(tasks) for row in result.hosts if row.kind), [row.task for row in result.hosts]
     stalled, healthy = (lab.hosts[of(name)].name for name in ("stalled host", "healthy"))
-    assert cables.ends[stalled] - cables.begins[stalled] < HOST_SECONDS + 10, "a host that hangs is given up in its time"
+    assert cables.ends[stalled] - cables.begins[stalled] < 2 * HOST_SECONDS, "a host that hangs is given up in its time"
     assert cables.ends[healthy] < cables.ends[stalled], "nobody waits for it"
     healed = lab.hosts[of("half-applied previous run")]
     assert healed.run("dpkg-query", "--show", "--showformat=${Status}", "socat") == "install ok installed"

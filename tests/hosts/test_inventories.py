@@ -18,7 +18,7 @@ from hostlab.waiting import listens, until
 from workflows import spec as specs
 
 PORT, PYTHON, MARK = 2222, "/usr/local/bin/python-of-the-site", "/var/python-of-the-site"
-START_SECONDS = 10.0
+START_SECONDS = 30.0
 HOSTS = ("n000", "n001")
 SETTINGS = {
     "stages": ["os_prep"],

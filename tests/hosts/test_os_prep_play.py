@@ -185,7 +185,7 @@ def test_a_signal_ends_the_play_and_its_children(up: Any, number: signal.Signals
         result = msgspec.json.decode(list(lines)[-1], type=PlayResult)
 
     assert child.returncode == 0
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert (result.status, len(result.hosts)) == (PlayStatus.CANCELLED, 3)
     assert plays() == []
 

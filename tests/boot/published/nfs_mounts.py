@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = Path(__file__).with_name("nfs_stand_in.py")
 KIND = "nfs_stand_in"
 """What the kernel calls it, after `fuse.`."""
-SECONDS = 20.0
+SECONDS = 60.0
 SILLY = ".nfs"
 """Begins the name that a removed file has as long as it is open."""
 

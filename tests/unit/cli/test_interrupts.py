@@ -56,7 +56,7 @@ def test_ctrl_c_before_the_run_begins_is_one_word(machine: Any, small: str) -> N
     done = run.end()
     assert done.code in (65, 130)  # the engine had begun, or not yet
     assert "Traceback" not in done.err
-    until(lambda: not machine.processes(), "the end of what the rehearsal started", 20)
+    until(lambda: not machine.processes(), "the end of what the rehearsal started")
 
 
 def test_nothing_outlives_a_killed_rehearsal(machine: Any, small: str) -> None:
@@ -70,7 +70,7 @@ def test_nothing_outlives_a_killed_rehearsal(machine: Any, small: str) -> None:
     assert "is being driven by another process" in driven.err
     run.send(signal.SIGKILL)
     run.end()
-    until(lambda: not machine.processes(), "the end of what the rehearsal started", 20)
+    until(lambda: not machine.processes(), "the end of what the rehearsal started")
     assert "interrupted" in machine.call("status").out
     # it fell while a task ran, or between two
     assert re.search(
@@ -99,4 +99,4 @@ def test_an_open_approval_of_a_killed_rehearsal_cannot_be_answered(machine: Any,
     assert refused.code == 64
     assert "no engine drives run" in refused.err
     assert "hint: " in refused.err
-    until(lambda: not machine.processes(), "the end of what the rehearsal started", 20)
+    until(lambda: not machine.processes(), "the end of what the rehearsal started")

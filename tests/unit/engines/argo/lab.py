@@ -34,7 +34,8 @@ PLACE = Place(node="argo-stand-in", logs=Path(os.environ.get("BRINGUP_TEST_POD_L
 NODE_ADDRESS = "198.51.100.1"
 """Of the node on which pods are shown: nobody's (RFC 5737)."""
 KINDS = {"workflows": "Workflow", "workflowtemplates": "WorkflowTemplate", "workflowtaskresults": "WorkflowTaskResult"}
-PATIENCE = 20.0
+PATIENCE = 60.0
+"""Seconds for what takes three or four on an idle machine: steps are processes."""
 
 
 def until(holds: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:

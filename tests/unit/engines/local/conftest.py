@@ -48,7 +48,7 @@ class Child:
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
-    def wait(self, seconds: float = 30.0) -> int:
+    def wait(self, seconds: float = 120.0) -> int:
         if self.code is None:
             ready, _, _ = select.select([self.handle], [], [], seconds)
             assert ready, "the forked engine did not end in time"
@@ -86,7 +86,7 @@ def until() -> Callable[[Path], None]:
 
     def wait(path: Path) -> None:
         poll = select.poll()
-        for _ in range(3000):
+        for _ in range(6000):
             if path.exists():
                 return
             poll.poll(10)

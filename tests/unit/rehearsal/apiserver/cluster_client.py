@@ -1,6 +1,7 @@
 """A small HTTP client for an API server, and bodies to send to it."""
 
 import json
+import select
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -61,7 +62,7 @@ class Cluster:
     def apply(self, path: str, body: Any, manager: str, *, force: bool = False) -> Answer:
         return self.patch(f"{path}?fieldManager={manager}&force={str(force).lower()}", body, APPLY)
 
-    def watch(self, path: str, seconds: int = 5) -> Iterator[Any]:
+    def watch(self, path: str, seconds: int = 60) -> Iterator[Any]:
         """Events as they come, until the server ends the watch."""
         mark = "&" if "?" in path else "?"
         address = f"{self.url}{path}{mark}watch=true&timeoutSeconds={seconds}"
@@ -84,10 +85,11 @@ def of_kubeconfig(text: str, *, real: bool) -> Cluster:
     return Cluster(config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"], real)
 
 
-def until(condition: Callable[[], object], seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
+    idle, end = select.poll(), time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "condition not reached"
+        idle.poll(20)
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def test_kubeconfig_appears_when_it_listens(tmp_path: Path, started: list[subpro
     events = cluster.watch("/api/v1/namespaces", seconds=60)
     assert next(events)["type"] == "ADDED"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=60) == 0
     cluster.close()
 
 
@@ -53,7 +53,7 @@ def test_it_ends_with_its_parent(tmp_path: Path, started: list[subprocess.Popen[
     assert process.poll() is None
     parent.kill()
     parent.wait()
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=60) == 0
 
 
 def test_address_beyond_loopback_is_refused(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_the_process_writes_a_private_control_file_and_ends_with_its_parent(serv
             assert parent.stdin is not None
             parent.stdin.close()
             parent.wait()
-            assert simulator.wait(timeout=20) == 0
+            assert simulator.wait(timeout=60) == 0
         finally:
             simulator.kill()
             simulator.wait()
