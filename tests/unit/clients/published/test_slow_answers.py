@@ -8,7 +8,7 @@ from steps.errors import Unreachable
 
 BEGINS = "read -r root; echo done; read -r asked; "
 LISTS = BEGINS + 'for name in a b c d e; do sleep 1; printf "i %s\\0" "$name"; done; printf "z\\0"'
-DOES = BEGINS + 'while [ "$asked" != end ]; do read -r asked; done; sleep 2 >&-; echo done'
+DOES = BEGINS + 'while [ "$asked" != end ]; do read -r asked; done; sleep 4 >&-; echo done'
 IS_SILENT = BEGINS + "exec sleep 600"
 
 
@@ -26,9 +26,9 @@ def test_a_long_list_may_take_long_as_long_as_it_goes_on() -> None:
 
 
 def test_each_of_many_steps_has_its_time() -> None:
-    """Two seconds, which one step has not and a hundred have."""
+    """Four seconds, which one step has not and a hundred have."""
     for steps, is_in_time in ((100, True), (1, False)):
-        way = session(DOES, 0.5)
+        way = session(DOES, 2.0)
         try:
             if is_in_time:
                 way.perform([Sync("boot")] * steps)
@@ -40,7 +40,7 @@ def test_each_of_many_steps_has_its_time() -> None:
 
 
 def test_who_says_nothing_is_given_up() -> None:
-    way = session(IS_SILENT, 0.5)
+    way = session(IS_SILENT, 2.0)
     try:
         with pytest.raises(Unreachable, match="there: no answer in time"):
             way.look("compute")
