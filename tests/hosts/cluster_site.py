@@ -19,6 +19,7 @@ class Site:
     def __init__(self, lab: Lab, folder: Path, source: str) -> None:
         self.lab, self.folder, self.source = lab, folder, source
         self.registration_address = ""
+        self.system = ("debian", "12")
         # this machine's disk is shared with much else
         self.fsync: Mapping[str, float] = {"etcd_fsync_ms": 1000}
         self.more: Mapping[str, dict[str, Any]] = {}
@@ -41,8 +42,8 @@ class Site:
             },
             "ssh": {"key": {"file": str(self.lab.key)}, "known_hosts": str(self.lab.known_hosts)},
             "os": {
-                "distribution": "debian",
-                "version": "12",
+                "distribution": self.system[0],
+                "version": self.system[1],
                 "reboot": False,
                 "free_disk_gib": {"/var/lib/rancher": 1},
                 "tolerate": ["time service"],  # one clock is shared

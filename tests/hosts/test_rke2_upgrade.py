@@ -54,6 +54,23 @@ def test_an_agent_whose_old_release_cannot_be_kept_runs_on_and_takes_work_again(
     assert starts(agent)[1:] == [f"start agent {NEWER}"]
 
 
+def test_an_agent_whose_newer_release_does_not_start_is_put_back_and_takes_work_again(up: Any, site: Site) -> None:
+    lab = up(2, Init.SYSTEMD)
+    server, agent = lab.hosts
+    assert said(play(lab, site, "rke2_server", [server])) == []
+    assert said(play(lab, site, "rke2_agent", [agent], [server])) == []
+    whole = agent.run("cat", "/usr/local/bin/rke2-killall.sh")
+    tell(agent, crash=[NEWER])
+
+    failed = play(lab, site, "rke2_agent", [agent], [server], rke2_version=NEWER, rke2_ready_seconds=6)
+    facts = failed.hosts[0].facts
+    assert (facts["rolled_back"], facts["version"], facts["ready"]) == (VERSION, VERSION, True), failed.hosts[0].message
+    assert f"start agent {NEWER}" in starts(agent), "the newer one had its chance"
+    assert starts(agent)[-1] == f"start agent {VERSION}"
+    assert agent.run("cat", "/usr/local/bin/rke2-killall.sh") == whole
+    assert not nodes(server)[agent.name]["spec"].get("unschedulable")
+
+
 def starts(host: Host) -> list[str]:
     """The starts of the stand-in on a host."""
     return host.run("cat", "/var/log/rke2-stand-in.log").splitlines()
