@@ -136,12 +136,46 @@ def test_keys_change_with_what_the_bytes_are_made_of_alone(change: dict[str, obj
     assert tuple(name for name in found if found[name] == now[name]) == same
 
 
-def test_a_change_of_a_layer_leaves_those_below(tmp_path: Path) -> None:
+def more(layer: contract.Layer, what: str) -> contract.Layer:
+    """The layer with one thing more of a kind: only that is changed."""
+    added = {
+        "packages": small_image.package("htop"),
+        "users": contract.User(name="ada", uid=2001),
+        "files": contract.PlacedFile(path="/etc/issue", link="motd"),
+        "commands": contract.Command(run="true"),
+        "services": contract.Service(unit="fstrim.timer", state="masked"),
+    }
+    return msgspec.structs.replace(layer, **{what: (*getattr(layer, what), added[what])})
+
+
+@pytest.mark.parametrize("what", ["packages", "users", "files", "commands", "services"])
+def test_a_change_of_a_layer_changes_its_key_and_those_above(what: str) -> None:
     recipe = small_image.recipe()
-    upper = msgspec.structs.replace(recipe.layers[1], packages=(*recipe.layers[1].packages, small_image.package("htop")))
-    before, after = keys.layers(recipe), keys.layers(small_image.recipe(layers=(recipe.layers[0], upper)))
-    assert before["base"] == after["base"]
-    assert before["hpc"] != after["hpc"]
+    (base, hpc), before = recipe.layers, keys.layers(recipe)
+    lower, upper = (keys.layers(small_image.recipe(layers=two)) for two in ((more(base, what), hpc), (base, more(hpc, what))))
+    assert [name for name in before if lower[name] != before[name]] == ["base", "hpc"]
+    assert [name for name in before if upper[name] != before[name]] == ["hpc"]
+
+
+def test_keys_of_an_image_are_the_same_in_each_release_of_one_builder() -> None:
+    """By these keys sites find what they have built: other keys have all of them build all layers anew. They change with the number
+    of the builder (and the last one with the packer's), which is part of them; whoever raises it writes the new ones here. If they
+    change by anything else, the keys of caches that still hold have changed."""
+    recipe = contract.Recipe(
+        name="tiny",
+        distribution="debian",
+        release="bookworm",
+        architecture="amd64",
+        epoch=1_700_000_000,
+        sources=(),
+        layers=(contract.Layer(name="low"), contract.Layer(name="high")),
+        kernel="linux-image-amd64",
+    )
+    assert {**keys.layers(recipe), "image": keys.image(recipe)} == {
+        "low": "8a0e7ecd4ae9e457599ad13f8617e3dca620258e59bfabcefed4a947f05be896",
+        "high": "d082c3ee8b5e8413d595599733e09c003e249d1f65b1bf25a5494e567410ac22",
+        "image": "b8a30cb8703b153e28d26b9ef12ec1ce29da5a906f65538f1225a3a64cc51808",
+    }
 
 
 def test_an_approval_holds_back_the_publication_alone(tmp_path: Path) -> None:
