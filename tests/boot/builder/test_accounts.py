@@ -1,4 +1,4 @@
-"""What a user of a recipe gets of the root: a home that is made for it, and of one that is there only what is new."""
+"""What a user of a recipe gets of the root: its account, a home that is made for it, and of one that is there only what is new."""
 
 from pathlib import Path
 
@@ -19,6 +19,27 @@ def built(images: Path, *users: User) -> tuple[Built, Path]:
 def rights(path: Path) -> tuple[int, int, int]:
     facts = path.stat()
     return facts.st_mode & 0o7777, facts.st_uid, facts.st_gid
+
+
+def lines(tree: Path, file: str, *names: str) -> list[str]:
+    return [line for line in (tree / "etc" / file).read_text().splitlines() if line.partition(":")[0] in names]
+
+
+def test_account_files_have_a_locked_user_in_its_groups(reference: tuple[Path, Built]) -> None:
+    """Bob with a group of his own, eve in his; alice is of the layer below. No password opens them, nor does an empty one."""
+    bob = User(name="bob", uid=2002, gid=2100, groups=("adm", "disk"))
+    eve = User(name="eve", uid=2003, gid=2100, groups=("adm",), shell="/bin/sh", home="/srv/eve")
+    made, tree = built(reference[0], bob, eve)
+    assert not made.failed, made.output
+    day = tiny.EPOCH // 86400
+    assert {file: lines(tree, file, "bob", "eve", "adm", "disk") for file in ("passwd", "shadow", "group", "gshadow")} == {
+        "passwd": ["bob:x:2002:2100::/home/bob:/bin/bash", "eve:x:2003:2100::/srv/eve:/bin/sh"],
+        "shadow": [f"bob:!:{day}:0:99999:7:::", f"eve:!:{day}:0:99999:7:::"],
+        "group": ["adm:x:4:alice,bob,eve", "disk:x:6:bob", "bob:x:2100:"],
+        "gshadow": ["adm:*::alice,bob,eve", "disk:*::bob", "bob:!::"],
+    }
+    assert {rights(tree / "etc" / file) for file in ("passwd", "group")} == {(0o644, 0, 0)}
+    assert {rights(tree / "etc" / file) for file in ("shadow", "gshadow")} == {(0o640, 0, 42)}
 
 
 def test_a_home_that_is_there_keeps_its_owner_and_rights(reference: tuple[Path, Built]) -> None:
