@@ -34,6 +34,8 @@ LATER = 400
 ODD = Path(__file__).with_name("odd.sh")
 CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
 """That of raw sockets, as the file system keeps it."""
+ZSTD = (6).to_bytes(2, "little")
+"""How the superblock of a squashfs, at byte 20, says by what its blocks are compressed."""
 Base = tuple[Path, Recipe, Assembled]
 
 
@@ -89,6 +91,7 @@ def test_the_gate_passes_a_new_image(base: Base) -> None:
     verdict = image_assemble.outputs(seen, Wanted(key=keys.image(recipe), budget_mib=recipe.budget_mib))
     assert verdict.is_pass, verdict.reason
     assert {path.name for path in folder(base).iterdir()} == {MANIFEST, *PARTS}
+    assert (folder(base) / ROOT).read_bytes()[20:22] == ZSTD
     assert not list((images / assemble.FOLDER).glob(".*.part*"))
 
 
