@@ -21,6 +21,8 @@ POLICY = ("package rke2-selinux", "repository of rke2-selinux")
 """Items of RKE2's SELinux policy, which no distribution has."""
 OF_POLICY = ("rancher-rke2", "rpm.rancher.io")
 """How dnf says that its repository does not serve, where it says which."""
+IN_PLACE = {"package manager": ("package *",), "services": ("service *", "time service")}
+"""Items that are shown, failed, where a tool of the machine does not work, and those which none of it can then be asked for."""
 TOLD = {
     "hosts over a boot": "whose /etc/hosts does not last",
     "firewall": "with a firewall that bringup does not change",
@@ -113,7 +115,10 @@ def _lacking(node: NodeObservation, want: Expectation) -> Iterator[Finding]:
     if want.gpu_items and told is None:
         said = "nothing says whether it is a machine with GPUs"
         yield unknown(FailureClass.RUNTIME, said, "the fact gpu_machine", f"play os_prep on {node.node} again")
+    broken = [pattern for item in node.items if item.status is ItemStatus.FAILED for pattern in IN_PLACE.get(item.name, ())]
     for pattern in (*want.items, *(want.gpu_items if told else ())):
+        if any(fnmatchcase(pattern, one) for one in broken):
+            continue
         if not any(fnmatchcase(item.name, pattern) for item in node.items):
             yield unknown(
                 FailureClass.RUNTIME,

@@ -44,6 +44,38 @@ ITEMS = (
     "disk *",
 )
 """Items that must be among those which the machine shows: a profile that forgot them would prove nothing."""
+PROVEN = {
+    "packages": "package",
+    "modules": "module",
+    "blacklist": "module",
+    "sysctls": "sysctl",
+    "directories": "directory",
+    "services": "service",
+    "disks": "disk",
+    "kernel_parameters": "kernel parameter",
+    "hugepages": "hugepages",
+    "mounts": "mount",
+    "repositories": "repository of",
+    "system_users": "system user",
+}
+"""Parts of a profile each entry of which every machine shows as an item of its own, and the first word of its name."""
+KEPT = {
+    "modules": "file /etc/modules-load.d/*",
+    "blacklist": "file /etc/modprobe.d/*",
+    "sysctls": "file /etc/sysctl.d/*",
+    "memlock": "file /etc/security/limits.d/*",
+}
+"""The file that brings a part again with the next boot."""
+SINGLE = {
+    "swap_off": "swap /etc/fstab",
+    "time_service": TIME_SERVICE,
+    "default_route": "default route",
+    "dns": "DNS",
+    "pcie_acs": "PCIe ACS",
+    "firewall": "firewall",
+}
+"""Parts that are one item. Not among them: ports, which show nothing where RKE2 has them, and memlock, only systemd's; nor
+the line in /etc/hosts, which a machine that is reached by a name has not."""
 
 
 def build(site: Site) -> Stage | None:
@@ -175,7 +207,7 @@ def _expectations(spec: ClusterSpec) -> Object:
     said = node_profile(spec)
     wanted: Object = {
         "systems": [system] if "." in spec.os.version else [system, f"{system}.*"],
-        "items": [*ITEMS, *proven(said)],
+        "items": list(dict.fromkeys([*ITEMS, *proven(said)])),
         "gpu_items": proven(said.get("gpu", {})),
         "disk_free_mib": {path: gib * MIB for path, gib in sorted(spec.os.free_disk_gib.items())},
         "tolerate": list(spec.os.tolerate),
@@ -197,17 +229,14 @@ def _expectations(spec: ClusterSpec) -> Object:
 def proven(part: Object) -> list[str]:
     """Names of the items by which a node shows that it got this part of a profile: a play that left one out proves nothing."""
     links = part.get("links", {})
-    names = [f"kernel parameter {one}" for one in part.get("kernel_parameters", ())]
-    names += [f"hugepages {size}" for size in part.get("hugepages", {})]
-    names += [f"mount {path}" for path in part.get("mounts", {})]
-    names += [f"repository of {package}" for package in part.get("repositories", {})]
-    names += [f"system user {name}" for name in part.get("system_users", {})]
+    names = [f"{word} {one}" for key, word in PROVEN.items() for one in part.get(key, ())]
+    names += [name for key, name in KEPT.items() if part.get(key)]
+    names += [f"file {file['path']}" for file in part.get("files", ()) if not file.get("needs")]
     names += [f"user {user['name']}" for user in part.get("users", ())]
     names += [f"route {route['to']}" for route in part.get("routes", ())]
     names += [f"name of {address}" for address in part.get("interface_names", {}).values()]
     names += [f"link {name}" for name in links.get("names", ())] + (["MTU of *"] if links.get("mtu") else [])
-    said = {"default_route": "default route", "dns": "DNS", "pcie_acs": "PCIe ACS", "firewall": "firewall"} | profile.CONFINEMENT
-    return names + [name for key, name in said.items() if part.get(key)]
+    return names + [name for key, name in (SINGLE | profile.CONFINEMENT).items() if part.get(key)]
 
 
 def _judge(site: Site, members: str) -> Step:

@@ -1,10 +1,12 @@
 """The stage os_prep as data: the profile that a spec resolves to, on which machines it holds, and what the gate wants to see."""
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible.module_utils.nodeprofile import files
 
 from steps.contract.stages.os_prep import Expectation
 from steps.contract.task import MAX_BYTES, encode
@@ -16,6 +18,8 @@ from workflows.stages.stage import Stage
 
 EXAMPLES = Path(__file__).parents[3] / "workflows/examples"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAbcdefghijklmnopqrstuvwxyz0123456789ABCDEF ops@example.org"
+UNSHOWN = {"system", "ports", "server_ports", "agent_ports", "time_servers", "gpu", "gpu_groups"}
+"""What is no item of the machine, or an item that some of them show not."""
 SAID = {
     "kernel_parameters": ["intel_iommu=on"],
     "hugepages": {"size": "1G", "count": 64},
@@ -101,6 +105,30 @@ def test_a_site_s_own_words_come_over_the_catalog_and_the_gate_wants_to_see_each
         "PCIe ACS",
     )
     assert len(encode(stage.steps[0].task)) < MAX_BYTES
+
+
+@pytest.mark.parametrize(("system", "version"), [("debian", "12"), ("ubuntu", "24.04"), ("rocky", "9"), ("rocky", "10")])
+@pytest.mark.parametrize("firewall", ["keep", "stop"])
+def test_each_part_of_the_base_profile_is_expected_by_the_gate(system: str, version: str, firewall: str) -> None:
+    stage = built("three-hosts", os={"distribution": system, "version": version, "firewall": firewall})
+    said, want = profile(stage), expected(stage).items
+    for key in said.keys() - UNSHOWN:
+        alone = os_prep.proven({key: said[key]})
+        assert alone or key == "files", key
+        assert set(alone) <= set(want), key
+    assert {f"package {name}" for name in said["packages"]} <= set(want)
+    assert {f"sysctl {key}" for key in said["sysctls"]} <= set(want)
+    assert {f"service {name}" for name in said["services"]} <= set(want)
+    assert {"module overlay", "module nf_conntrack", "time service", "swap /etc/fstab"} <= set(want)
+    assert len(encode(stage.steps[0].task)) < MAX_BYTES
+
+
+def test_the_files_that_the_gate_expects_are_those_of_the_module() -> None:
+    said = profile(built("three-hosts"))
+    for key, pattern in os_prep.KEPT.items():
+        parts: dict[str, Any] = {"modules": {}, "blacklist": [], "sysctls": {}, "memlock": "", "files": []}
+        rows = files.kept(parts | {key: said[key]})
+        assert any(row["content"] and not row["needs"] and fnmatchcase(f"file {row['path']}", pattern) for row in rows), key
 
 
 def test_small_huge_pages_come_without_a_reboot() -> None:

@@ -22,6 +22,13 @@ CHANGE, REBOOT, READ, ASSERT = (
 MODULE = "node_profile"
 CONFIGURED = {"dns": "DNS", "selinux": "SELinux", "apparmor": "AppArmor"}
 """Items that a machine has as the spec says, by the profile's key."""
+KEPT = {
+    "modules": "/etc/modules-load.d/90-bringup.conf",
+    "blacklist": "/etc/modprobe.d/90-bringup.conf",
+    "sysctls": "/etc/sysctl.d/zz-bringup.conf",
+    "memlock": "/etc/security/limits.d/90-bringup.conf",
+}
+"""The file that brings a part of the profile again with the next boot."""
 CHANGE_SECONDS, READ_SECONDS, REBOOT_SECONDS = 45.0, 4.0, 420.0
 UNREACHABLE = "Failed to connect to the host via ssh: ssh: connect to host {} port 22: No route to host"
 AWAY = "Timed out waiting for last boot time check (timeout=1380)"
@@ -146,6 +153,7 @@ def _items(one: Machine) -> list[Item]:
         *((f"sysctl {key}", str(value), new) for key, value in sorted(want.get("sysctls", {}).items())),
         *((f"kernel parameter {name}", "on the command line", "ok") for name in want.get("kernel_parameters", ())),
         *((f"hugepages {size}", str(count), new) for size, count in want.get("hugepages", {}).items()),
+        *((f"file {path}", "as a whole", new) for path in _kept(want)),
         *([("memlock", _memlock(want["memlock"]), new)] if want.get("memlock") else []),
         ("swap now", "off", new),
         ("swap /etc/fstab", "not listed", new),
@@ -167,6 +175,12 @@ def _items(one: Machine) -> list[Item]:
     items = [{"name": name, "want": wanted, "after": wanted, "status": status} for name, wanted, status in lines]
     items += [_disk(one, path, least) for path, least in want.get("disks", {}).items()]
     return [_disturbed(one, item) for item in items]
+
+
+def _kept(want: dict[str, Any]) -> list[str]:
+    """Files that bring modules, sysctls and limits again with the next boot, and those which every machine has from the profile."""
+    ours = [path for key, path in KEPT.items() if want.get(key)]
+    return ours + [file["path"] for file in want.get("files", ()) if not file.get("needs")]
 
 
 def _memlock(limit: str) -> str:
