@@ -10,7 +10,7 @@ import re
 import socket
 import sys
 import time
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ansible.module_utils import alone, direct, rke2metrics, waiting
 from ansible.module_utils.basic import AnsibleModule
@@ -90,13 +90,19 @@ def observe(module: AnsibleModule, service: str) -> tuple:
     if service == "rke2-server":
         facts["supervisor"] = active and supervised()
         facts["etcd_healthy"] = active and etcd_health() if joined else None
-    lacks = [] if active else ["unit %s" % (facts["state"] or "unknown")]
-    lacks += [name for name in ("supervisor", "etcd_healthy") if active and facts.get(name) is False]
-    lacks += [] if not active or answers(module, service) else ["API server" if service == "rke2-server" else "kubelet"]
+    lacks = lacking(facts, lambda: answers(module, service))
     if service == "rke2-server" and not lacks and module.params["ready_seconds"]:
         lacks = member(settings.find("node-name") or socket.gethostname())
     facts["ready"], facts["waiting_for"] = not lacks, ", ".join(lacks)
     return facts, seen.get("InvocationID", "")
+
+
+def lacking(facts: dict, answering: Callable[[], bool]) -> list:
+    """What a service that was seen like this still lacks to be ready by itself."""
+    if facts["state"] != "active":
+        return ["unit %s" % (facts["state"] or "unknown")]
+    lacks = [name for name in ("supervisor", "etcd_healthy") if facts.get(name) is False]
+    return lacks + ([] if answering() else ["API server" if facts["service"] == "rke2-server" else "kubelet"])
 
 
 def unit(module: AnsibleModule, service: str) -> dict:

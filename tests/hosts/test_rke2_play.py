@@ -60,6 +60,16 @@ def registered_at(lab: Lab, tmp_path: Path) -> Iterator[str]:
         yield address
 
 
+def test_the_next_server_waits_until_one_that_answers_is_ready(lab: Lab, site: Site) -> None:
+    servers = list(lab.hosts[:3])
+    servers[1].run("sh", "-c", "echo '{\"unready\": 20}' > /etc/rke2-stand-in.json")
+    result = play(lab, site, "rke2_server", servers)
+    assert said(result) == []
+    assert lacks(result, "server") == ""
+    began = [outcome.facts["started"] for outcome in result.hosts]
+    assert began[1] + 15 <= began[2], "the third waits until the second, whose unit is active before, is ready"
+
+
 def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(lab: Lab, site: Site, registered_at: str) -> None:
     servers, agents = list(lab.hosts[:3]), list(lab.hosts[3:])
     authority = site.secrets / "authority"

@@ -161,6 +161,8 @@ class Say(http.server.BaseHTTPRequestHandler):
     cluster: Cluster
     secret = ""
     shared = ""
+    ready_at = 0.0
+    """When a server calls itself ready, by the monotonic clock."""
 
     def do_GET(self) -> None:  # http.server's name
         """Read."""
@@ -175,8 +177,12 @@ class Say(http.server.BaseHTTPRequestHandler):
             "/stand-in/nodes": json.dumps(self.cluster.nodes) if self.secret else "",
             "/stand-in/shared": self.shared,
         }
+        early = time.monotonic() < self.ready_at
+        if early:
+            answers["/health"] = '{"health":"false","reason":"RAFT NO LEADER"}'
         guarded = self.path.startswith(("/v1-rke2/", "/stand-in/"))
         code = 404 if self.path not in answers else 401 if guarded and not self._may() else 200
+        code = 503 if early and code == 200 and self.path == "/v1-rke2/readyz" else code
         self._answer(code, answers.get(self.path, "") if code == 200 else "")
 
     def do_POST(self) -> None:  # http.server's name
@@ -262,6 +268,7 @@ def server() -> None:
         shutil.copy(SHARE / "kubectl.py", DATA / "bin/kubectl")
         serve("127.0.0.1", 6443)
         serve("127.0.0.1", 2381)
+    Say.ready_at = time.monotonic() + faults().get("unready", 0)
     serve("", 9345, certificate())
     kubelet()
 

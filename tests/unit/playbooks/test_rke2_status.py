@@ -23,3 +23,26 @@ def test_how_long_a_unit_has_run_is_told_beside_when_it_came_up(status: Any) -> 
 
 def test_a_unit_that_never_came_up_has_run_for_no_time(status: Any) -> None:
     assert status.started(0) == {"started": 0.0, "up_seconds": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("shown", "answering", "lacks"),
+    [
+        ({}, True, []),
+        ({"supervisor": False}, True, ["supervisor"]),
+        ({"etcd_healthy": False}, True, ["etcd_healthy"]),
+        ({"etcd_healthy": None}, True, []),
+        ({"supervisor": False, "etcd_healthy": False}, False, ["supervisor", "etcd_healthy", "API server"]),
+        ({"state": "activating"}, True, ["unit activating"]),
+        ({"state": ""}, True, ["unit unknown"]),
+    ],
+)
+def test_a_server_that_runs_is_ready_with_its_supervisor_and_its_etcd(
+    status: Any, shown: dict[str, Any], answering: bool, lacks: list[str]
+) -> None:
+    facts = {"service": "rke2-server", "state": "active", "supervisor": True, "etcd_healthy": True} | shown
+    assert status.lacking(facts, lambda: answering) == lacks
+
+
+def test_an_agent_lacks_its_kubelet(status: Any) -> None:
+    assert status.lacking({"service": "rke2-agent", "state": "active"}, lambda: False) == ["kubelet"]

@@ -49,16 +49,19 @@ def der(pem: str) -> bytes:
     return ssl.PEM_cert_to_DER_cert(pem)
 
 
-def shown(tmp_path: Path, cacerts: str, chain: str, key: str, wanted: str) -> tuple[str, list[str]]:
+def shown(
+    tmp_path: Path, cacerts: str, chain: str, key: str, wanted: str, said: dict[str, tuple[int, bytes]] | None = None
+) -> tuple[str, list[str]]:
     """What a supervisor with this bundle, and this certificate of its own, shows to who has a token of this hash; and the logins
-    that it was told."""
+    that it was told. `said`: what it answers by path, where that is not what one that is ready does."""
     logins: list[str] = []
 
     class Supervisor(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             answer = {"/ping": b"pong", "/cacerts": cacerts.encode()}.get(self.path, b"ok")
             logins.extend(filter(None, [self.headers.get("Authorization")]))
-            self.send_response(200)
+            code, answer = (said or {}).get(self.path, (200, answer))
+            self.send_response(code)
             self.end_headers()
             self.wfile.write(answer)
 
@@ -87,6 +90,27 @@ def test_a_ca_alone_is_known_by_its_file(made: dict[str, str], tmp_path: Path) -
     assert state == supervisor.PONG
     state, logins = shown(tmp_path, bundle, made["theirs.pem"], made["theirs.key"], HASHED(der(bundle)).hexdigest())
     assert (state, logins) == (supervisor.STRANGER, []), "RKE2 hashes one certificate as its file is"
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "answer", "state"),
+    [
+        ("/ping", 200, b"x", supervisor.STARTING),
+        ("/ping", 503, b"pong", supervisor.STARTING),
+        ("/cacerts", 503, b"", supervisor.STARTING),
+        ("/v1-rke2/readyz", 200, b"not ok", supervisor.STARTING),
+        ("/v1-rke2/readyz", 500, b"ok", supervisor.STARTING),
+        ("/v1-rke2/readyz", 503, b"ok", supervisor.STARTING),
+        ("/v1-rke2/readyz", 401, b"ok", supervisor.REFUSED),
+        ("/v1-rke2/readyz", 403, b"ok", supervisor.REFUSED),
+    ],
+)
+def test_a_supervisor_that_answers_may_not_be_ready(
+    made: dict[str, str], tmp_path: Path, path: str, code: int, answer: bytes, state: str
+) -> None:
+    bundle = made["other.pem"]
+    wanted = HASHED(bundle.encode()).hexdigest()
+    assert shown(tmp_path, bundle, made["theirs.pem"], made["theirs.key"], wanted, {path: (code, answer)})[0] == state
 
 
 def test_a_stranger_who_shows_the_root_too_is_told_no_token(made: dict[str, str], tmp_path: Path) -> None:
