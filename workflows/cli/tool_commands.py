@@ -38,7 +38,7 @@ def execute(
         kept = record or Path(scratch) / "record.json"
         code = execute_manifest(manifest, kept, actions, say=said.append)
         if said:
-            output.error("".join(said).strip())
+            output.error("".join(said).strip(), "" if manifest.is_file() else "name the file of a Workflow manifest")
         else:
             output.lines(executing.summary(kept))
     return code

@@ -116,7 +116,10 @@ def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str) -> tup
             meant = f"did you mean {near[0]}?" if near else f"stages are {', '.join(ORDER)}"
             raise PlanError(f"{name!r} is no stage; {meant}")
         if name not in present:
-            raise PlanError(f"stage {name} is not in this plan; the spec has {', '.join(present)}")
+            has = ", ".join(present)
+            raise PlanError(
+                f"stage {name} is not in this plan; the spec has {has}: name one of these, or list {name} in its stages"
+            )
     if only:
         return tuple(stage for stage in stages if stage.id in only)
     return stages[: present.index(until) + 1] if until else stages
