@@ -180,7 +180,7 @@ def test_shards_hold_at_most_fifty_hosts_of_one_role() -> None:
     index = msgspec.json.decode(packed[contract.INDEX], type=contract.Index)
     shards = [contract.decode_hosts(gzip.decompress(packed[contract.shard_file(number)])) for number in range(index.shards)]
     assert sum(map(len, shards)) == index.hosts == len(plan.hosts)
-    assert all(len(shard) <= contract.SHARD_SIZE and len({host.role for host in shard}) == 1 for shard in shards)
+    assert all(len(shard) <= 50 and len({host.role for host in shard}) == 1 for shard in shards)
 
 
 def test_what_a_person_reads() -> None:
