@@ -37,8 +37,29 @@ def calls(folder: Path, root: Path, kind: str) -> list[Call]:
     strace = ["strace", "-f", "-y", "--seccomp-bpf", "-s", "0", "-o", f"{folder}.trace", "-e", f"trace={trace}"]
     command = [*strace, sys.executable, "-c", PROGRAM, root, folder, kind]
     subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, timeout=SECONDS)
-    found = re.findall(r"^\d+ +(\w+)\((.*)\) += \d", Path(f"{folder}.trace").read_text(), re.MULTILINE)
+    found = re.findall(r"^(\w+)\((.*)\) += \d", "\n".join(_whole(Path(f"{folder}.trace").read_text())), re.MULTILINE)
     return [Call(name, _paths(name, arguments)) for name, arguments in found]
+
+
+def _whole(trace: str) -> list[str]:
+    """Lines of a trace without their process; a call that another process's came in between of is one line, where it ended."""
+    begun: dict[str, str] = {}
+    lines = []
+    for line in trace.splitlines():
+        process, _, text = line.partition(" ")
+        text = text.strip()
+        if text.endswith("<unfinished ...>"):
+            begun[process] = text.removesuffix("<unfinished ...>").rstrip()
+        elif resumed := re.match(r"<\.\.\. \w+ resumed>(.*)", text):
+            lines.append(begun.pop(process, "") + resumed[1])
+        else:
+            lines.append(text)
+    return lines
+
+
+def test_a_call_that_others_interrupt_is_one_call() -> None:
+    trace = '7 fsync(3</a> <unfinished ...>\n8 write(1</b>, ""..., 4) = 4\n7 <... fsync resumed>)    = 0\n'
+    assert _whole(trace) == ['write(1</b>, ""..., 4) = 4', "fsync(3</a>)    = 0"]
 
 
 def _paths(name: str, arguments: str) -> tuple[str, ...]:
