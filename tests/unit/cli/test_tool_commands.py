@@ -92,7 +92,7 @@ def test_exec_says_in_one_sentence_why_it_cannot_read_a_manifest(machine: Any, t
     done = machine.call("exec", "manifest.yaml")
     assert done.code == 64
     assert done.err.startswith(f"error: {said}")
-    assert len([line for line in done.err.splitlines() if not line.startswith("hint: ")]) == 1
+    assert done.err.splitlines()[1:] == (["hint: name the file of a Workflow manifest"] if text is None else [])
 
 
 @pytest.mark.parametrize("command", ["plan", "render", "faults", "schema"])

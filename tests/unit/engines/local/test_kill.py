@@ -126,6 +126,16 @@ def test_killed_at_every_record_and_every_start_the_run_ends_the_same(
         assert number > least, (kind.__name__, number)
 
 
+def begun(run_dir: Path, workflow: Any, fork: Callable[[Callable[[], int]], Any]) -> Any:
+    """An engine in a process of its own that runs a workflow."""
+
+    def work() -> int:
+        LocalEngine(run_dir, workflow, grace=GRACE).run()
+        return 0
+
+    return fork(work)
+
+
 def test_the_children_of_a_dead_engine_are_ended_before_anything_starts_again(
     tmp_path: Path, manifest: Make, script: Make, fork: Callable[[Callable[[], int]], Any]
 ) -> None:
@@ -137,12 +147,7 @@ def test_the_children_of_a_dead_engine_are_ended_before_anything_starts_again(
     )
     workflow = manifest([{"name": "a", "template": "t"}], [script("t", text)])
     run_dir = tmp_path / "run"
-
-    def work() -> int:
-        LocalEngine(run_dir, workflow, grace=GRACE).run()
-        return 0
-
-    child = fork(work)
+    child = begun(run_dir, workflow, fork)
     store = run_dir / "store"
     poll = select.poll()
     while not (store / "pid").exists() or not (store / "pid").read_text().strip():
@@ -165,12 +170,7 @@ def test_what_a_child_of_a_dead_engine_starts_when_it_is_told_to_end_is_ended_to
     )
     workflow = manifest([{"name": "a", "template": "t"}], [script("t", text)])
     run_dir = tmp_path / "run"
-
-    def work() -> int:
-        LocalEngine(run_dir, workflow, grace=GRACE).run()
-        return 0
-
-    child = fork(work)
+    child = begun(run_dir, workflow, fork)
     until(run_dir / "store/up")
     child.send(signal.SIGKILL)
     child.wait()
