@@ -10,7 +10,9 @@ import contextlib
 import json
 import os
 import secrets
+import select
 import shutil
+import signal
 import ssl
 import subprocess
 import tempfile
@@ -72,10 +74,14 @@ class ControlPlane:
         threading.Thread(target=self._renew, daemon=True).start()
 
     def _end(self) -> None:
-        """End those of an earlier start: like containers they outlive the service that started them."""
-        subprocess.run(
-            ["pkill", "--signal", "KILL", "--full", "--", f"--data-dir={self.etcd}|--tls-cert-file={self.data}/"], check=False
-        )
+        """End those of an earlier start: like containers they outlive the service that started them. Who was killed holds its ports
+        until it is gone, so that is waited for: an etcd that finds them taken ends, and systemd would start all of it again."""
+        ours = f"--data-dir={self.etcd}|--tls-cert-file={self.data}/"
+        found = subprocess.run(["pgrep", "--full", "--", ours], check=False, capture_output=True, text=True).stdout
+        for pid in found.split():
+            with contextlib.suppress(ProcessLookupError), open(os.pidfd_open(int(pid))) as process:
+                signal.pidfd_send_signal(process.fileno(), signal.SIGKILL)
+                select.select([process], [], [])
 
     def _renew(self) -> None:
         """Write to etcd as often as the leases of a real control plane's controllers and kubelets do."""
