@@ -1,12 +1,12 @@
 #!/bin/bash
-# Posts one report of what this node is to the server of the kernel argument bringup.report=URL. With bringup.tests=yes, as in a test
-# boot, it asks that server for tests first and runs each: a node in production runs nothing that comes that way. Where the URL ends
-# with /nodes, it is a folder of a plain web server: the node puts URL/NAME.json there, with what `bringup image nodes` reads, no more.
-# Both ways are lines of words; what may hold anything is in base64. Their forms: steps/contract/image/on_node.py.
-# Usage: report [FILE with kernel arguments [SECONDS between two tries [FOLDER that live-boot fetched the root into [FILE to keep the
-# root's digest in until the next boot: reading it all again each day would take time from the node's jobs]]]]
+# Posts a report about this node to the server named by the kernel argument bringup.report=URL. With bringup.tests=yes, as in a test
+# boot, it first fetches tests from that server and runs them; a node in production never executes anything from the network. A URL that
+# ends with /nodes is a folder of a plain web server: the node puts URL/NAME.json there, with only what `bringup image nodes` reads.
+# Messages are lines of words, with arbitrary text in base64. Their format: steps/nodeimage/contract/boot_test_protocol.py.
+# Usage: report [FILE with kernel arguments [SECONDS between two attempts [FOLDER into which live-boot fetched the root
+# [FILE that keeps the root's digest until the next boot, because hashing it every day would take time from the node's jobs]]]]
 set -u
-# HOME too, which systemd gives to no service of the system: OpenMPI 5 does not start without
+# systemd gives system services no HOME, without which OpenMPI 5 does not start
 export HOME=/root LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 readonly cmdline=${1:-/proc/cmdline} pause=${2:-3} medium=${3:-/run/live/medium} kept=${4:-} tries=5 silence=60 longest=400
 work=$(mktemp -d "${TMPDIR:-/run}/bringup-report.XXXXXX") || exit 1
@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 
 say() { echo "bringup-report: $*"; }
 
-# The value of a kernel argument; empty where there is none.
+# Print the value of a kernel argument; empty if it is missing.
 argument() {
     local word
     for word in $(<"$cmdline"); do
@@ -22,7 +22,7 @@ argument() {
     done
 }
 
-# One HTTP request: method, path below the URL, file with the body. The answer's body goes to $work/answer; the result is its status.
+# Send an HTTP request: method, path below the URL, file with the body. The response body goes to $work/answer, its status to $work/status.
 request() {
     local host=$server port=80 line status size=0
     case $server in *:*) host=${server%:*} port=${server##*:} ;; esac
@@ -39,7 +39,7 @@ request() {
     printf '%s' "${status:-0}" >"$work/status"
 }
 
-# The same, again where nobody answers; the status goes to $work/status.
+# Send a request and retry until the status is 2xx; the status goes to $work/status.
 asked() {
     local try
     for ((try = 1; try <= tries; try++)); do
@@ -52,13 +52,13 @@ asked() {
     return 1
 }
 
-# The end of a file as one line of base64.
+# Print the end of a file as one line of base64.
 coded() { tail -c "$longest" "$1" | tr '\n\t' '  ' | base64 -w 0; }
 
-# The time between two uptimes, which have two decimals, in hundredths of a second.
+# Print the time between two uptimes (with two decimals) in hundredths of a second.
 hundredths() { echo $((10#${2/./} - 10#${1/./})); }
 
-# One line about the test NAME of SECONDS, whose script comes in base64.
+# Run the test NAME for at most SECONDS, its script given in base64, and print one line about it.
 test_line() {
     local began ended code took outcome=pass
     if ! base64 -d <<<"$3" >"$work/script" 2>/dev/null; then
@@ -70,13 +70,13 @@ test_line() {
     code=$?
     read -r ended _ </proc/uptime
     took=$(hundredths "$began" "$ended")
-    # what is killed before its time was killed by somebody else, as by the kernel for want of memory
+    # a test killed before its time was killed by something else, such as the kernel's OOM killer
     case $code in 0) ;; 124) outcome=timeout ;; 125) outcome=error ;; *) outcome=fail ;; esac
     [ "$code" = 137 ] && [ "$took" -ge "$(hundredths 0.00 "${2%.*}.00")" ] && outcome=timeout
     printf 'test %s %s %d.%02d %s\n' "$1" "$outcome" $((took / 100)) $((took % 100)) "$(coded "$work/output")"
 }
 
-# MAC address of the interface that the node booted from, as the interface itself has it; that of any where none has it.
+# Print the MAC address of the boot interface as the interface itself has it, or of another interface if none matches.
 mac() {
     local wanted path found=none
     wanted=$(argument BOOTIF)
@@ -89,7 +89,7 @@ mac() {
     echo "$found"
 }
 
-# Type of the file system that lies uppermost on /.
+# Print the type of the topmost file system on /.
 root_type() {
     local place type found=unknown
     while read -r _ place type _; do
@@ -98,14 +98,14 @@ root_type() {
     echo "$found"
 }
 
-# MiB that the root can still take.
+# Print the free space of the root in MiB.
 free_mib() {
     local blocks size
     read -r blocks size < <(stat -f -c '%a %S' /)
     echo $((blocks * size / 1048576))
 }
 
-# Digest of the squashfs that this node fetched and runs, of its very bytes: what the boot script says of it is a wish.
+# Print the digest of the squashfs this node runs, computed from its bytes. The boot script only says what should have been fetched.
 image() {
     local path digest
     [ ! -s "$kept" ] || { cat "$kept"; return; }
@@ -136,8 +136,8 @@ facts() {
     done
 }
 
-# Version of the published tree that the boot script fetches the root of; empty where that is no such tree's. Versions that differ in
-# groups or kernel arguments alone have one root: its digest does not tell which of them a node booted.
+# Print the version of the published tree in the boot script's fetch URL; empty for any other URL. Versions that differ only in groups or
+# kernel arguments share one root, so its digest does not tell which of them the node booted.
 version() {
     local from
     from=$(argument fetch)
@@ -145,7 +145,7 @@ version() {
     case $from in *[!0-9a-z-]*) ;; *) printf '%s' "$from" ;; esac
 }
 
-# What a published tree keeps of a node; its name is the one that it was given, else its MAC address, so that no two are alike.
+# Print the JSON that a published tree keeps of a node. Its name is the given host name, else its MAC address, which is unique.
 seen() {
     local address booted
     address=$(mac) booted=$(($(date -u +%s) - $(cut -d . -f 1 /proc/uptime)))
@@ -173,7 +173,7 @@ facts >"$work/report"
 count=0
 if [ "$(argument bringup.tests)" = yes ]; then
     asked GET /tests || exit 1
-    # a list without its last line came in part: the report shows which tests it had
+    # a truncated list lacks its last line; the report shows which tests were received
     while read -r kind name limit script; do
         [ "$kind" = test ] || continue
         say "test $name"
@@ -181,7 +181,7 @@ if [ "$(argument bringup.tests)" = yes ]; then
         count=$((count + 1))
     done <"$work/answer"
 fi
-# the clock last: the server compares it with its own when it hears it
+# the clock comes last, because the server compares it with its own on receipt
 echo "clock $(date -u +%s.%N)" >>"$work/report"
 echo "end $count" >>"$work/report"
 asked POST /report "$work/report" || exit 1

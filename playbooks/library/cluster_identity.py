@@ -1,5 +1,7 @@
 #!/usr/bin/python
-"""An Ansible module that reads which cluster a server belongs to and who holds it, with its own kubectl; it changes nothing."""
+"""Ansible module that reads, with a server's own kubectl, which cluster the server belongs to and which run holds it. It changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ module: cluster_identity
 short_description: Reads which Kubernetes cluster a server belongs to
 description:
   - Returns the UID of the namespace kube-system, through the admin kubeconfig that RKE2, K3s or kubeadm keep on a server.
-  - A machine without such a file is bare. It changes nothing.
-  - Beside it the Lease by which a run holds the cluster, and of RKE2 the kubeconfig itself, where an address for it is given.
+  - A machine without such a file is C(bare). The module changes nothing.
+  - Also returns the Lease by which a run holds the cluster and, for RKE2 with C(address), the kubeconfig itself.
 options:
-  address: {description: 'Address of the API for others, to put into a returned kubeconfig; empty: return none.', type: str}
+  address: {description: 'Address of the API to write into the returned kubeconfig; empty: return no kubeconfig.', type: str}
 author: [bringup]
 """
 
@@ -31,7 +33,7 @@ PLACES = (
     ("k3s", "/etc/rancher/k3s/k3s.yaml", (["/usr/local/bin/k3s", "kubectl"], ["/usr/bin/k3s", "kubectl"])),
     ("kubeadm", "/etc/kubernetes/admin.conf", (["/usr/bin/kubectl"], ["/usr/local/bin/kubectl"])),
 )
-"""Kind, admin kubeconfig, and the commands that may read with it."""
+"""Kind of cluster, its admin kubeconfig, and the commands that can read with it."""
 QUESTION = ["--request-timeout=10s", "get", "namespace", "kube-system", "--output=jsonpath={.metadata.uid}"]
 LEASE = ["--request-timeout=10s", "get", "lease", "bringup", "--namespace=kube-system", "--ignore-not-found", "--output=json"]
 LOCAL = "https://127.0.0.1:6443"
@@ -39,7 +41,7 @@ UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def identity(module: AnsibleModule) -> dict:
-    """What the first kubeconfig found says."""
+    """Return the identity that the first kubeconfig on this host leads to, or the state `bare` if there is none."""
     for kind, kubeconfig, commands in PLACES:
         if os.path.exists(kubeconfig):
             return {"kind": kind, **answer(module, kubeconfig, commands)}
@@ -47,7 +49,7 @@ def identity(module: AnsibleModule) -> dict:
 
 
 def answer(module: AnsibleModule, kubeconfig: str, commands: tuple) -> dict:
-    """The cluster's UID, or why it cannot be read."""
+    """Return the cluster's UID, its Lease and kubeconfig, or the reason why the UID cannot be read."""
     command = next((one for one in commands if os.path.exists(one[0])), None)
     if command is None:
         return {"state": "unreadable", "message": "%s is there, but no kubectl" % kubeconfig}
@@ -59,7 +61,7 @@ def answer(module: AnsibleModule, kubeconfig: str, commands: tuple) -> dict:
 
 
 def held(answer: str) -> dict:
-    """What the Lease says, where there is one that can be read."""
+    """Return the Lease's spec, or nothing if there is no Lease or it cannot be parsed."""
     try:
         spec = json.loads(answer)["spec"]
     except (ValueError, KeyError, TypeError):
@@ -68,7 +70,9 @@ def held(answer: str) -> dict:
 
 
 def secret(kubeconfig: str, address: str) -> dict:
-    """The kubeconfig with an address that others can reach; none where it names another than RKE2's own, or none is wanted."""
+    """Return the kubeconfig with `address` in place of 127.0.0.1. Empty if no address is wanted or the server in it is not RKE2's
+    default.
+    """
     with open(kubeconfig) as source:
         text = source.read()
     if not address or LOCAL not in text:
@@ -77,7 +81,7 @@ def secret(kubeconfig: str, address: str) -> dict:
 
 
 def main() -> None:
-    """Read."""
+    """Run the module."""
     module = AnsibleModule(argument_spec={"address": {"type": "str", "default": ""}}, supports_check_mode=True)
     module.exit_json(changed=False, observation=identity(module))
 

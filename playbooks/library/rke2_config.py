@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""An Ansible module that writes RKE2's files, once they have been found to agree with each other and with the host."""
+"""Ansible module that writes RKE2's files after checking that they agree with each other and with the host."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import pwd
 import re
 import secrets
 
-from ansible.module_utils import alone
+from ansible.module_utils import atomic_files, host_lock
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import aside, files, kubelet, pending, settings, supervisor
+from ansible.module_utils.rke2 import kubelet_policies, restart_mark, rke2_settings, site_backups, supervisor
 
 DOCUMENTATION = r"""
 module: rke2_config
 short_description: Writes RKE2's configuration after checking it
 description:
-  - Refuses keys that checks of a host or joins could not work with, be they in a drop-in of the host; keys that a drop-in would
-    override, drop-ins that cannot be read, and what a profile needs and lacks.
-  - Then replaces each file that differs in one step; one of the site's is kept aside first. Whether RKE2 must be restarted is
-    remembered on the host until it was.
+  - Refuses keys that break joins or checks of a host, also in drop-ins of the host; keys that a drop-in would override; drop-ins
+    that cannot be read; and a profile whose requirements are missing.
+  - Then replaces each differing file in one step, after a backup if it is the site's. The need for a restart of RKE2 is recorded on
+    the host until the restart.
 options:
   config:
     description: The parsed config.yaml.
@@ -30,29 +30,29 @@ options:
     type: list
     elements: dict
     suboptions:
-      path: {description: Where., type: path, required: true}
-      content: {description: What., type: str, required: true}
+      path: {description: Path of the file., type: path, required: true}
+      content: {description: Content of the file., type: str, required: true}
       mode: {description: Octal mode., type: str}
-      restart: {description: Whether RKE2 reads it only at its start., type: bool}
-      absent: {description: Whether it is to go where it is ours., type: bool}
-  token: {description: 'The cluster''s token; empty on the first server: one is made.', type: str}
-  joined: {description: 'As what the host is part of a cluster already; empty: it is part of none.', type: str}
-  etcd_user: {description: Whether the profile needs a user etcd on this host., type: bool}
+      restart: {description: True if RKE2 reads the file only at its start., type: bool}
+      absent: {description: True to remove the file if it is ours., type: bool}
+  token: {description: 'The cluster''s token. If it is empty on the first server, one is made.', type: str}
+  joined: {description: 'Role in which the host has already joined a cluster; empty: none.', type: str}
+  etcd_user: {description: True if the profile needs a user etcd on this host., type: bool}
 author: [bringup]
 """
 
 RETURN = r"""
 files: {description: The paths that differed., type: list, returned: success}
-pending: {description: Whether RKE2 must be restarted to know what its files say., type: bool, returned: success}
-aside: {description: 'Where files of the site are kept whose places ours take.', type: list, returned: success}
-restart: {description: Whether that is so or will be, once the files are written., type: bool, returned: success}
+pending: {description: True if RKE2 must be restarted to read its files., type: bool, returned: success}
+aside: {description: 'Backups of the site''s files that ours have replaced.', type: list, returned: success}
+restart: {description: True if a restart is due now or after the files are written., type: bool, returned: success}
 """
 
 TOKEN = "/etc/rancher/rke2/token"
-CONFIG, OURS = settings.CONFIG, settings.OURS
+CONFIG, OURS = rke2_settings.CONFIG, rke2_settings.OURS
 KUBELET = "/var/lib/rancher/rke2/agent/etc/kubelet.conf.d/90-bringup.conf"
 DEFAULTS, LATER = "/etc/default/", "/etc/sysconfig/"
-"""RKE2's units read files of these folders, one after the other, and take of two assignments the later."""
+"""Folders of environment files for RKE2's units. systemd reads both in this order, and the later assignment wins."""
 ASSIGNED = re.compile(r"^[ \t]*([A-Za-z_]\w*)=(.*?)[ \t]*$", re.MULTILINE)
 TWO_TOKENS = "agents would need another token than servers, and machines that join show the cluster's one, which it then refuses"
 OTHER_DATA = "the cluster's data lies in an etcd on every server, by which members are told and which gates look at"
@@ -73,139 +73,147 @@ NEVER = {
     "cluster-reset": ("false", "it would make a cluster of one server at every start"),
     "cluster-init": ("", "RKE2 has no such key; K3s has"),
 }
-"""Keys that nobody may set to anything else than what RKE2 takes by itself: that, where it can be said, and why."""
+"""Keys that must keep RKE2's default. Each has that default, where it can be written down, and the reason."""
 JOINS = "server"
-"""The key by which a host joins a cluster. In the config.yaml of the one that founds ours it lacks."""
+"""The key by which a host joins a cluster. The config.yaml of the server that founds our cluster lacks it."""
 REGISTRIES, PRIVATE = "/etc/rancher/rke2/registries.yaml", "private-registry"
-"""What RKE2 knows of registries, and the key that has it read another file."""
+"""RKE2's registry settings, and the key that makes it read another file."""
 FILES = ("audit-policy-file", "pod-security-admission-config-file", "token-file")
-"""Keys that name files which must be there at the start."""
+"""Keys that name files which must exist when RKE2 starts."""
 
 FIXED = ("cluster-cidr", "service-cidr", "cluster-dns", "cluster-domain", "disable-kube-proxy", "egress-selector-mode")
-"""Keys that a cluster is founded with: a server whose file says another value does not start again (peers §4)."""
+"""Keys that a cluster is founded with. A server whose file has another value does not start again (docs.rke2.io/install/ha)."""
 MEMBER = "/var/lib/rancher/rke2/server/db/etcd/member"
-"""What etcd itself makes at its first start, and RKE2 tells a member by."""
+"""The folder that etcd makes at its first start, by which RKE2 recognises a member."""
 PLUGINS = re.compile(r"^cni:[ \t]*(\S.*|(?:\n[ \t]*-[ \t].*)+)", re.MULTILINE)
-"""The network plugins in a config.yaml, as a list or alone."""
+"""The network plugins in a config.yaml, as a list or as one value."""
 
 
-class Conflict(Exception):
-    """The configuration cannot work; the text says which key, and what to do."""
+class ConfigConflict(Exception):
+    """Error: the configuration cannot work; the text names the key and the remedy."""
 
 
 def check(config: dict, paths: list) -> None:
-    """Refuse a configuration that RKE2 would not start with, or not with what it says. Raises Conflict."""
+    """Raise ConfigConflict if RKE2 would not start with this configuration, or would ignore part of it."""
     for key, value in config.items():
         why = never(key, value)
         if why:
-            raise Conflict("config.yaml: %s: %s; remove it" % (key, why))
+            raise ConfigConflict("config.yaml: %s: %s; remove it" % (key, why))
     plugins = config.get("cni", [])
     if "multus" in plugins and plugins[0] != "multus":
-        raise Conflict("config.yaml: cni: multus must stand first, and stands at place %d" % (plugins.index("multus") + 1))
+        raise ConfigConflict("config.yaml: cni: multus must stand first, and stands at place %d" % (plugins.index("multus") + 1))
     for key in FILES:
         path = config.get(key, "")
         if path and path not in paths and not os.path.exists(path):
-            raise Conflict("config.yaml: %s: %s is not there" % (key, path))
+            raise ConfigConflict("config.yaml: %s: %s is not there" % (key, path))
 
 
 def never(key: str, value: object) -> str:
-    """Why a key may not say this; empty where it may."""
+    """Return the reason why a key must not have this value; empty if it may."""
     default, why = NEVER.get(key, ("", ""))
     return "" if default and str(value).lower() == default else why
 
 
 def is_of_a_cluster(member: str = MEMBER, config: str = CONFIG) -> bool:
-    """Whether the cluster of a server is there: RKE2 has its own files in etcd's folder before etcd runs, so that one whose first
-    start came no further has founded nothing yet."""
-    return os.path.exists(member) or settings.find("server", config) != ""
+    """Return True if this server is part of a cluster. RKE2 creates etcd's folder before etcd runs, so an existing folder is no
+    proof of a founded cluster.
+    """
+    return os.path.exists(member) or rke2_settings.effective_value("server", config) != ""
 
 
 def check_fixed(config: dict, there: str) -> None:
-    """A server of a cluster keeps what its cluster was founded with; `there` is its config.yaml of now. Raises Conflict."""
+    """Raise ConfigConflict if a server would get other values than its cluster was founded with. `there` is the current
+    config.yaml.
+    """
     for key in FIXED:
-        found = re.search(r"^%s:[ \t]*(\S.*?)[ \t]*$" % key, there, re.MULTILINE)
-        now = found.group(1).strip("'\"") if found else ""
-        if now and key in config and now.lower() != str(config[key]).lower():
-            said = "config.yaml: %s: the cluster was founded with %s; with %s this server would not start: take the old value back"
-            raise Conflict(said % (key, now, config[key]))
-    found = PLUGINS.search(there)
-    now, wanted = _primary(re.findall(r"[a-z]+", found.group(1)) if found else []), _primary(config.get("cni", []))
-    if now and wanted and now != wanted:
-        said = "config.yaml: cni: the cluster was founded with %s, and RKE2 changes no cluster's plugin: take the old value back"
-        raise Conflict(said % now)
+        match = re.search(r"^%s:[ \t]*(\S.*?)[ \t]*$" % key, there, re.MULTILINE)
+        present = match.group(1).strip("'\"") if match else ""
+        if present and key in config and present.lower() != str(config[key]).lower():
+            message = (
+                "config.yaml: %s: the cluster was founded with %s; with %s this server would not start: take the old value back"
+            )
+            raise ConfigConflict(message % (key, present, config[key]))
+    match = PLUGINS.search(there)
+    present, wanted = _primary(re.findall(r"[a-z]+", match.group(1)) if match else []), _primary(config.get("cni", []))
+    if present and wanted and present != wanted:
+        message = "config.yaml: cni: the cluster was founded with %s, and RKE2 changes no cluster's plugin: take the old value back"
+        raise ConfigConflict(message % present)
 
 
 def _primary(plugins: list) -> str:
-    """The plugin that pods get their network from; empty where none is named."""
+    """Return the plugin that gives pods their network; empty if none is named."""
     return next((plugin for plugin in plugins if plugin != "multus"), "")
 
 
 def check_etcd_user() -> None:
-    """A hardened server runs etcd as its own user. Raises Conflict."""
+    """Raise ConfigConflict if the user `etcd`, which a hardened server needs, is missing."""
     try:
         pwd.getpwnam("etcd")
     except KeyError:
-        raise Conflict("config.yaml: profile: a hardened server needs the user etcd, which stage os_prep makes") from None
+        raise ConfigConflict("config.yaml: profile: a hardened server needs the user etcd, which stage os_prep makes") from None
 
 
-def check_drop_ins(config: dict, paths: list, folder: str = settings.DROP_INS) -> None:
-    """Drop-ins are read after config.yaml and win: none may hold a key that we write, or that nobody may, or that leads RKE2 away
-    from a file of ours. Raises Conflict."""
-    for path in settings.drop_ins(folder):
+def check_drop_ins(config: dict, paths: list, folder: str = rke2_settings.DROP_INS) -> None:
+    """Raise ConfigConflict for a drop-in that overrides a key of ours, sets a forbidden key, or hides a file of ours from RKE2.
+    RKE2 reads drop-ins after config.yaml, and they win.
+    """
+    for path in rke2_settings.drop_ins(folder):
         try:
-            found = settings.load(path)
-        except settings.Unreadable as error:
-            raise Conflict(
+            keys = rke2_settings.load(path)
+        except rke2_settings.SettingsUnreadable as error:
+            raise ConfigConflict(
                 "%s cannot be read (%s), and may win over config.yaml: write one key a line there" % (path, error)
             ) from error
-        for key, value in found.items():
+        for key, value in keys.items():
             _check_drop_in(path, key, value, config)
             if key.rstrip("+") == PRIVATE and value != REGISTRIES and REGISTRIES in paths:
-                said = "%s: %s: RKE2 would not read %s, where mirrors and logins of the spec are; remove it"
-                raise Conflict(said % (path, PRIVATE, REGISTRIES))
+                message = "%s: %s: RKE2 would not read %s, where mirrors and logins of the spec are; remove it"
+                raise ConfigConflict(message % (path, PRIVATE, REGISTRIES))
 
 
 def _check_drop_in(path: str, key: str, value: str, config: dict) -> None:
-    """What a key with + says is added to a list that we write, and takes the place of anything else. Raises Conflict."""
+    """Raise ConfigConflict if a key of a drop-in conflicts with `config`. A key that ends in + adds to a list and replaces any
+    other value.
+    """
     name = key.rstrip("+")
     why = never(name, value)
     if why:
-        raise Conflict("%s: %s: %s; remove it" % (path, name, why))
+        raise ConfigConflict("%s: %s: %s; remove it" % (path, name, why))
     if name == JOINS or (name in config and not (key != name and isinstance(config[name], list) and name != "cni")):
-        raise Conflict("%s sets %s, and would win over config.yaml: remove it there" % (path, key))
+        raise ConfigConflict("%s sets %s, and would win over config.yaml: remove it there" % (path, key))
 
 
 def check_environment(entries: list, root: str = "") -> None:
-    """What we give RKE2's units must reach them. Raises Conflict."""
+    """Raise ConfigConflict if a file in /etc/sysconfig overrides the environment that we give to RKE2's units."""
     for entry in entries:
         if entry["path"].startswith(DEFAULTS) and not entry["absent"]:
             later = LATER + entry["path"][len(DEFAULTS) :]
             ours = dict(ASSIGNED.findall(entry["content"]))
             for name, value in ASSIGNED.findall(read(root + later)):
                 if name in ours and ours[name] != value.strip("'\""):
-                    raise Conflict("%s sets %s, and is read after %s: remove it there" % (later, name, entry["path"]))
+                    raise ConfigConflict("%s sets %s, and is read after %s: remove it there" % (later, name, entry["path"]))
 
 
 def check_kubelet(config: dict, entries: list) -> None:
-    """A kubelet keeps its policies for CPUs and memory for as long as their checkpoints lie there. Raises Conflict."""
+    """Raise ConfigConflict if kubelet checkpoints on this host contradict the wanted CPU or memory policy."""
     fields = "".join(entry["content"] for entry in entries if entry["path"] == KUBELET and not entry["absent"])
-    why = kubelet.refusal(config.get("kubelet-arg", []), fields, read(CONFIG) + "\n" + read(KUBELET))
+    why = kubelet_policies.refusal(config.get("kubelet-arg", []), fields, read(CONFIG) + "\n" + read(KUBELET))
     if why:
-        raise Conflict(why)
+        raise ConfigConflict(why)
 
 
 def token_text(given: str, joined: str) -> str:
-    """What the token file is to hold: one with the same secret stays as it is. Raises Conflict."""
+    """Return the content for the token file; a file with the same secret stays as it is. Raises ConfigConflict."""
     there = read(TOKEN)
     why = supervisor.token_refusal(there, given, joined)
     if why:
-        raise Conflict("%s: %s" % (TOKEN, why))
+        raise ConfigConflict("%s: %s" % (TOKEN, why))
     same = there and (not given or supervisor.password(there) == supervisor.password(given))
     return there if same else given or secrets.token_hex(32)
 
 
 def read(path: str) -> str:
-    """A file without its last newline; empty where it is not there."""
+    """Return a file's content without its last newline; empty if the file cannot be read."""
     try:
         with open(path, errors="replace") as source:
             return source.read().rstrip("\n")
@@ -214,19 +222,19 @@ def read(path: str) -> str:
 
 
 def differing(entries: list) -> list:
-    """Those files whose content or mode is another one, and those of ours that are to go."""
-    found = []
+    """Return the entries whose content or mode differs on the host, and files of ours that are to be removed."""
+    changed = []
     for entry in entries:
         path = entry["path"]
         if entry["absent"]:
-            found += [entry] if read(path).startswith(OURS) else []
+            changed += [entry] if read(path).startswith(OURS) else []
         elif read(path) != entry["content"].rstrip("\n") or os.stat(path).st_mode & 0o777 != int(entry["mode"], 8):
-            found.append(entry)
-    return found
+            changed.append(entry)
+    return changed
 
 
 def of_the_site(entries: list, root: str = "") -> list:
-    """The places where something else lies than a file that begins as ours do."""
+    """Return the paths where the host has a file of the site's that ours would replace."""
     signed = [entry["path"] for entry in entries if not entry["absent"] and entry["content"].startswith(OURS)]
     texts = {path: read(root + path) for path in signed}
     return [path for path, text in texts.items() if text.strip() and not text.startswith(OURS)]
@@ -249,7 +257,7 @@ def main() -> None:
         "etcd_user": {"type": "bool", "default": False},
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    alone.or_fail(module, "rke2_config")
+    host_lock.hold_or_fail(module, "rke2_config")
     wanted = module.params
     try:
         token = {"path": TOKEN, "content": token_text(wanted["token"], wanted["joined"]), "mode": "0600"}
@@ -263,28 +271,28 @@ def main() -> None:
             check_fixed(wanted["config"], read(CONFIG))
         if wanted["etcd_user"]:
             check_etcd_user()
-        found = differing(files)
-        kept = [] if module.check_mode else [aside.keep(path) for path in of_the_site(found)]
+        changed = differing(files)
+        kept = [] if module.check_mode else [site_backups.back_up(path) for path in of_the_site(changed)]
         if not module.check_mode:
-            write(found)
-    except (Conflict, OSError) as error:
+            write(changed)
+    except (ConfigConflict, OSError) as error:
         module.fail_json(msg=str(error))
-    waits = pending.is_there() and not pending.restarted(module)
-    restart = waits or any(entry["restart"] for entry in found)
-    module.exit_json(changed=bool(found), files=[entry["path"] for entry in found], aside=kept, pending=waits, restart=restart)
+    waits = restart_mark.is_pending() and not restart_mark.restarted(module)
+    restart = waits or any(entry["restart"] for entry in changed)
+    module.exit_json(changed=bool(changed), files=[entry["path"] for entry in changed], aside=kept, pending=waits, restart=restart)
 
 
-def write(entries: list, owed: str = pending.PATH) -> None:
-    """Replace the files; the need of a restart is remembered first, so that it outlives a run that is killed before it."""
+def write(entries: list, owed: str = restart_mark.PATH) -> None:
+    """Replace the files. The need for a restart is recorded first, so that it survives a run that is killed halfway."""
     if any(entry["restart"] for entry in entries):
-        pending.mark(owed)
+        restart_mark.mark(owed)
     for entry in entries:
         if entry["absent"]:
             os.unlink(entry["path"])
         else:
-            files.write(entry["path"], (entry["content"].rstrip("\n") + "\n").encode(), int(entry["mode"], 8))
+            atomic_files.write(entry["path"], (entry["content"].rstrip("\n") + "\n").encode(), int(entry["mode"], 8))
     if any(entry["restart"] for entry in entries):
-        pending.made(owed)
+        restart_mark.mark_made(owed)
 
 
 if __name__ == "__main__":

@@ -1,38 +1,39 @@
 #!/usr/bin/python
-"""An Ansible module that reads, drains, frees or removes many Nodes in one go, with the kubectl of the server it runs on."""
+"""Ansible module that reads, drains, uncordons or removes many Nodes in one call, with the kubectl of the server it runs on."""
 
 from __future__ import annotations
 
-from ansible.module_utils import waiting
+from ansible.module_utils import polling
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import elsewhere, kube, versions
+from ansible.module_utils.rke2 import kubectl as kube
+from ansible.module_utils.rke2 import rke2_versions
 
 DOCUMENTATION = r"""
 module: rke2_nodes
 short_description: Reads, drains, frees or removes Nodes on an RKE2 server
 description:
-  - C(drained) cordons each node with a mark of ours and moves its pods away within their own grace and budgets.
-  - With C(returns) a node whose pods no other one takes is left alone, and named in C(lone).
+  - C(drained) cordons each node with a mark of ours and evicts its pods within their grace periods and budgets.
+  - With C(returns) a node whose pods fit on no other node is left alone and named in C(lone).
   - C(free) uncordons the nodes that carry our mark, and no others.
   - C(removed) deletes the Nodes; RKE2 then removes etcd member and node password.
   - A node that refuses is named in C(refused); the others go on.
 options:
-  state: {description: 'What is to be done.', type: str, choices: [read, drained, free, removed], required: true}
+  state: {description: 'Action to take.', type: str, choices: [read, drained, free, removed], required: true}
   names: {description: Names of the nodes., type: list, elements: str}
-  mark: {description: Why they are drained., type: str}
-  seconds: {description: How long the drain of all of them may take., type: int}
-  returns: {description: Whether the nodes come back after their drain., type: bool}
+  mark: {description: 'Reason for the drain, written into the mark.', type: str}
+  seconds: {description: 'Longest time for the drain of all nodes, in seconds.', type: int}
+  returns: {description: True if the nodes come back after the drain., type: bool}
   leaving: {description: A server that is to stop; C(majority) then says whether etcd keeps its majority., type: str}
-  patience: {description: 'How long, in seconds, the other servers may take until etcd can spare that one.', type: int}
+  patience: {description: 'Longest wait, in seconds, until etcd can spare that server.', type: int}
   wanted: {description: 'A release for this server: C(refusal) then says which node would be too old for it.', type: str}
 author: [bringup]
 """
 
 RETURN = r"""
-nodes: {description: Facts of the registered ones among the names., type: dict, returned: success}
+nodes: {description: Facts of the registered nodes among C(names)., type: dict, returned: success}
 servers: {description: Version of every server by name., type: dict, returned: state read}
 refusal: {description: Why the server may not run the wanted release., type: str, returned: state read}
-lone: {description: Nodes that were not drained for no other takes their pods., type: list, returned: state drained}
+lone: {description: Nodes that were not drained because their pods fit on no other node., type: list, returned: state drained}
 majority: {description: Why etcd would lose its majority., type: str, returned: state read}
 refused: {description: A sentence for each node that refused., type: dict, returned: success}
 """
@@ -49,31 +50,33 @@ SPEC: dict = {
 }
 
 
-def read(kubectl: kube.Kube, wanted: dict) -> dict:
-    """Nodes, servers, and what was asked for beside them."""
+def read(kubectl: kube.Kubectl, wanted: dict) -> dict:
+    """Return facts of the named Nodes and of all servers, and the refusals that were asked for."""
     servers = kubectl.servers()
     return {
         "nodes": kubectl.nodes(wanted["names"]),
         "servers": {name: seen["version"] for name, seen in servers.items()},
-        "refusal": versions.server_refusal(wanted["wanted"], kubectl.versions()) if wanted["wanted"] else "",
-        "majority": kube.missing_voters(servers, wanted["leaving"]) if wanted["leaving"] else "",
+        "refusal": rke2_versions.server_refusal(wanted["wanted"], kubectl.versions()) if wanted["wanted"] else "",
+        "majority": kube.majority_refusal(servers, wanted["leaving"]) if wanted["leaving"] else "",
     }
 
 
-def read_when_spared(kubectl: kube.Kube, wanted: dict) -> dict:
-    """What is read once etcd can spare the server that is to stop, or when patience ends: who has just restarted is soon Ready."""
-    found: dict = {}
-    for _ in waiting.rounds(wanted["patience"]):
-        found = read(kubectl, wanted)
-        if not found["majority"]:
+def read_when_spared(kubectl: kube.Kubectl, wanted: dict) -> dict:
+    """Return `read`'s result as soon as etcd can spare the leaving server, or after `patience` seconds. A server that has just
+    restarted is soon Ready.
+    """
+    cluster: dict = {}
+    for _ in polling.attempts(wanted["patience"]):
+        cluster = read(kubectl, wanted)
+        if not cluster["majority"]:
             break
-    return found
+    return cluster
 
 
-def change(kubectl: kube.Kube, wanted: dict, check_mode: bool) -> dict:
-    """Drain, free or remove; what is so already is left alone."""
+def change(kubectl: kube.Kubectl, wanted: dict, check_mode: bool) -> dict:
+    """Drain, uncordon or remove the Nodes that are not yet in the wanted state."""
     nodes = kubectl.nodes(wanted["names"])
-    lone = elsewhere.lone(nodes, kubectl.pages()) if wanted["state"] == "drained" and wanted["returns"] and nodes else []
+    lone = kube.stranded_nodes(nodes, kubectl.pages()) if wanted["state"] == "drained" and wanted["returns"] and nodes else []
     if wanted["state"] == "drained":
         todo = [name for name in nodes if name not in lone]
         ours = [name for name in todo if nodes[name]["marked"] or not nodes[name]["cordoned"]]
@@ -98,16 +101,16 @@ def change(kubectl: kube.Kube, wanted: dict, check_mode: bool) -> dict:
 
 
 def main() -> None:
-    """Ask this server's API."""
+    """Run the module on this server."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    if not kube.Kube.is_here():
+    if not kube.Kubectl.is_here():
         module.fail_json(msg="this host is no RKE2 server: %s or %s is not there" % (kube.KUBECTL, kube.KUBECONFIG))
-    kubectl = kube.Kube()
+    kubectl = kube.Kubectl()
     try:
         if module.params["state"] == "read":
             module.exit_json(changed=False, refused={}, **read_when_spared(kubectl, module.params))
         module.exit_json(**change(kubectl, module.params, module.check_mode))
-    except kube.Refused as error:
+    except kube.KubectlError as error:
         module.fail_json(msg="kubectl on this server: %s" % error)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""An Ansible module for the steps of a server on its cluster's way back to the release before."""
+"""Ansible module for the steps of one server when its cluster rolls back to the previous release."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import os
 import subprocess
 from typing import Any
 
-from ansible.module_utils import alone
+from ansible.module_utils import host_lock
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import kept, rollback, traces
+from ansible.module_utils.rke2 import release_backup, rollback, traces
 
 DOCUMENTATION = r"""
 module: rke2_rollback
-short_description: Does the steps of an RKE2 server on its cluster's way back to the release before
+short_description: Does the steps of an RKE2 server when its cluster rolls back to the previous release
 description:
-  - C(looked) tells how far this server is, and which snapshots of etcd it has from before the release that is left.
-  - C(begun) remembers, before anything is stopped, which way is gone.
-  - C(silenced) removes the virtual address from a server that has stopped; it fails where that stays.
-  - C(restored) sets etcd back to the snapshot, as the only member, by RKE2's own cluster reset. One that
-    came to its end is not done twice, one that was cut off is done again.
+  - C(looked) returns how far this server is, and its etcd snapshots from before the release that is left.
+  - C(begun) records, before anything is stopped, that the rollback has begun.
+  - C(silenced) removes the virtual address from a stopped server, and fails if the address stays.
+  - C(restored) restores etcd from the snapshot, as the only member, by RKE2's own cluster reset. A completed
+    reset is not repeated; an interrupted one is.
   - C(cleared) removes the database, without its snapshots, so that the server joins anew.
-  - C(done) remembers that this server has nothing more to do than to be in its cluster; C(ended) forgets the way back.
+  - C(done) records that this server only has to join its cluster; C(ended) removes the marks of the rollback.
 options:
   state:
-    description: What is to be done.
+    description: Action to take.
     type: str
     choices: [looked, begun, silenced, restored, cleared, done, ended]
     required: true
-  to: {description: The release to which the cluster goes back., type: str, required: true}
+  to: {description: The release to roll back to., type: str, required: true}
   installed: {description: The release that is installed., type: str}
-  left: {description: The release that is left., type: str}
+  left: {description: The newer release that is left., type: str}
   snapshot: {description: Path of the snapshot., type: str}
-  seconds: {description: How long the reset of etcd may take., type: int}
-  virtual_address: {description: 'The address that servers hold themselves, which a kube-vip that is killed leaves.', type: str}
+  seconds: {description: 'Longest time for the reset of etcd, in seconds.', type: int}
+  virtual_address: {description: 'Address that servers hold themselves; a killed kube-vip leaves it on the interface.', type: str}
 author: [bringup]
 """
 
@@ -42,7 +42,7 @@ step: {description: 'How far this server is: empty, begun or done.', type: str, 
 left: {description: 'The release that this server leaves; empty: none.', type: str, returned: state looked}
 kept: {description: The release that can be put back., type: str, returned: state looked}
 newer: {description: Whether a newer release is installed., type: bool, returned: state looked}
-apart: {description: 'What of etcd''s folder lies on a disk of its own; empty: nothing.', type: str, returned: state looked}
+apart: {description: 'Why RKE2 cannot restore etcd in its folder; empty: it can.', type: str, returned: state looked}
 snapshots: {description: 'Path and time of each snapshot, the newest first.', type: list, returned: state looked}
 """
 
@@ -57,28 +57,28 @@ SPEC: dict = {
 }
 
 
-class Failed(Exception):
-    """A step was not done; the text says why, or what RKE2 said."""
+class StepFailed(Exception):
+    """Error: a step was not done; the text gives the reason or RKE2's own words."""
 
 
 def look(asked: dict) -> dict:
-    """How far this server is."""
+    """Return how far this server's rollback is and which snapshots it can offer."""
     newer = rollback.is_newer(asked["installed"], asked["to"])
-    mark = rollback.seen(asked["to"], asked["installed"])
+    mark = rollback.read_mark(asked["to"], asked["installed"])
     left = asked["installed"] if newer else mark["left"]
     return {
         "changed": False,
         "step": mark["step"],
         "left": left,
-        "kept": kept.version_kept() or "",
+        "kept": release_backup.version_kept() or "",
         "newer": newer,
-        "apart": rollback.apart(),
-        "snapshots": rollback.offered(asked["left"] or left),
+        "apart": rollback.etcd_obstacle(),
+        "snapshots": rollback.offered_snapshots(asked["left"] or left),
     }
 
 
 def act(asked: dict) -> bool:
-    """Do one step; returns whether that was a change."""
+    """Do one step and return True if it changed something."""
     if asked["state"] in (rollback.BEGUN, rollback.DONE):
         rollback.write({"to": asked["to"], "left": asked["left"], "snapshot": asked["snapshot"], "step": asked["state"]})
     elif asked["state"] == "silenced":
@@ -93,50 +93,50 @@ def act(asked: dict) -> bool:
 
 
 def silence(virtual: str) -> bool:
-    """Remove the virtual address where this server has it; returns whether it had. Raises Failed."""
+    """Remove the virtual address from this server; return True if the server had it. Raises StepFailed."""
     held, _ = traces.addresses(virtual)
-    traces.let_go(held)
+    traces.remove_addresses(held)
     left, looked = traces.addresses(virtual)
     if not looked:
-        raise Failed("nobody can tell whether this server still has %s: `ip address show` fails" % virtual)
+        raise StepFailed("nobody can tell whether this server still has %s: `ip address show` fails" % virtual)
     if left:
-        raise Failed("%s cannot be removed, and this server would join at itself: `ip address delete` it by hand" % left[0])
+        raise StepFailed("%s cannot be removed, and this server would join at itself: `ip address delete` it by hand" % left[0])
     return bool(held)
 
 
 def restore(snapshot: str, seconds: int) -> None:
-    """Set etcd back, as the server that the others join. Raises Failed."""
-    rollback.lead()
+    """Restore etcd on the server that the others will join. Raises StepFailed."""
+    rollback.join_nobody()
     reset(snapshot, seconds)
 
 
-def reset(snapshot: str, seconds: int, program: str = kept.PROGRAM) -> None:
-    """Let RKE2 set its etcd back. Raises Failed."""
+def reset(snapshot: str, seconds: int, program: str = release_backup.PROGRAM) -> None:
+    """Run RKE2's cluster reset with a snapshot. Raises StepFailed."""
     command = [program, "server", "--cluster-reset", "--cluster-reset-restore-path=" + snapshot]
-    login = os.umask(alone.UMASK)
+    login = os.umask(host_lock.UMASK)
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise Failed("etcd was not set back to %s within %d s" % (snapshot, seconds)) from error
+        raise StepFailed("etcd was not set back to %s within %d s" % (snapshot, seconds)) from error
     finally:
         os.umask(login)
     if done.returncode != 0:
-        said = done.stdout.decode(errors="replace").strip()[-600:]
-        raise Failed("etcd was not set back to %s, rke2 ended with %d: %s" % (snapshot, done.returncode, said))
+        output = done.stdout.decode(errors="replace").strip()[-600:]
+        raise StepFailed("etcd was not set back to %s, rke2 ended with %d: %s" % (snapshot, done.returncode, output))
 
 
 def main() -> None:
-    """One step."""
+    """Run one step."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     asked: dict[str, Any] = module.params
     if asked["state"] == "looked":
         module.exit_json(**look(asked))
-    alone.or_fail(module, "rke2_rollback")
+    host_lock.hold_or_fail(module, "rke2_rollback")
     try:
         changed = module.check_mode or act(asked)
-    except (Failed, OSError) as error:
+    except (StepFailed, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=changed)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""An Ansible module that reads what an RKE2 service shows on its own host, and can wait in place until it is ready."""
+"""Ansible module that reads the state of an RKE2 service on its own host and can wait in place until it is ready."""
 
 from __future__ import annotations
 
@@ -12,93 +12,107 @@ import sys
 import time
 from typing import Any, Callable, Optional
 
-from ansible.module_utils import alone, direct, rke2metrics, waiting
+from ansible.module_utils import direct_http, host_lock, polling
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rke2 import aside, kept, kube, mounts, own_address, pending, refusals, rollback, settings, supervisor
+from ansible.module_utils.rke2 import (
+    etcd_metrics,
+    kubectl,
+    node_address,
+    refusals,
+    release_backup,
+    restart_mark,
+    rke2_mounts,
+    rke2_settings,
+    rollback,
+    site_backups,
+    supervisor,
+)
 
 DOCUMENTATION = r"""
 module: rke2_status
 short_description: Reads the state of an RKE2 server or agent on its host
 description:
   - Returns the version of the installed binary and the state of the unit, and whether the host itself calls the service ready.
-  - With C(ready_seconds) it polls in place, so that waiting costs one round trip. It changes nothing but our own mark of a
-    restart to do, which goes once the service is ready.
+  - With C(ready_seconds) it polls in place, so that waiting costs one round trip. It changes nothing except the mark of a due
+    restart, which it removes once the service is ready.
 options:
   service: {description: 'The unit, rke2-server or rke2-agent.', type: str, required: true}
-  wanted: {description: 'A release: C(refusal) then says why it cannot take the place of what is installed.', type: str}
+  wanted: {description: 'A release; C(refusal) then says why it cannot replace the installed one.', type: str}
   servers: {description: Version of every server by name; an agent may not be newer., type: dict}
   ready_seconds: {description: How long to wait until it is ready; 0 reads once and never fails., type: int}
   not_before: {description: Invocation of the unit that must be over before it counts as ready., type: str}
-  kubeconfig_address: {description: 'Address to put into a returned kubeconfig; empty: return none, and no token.', type: str}
-  address: {description: What this host is reached by; C(own_address) says it where it is the host's own and of IPv4., type: str}
+  kubeconfig_address: {description: 'Address for the returned kubeconfig; empty: return neither kubeconfig nor token.', type: str}
+  address: {description: Address that SSH dials; C(own_address) returns it if it is the host's own and IPv4., type: str}
   ping: {description: 'Addresses of supervisors; C(pings) then says which one answers.', type: list, elements: str}
-  rolled_back: {description: The release that was put back., type: str}
-  restored: {description: The snapshot that etcd was set back to., type: str}
-  etcd_writes: {description: 'How often etcd shall have written its log before its figures are read; waits 90 s for it.', type: int}
+  rolled_back: {description: The release that was restored., type: str}
+  restored: {description: The snapshot that etcd was restored from., type: str}
+  etcd_writes: {description: 'Number of WAL writes before etcd''s metrics are read; waits 90 s for them.', type: int}
 author: [bringup]
 """
 
 RETURN = r"""
 observation: {description: The fields of HostFacts; kubeconfig and token where asked for., type: dict, returned: always}
 architecture: {description: Machine architecture., type: str, returned: always}
-adopted: {description: Whether somebody else set RKE2 up here., type: bool, returned: always}
+adopted: {description: True if somebody else set up RKE2 here., type: bool, returned: always}
 refusal: {description: Why the wanted release is refused., type: str, returned: always}
 start: {description: Which start of the unit this is., type: str, returned: always}
-pending: {description: Whether a change waits for a restart., type: bool, returned: always}
-cleared: {description: Whether its etcd was removed on the way back to a release before., type: bool, returned: always}
-half: {description: Whether a release was being put in the place of another when a run was killed., type: bool, returned: always}
+pending: {description: True if a change needs a restart., type: bool, returned: always}
+cleared: {description: True if this server's etcd was removed by a rollback., type: bool, returned: always}
+half: {description: True if a run was killed while it replaced a release., type: bool, returned: always}
 server: {description: The server that the configuration joins., type: str, returned: always}
 own_address:
-  description: 'The asked address for its node; empty: not the host''s, of IPv6, or a drop-in names another.'
+  description: 'The given address, for the node; empty: not the host''s, IPv6, or a drop-in names another.'
   type: str
   returned: always
-pings: {description: 'The first asked address where a supervisor answers; empty: none.', type: str, returned: always}
+pings: {description: 'The first given address where a supervisor answers; empty: none.', type: str, returned: always}
 """
 
 BINARIES = ("/usr/local/bin/rke2", "/usr/bin/rke2", "/opt/rke2/bin/rke2")
-KUBECONFIG = kube.KUBECONFIG
+KUBECONFIG = kubectl.KUBECONFIG
 TOKEN = "/var/lib/rancher/rke2/server/token"
 ETCD = "/var/lib/rancher/rke2/server/db/etcd"
 JOINED = {"rke2-server": ETCD, "rke2-agent": "/var/lib/rancher/rke2/agent/kubelet.kubeconfig"}
-"""What is there once the host has been part of a cluster. An empty folder, as a disk that the site mounted for etcd, is not."""
+"""The path that exists once the host has been part of a cluster. An empty folder is no proof: a site may have mounted a disk for
+etcd.
+"""
 KUBELET = "http://127.0.0.1:10248/healthz"
 LOCAL = "127.0.0.1"
 CRASHES = 10
-"""Restarts while it is waited for, after which it is given up: systemd starts RKE2 again after 5 s, so that is a minute of them."""
+"""Restarts after which waiting ends. systemd restarts RKE2 after 5 s, so this is about a minute of crashes."""
 WRITES_SECONDS = 90
-"""The leases of an idle cluster alone make etcd write twice a second."""
+"""Longest wait for etcd's writes, in seconds. The leases of an idle cluster alone make etcd write twice a second."""
 LOG_LINES = "15"
 
 
 def observe(module: AnsibleModule, service: str) -> tuple:
-    """The observation without secrets, and the unit's invocation."""
-    seen = unit(module, service)
-    active = seen.get("ActiveState") == "active"
-    joined = os.path.exists(JOINED[service]) and mounts.holds(JOINED[service], [JOINED[service]])
+    """Return the observation without secrets, and the unit's invocation id."""
+    properties = unit(module, service)
+    active = properties.get("ActiveState") == "active"
+    joined = os.path.exists(JOINED[service]) and rke2_mounts.has_content(JOINED[service], [JOINED[service]])
     facts = {
         "service": service,
         "version": version(module),
-        "state": seen.get("ActiveState", ""),
-        "enabled": seen.get("UnitFileState") == "enabled",
+        "state": properties.get("ActiveState", ""),
+        "enabled": properties.get("UnitFileState") == "enabled",
         "joined": joined,
-        "kept": kept.version_kept() or "",
-        "aside": aside.found(),
-        "node_ip": settings.find("node-ip"),
-        "restarts": int(seen.get("NRestarts") or 0),
-        **started(int(seen.get("ActiveEnterTimestampMonotonic") or 0)),
+        "kept": release_backup.version_kept() or "",
+        "aside": site_backups.backups(),
+        "node_ip": rke2_settings.effective_value("node-ip"),
+        "restarts": int(properties.get("NRestarts") or 0),
+        **started(int(properties.get("ActiveEnterTimestampMonotonic") or 0)),
     }
     if service == "rke2-server":
         facts["supervisor"] = active and supervised()
         facts["etcd_healthy"] = active and etcd_health() if joined else None
     lacks = lacking(facts, lambda: answers(module, service))
     if service == "rke2-server" and not lacks and module.params["ready_seconds"]:
-        lacks = member(settings.find("node-name") or socket.gethostname())
+        lacks = member(rke2_settings.effective_value("node-name") or socket.gethostname())
     facts["ready"], facts["waiting_for"] = not lacks, ", ".join(lacks)
-    return facts, seen.get("InvocationID", "")
+    return facts, properties.get("InvocationID", "")
 
 
 def lacking(facts: dict, answering: Callable[[], bool]) -> list:
-    """What a service that was seen like this still lacks to be ready by itself."""
+    """Return what an observed service still lacks to be ready by itself."""
     if facts["state"] != "active":
         return ["unit %s" % (facts["state"] or "unknown")]
     lacks = [name for name in ("supervisor", "etcd_healthy") if facts.get(name) is False]
@@ -106,68 +120,71 @@ def lacking(facts: dict, answering: Callable[[], bool]) -> list:
 
 
 def unit(module: AnsibleModule, service: str) -> dict:
-    """What systemd says of the unit; empty where it does not run."""
+    """Return systemd's properties of the unit; empty if systemd does not run."""
     wanted = "ActiveState,UnitFileState,NRestarts,ActiveEnterTimestampMonotonic,InvocationID"
     code, output, _ = module.run_command(["systemctl", "show", "--property=" + wanted, service])
     return dict(line.partition("=")[::2] for line in output.splitlines()) if code == 0 else {}
 
 
 def started(microseconds: int) -> dict:
-    """When the unit came up (since the epoch) and how long ago, in seconds, by the monotonic clock; 0 where it never did."""
+    """Return when the unit became active (seconds since the epoch) and how long ago, both 0 if it never did. The monotonic clock is
+    used.
+    """
     ago = time.monotonic() - microseconds / 1e6 if microseconds else 0.0
     return {"started": round(time.time() - ago, 3) if microseconds else 0.0, "up_seconds": round(ago, 3)}
 
 
 def version(module: AnsibleModule) -> str:
-    """`rke2 version v1.35.7+rke2r1 (hash)` → `v1.35.7+rke2r1`; empty where nothing is installed."""
+    """Return the installed release: `rke2 version v1.35.7+rke2r1 (hash)` → `v1.35.7+rke2r1`. Empty if none is installed."""
     binary = installed()
     if not binary:
         return ""
-    found = re.search(r"rke2 version (v\S+)", module.run_command([binary, "--version"], handle_exceptions=True)[1])
-    return found.group(1) if found else ""
+    match = re.search(r"rke2 version (v\S+)", module.run_command([binary, "--version"], handle_exceptions=True)[1])
+    return match.group(1) if match else ""
 
 
 def installed() -> str:
-    """The binary that is there; empty where there is none."""
+    """Return the path of the RKE2 binary; empty if there is none."""
     return next((binary for binary in BINARIES if os.path.exists(binary)), "")
 
 
 def supervised() -> bool:
-    """Whether the host's own supervisor answers and calls itself ready. One that refuses its own token file was given another
-    by hand, and answers nevertheless."""
+    """Return True if the host's own supervisor answers and is ready. One that refuses its own token file was given another token by
+    hand, and counts as ready.
+    """
     return supervisor.state(LOCAL, read(TOKEN))[0] in (supervisor.PONG, supervisor.REFUSED, supervisor.STRANGER)
 
 
 def etcd_health() -> bool:
-    """Whether the host's etcd member says that it is healthy."""
+    """Return True if the host's etcd member reports itself healthy."""
     try:
-        return str(json.loads(rke2metrics.answer("/health")).get("health")) == "true"
+        return str(json.loads(etcd_metrics.fetch("/health")).get("health")) == "true"
     except ValueError:
         return False
 
 
 def answers(module: AnsibleModule, service: str) -> bool:
-    """A server's API server says so with all its checks; an agent's kubelet does."""
+    """Return True if a server's API server passes all its readiness checks, or an agent's kubelet reports ok."""
     if service == "rke2-server":
-        if not os.path.exists(kube.KUBECTL):
+        if not os.path.exists(kubectl.KUBECTL):
             return False
-        command = [kube.KUBECTL, "--kubeconfig", KUBECONFIG, "--request-timeout=5s", "get", "--raw", "/readyz"]
+        command = [kubectl.KUBECTL, "--kubeconfig", KUBECONFIG, "--request-timeout=5s", "get", "--raw", "/readyz"]
         return module.run_command(command, handle_exceptions=True)[1].strip() == "ok"
     try:
-        return direct.get(KUBELET).strip() == b"ok"
+        return direct_http.get(KUBELET).strip() == b"ok"
     except (OSError, ValueError):
         return False
 
 
 def encryption(module: AnsibleModule) -> str:
-    """`Enabled` or `Disabled`, as RKE2 says of its Secrets; empty where it does not say."""
-    said = module.run_command([installed(), "secrets-encrypt", "status"], handle_exceptions=True)[1] if installed() else ""
-    found = re.search(r"^Encryption Status:\s*(\w+)", said, re.MULTILINE)
-    return found.group(1) if found else ""
+    """Return `Enabled` or `Disabled` for RKE2's encryption of Secrets; empty if RKE2 does not say."""
+    output = module.run_command([installed(), "secrets-encrypt", "status"], handle_exceptions=True)[1] if installed() else ""
+    match = re.search(r"^Encryption Status:\s*(\w+)", output, re.MULTILINE)
+    return match.group(1) if match else ""
 
 
 def read(path: str) -> str:
-    """A file without its last newline; empty where it is not there."""
+    """Return a file's content without its last newline; empty if the file cannot be read."""
     try:
         with open(path) as source:
             return source.read().rstrip("\n")
@@ -176,46 +193,48 @@ def read(path: str) -> str:
 
 
 def secrets(address: str) -> dict:
-    """The admin kubeconfig with an address that others can reach, and the token in its secure form."""
+    """Return the admin kubeconfig with a reachable address, and the token in its secure form."""
     shown = read(KUBECONFIG).replace("https://127.0.0.1:6443", "https://%s:6443" % supervisor.host(address))
     return {name: text for name, text in (("kubeconfig", shown + "\n"), ("token", read(TOKEN))) if text.strip()}
 
 
 def member(name: str) -> list:
-    """What a server that is ready by itself still lacks to be a full member of its cluster: etcd takes one learner at a time."""
+    """Return what a ready server still lacks to be a full member of its cluster. etcd promotes one learner at a time."""
     try:
-        node = kube.Kube().nodes([name]).get(name)
-    except kube.Refused:
+        node = kubectl.Kubectl().nodes([name]).get(name)
+    except kubectl.KubectlError:
         return ["API server"]
     return ["its Node"] if node is None else ["etcd vote"] if node["voter"] is False else []
 
 
 def wait(module: AnsibleModule, service: str, seconds: int, not_before: str) -> tuple:
-    """The last observation, the unit's invocation, and why the wait ended early; empty: ready, or time was up."""
-    seen, invocation, why, before, failed = {}, "", "", sys.maxsize, False
-    for passed in waiting.rounds(0 if module.check_mode else seconds):
-        seen, invocation = observe(module, service)
-        if seen["ready"] and invocation != not_before:
+    """Return the last observation, the unit's invocation id, and why waiting ended early (empty if ready or time is up)."""
+    facts, invocation, why, before, failed = {}, "", "", sys.maxsize, False
+    for passed in polling.attempts(0 if module.check_mode else seconds):
+        facts, invocation = observe(module, service)
+        if facts["ready"] and invocation != not_before:
             break
-        before = min(before, seen["restarts"])
-        crashes = seen["restarts"] - before
+        before = min(before, facts["restarts"])
+        crashes = facts["restarts"] - before
         # a unit that is to be started is still failed until systemd comes to it: what counts is the second look
-        why = "systemd gave it up" if failed and seen["state"] == "failed" else ""
+        why = "systemd gave it up" if failed and facts["state"] == "failed" else ""
         why = why or ("it ended %d times" % crashes if crashes >= CRASHES else "")
         if why:
             why += " within %d s" % passed
             break
-        failed = seen["state"] == "failed"
-    if seconds and seen["ready"] and invocation == not_before:
-        seen["ready"], seen["waiting_for"] = False, "restart"
-    return seen, invocation, why
+        failed = facts["state"] == "failed"
+    if seconds and facts["ready"] and invocation == not_before:
+        facts["ready"], facts["waiting_for"] = False, "restart"
+    return facts, invocation, why
 
 
 def settle(module: AnsibleModule, seen: dict, why: str, owed: str) -> Optional[str]:
-    """What a wait that was asked for ends with: None, or why the service is not ready. `owed` is the restart that it waited for."""
+    """Clear the restart mark if the service is ready; otherwise return the reason why it is not. `owed` is the mark that was waited
+    for.
+    """
     if seen["ready"]:
-        alone.or_fail(module, "rke2_status")
-        pending.clear(owed)
+        host_lock.hold_or_fail(module, "rke2_status")
+        restart_mark.clear(owed)
         return None
     service, ended = module.params["service"], why or "not ready after %d s" % module.params["ready_seconds"]
     _, log, _ = module.run_command(["journalctl", "--unit", service, "--lines", LOG_LINES, "--no-pager", "--output", "cat"])
@@ -223,13 +242,15 @@ def settle(module: AnsibleModule, seen: dict, why: str, owed: str) -> Optional[s
 
 
 def measured(writes: int, check_mode: bool) -> dict:
-    """What etcd says of itself, once it has written its log so often: the gate would not believe fewer. A young member waits."""
-    found: dict = {}
-    for _ in waiting.rounds(0 if check_mode else WRITES_SECONDS, most=waiting.FIRST):
-        found = rke2metrics.etcd()
-        if rke2metrics.writes(found) >= writes:
+    """Return etcd's metrics once its log has been written `writes` times, because the gate needs that many samples. A young member
+    waits.
+    """
+    metrics: dict = {}
+    for _ in polling.attempts(0 if check_mode else WRITES_SECONDS, most=polling.FIRST):
+        metrics = etcd_metrics.read_etcd()
+        if etcd_metrics.wal_writes(metrics) >= writes:
             break
-    return found
+    return metrics
 
 
 SPEC: dict = {
@@ -248,43 +269,45 @@ SPEC: dict = {
 
 
 def own_node_address(module: AnsibleModule, address: str, joined: bool) -> str:
-    """The address where it is the host's own, and nobody has named another for its node."""
+    """Return the address if it is the host's own and no drop-in names another for the node. Fails the module if addresses cannot be
+    read.
+    """
     try:
-        return own_address.of_node(address, joined, lambda command: module.run_command(command, handle_exceptions=True))
-    except own_address.Unreadable as error:
+        return node_address.node_ip(address, joined, lambda command: module.run_command(command, handle_exceptions=True))
+    except node_address.AddressesUnreadable as error:
         module.fail_json(msg="this host does not tell its addresses: %s" % error)
 
 
 def main() -> None:
-    """Read, and wait if asked to."""
+    """Read the state, and wait if asked to."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    asked: dict[str, Any] = module.params
-    owed = pending.seen()
-    seen, invocation, why = wait(module, asked["service"], asked["ready_seconds"], asked["not_before"])
-    if asked["service"] == "rke2-server" and seen["ready"]:
+    arguments: dict[str, Any] = module.params
+    owed = restart_mark.read()
+    seen, invocation, why = wait(module, arguments["service"], arguments["ready_seconds"], arguments["not_before"])
+    if arguments["service"] == "rke2-server" and seen["ready"]:
         seen["secrets_encryption"] = encryption(module)
-        seen["etcd_seen"] = measured(asked["etcd_writes"], module.check_mode)
-    if seen["ready"] and asked["kubeconfig_address"]:
-        seen.update(secrets(asked["kubeconfig_address"]))
-    seen.update({name: asked[name] for name in ("rolled_back", "restored") if asked[name]})
-    refused = refusals.of_role(module, asked["service"]) if asked["wanted"] else ""
+        seen["etcd_seen"] = measured(arguments["etcd_writes"], module.check_mode)
+    if seen["ready"] and arguments["kubeconfig_address"]:
+        seen.update(secrets(arguments["kubeconfig_address"]))
+    seen.update({name: arguments[name] for name in ("rolled_back", "restored") if arguments[name]})
+    refused = refusals.role_refusal(module, arguments["service"]) if arguments["wanted"] else ""
     result = {
         "changed": False,
         "observation": seen,
         "architecture": platform.machine(),
-        "refusal": refusals.of(seen, asked["wanted"], asked["servers"]) or refused,
-        "adopted": refusals.is_theirs(seen),
+        "refusal": refusals.release_refusal(seen, arguments["wanted"], arguments["servers"]) or refused,
+        "adopted": refusals.is_adopted(seen),
         "start": invocation,
-        "pending": pending.is_there(),
-        "half": kept.is_replacing(),
-        "cleared": rollback.is_cleared(seen["version"]),
-        "server": settings.find("server"),
-        "own_address": own_node_address(module, asked["address"], seen["joined"]),
-        "pings": "" if seen["joined"] else supervisor.answering(asked["ping"]),
+        "pending": restart_mark.is_pending(),
+        "half": release_backup.is_replacing(),
+        "cleared": rollback.is_done(seen["version"]),
+        "server": rke2_settings.effective_value("server"),
+        "own_address": own_node_address(module, arguments["address"], seen["joined"]),
+        "pings": "" if seen["joined"] else supervisor.first_answering(arguments["ping"]),
     }
-    if seen["ready"] and not asked["ready_seconds"] and not module.check_mode and pending.restarted(module):
-        pending.clear(owed)  # the run that waited for this start was killed
-    lack = settle(module, seen, why, owed) if asked["ready_seconds"] and not module.check_mode else None
+    if seen["ready"] and not arguments["ready_seconds"] and not module.check_mode and restart_mark.restarted(module):
+        restart_mark.clear(owed)  # the run that waited for this start was killed
+    lack = settle(module, seen, why, owed) if arguments["ready_seconds"] and not module.check_mode else None
     if lack:
         module.fail_json(msg=lack, **result)
     module.exit_json(**result)

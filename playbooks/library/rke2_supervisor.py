@@ -1,9 +1,9 @@
 #!/usr/bin/python
-"""An Ansible module that waits until an RKE2 supervisor is ready for who has a token; it changes nothing."""
+"""Ansible module that waits until an RKE2 supervisor is ready to be joined with a token. It changes nothing."""
 
 from __future__ import annotations
 
-from ansible.module_utils import waiting
+from ansible.module_utils import polling
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rke2 import supervisor
 
@@ -25,7 +25,7 @@ RETURN = r"""
 
 
 def main() -> None:
-    """Wait."""
+    """Wait for the supervisor and fail with the reason if it does not become ready."""
     spec = {
         "address": {"type": "str", "required": True},
         "token": {"type": "str", "required": True, "no_log": True},
@@ -33,15 +33,15 @@ def main() -> None:
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     address, token, seconds = module.params["address"], module.params["token"], module.params["seconds"]
-    shown, said = "", ""
-    for _ in waiting.rounds(0 if module.check_mode else seconds):
-        shown, said = supervisor.state(address, token)
-        if shown not in (supervisor.SILENT, supervisor.STARTING):
+    state, message = "", ""
+    for _ in polling.attempts(0 if module.check_mode else seconds):
+        state, message = supervisor.state(address, token)
+        if state not in (supervisor.SILENT, supervisor.STARTING):
             break
-    if shown == supervisor.PONG or module.check_mode:
+    if state == supervisor.PONG or module.check_mode:
         module.exit_json(changed=False)
     module.fail_json(
-        msg=said if shown in (supervisor.REFUSED, supervisor.STRANGER) else "not ready after %d s: %s" % (seconds, said)
+        msg=message if state in (supervisor.REFUSED, supervisor.STRANGER) else "not ready after %d s: %s" % (seconds, message)
     )
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""An Ansible module that says that a host came to the end of a site's own role; it changes nothing."""
+"""Ansible module that reports that a host reached the end of a site's own role. It changes nothing."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: role_ran
-short_description: Says that a host came to the end of a role
+short_description: Reports that a host reached the end of a role
 description:
-  - Stands after a role of the site. A host that failed, or left the play early, never gets here. It changes nothing.
+  - Runs after a role of the site. A host that failed or left the play early never gets here. It changes nothing.
 options:
   role: {description: Name of the role., type: str, required: true}
   digest: {description: Digest of the role's files., type: str, required: true}
@@ -22,7 +22,7 @@ observation: {description: Role and digest., type: dict, returned: always}
 
 
 def main() -> None:
-    """Hand back what was given."""
+    """Return the given role name and digest."""
     arguments = {"role": {"type": "str", "required": True}, "digest": {"type": "str", "required": True}}
     module = AnsibleModule(argument_spec=arguments, supports_check_mode=True)
     module.exit_json(changed=False, observation={"role": module.params["role"], "digest": module.params["digest"]})

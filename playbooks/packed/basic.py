@@ -1,4 +1,4 @@
-"""What a packed module has in place of Ansible's own `ansible.module_utils.basic`: arguments, commands and results, and no more."""
+"""The replacement for `ansible.module_utils.basic` in a packed module: arguments, commands and results, nothing more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import syslog
 from typing import Any, Dict, NoReturn
 
 ARGUMENTS: Any = b"{}"
-"""The module's arguments as JSON; those that begin with `_ansible_` are Ansible's."""
+"""The module's arguments as JSON. Keys that begin with `_ansible_` are Ansible's own."""
 
 TRUE, FALSE = ("y", "yes", "on", "1", "true", "t", "1.0"), ("n", "no", "off", "0", "false", "f", "0.0")
 
@@ -34,7 +34,7 @@ class AnsibleModule:
             self.fail_json(msg=str(error))
 
     def run_command(self, args: list, cwd: str, environ_update: Dict[str, str], handle_exceptions: bool = True) -> tuple:
-        """Exit code, standard output and standard error of a command; 126 where it cannot be started."""
+        """Return exit code, standard output and standard error of a command; the code is 126 if the command cannot be started."""
         try:
             done = subprocess.run(
                 args,
@@ -52,18 +52,18 @@ class AnsibleModule:
         return done.returncode, *(text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
 
     def exit_json(self, **result: Any) -> NoReturn:
-        """End well with a result."""
+        """Print a successful result and exit with 0."""
         print(json.dumps({"changed": False, **result}))
         sys.exit(0)
 
     def fail_json(self, msg: str, **result: Any) -> NoReturn:
-        """End as failed, with the reason."""
+        """Print a failed result with its reason and exit with 1."""
         print(json.dumps({"failed": True, "msg": msg, **result}))
         sys.exit(1)
 
 
 def _log(given: Dict[str, Any], text: str) -> None:
-    """A line in the machine's log. Ansible says `no_log` where its `no_target_syslog` is set, too."""
+    """Write a line to the machine's syslog. Ansible passes its `no_target_syslog` as `no_log`."""
     name = str(given.get("_ansible_module_name", "module"))
     facility = getattr(syslog, str(given.get("_ansible_syslog_facility")), syslog.LOG_USER)
     syslog.openlog("ansible-" + name.rpartition(".")[2], 0, facility)
@@ -71,7 +71,7 @@ def _log(given: Dict[str, Any], text: str) -> None:
 
 
 def _settled(where: str, spec: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, Any]:
-    """The arguments with defaults, each of its type. Raises ValueError for one that is unknown, missing or of another type."""
+    """Return the arguments with defaults and types applied. Raises ValueError for an unknown, missing or ill-typed argument."""
     unknown = sorted(set(given) - set(spec))
     if unknown:
         raise ValueError(
@@ -103,7 +103,7 @@ def _argument(where: str, rule: Dict[str, Any], value: Any) -> Any:
 
 
 def _typed(where: str, kind: str, value: Any) -> Any:
-    """The value as this type, as far as Ansible itself takes one for the other."""
+    """Return the value converted to a type, with the conversions that Ansible itself allows. Raises ValueError."""
     text = str(value).lower()
     if kind == "str" and not isinstance(value, (dict, list)):
         return value if isinstance(value, str) else str(value)

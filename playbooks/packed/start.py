@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Starts a packed module: the parts come with this script, Ansible writes the arguments into it, and nothing else is needed."""
+"""The entry point of a packed module: this script contains all parts, and Ansible writes the arguments into it."""
 
 import base64
 import json
@@ -11,30 +11,30 @@ from importlib.machinery import ModuleSpec
 from typing import Any, Optional
 
 PARTS: dict = json.loads(zlib.decompress(base64.b64decode("@PARTS@")).decode())
-"""Name of each part → its text; a package has one too."""
+"""Text of each part by its name. A package has a text too."""
 
 # Ansible takes a script with these words for a module that has its arguments in itself: <<INCLUDE_ANSIBLE_MODULE_JSON_ARGS>>
 ARGUMENTS: Any = "<<INCLUDE_ANSIBLE_MODULE_COMPLEX_ARGS>>"
 
 
 class Finder:
-    """Imports parts by their names, before anything of that name on the host."""
+    """An import hook that finds the packed parts before any module of the same name on the host."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Optional[ModuleSpec]:
-        """The part of this name, if there is one."""
+        """Return the spec of a packed part, or None for any other module."""
         package = any(part.startswith(name + ".") for part in PARTS)
         return ModuleSpec(name, self, is_package=package) if name in PARTS or package else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """A plain module."""
+        """Use Python's default module object."""
 
     def exec_module(self, module: Any) -> None:
-        """Run its text; a package without one is empty."""
+        """Run the part's text; a package without a text is empty."""
         exec(compile(PARTS.get(module.__name__, ""), module.__name__ + ".py", "exec"), module.__dict__)
 
 
 def main() -> None:
-    """Run the module as Ansible would; what it does not catch is told as a failure with its reason."""
+    """Run the module as Ansible would, and report an uncaught exception as a failure with its reason."""
     if sys.version_info < (3, 9):
         print(json.dumps({"failed": True, "msg": "@NAME@ requires a minimum of Python 3.9; this is %s" % sys.version.split()[0]}))
         sys.exit(1)
@@ -45,8 +45,8 @@ def main() -> None:
     try:
         exec(compile(PARTS["__main__"], "@NAME@.py", "exec"), {"__name__": "__main__"})
     except Exception as error:
-        said = "%s: %s" % (type(error).__name__, error)
-        print(json.dumps({"failed": True, "msg": "@NAME@: " + said, "exception": traceback.format_exc()}))
+        message = "%s: %s" % (type(error).__name__, error)
+        print(json.dumps({"failed": True, "msg": "@NAME@: " + message, "exception": traceback.format_exc()}))
         sys.exit(1)
 
 

@@ -1,1 +1,1 @@
-"""The parts of a node profile: each reads its items, changes those that differ, and reads them again."""
+"""The parts of a node profile. Each part reads its items, changes those that differ, and reads them again."""

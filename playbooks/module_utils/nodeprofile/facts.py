@@ -1,4 +1,4 @@
-"""What the machine is, read without changing anything; missing knowledge is left out, never guessed."""
+"""Facts about the machine, read without changing anything. Unknown facts are left out, never guessed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import resource
 import shutil
 import socket
 
-from ansible.module_utils import nvidia
-from ansible.module_utils.nodeprofile import clock, confinement, services
-from ansible.module_utils.nodeprofile.item import Node, read_text
-from ansible.module_utils.nodeprofile.kernel import is_loaded
+from ansible.module_utils import nvidia_driver
+from ansible.module_utils.nodeprofile import clock_state, confinement, systemd_services
+from ansible.module_utils.nodeprofile.item import NodeAccess, read_text
+from ansible.module_utils.nodeprofile.kernel_settings import is_loaded
 from ansible.module_utils.nodeprofile.storage import MIB, existing
 
 DMI = "/sys/class/dmi/id/"
@@ -21,22 +21,23 @@ NVIDIA = "0x10de"
 GPU_CLASSES = ("0x0300", "0x0302")
 BRIDGE_CLASS = "0x0680"
 ANSWER_SECONDS = 60
-"""How long nvidia-smi is waited for: with eight GPUs it takes seconds, and where one of them has left the bus it may never end."""
+"""Longest wait for nvidia-smi, in seconds. Eight GPUs take seconds; if one has left the bus, nvidia-smi may never end."""
 
 
 def os_release() -> dict:
-    """/etc/os-release as a dict."""
+    """Return /etc/os-release as a dict."""
     pairs = [line.partition("=") for line in read_text("/etc/os-release").splitlines() if "=" in line]
     return {key: value.strip("\"'") for key, _, value in pairs}
 
 
-def gather(node: Node, paths: list, began: float, clock_seconds: float) -> dict:
-    """The facts of `steps/contract/stages/os_prep.py`; `began` is when the module did, by the monotonic clock, and `clock_seconds`
-    how long a clock that is not synchronized is waited for."""
+def gather(node: NodeAccess, paths: list, began: float, clock_seconds: float) -> dict:
+    """Return the facts of the os_prep contract. `began` is the module's start by the monotonic clock, `clock_seconds` the longest
+    wait for an unsynchronized clock.
+    """
     release = os_release()
     memory = _fields("/proc/meminfo")
     gpus, switches = nvidia_devices()
-    installed = nvidia.is_installed()
+    installed = nvidia_driver.is_installed()
     return {
         "os_id": release.get("ID", ""),
         "os_version": release.get("VERSION_ID", ""),
@@ -44,7 +45,7 @@ def gather(node: Node, paths: list, began: float, clock_seconds: float) -> dict:
         "cmdline": read_text("/proc/cmdline").strip(),
         "architecture": platform.machine(),
         "python": platform.python_version(),
-        "init": "systemd" if services.has_systemd() else "none",
+        "init": "systemd" if systemd_services.has_systemd() else "none",
         "hostname": socket.gethostname(),
         "machine_id": read_text("/etc/machine-id").strip(),
         "boot_id": read_text("/proc/sys/kernel/random/boot_id").strip(),
@@ -62,7 +63,7 @@ def gather(node: Node, paths: list, began: float, clock_seconds: float) -> dict:
         "selinux": confinement.selinux_mode() or "none",
         "apparmor": confinement.apparmor_mode(),
         "nouveau_loaded": is_loaded("nouveau"),
-        "clock": clock.read(node, began, clock_seconds),
+        "clock": clock_state.read(node, began, clock_seconds),
         "disks": [_disk(path) for path in paths],
         **driver(node),
         **({} if installed is None else {"driver_installed": installed}),
@@ -75,7 +76,7 @@ def _fields(path: str) -> dict:
 
 
 def _cpu_model() -> str:
-    """The CPU by name; ARM's kernel says implementer and part only."""
+    """Return the CPU's name. ARM kernels give implementer and part only."""
     text = read_text("/proc/cpuinfo")
     named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     if named:
@@ -85,13 +86,15 @@ def _cpu_model() -> str:
 
 
 def nic_firmware(root: str = "") -> list:
-    """Board and firmware of every RDMA device, without its name and in order: alike on machines of one kind."""
+    """Return board and firmware of every RDMA device, sorted and without device names, so that machines of one kind give equal
+    lists.
+    """
     folders = glob.glob(root + "/sys/class/infiniband/*")
     return sorted("%s %s" % (read_text(path + "/board_id").strip(), read_text(path + "/fw_ver").strip()) for path in folders)
 
 
 def cgroup(root: str = "") -> str:
-    """`v2` where the kernel's control groups are one hierarchy; `v1` also where systemd has mounted the new one beside the old."""
+    """Return `v2` if control groups are one hierarchy, else `v1`, also for systemd's hybrid layout."""
     return "v2" if os.path.exists(root + "/sys/fs/cgroup/cgroup.controllers") else "v1"
 
 
@@ -111,7 +114,7 @@ def _disk(path: str) -> dict:
 
 
 def nvidia_devices(root: str = "") -> tuple:
-    """GPUs and NVSwitches on the PCI bus, driver or not."""
+    """Return the number of GPUs and of NVSwitches on the PCI bus, with or without a driver."""
     classes = [
         read_text(folder + "/class").strip()[:6]
         for folder in glob.glob(root + "/sys/bus/pci/devices/*")
@@ -120,25 +123,28 @@ def nvidia_devices(root: str = "") -> tuple:
     return sum(kind in GPU_CLASSES for kind in classes), sum(kind == BRIDGE_CLASS for kind in classes)
 
 
-def driver(node: Node, root: str = "", seconds: float = ANSWER_SECONDS) -> dict:
-    """The driver that runs, whoever loaded it, and its fabric manager (gpu_stack §9 P05). NVIDIA's open module names the
-    architecture before its version."""
-    found = re.search(r"Module(?: for \S+)?\s+(\d[\d.]+)", read_text(root + nvidia.RUNNING))
-    if not found:
+def driver(node: NodeAccess, root: str = "", seconds: float = ANSWER_SECONDS) -> dict:
+    """Return the running NVIDIA driver, whoever loaded it, and its Fabric Manager, whose versions must be equal.
+
+    Source: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/
+    """
+    # NVIDIA's open module names the architecture before its version
+    match = re.search(r"Module(?: for \S+)?\s+(\d[\d.]+)", read_text(root + nvidia_driver.RUNNING))
+    if not match:
         return {}
     manager = re.search(r"(\d[\d.]+)", node.run("nv-fabricmanager", "--version")[1])
-    said = node.told(seconds, "nvidia-smi", "-q")
-    units = services.units(node, ["nvidia-fabricmanager"]) if services.has_systemd(root) else {}
+    output = node.run_bounded(seconds, "nvidia-smi", "-q")
+    units = systemd_services.units(node, ["nvidia-fabricmanager"]) if systemd_services.has_systemd(root) else {}
     return {
-        "nvidia_driver": found.group(1),
+        "nvidia_driver": match.group(1),
         "fabric_manager": manager.group(1) if manager else "",
         "fabric_manager_active": any(unit["ActiveState"] == "active" for unit in units.values()),
-        "fabric_states": sorted(set(_fabric_states(said or ""))),
-        "nvidia_smi_hangs": said is None,
+        "fabric_states": sorted(set(_fabric_states(output or ""))),
+        "nvidia_smi_hangs": output is None,
     }
 
 
 def _fabric_states(said: str) -> list:
-    """The state of each GPU in the NVLink fabric; one that is Completed may have failed all the same, which its status says."""
+    """Return each GPU's state in the NVLink fabric. A GPU with state Completed may still have failed, which its status says."""
     rows = re.findall(r"^\s+Fabric\s*\n\s+State\s*:\s*(.+?)\s*\n(?:\s+Status\s*:\s*(.+?)\s*$)?", said, re.MULTILINE)
     return ["%s: %s" % row if row[0] == "Completed" and row[1] not in ("", "Success") else row[0] for row in rows]

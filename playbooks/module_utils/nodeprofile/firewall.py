@@ -1,77 +1,86 @@
-"""A firewall that stays: firewalld and ufw let through what the cluster needs, now and after a boot, and keep all else as it is.
+"""A firewall that stays: firewalld and ufw let in what the cluster needs, now and after a boot, and keep everything else as it is.
 
-Openings are pairs: ports with their protocol, and the network that may come in by them (empty: any). Those without ports are the
-networks of pods and services, from which everything is let in and through, as k3s advises for both firewalls
-(docs.k3s.io/installation/requirements): addresses of the network plugin's interfaces are of the pods' network, so that these need
-no words of their own. Nothing is opened for SSH, and ICMP, which Cilium's health checks use, both let in by themselves.
-A rule of the site's that refuses goes before ours in either: whether pods reach each other, the gates of stage rke2 see.
+Openings are pairs of a port with its protocol and the source network (empty: any). An opening without a port is a network of pods
+or services, from which everything is accepted and forwarded, as K3s advises for both firewalls
+(docs.k3s.io/installation/requirements). The network plugin's interfaces have addresses of the pod network and need no opening of
+their own. SSH and ICMP, which Cilium's health checks use, are let in by both firewalls by default. Refusing rules of the site go
+first in either firewall; the gates of stage rke2 find out whether pods reach each other.
 """
 
 from __future__ import annotations
 
-from ansible.module_utils.nodeprofile import services
-from ansible.module_utils.nodeprofile.firewalls import Firewalld, Ufw
-from ansible.module_utils.nodeprofile.item import CHANGED, DIFFERS, FAILED, OK, CannotChange, Item, Node, item, settle
+from ansible.module_utils.nodeprofile import systemd_services
+from ansible.module_utils.nodeprofile.firewall_backends import Firewalld, Ufw
+from ansible.module_utils.nodeprofile.item import CHANGED, DIFFERS, FAILED, OK, CannotChange, Item, NodeAccess, item, settle
 
 NAME = "firewall"
 FIREWALLD, UFW = "firewalld.service", "ufw.service"
-OTHERS = ("nftables.service", "netfilter-persistent.service", "iptables.service", "ip6tables.service", "SuSEfirewall2.service")
-"""What loads rules of the site's own, which nobody but the site can change."""
-STRANGE = "%s loads rules of the site's own, which stay as they are: see that they let in %s, and packets of pods through"
-ALL = "what RKE2's inbound rules say"
+RULE_LOADERS = (
+    "nftables.service",
+    "netfilter-persistent.service",
+    "iptables.service",
+    "ip6tables.service",
+    "SuSEfirewall2.service",
+)
+"""Units that load rules of the site's own, which only the site can change."""
+SITE_RULES_NOTE = "%s loads rules of the site's own, which stay as they are: see that they let in %s, and packets of pods through"
+ALL_INBOUND_RULES = "what RKE2's inbound rules say"
 RUNS = ("active", "reloading", "activating")
 
 
-def firewall(node: Node, wanted: dict, server: bool, address: str, root: str = "") -> list:
-    """`nodes`, `servers` and `api`: ports of every machine, of servers among themselves, and of servers for all. `networks`: where
-    machines of the cluster are; without them ports are open to all. `pods`: networks of pods and services. With nothing wanted,
-    what others load is told alone."""
+def firewall(node: NodeAccess, wanted: dict, server: bool, address: str, root: str = "") -> list:
+    """Return the item for the firewall.
+
+    `wanted` has `nodes`, `servers` and `api` (ports of every machine, among servers, and of servers for all), `networks` (where the
+    cluster's machines are; without them ports are open to all) and `pods` (networks of pods and services). With nothing wanted,
+    only a note about rules of the site is returned.
+    """
     if not wanted:
-        return _of_others(node, root)
+        return _site_rules(node, root)
     needed = openings(wanted, server)
-    want = "lets in " + words(needed)
+    want = "lets in " + describe(needed)
     try:
-        seen = services.units(node, [FIREWALLD, UFW, *OTHERS]) if services.has_systemd(root) else {}
-        running = _running(node, seen, [*wanted.get("networks", []), address], address, root)
+        states = systemd_services.units(node, [FIREWALLD, UFW, *RULE_LOADERS]) if systemd_services.has_systemd(root) else {}
+        running = _running_firewalls(node, states, [*wanted.get("networks", []), address], address, root)
     except CannotChange as reason:
         return [item(NAME, FAILED, want=want, why=str(reason))]
-    strangers = [name for name in OTHERS if seen and seen[name]["ActiveState"] in RUNS]
-    late = _late(seen, [wall.unit for wall in running], root)
+    strangers = [name for name in RULE_LOADERS if states and states[name]["ActiveState"] in RUNS]
+    late = _starts_at_boot(states, [wall.unit for wall in running], root)
     if late:
         why = "%s does not run now, and comes with the next boot: start it first, or disable it" % late
         return [item(NAME, FAILED, want=want, before="not running", after="not running", why=why)]
     if running:
-        row = _settled(node, want, needed, running)
+        row = _open_firewalls(node, want, needed, running)
     else:
         row = item(NAME, OK, want=want, after=", ".join(strangers) or "none runs")
     if strangers and "why" not in row:
-        row["why"] = STRANGE % (" and ".join(strangers), words(needed))
+        row["why"] = SITE_RULES_NOTE % (" and ".join(strangers), describe(needed))
     return [row]
 
 
-def _of_others(node: Node, root: str) -> list:
-    """What loads rules where no firewall stays: those that the profile stops are not all. Without any there is nothing to say."""
+def _site_rules(node: NodeAccess, root: str) -> list:
+    """Return a note about units that load the site's own rules, or nothing if there are none."""
     try:
-        seen = services.units(node, list(OTHERS)) if services.has_systemd(root) else {}
+        states = systemd_services.units(node, list(RULE_LOADERS)) if systemd_services.has_systemd(root) else {}
     except CannotChange:
         return []  # an item of services says that systemd does not answer
-    strangers = [name for name in OTHERS if seen and seen[name]["ActiveState"] in RUNS]
+    strangers = [name for name in RULE_LOADERS if states and states[name]["ActiveState"] in RUNS]
     if not strangers:
         return []
     names = " and ".join(strangers)
-    return [item(NAME, OK, want="as the site has it", after=", ".join(strangers), why=STRANGE % (names, ALL))]
+    return [item(NAME, OK, want="as the site has it", after=", ".join(strangers), why=SITE_RULES_NOTE % (names, ALL_INBOUND_RULES))]
 
 
 def openings(wanted: dict, server: bool) -> list:
-    """What this machine must let in."""
+    """Return the openings that this machine needs."""
     ports = [*wanted.get("nodes", []), *(wanted.get("servers", []) if server else [])]
     rows = [(port, source) for source in wanted.get("networks") or [""] for port in ports]
     rows += [(port, "") for port in wanted.get("api", []) if server]
     return rows + [("", network) for network in wanted.get("pods", [])]
 
 
-def words(needed: list) -> str:
-    """Openings as a person reads them, those of one network together."""
+def describe(needed: list) -> str:
+    """Return openings as text, grouped by source network."""
     sources = dict.fromkeys(source for _, source in needed)
     return "; ".join(", ".join(port or "all" for port, one in needed if one == source) + _from(source) for source in sources)
 
@@ -80,10 +89,10 @@ def _from(source: str) -> str:
     return " from " + source if source else ""
 
 
-def _settled(node: Node, want: str, needed: list, running: list) -> Item:
+def _open_firewalls(node: NodeAccess, want: str, needed: list, running: list) -> Item:
     def read() -> str:
         closed = [(wall, wall.closed(needed)) for wall in running]
-        return "; ".join("%s lacks %s" % (wall.unit, words(rows)) for wall, rows in closed if rows) or want
+        return "; ".join("%s lacks %s" % (wall.unit, describe(rows)) for wall, rows in closed if rows) or want
 
     def change() -> None:
         for wall in running:
@@ -96,17 +105,19 @@ def _settled(node: Node, want: str, needed: list, running: list) -> Item:
     return row
 
 
-def _running(node: Node, seen: dict, near: list, address: str, root: str) -> list:
-    """The firewalls that run and that we know. ufw is no process: it runs where its chains are."""
-    found: list = []
+def _running_firewalls(node: NodeAccess, seen: dict, near: list, address: str, root: str) -> list:
+    """Return the known firewalls that run. ufw has no process: it runs if its chains exist."""
+    firewalls: list = []
     if seen and seen[FIREWALLD]["ActiveState"] in RUNS:
-        found.append(Firewalld(node, near, address, root))
+        firewalls.append(Firewalld(node, near, address, root))
     ufw = Ufw(node, root)
-    return [*found, ufw] if ufw.runs() else found
+    return [*firewalls, ufw] if ufw.runs() else firewalls
 
 
-def _late(seen: dict, running: list, root: str) -> str:
-    """A firewall that does not run, and will from the next boot on, with rules that nobody has looked at."""
+def _starts_at_boot(seen: dict, running: list, root: str) -> str:
+    """Return the unit of a firewall that is stopped but enabled: its rules would come with the next boot unchecked. Empty if there
+    is none.
+    """
     for unit in (FIREWALLD, UFW):
         if seen and unit not in running and seen[unit]["UnitFileState"] == "enabled" and (unit == FIREWALLD or Ufw.is_on(root)):
             return unit

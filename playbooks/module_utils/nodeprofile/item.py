@@ -1,4 +1,4 @@
-"""One item of a node profile: read, change if it differs, read again; whatever goes wrong stays with this item."""
+"""Items of a node profile: read, change if different, read again. A failure stays within its item."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import signal
 import subprocess
 from typing import Any, Callable, Optional
 
-from ansible.module_utils import proxies, waiting
-from ansible.module_utils.nodeprofile import opened, owed
-from ansible.module_utils.replacing import replacing
+from ansible.module_utils import polling, proxy_login
+from ansible.module_utils.atomic_files import replacement
+from ansible.module_utils.nodeprofile import folder_modes, reload_marks
 
 OK = "ok"
 CHANGED = "changed"
@@ -19,15 +19,15 @@ FAILED = "failed"
 UNAVAILABLE = "unavailable"
 
 Item = dict
-"""name, status, and where they say something: want, before, after, why."""
+"""A dict with name and status, and where known want, before, after and why."""
 
 
 class Unavailable(Exception):
-    """This machine has no such thing: a module that its kernel lacks, a service without an init."""
+    """Error: the machine lacks the thing itself, such as a kernel module or an init system."""
 
 
-class Waiting(Exception):
-    """It is arranged, and only a reboot brings it; the text says so, and `now` what there is until then."""
+class RebootPending(Exception):
+    """Error: the change is prepared and only a reboot brings it. The text says so; `now` is the state until then."""
 
     def __init__(self, why: str, now: str = "") -> None:
         super().__init__(why)
@@ -35,11 +35,11 @@ class Waiting(Exception):
 
 
 class CannotChange(Exception):
-    """The change was tried and refused; the text is the tool's own, cut to what a person reads."""
+    """Error: a change was tried and refused; the text is the end of the tool's own message."""
 
 
-class Node:
-    """The machine, as the parts see it: commands, files, and whether they may change anything."""
+class NodeAccess:
+    """Access to the node for the parts of the profile: commands, files, and whether changes are allowed."""
 
     def __init__(self, module: Any, root: str = "") -> None:
         self.root = root
@@ -47,43 +47,46 @@ class Node:
         self.diffs: list = []
         self.reloads: list = []
         self.reboots: list = []
-        """What only a reboot brings, one sentence each."""
+        """Reasons for a reboot, one sentence each."""
         self._module = module
 
-    def reader(self) -> Node:
-        """The same machine, where nothing may be changed."""
-        other = Node(self._module, self.root)
+    def reader(self) -> NodeAccess:
+        """Return access to the same node that may change nothing."""
+        other = NodeAccess(self._module, self.root)
         other.check_mode = True
         return other
 
     def has(self, tool: str) -> bool:
-        """Whether a command is installed."""
+        """Return True if a command is installed."""
         return shutil.which(tool, path=_PATH) is not None
 
     def reload(self, name: str) -> None:
-        """Something has to learn of a change that is about to be made: see `services.reloads`."""
+        """Record that a program must read a change that is about to be made (see `systemd_services.reloads`)."""
         if name and name not in self.reloads:
-            owed.mark(name, root=self.root)
+            reload_marks.mark(name, root=self.root)
             self.reloads.append(name)
 
     def run(self, *command: str, **environment: str) -> tuple:
-        """Exit code, standard output and standard error of a command; never through a shell. 127 where there is no such tool.
+        """Return exit code, standard output and standard error of a command, which never goes through a shell. 127 if the tool is
+        missing.
 
-        In the root folder, with no home, as a service is run: a policy of SELinux that confines a tool (Debian's: dpkg and
-        update-initramfs) keeps it out of the home of who has logged in, and `find` fails where it may not go back to.
+        The command runs in the root folder with / as home, like a service. SELinux policies that confine a tool (Debian's for dpkg
+        and update-initramfs) deny it the login's home, and `find` fails if it cannot return to its working directory.
         """
         if not self.has(command[0]):
             return 127, "", "%s: no such command" % command[0]
         settings = dict(environment, **_SETTINGS)
         return self._module.run_command(list(command), cwd="/", environ_update=settings, handle_exceptions=True)
 
-    def told(self, seconds: float, *command: str) -> Optional[str]:
-        """What a command prints that may never end; None where it has not ended in time. It is left then: one that hangs in a
-        driver cannot be killed, and who waits for its end hangs too."""
+    def run_bounded(self, seconds: float, *command: str) -> Optional[str]:
+        """Return the output of a command that may never end, or None if it has not ended in time.
+
+        Such a command is killed but not waited for: one that hangs in a driver cannot be killed, and its waiter would hang too.
+        """
         if not self.has(command[0]):
             return ""
         # in memory, as the disk may be full; a pipe holds 64 KiB, and who waits for the end reads none of it
-        with os.fdopen(os.memfd_create("told"), "w+b") as output:
+        with os.fdopen(os.memfd_create("output"), "w+b") as output:
             settings = dict(os.environ, **_SETTINGS)
             quiet = subprocess.DEVNULL
             try:
@@ -92,39 +95,40 @@ class Node:
                 )
             except OSError:
                 return ""
-            for _ in waiting.rounds(seconds, FIRST_LOOK):
+            for _ in polling.attempts(seconds, FIRST_LOOK):
                 if started.poll() is not None:
                     output.seek(0)
                     return output.read().decode(errors="replace")
+            # a process that hangs in a driver ignores even this, so the wait for it is short
             os.killpg(started.pid, signal.SIGKILL)
-            for _ in waiting.rounds(LAST_LOOK, FIRST_LOOK):
+            for _ in polling.attempts(LAST_LOOK, FIRST_LOOK):
                 if started.poll() is not None:
                     break
             return None
 
     def must(self, *command: str, **environment: str) -> str:
-        """Standard output of a command that has to succeed; else CannotChange with the end of what it said."""
+        """Return the standard output of a command. Raises CannotChange with the end of its message if it fails."""
         code, output, error = self.run(*command, **environment)
         if code != 0:
-            said = proxies.hidden(error.strip() or output.strip(), self._module.params)[-400:]
-            raise CannotChange("%s ended with %d: %s" % (" ".join(command[:2]), code, said))
+            message = proxy_login.redacted(error.strip() or output.strip(), self._module.params)[-400:]
+            raise CannotChange("%s ended with %d: %s" % (" ".join(command[:2]), code, message))
         return output
 
     def write(self, path: str, content: str, mode: int) -> None:
-        """Replace a file in one step; its folder is made if need be."""
-        with replacing(path, mode) as out:
+        """Replace a file in one step and create its folder if it is missing."""
+        with replacement(path, mode) as out:
             out.write(content.encode())
-        opened.open_up(path, mode)
+        folder_modes.open_folders(path, mode)
 
 
 FIRST_LOOK, LAST_LOOK = 0.05, 1.0
-"""Seconds until it is first looked whether a command has ended that may not, and how long one that was killed is waited for."""
+"""Seconds until the first check of a command that may not end, and the longest wait for one that was killed."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SETTINGS = {"LC_ALL": "C", "PATH": _PATH, "HOME": "/"}
 
 
 def read_text(path: str) -> str:
-    """Content of a file, empty if there is none."""
+    """Return a file's content, empty if the file is missing."""
     try:
         with open(path, errors="replace") as source:
             return source.read()
@@ -133,16 +137,16 @@ def read_text(path: str) -> str:
 
 
 def item(name: str, status: str, **words: str) -> Item:
-    """An item; empty words are left out."""
+    """Return an item; empty words are left out."""
     return dict({"name": name, "status": status}, **{key: value for key, value in words.items() if value})
 
 
 def settle(
-    node: Node, name: str, want: str, read: Callable[[], str], change: Callable[[], None], *, seen_later: bool = False
+    node: NodeAccess, name: str, want: str, read: Callable[[], str], change: Callable[[], None], *, seen_later: bool = False
 ) -> Item:
-    """Bring one item to `want`: a second run finds it there and changes nothing.
+    """Bring one item to `want` and return it. A second run finds it there and changes nothing.
 
-    `seen_later`: only a reload that serves several items shows the change; the second reading of the whole profile is the proof.
+    With `seen_later`, only a reload for several items shows the change; the second reading of the whole profile then proves it.
     """
     before = ""
     try:
@@ -153,7 +157,7 @@ def settle(
             return item(name, DIFFERS, want=want, before=before, after=before)
         change()
         after = want if seen_later else read()
-    except Waiting as reason:
+    except RebootPending as reason:
         node.reboots.append("%s: %s" % (name, reason))
         before = before or reason.now
         return item(name, DIFFERS, want=want, before=before, after=before, why=str(reason))
@@ -169,7 +173,7 @@ def settle(
 
 
 def measured(name: str, good: bool, want: str, seen: str, why: str) -> Item:
-    """An item that no profile can change, such as the size of a disk."""
+    """Return an item that no profile can change, such as the size of a disk."""
     if good:
         return item(name, OK, want=want, after=seen)
     return item(name, FAILED, want=want, before=seen, after=seen, why=why)

@@ -1,7 +1,7 @@
-"""Names of interfaces by their place on the PCI bus, in files of systemd.link(5): udev goes by them when a device appears.
+"""Interface names by PCI address, in systemd.link(5) files that udev applies when a device appears.
 
-An interface that is in use keeps its name until the next boot; one that is down is given it at once. One by which this machine is
-reached keeps its name: its configuration would not find it. One that a pod has is left.
+An interface in use keeps its name until the next boot; one that is down is renamed at once. An interface by which the machine is
+reached keeps its name, because its configuration would not find it. Interfaces held by pods are left alone.
 """
 
 from __future__ import annotations
@@ -10,64 +10,84 @@ import glob
 import os
 import re
 
-from ansible.module_utils.nodeprofile import files, given, reach
-from ansible.module_utils.nodeprofile.item import FAILED, OK, CannotChange, Item, Node, Waiting, item, read_text, settle
-from ansible.module_utils.nodeprofile.reach import CLASS
+from ansible.module_utils.nodeprofile import pod_interfaces, profile_files, reachability
+from ansible.module_utils.nodeprofile.item import FAILED, OK, CannotChange, Item, NodeAccess, RebootPending, item, read_text, settle
+from ansible.module_utils.nodeprofile.reachability import CLASS
 
 FILE = "/etc/systemd/network/10-bringup-%s.link"
 UDEV = "/run/udev/data/n%s"
 DEFAULT = "99-default.link"
 UP = 1
-"""IFF_UP among an interface's flags (netdevice(7))."""
+"""IFF_UP in an interface's flags (netdevice(7))."""
 
 
-def named(node: Node, wanted: dict, mtus: dict, address: str, rebooted: bool, pods: "given.Given", root: str = "") -> list:
-    """`wanted`: name → PCI address (`0000:18:00.0`) of the interface that has it; `mtus`: name → what it is to start with;
-    `address`: this machine's. `rebooted`: the machine was booted for it, so that waiting is over. `pods`: what pods have."""
-    found: list = []
+def named_links(
+    node: NodeAccess, wanted: dict, mtus: dict, address: str, rebooted: bool, pods: "pod_interfaces.PodInterfaces", root: str = ""
+) -> list:
+    """Return the items for interface names.
+
+    `wanted` maps a name to a PCI address (`0000:18:00.0`), `mtus` a name to its initial MTU. `address` is this machine's.
+    `rebooted` says that the machine was booted for the names; `pods` are interfaces that pods hold.
+    """
+    rows: list = []
     for name, slot in sorted(wanted.items()):
         mtu = mtus.get(name, 0)
         if slot in pods.slots():
-            found += _left(node, name, slot, mtu, pods, root)
+            rows += _pod_link(node, name, slot, mtu, pods, root)
         else:
-            found += _both(node, name, slot, mtu, address, rebooted, root)
-    return found
+            rows += _link(node, name, slot, mtu, address, rebooted, root)
+    return rows
 
 
-def _left(node: Node, name: str, slot: str, mtu: int, pods: "given.Given", root: str) -> list:
-    """The file that an earlier run made, and nothing else: whether ours may be the first, only the interface tells."""
+def _pod_link(node: NodeAccess, name: str, slot: str, mtu: int, pods: "pod_interfaces.PodInterfaces", root: str) -> list:
+    """Return the items of an interface that a pod holds. Only a file of an earlier run is kept: without the interface nobody can
+    tell whether a new file would be the first to match.
+    """
     label, path = "name of " + slot, FILE % name
     if not os.path.exists(root + path):
-        return [item(label, FAILED, want=name, before=given.IN_A_POD, why="run again while no pod has it: it has no file of ours")]
-    return [files.whole(node, "file " + path, root + path, text(slot, name, mtu), reload="initramfs"), pods.left(label, name)]
+        return [
+            item(
+                label,
+                FAILED,
+                want=name,
+                before=pod_interfaces.IN_A_POD,
+                why="run again while no pod has it: it has no file of ours",
+            )
+        ]
+    return [
+        profile_files.whole_file(node, "file " + path, root + path, link_file(slot, name, mtu), reload="initramfs"),
+        pods.leave_alone(label, name),
+    ]
 
 
-def _both(node: Node, name: str, slot: str, mtu: int, address: str, rebooted: bool, root: str) -> list:
-    """The file, and the name that it gives; no file where it would name another interface, or cut the machine off."""
+def _link(node: NodeAccess, name: str, slot: str, mtu: int, address: str, rebooted: bool, root: str) -> list:
+    """Return the items of the file and of the name it gives. No file is written that would name another interface or cut the
+    machine off.
+    """
     label = "name of " + slot
     try:
         now = _now(slot, root + CLASS)
         if now != name:
-            _may_change(node, now, slot, address, root)
+            _require_renamable(node, now, slot, address, root)
     except CannotChange as reason:
         return [item(label, FAILED, want=name, why=str(reason))]
-    path, content = FILE % name, text(slot, name, mtu)
+    path, content = FILE % name, link_file(slot, name, mtu)
     # an initramfs has a copy of its own, and names interfaces first
-    file = files.whole(node, "file " + path, root + path, content, reload="initramfs")
+    file = profile_files.whole_file(node, "file " + path, root + path, content, reload="initramfs")
     if file["status"] == FAILED:
         return [file]
-    booted = rebooted or (file["status"] == OK and _booted_since(root + path, root))
-    return [file, _named(node, label, name, slot, booted, root)]
+    booted = rebooted or (file["status"] == OK and _is_older_than_boot(root + path, root))
+    return [file, _link_name(node, label, name, slot, booted, root)]
 
 
-def _named(node: Node, label: str, name: str, slot: str, booted: bool, root: str) -> Item:
+def _link_name(node: NodeAccess, label: str, name: str, slot: str, booted: bool, root: str) -> Item:
     def read() -> str:
         now = _now(slot, root + CLASS)
         if now == name or not _is_up(now, root + CLASS):
             return now
         if booted:
             raise CannotChange("the boot did not bring the name, it is %s: see `udevadm info /sys/class/net/%s`" % (now, now))
-        raise Waiting("it is in use as %s; the next boot brings the name" % now, now)
+        raise RebootPending("it is in use as %s; the next boot brings the name" % now, now)
 
     def change() -> None:
         if os.path.exists("%s/%s" % (root + CLASS, name)):
@@ -80,27 +100,28 @@ def _named(node: Node, label: str, name: str, slot: str, booted: bool, root: str
     return settle(node, label, name, read, change)
 
 
-def pending(rows: list) -> list:
-    """Names that only the next boot brings, of the items."""
+def names_after_boot(rows: list) -> list:
+    """Return the names that only the next boot brings, from the items."""
     return [row["want"] for row in rows if row["name"].startswith("name of ") and row["status"] == "differs" and row.get("why")]
 
 
-def text(slot: str, name: str, mtu: int) -> str:
-    """The file that udev goes by: ID_PATH of a device on the PCI bus is its address. The first file that matches is the only one,
-    so that what systemd's own says besides is said here too."""
+def link_file(slot: str, name: str, mtu: int) -> str:
+    """Return the text of the .link file. ID_PATH of a PCI device is its address. Only the first matching file applies, so systemd's
+    default policies are repeated in it.
+    """
     lines = ["# Made by bringup.", "[Match]", "Path=pci-" + slot, "", "[Link]", "Name=" + name]
     lines += ["AlternativeNamesPolicy=database onboard slot path", "MACAddressPolicy=persistent"]
     return "\n".join([*lines, *["MTUBytes=%d" % mtu] * bool(mtu)]) + "\n"
 
 
-def brings(name: str, mtu: int) -> bool:
-    """Whether our file gives the interface of a name this MTU at each boot."""
+def sets_mtu(name: str, mtu: int) -> bool:
+    """Return True if our file gives the named interface this MTU at each boot."""
     return "MTUBytes=%d\n" % mtu in read_text(FILE % name)
 
 
-def _may_change(node: Node, now: str, slot: str, address: str, root: str) -> None:
-    """Raises CannotChange where another name would cut the machine off, or where somebody else names the interface."""
-    if now in reach.carriers(node, address, root):
+def _require_renamable(node: NodeAccess, now: str, slot: str, address: str, root: str) -> None:
+    """Raise CannotChange if a new name would cut the machine off, or if the site names the interface itself."""
+    if now in reachability.access_links(node, address, root):
         raise CannotChange("%s carries the default route or this machine's address: its configuration would not find it" % now)
     index = read_text("%s/%s/ifindex" % (root + CLASS, now)).strip()
     used = re.search(r"^E:ID_NET_LINK_FILE=(.+)$", read_text(root + UDEV % index), re.MULTILINE)
@@ -113,20 +134,20 @@ def _may_change(node: Node, now: str, slot: str, address: str, root: str) -> Non
                 raise CannotChange("%s names %s (netplan's set-name does that): change it there" % (path[len(root) :], now))
 
 
-def _booted_since(path: str, root: str) -> bool:
-    """Whether this machine was booted after a file was written."""
-    found = re.search(r"^btime (\d+)$", read_text(root + "/proc/stat"), re.MULTILINE)
-    return bool(found) and os.path.getmtime(path) < int(found.group(1))
+def _is_older_than_boot(path: str, root: str) -> bool:
+    """Return True if the file was written before this machine's boot."""
+    match = re.search(r"^btime (\d+)$", read_text(root + "/proc/stat"), re.MULTILINE)
+    return bool(match) and os.path.getmtime(path) < int(match.group(1))
 
 
 def _now(slot: str, shown: str) -> str:
-    """The interface at an address, by the name that it has."""
-    found = given.at(slot, shown)
-    if not found:
+    """Return the present name of the interface at a PCI address. Raises CannotChange if there is none or several."""
+    interfaces = pod_interfaces.interfaces_at(slot, shown)
+    if not interfaces:
         raise CannotChange("no network interface is at %s: see `lspci -D | grep -i -e ethernet -e infiniband`" % slot)
-    if len(found) > 1:
-        raise CannotChange("several interfaces are at %s: %s" % (slot, ", ".join(found)))
-    return found[0]
+    if len(interfaces) > 1:
+        raise CannotChange("several interfaces are at %s: %s" % (slot, ", ".join(interfaces)))
+    return interfaces[0]
 
 
 def _is_up(name: str, shown: str) -> bool:

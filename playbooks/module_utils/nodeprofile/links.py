@@ -1,67 +1,76 @@
-"""Interfaces of the fabric: whether they are there, and their MTU now and after a boot."""
+"""Interfaces of the fabric: their presence, and their MTU now and after a boot."""
 
 from __future__ import annotations
 
 import glob
 import os
 
-from ansible.module_utils.nodeprofile import given, keepers, link_names
+from ansible.module_utils.nodeprofile import link_names, network_managers, pod_interfaces
 from ansible.module_utils.nodeprofile.item import (
     DIFFERS,
     CannotChange,
     Item,
-    Node,
+    NodeAccess,
+    RebootPending,
     Unavailable,
-    Waiting,
     item,
     measured,
     read_text,
     settle,
 )
-from ansible.module_utils.nodeprofile.reach import CLASS
+from ansible.module_utils.nodeprofile.reachability import CLASS
 
-NAMED_LATER = "its interface gets its name with the next boot"
+NAME_AFTER_BOOT = "its interface gets its name with the next boot"
 
 
-def links(node: Node, wanted: dict, pending: list, pods: "given.Given", root: str = "") -> list:
-    """`names`: interfaces that must be there; without names, those of PCI `devices` (vendor:device). `mtu` is theirs, 0 for any.
-    `pending`: names that only the next boot brings; `pods`: what pods have, which is left."""
+def links(node: NodeAccess, wanted: dict, pending: list, pods: "pod_interfaces.PodInterfaces", root: str = "") -> list:
+    """Return the items for interfaces.
+
+    `wanted` has `names`, or PCI `devices` (vendor:device) where names are not given, and `mtu` (0: any). `pending` are names that
+    only the next boot brings; `pods` are interfaces that pods hold.
+    """
     shown = root + CLASS
     if not wanted:
         return []
     names = list(wanted.get("names") or [])
-    found = [name for name in names if not pods.has(name)] or of_devices([] if names else wanted.get("devices") or [], shown)
+    present = [name for name in names if not pods.has(name)] or links_of_devices(
+        [] if names else wanted.get("devices") or [], shown
+    )
     away = [name for name in names if pods.has(name)] if names else pods.slots()
     mtu = int(wanted.get("mtu") or 0)
-    if not found and not away:
+    if not present and not away:
         want = "an interface of %s" % ", ".join(wanted.get("devices") or ["the fabric"])
         return [item("links", "failed", want=want, before="none", why="no network interface belongs to such a device")]
-    rows = [pods.left("link " + name, "present") if name in away else _there(name, name in pending, shown) for name in names]
+    rows = [
+        pods.leave_alone("link " + name, "present") if name in away else _presence(name, name in pending, shown) for name in names
+    ]
     if not mtu:
         return rows
-    rows += [_mtu(node, name, mtu, found, name in pending, shown) for name in found]
-    return rows + [pods.left("MTU of " + name, str(mtu)) for name in away]
+    rows += [_mtu(node, name, mtu, present, name in pending, shown) for name in present]
+    return rows + [pods.leave_alone("MTU of " + name, str(mtu)) for name in away]
 
 
-def of_devices(wanted: list, shown: str = CLASS) -> list:
-    """Interfaces of PCI devices, by vendor:device in hex as lspci -n has them; `shown` is the folder of all interfaces."""
-    return sorted(path.split("/")[-2] for path in glob.glob(shown + "/*/device") if given.pair(path) in wanted)
+def links_of_devices(wanted: list, shown: str = CLASS) -> list:
+    """Return the interfaces of PCI devices, given as vendor:device in hex like `lspci -n`. `shown` is the folder of all
+    interfaces.
+    """
+    return sorted(path.split("/")[-2] for path in glob.glob(shown + "/*/device") if pod_interfaces.device_ids(path) in wanted)
 
 
-def _there(name: str, is_pending: bool, shown: str) -> Item:
+def _presence(name: str, is_pending: bool, shown: str) -> Item:
     if is_pending:
-        return item("link " + name, DIFFERS, want="present", before="absent", why=NAMED_LATER)
+        return item("link " + name, DIFFERS, want="present", before="absent", why=NAME_AFTER_BOOT)
     good = os.path.exists("%s/%s" % (shown, name))
     others = ", ".join(sorted(other for other in os.listdir(shown) if other != "lo"))
     return measured("link " + name, good, "present", "present" if good else "absent", "the machine shows %s" % (others or "none"))
 
 
-def _mtu(node: Node, name: str, want: int, ours: list, is_pending: bool, shown: str) -> Item:
-    kept, at_boot = keepers.keeper(node, name), link_names.brings(name, want)
+def _mtu(node: NodeAccess, name: str, want: int, ours: list, is_pending: bool, shown: str) -> Item:
+    kept, at_boot = network_managers.manager_of(node, name), link_names.sets_mtu(name, want)
 
     def read() -> str:
         if is_pending:
-            raise Waiting(NAMED_LATER)
+            raise RebootPending(NAME_AFTER_BOOT)
         if not os.path.exists("%s/%s" % (shown, name)):
             raise Unavailable("the machine has no interface %s" % name)
         now = read_text("%s/%s/mtu" % (shown, name)).strip()

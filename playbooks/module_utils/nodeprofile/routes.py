@@ -6,20 +6,23 @@ import ipaddress
 import json
 import os
 
-from ansible.module_utils.nodeprofile import given, keepers, reach
-from ansible.module_utils.nodeprofile.item import CannotChange, Item, Node, Waiting, measured, settle
-from ansible.module_utils.nodeprofile.links import NAMED_LATER
+from ansible.module_utils.nodeprofile import network_managers, pod_interfaces, reachability
+from ansible.module_utils.nodeprofile.item import CannotChange, Item, NodeAccess, RebootPending, measured, settle
+from ansible.module_utils.nodeprofile.links import NAME_AFTER_BOOT
 
 
-class Way:
-    """One way of a route: gateway and interface, what keeps it from working (a link without carrier, an interface that is down, a
-    refusal), and whether it was set by hand, so that a boot takes it away (`ip` says no protocol then)."""
+class NextHop:
+    """Gateway and interface of a route, and whether they work.
+
+    `down` lists what keeps the hop from working (no carrier, interface down, reject type). `by_hand` is True for a route without a
+    protocol, which a boot removes.
+    """
 
     def __init__(self, gateway: str, device: str, down: list, by_hand: bool) -> None:
         self.gateway, self.device, self.down, self.by_hand = gateway, device, down, by_hand
 
     def leads(self, via: str, device: str) -> bool:
-        """Whether it is the wanted one; what is empty may be any."""
+        """Return True if gateway and device are the wanted ones; an empty value matches any."""
         return (not via or self.gateway == via) and (not device or self.device == device)
 
     def __str__(self) -> str:
@@ -27,49 +30,51 @@ class Way:
 
 
 def default_route(wanted: bool, root: str = "") -> list:
-    """Whether there is one that leads to an interface."""
+    """Return the item for a default route that leads to an interface."""
     if not wanted:
         return []
-    found = reach.default_routes(root)
-    seen = ", ".join("dev " + name for name in found) or "absent"
+    links = reachability.default_routes(root)
+    shown = ", ".join("dev " + name for name in links) or "absent"
     why = "RKE2 does not start without one: give it where an interface is configured; one that leads nowhere is enough"
-    return [measured("default route", bool(found), "present", seen, why)]
+    return [measured("default route", bool(links), "present", shown, why)]
 
 
-def routes(node: Node, wanted: list, pending: list, pods: "given.Given") -> list:
-    """Routes: `to`, `via`, `device`. One that is absent is set, and kept where the interface is configured; one that leads another
-    way is the site's and stays. `pending`: interfaces that only the next boot brings; `pods`: what pods have, and its routes with
-    it."""
+def routes(node: NodeAccess, wanted: list, pending: list, pods: "pod_interfaces.PodInterfaces") -> list:
+    """Return an item for each route (`to`, `via`, `device`).
+
+    An absent route is set, and kept where its interface is configured. A route that leads elsewhere is the site's and stays.
+    `pending` are interfaces that only the next boot brings; `pods` are interfaces that pods hold.
+    """
     return [_route(node, entry["to"], entry.get("via") or "", entry.get("device") or "", pending, pods) for entry in wanted]
 
 
-def _route(node: Node, to: str, via: str, device: str, pending: list, pods: "given.Given") -> Item:
+def _route(node: NodeAccess, to: str, via: str, device: str, pending: list, pods: "pod_interfaces.PodInterfaces") -> Item:
     want = " ".join(["via " + via] * bool(via) + ["dev " + device] * bool(device))
     # without -6, `ip` looks among the routes of IPv4 whatever the network is
     family = ["-6"] if ":" in to else []
-    seen: list = []
-    if _is_left(node, family, to, via, device, pods):
-        return pods.left("route " + to, want)
+    hops: list = []
+    if _is_pod_route(node, family, to, via, device, pods):
+        return pods.leave_alone("route " + to, want)
 
     def read() -> str:
-        seen[:] = _ways(json.loads(node.must("ip", "-json", *family, "route", "show", "exact", to) or "[]"))
-        working = [way for way in seen if way.leads(via, device) and not way.down]
+        hops[:] = _next_hops(json.loads(node.must("ip", "-json", *family, "route", "show", "exact", to) or "[]"))
+        working = [way for way in hops if way.leads(via, device) and not way.down]
         if not working and pending and (not device or device in pending):
-            raise Waiting(NAMED_LATER)
+            raise RebootPending(NAME_AFTER_BOOT)
         if not working:
-            return "; ".join(map(str, seen)) or "absent"
-        return want if _lasts(node, working, to, via) else want + " until the next boot"
+            return "; ".join(map(str, hops)) or "absent"
+        return want if _survives_boot(node, working, to, via) else want + " until the next boot"
 
     def change() -> None:
-        if any(way.leads(via, device) and way.down for way in seen):
+        if any(way.leads(via, device) and way.down for way in hops):
             raise CannotChange("its link is down: see the cable, the transceiver and the port of the switch")
         name = device or _on_link(node, family, via)
-        kept = keepers.keeper(node, name)
-        if not all(way.leads(via, device) or _is_ours(way, kept, to, name) for way in seen):
+        kept = network_managers.manager_of(node, name)
+        if not all(way.leads(via, device) or _is_own_route(way, kept, to, name) for way in hops):
             raise CannotChange("it leads another way, which may have its reason: take that route away, or ask for it")
         if kept is None:
-            raise CannotChange(_nobody(name))
-        _cuts_nobody_off(node, family, to, via, name)
+            raise CannotChange(_unmanaged(name))
+        _require_no_cut_off(node, family, to, via, name)
         if not kept.has_route(to, via):
             kept.require_for_none_but([name])
             kept.keep_route(to, via)
@@ -78,9 +83,10 @@ def _route(node: Node, to: str, via: str, device: str, pending: list, pods: "giv
     return settle(node, "route " + to, want, read, change)
 
 
-def _is_left(node: Node, family: list, to: str, via: str, device: str, pods: "given.Given") -> bool:
-    """Whether a pod has the interface of a route: the named one; else where the route is absent, and its gateway on no network of
-    this machine."""
+def _is_pod_route(node: NodeAccess, family: list, to: str, via: str, device: str, pods: "pod_interfaces.PodInterfaces") -> bool:
+    """Return True if a pod holds the route's interface: the named one, or, without a name, if the route is absent and its gateway
+    unreachable.
+    """
     if device or not pods.slots():
         return bool(device) and pods.has(device)
     code, output, _ = node.run("ip", "-json", *family, "route", "show", "exact", to)
@@ -93,60 +99,65 @@ def _is_left(node: Node, family: list, to: str, via: str, device: str, pods: "gi
     return False
 
 
-def _is_ours(way: Way, kept: "keepers.Networkd | keepers.Manager | None", to: str, name: str) -> bool:
-    """Whether an earlier run set it, with the gateway of then. A connection of NetworkManager does not tell whose routes it has."""
-    return isinstance(kept, keepers.Networkd) and way.device == name and way.gateway == kept.kept_via(to)
+def _is_own_route(
+    way: NextHop, kept: "network_managers.Networkd | network_managers.NetworkManager | None", to: str, name: str
+) -> bool:
+    """Return True if an earlier run set the route, with its gateway of then. NetworkManager's connections do not tell whose their
+    routes are.
+    """
+    return isinstance(kept, network_managers.Networkd) and way.device == name and way.gateway == kept.kept_via(to)
 
 
-def _nobody(name: str) -> str:
-    if not os.path.exists("%s/%s" % (reach.CLASS, name)):
+def _unmanaged(name: str) -> str:
+    if not os.path.exists("%s/%s" % (reachability.CLASS, name)):
         return "the machine has no interface %s" % name
     return "neither systemd-networkd nor NetworkManager manages %s: give this route where it is configured" % name
 
 
-def _lasts(node: Node, ways: list, to: str, via: str) -> bool:
-    """Whether a route is there after a boot, as far as anybody tells: what was set by hand is not, unless it is kept beside. Where
-    neither manager has the interface, the site's own scripts set routes by hand at each boot."""
+def _survives_boot(node: NodeAccess, ways: list, to: str, via: str) -> bool:
+    """Return True if the route will exist after a boot. One set by hand does so only if it is also kept. Where neither manager has
+    the interface, scripts of the site may set routes at each boot.
+    """
     if not all(way.by_hand for way in ways):
         return True
-    kept = keepers.keeper(node, ways[0].device)
+    kept = network_managers.manager_of(node, ways[0].device)
     return kept is None or kept.has_route(to, via)
 
 
-def _cuts_nobody_off(node: Node, family: list, to: str, via: str, name: str) -> None:
-    """Raises CannotChange where a machine that has a connection open to this one, as SSH does, would be answered another way."""
+def _require_no_cut_off(node: NodeAccess, family: list, to: str, via: str, name: str) -> None:
+    """Raise CannotChange if the route would redirect answers to a machine that has an open connection here, as SSH has."""
     network = ipaddress.ip_network(to)
-    for peer in sorted(reach.callers()):
+    for peer in sorted(reachability.client_addresses()):
         if ipaddress.ip_address(peer) not in network:
             continue
         rows = json.loads(node.must("ip", "-json", *family, "route", "show", "match", peer) or "[]")
-        length, ways = max([(_length(row), _ways([row])) for row in rows] or [(-1, [])], key=lambda pair: pair[0])
+        length, ways = max([(_length(row), _next_hops([row])) for row in rows] or [(-1, [])], key=lambda pair: pair[0])
         if length <= network.prefixlen and not any(way.leads(via, name) for way in ways):
             raise CannotChange("%s has a connection open, and this route would take it elsewhere: narrow it" % peer)
 
 
 def _length(row: dict) -> int:
-    """Of a route's prefix; an address without one has all bits."""
+    """Return the prefix length of a route; an address without one has all bits."""
     to = str(row.get("dst", ""))
     return 0 if to == "default" else ipaddress.ip_network(to).prefixlen
 
 
-def _on_link(node: Node, family: list, via: str) -> str:
-    """The interface of the network that a gateway is on."""
-    found = json.loads(node.must("ip", "-json", *family, "route", "get", via) or "[]")
-    first = dict(found[0]) if found else {}
+def _on_link(node: NodeAccess, family: list, via: str) -> str:
+    """Return the interface whose network a gateway is on. Raises CannotChange if there is none."""
+    matches = json.loads(node.must("ip", "-json", *family, "route", "get", via) or "[]")
+    first = dict(matches[0]) if matches else {}
     if not first or first.get("gateway") or first.get("via"):
         raise CannotChange("the gateway %s is on no network of this machine" % via)
     return str(first.get("dev", ""))
 
 
-def _ways(rows: list) -> list:
-    """Every way of the routes. A route with several has them as its next hops; one that refuses (its type) has none."""
-    found = []
+def _next_hops(rows: list) -> list:
+    """Return all next hops of the routes. A route of a reject type has one that is down."""
+    hops = []
     for row in rows:
         refuses = [row["type"]] if row.get("type", "unicast") != "unicast" else []
         for hop in row.get("nexthops") or [row]:
             down = [flag for flag in hop.get("flags") or [] if flag in ("linkdown", "dead")]
             gateway = hop.get("gateway") or (hop.get("via") or {}).get("host", "")
-            found.append(Way(gateway, hop.get("dev", ""), refuses + down, row.get("protocol", "boot") == "boot"))
-    return found
+            hops.append(NextHop(gateway, hop.get("dev", ""), refuses + down, row.get("protocol", "boot") == "boot"))
+    return hops

@@ -1,36 +1,42 @@
-"""Disks: free space, and what is mounted where; no profile changes them."""
+"""Disks: free space and mounts. No profile changes them."""
 
 from __future__ import annotations
 
 import os
 import shutil
 
-from ansible.module_utils import mountpoints
-from ansible.module_utils.nodeprofile import set_up
-from ansible.module_utils.nodeprofile.item import Item, Node, measured, read_text
+from ansible.module_utils import mount_table
+from ansible.module_utils.nodeprofile import rke2_presence
+from ansible.module_utils.nodeprofile.item import Item, NodeAccess, measured, read_text
 
 MIB = 1024 * 1024
 RESERVE_MIB, RESERVE_PERCENT = 2048, 5
-"""What must stay free once RKE2 is set up: an upgrade's archives, and more than what its kubelet evicts pods below (K3s gives it
-`eviction-hard: imagefs.available<5%,nodefs.available<5%`). `steps/gates/os_prep_facts.py` asks for the same."""
+"""Space that must stay free once RKE2 is set up, in MiB and in percent.
+
+It holds an upgrade's archives and exceeds the kubelet's eviction threshold (K3s sets `eviction-hard:
+imagefs.available<5%,nodefs.available<5%`). The gate `os_prep` asks for the same.
+"""
 
 READ_ONLY = "Read-only file system: so the kernel leaves one whose disk had an error (see dmesg); repair it, and mount it again"
 
 
-def disks(node: Node, wanted: dict, root: str = "") -> list:
-    """Free space by path, in MiB, that can be written to; a path that is not there yet counts as its nearest parent. What a first
-    bring-up asks for is what RKE2 then fills: where it is set up, a reserve is enough."""
+def disks(node: NodeAccess, wanted: dict, root: str = "") -> list:
+    """Return an item for the writable free space at each path, in MiB. A missing path counts as its nearest parent.
+
+    A first bring-up asks for space that RKE2 then fills. Where RKE2 is set up, a reserve is enough.
+    """
+    # on a machine with RKE2 the space is rightly used; only a reserve must be left
     held = is_used(node, wanted, root)
     return [_disk(path, reserve(path, least) if held else least, held, root) for path, least in sorted(wanted.items())]
 
 
-def is_used(node: Node, wanted: dict, root: str = "") -> bool:
-    """Whether RKE2 may have filled a disk that has less than it was to have."""
-    return any(_free(path) < least for path, least in wanted.items()) and set_up.by_anyone(node, root)
+def is_used(node: NodeAccess, wanted: dict, root: str = "") -> bool:
+    """Return True if a disk has less than the wanted space because RKE2 may have filled it."""
+    return any(_free(path) < least for path, least in wanted.items()) and rke2_presence.is_set_up(node, root)
 
 
 def reserve(path: str, least: int) -> int:
-    """What must stay free of a disk that was to have so many MiB, in MiB."""
+    """Return the MiB that must stay free on a disk that first needed `least` MiB."""
     total = shutil.disk_usage(existing(path)).total // MIB
     return min(least, max(RESERVE_MIB, total * RESERVE_PERCENT // 100))
 
@@ -48,7 +54,7 @@ def _disk(path: str, least: int, held: bool, root: str) -> Item:
 
 
 def mounts(wanted: dict, root: str = "") -> list:
-    """Folders that must be file systems of their own, by path, of one of the types beside it (any where there is none)."""
+    """Return an item for each folder that must be a file system of its own, of one of the given types (any if none are given)."""
     return [_mount(path, kinds, root) for path, kinds in sorted(wanted.items())]
 
 
@@ -65,11 +71,11 @@ def _mount(path: str, kinds: list, root: str) -> Item:
 
 
 def _holder(path: str, root: str) -> tuple:
-    return mountpoints.holder(path, read_text(root + "/proc/self/mounts"))
+    return mount_table.mount_of(path, read_text(root + "/proc/self/mounts"))
 
 
 def existing(path: str) -> str:
-    """The path, or its nearest parent that exists."""
+    """Return the path, or its nearest parent that exists."""
     while not os.path.exists(path):
         path = os.path.dirname(path)
     return path

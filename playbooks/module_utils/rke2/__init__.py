@@ -1,1 +1,1 @@
-"""What the modules for RKE2 share on the node: its release, its supervisor, its kubectl, and the traces it leaves."""
+"""Code shared by the modules for RKE2: its release, supervisor, kubectl and traces."""

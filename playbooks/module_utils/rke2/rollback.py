@@ -1,6 +1,7 @@
-"""A cluster on its way back to a release before: what each server has done of it, and the snapshots that etcd can be set back to.
+"""Rollback of a cluster to its previous release: the steps each server has done, and the snapshots that etcd can be restored from.
 
-docs.rke2.io, "Roll-Back": the release before on every server, etcd reset to a snapshot on one, the databases of the others removed.
+The procedure is RKE2's (docs.rke2.io, "Roll-Back"): the previous release on every server, etcd restored from a snapshot on one, and
+the databases of the others removed.
 """
 
 from __future__ import annotations
@@ -11,27 +12,30 @@ import os
 import re
 from typing import Callable, Optional
 
-from ansible.module_utils.rke2 import files, kept, mounts, places, snapshots, versions
+from ansible.module_utils import atomic_files
+from ansible.module_utils.rke2 import etcd_snapshots, release_backup, rke2_mounts, rke2_versions, site_paths
 
-MARK = os.path.join(kept.STORE, "rollback.json")
-DATABASE = os.path.dirname(snapshots.FOLDER)
+MARK = os.path.join(release_backup.STORE, "rollback.json")
+DATABASE = os.path.dirname(etcd_snapshots.FOLDER)
 ETCD = os.path.join(DATABASE, "etcd")
-CONFIG = kept.CONFIGURATION[0]
+CONFIG = release_backup.CONFIGURATION[0]
 RESET = "reset-flag"
-"""In the database's folder until RKE2's next start. A reset writes it before its etcd has come up, so that one that was cut off has
-written it too (Reset of K3s); to one with a snapshot it is no hindrance."""
-SET_BACK = os.path.join(kept.STORE, "etcd-set-back")
-"""Which snapshot RKE2 said that it has set etcd back to: its reset came to its end."""
+"""Flag file in the database folder until RKE2's next start. A reset writes it before its etcd has started, so an interrupted reset
+has written it too (Reset of K3s). It does not hinder a reset from a snapshot.
+"""
+RESET_DONE = os.path.join(release_backup.STORE, "etcd-set-back")
+"""The file that names the snapshot of a completed reset."""
 BEGUN, DONE = "begun", "done"
 
 
-def seen(to: str, installed: str, path: str = MARK) -> dict:
-    """What this server has done on its way back to `to`: `step` is empty, begun or done. A mark of another way back counts for
-    nothing, nor does a done one where another release was installed since."""
-    found = _read(path)
-    if found.get("to") != to or (found.get("step") == DONE and installed != to):
-        found = {}
-    return {name: str(found.get(name, "")) for name in ("to", "left", "snapshot", "step")}
+def read_mark(to: str, installed: str, path: str = MARK) -> dict:
+    """Return what this server has done of the rollback to `to`: `step` is empty, begun or done. Marks of another rollback, or done
+    marks from before a new install, are ignored.
+    """
+    recorded = _read(path)
+    if recorded.get("to") != to or (recorded.get("step") == DONE and installed != to):
+        recorded = {}
+    return {name: str(recorded.get(name, "")) for name in ("to", "left", "snapshot", "step")}
 
 
 def _read(path: str) -> dict:
@@ -43,62 +47,68 @@ def _read(path: str) -> dict:
 
 
 def is_under_way(installed: str, path: str = MARK) -> bool:
-    """Whether the installed release was put back, and etcd still holds what a newer one has written."""
-    return seen(installed, installed, path)["step"] == BEGUN
+    """Return True if the previous release is installed again while etcd still holds a newer release's data."""
+    return read_mark(installed, installed, path)["step"] == BEGUN
 
 
-def is_cleared(installed: str, path: str = MARK) -> bool:
-    """Whether this server's way back has come to its end but for joining the cluster."""
-    return seen(installed, installed, path)["step"] == DONE
+def is_done(installed: str, path: str = MARK) -> bool:
+    """Return True if this server's rollback is complete except for joining the cluster."""
+    return read_mark(installed, installed, path)["step"] == DONE
 
 
 def is_newer(installed: str, to: str) -> bool:
-    """Whether the installed release is newer than the one that is wanted."""
-    have, want = versions.parse(installed), versions.parse(to)
+    """Return True if the installed release is newer than the wanted one."""
+    have, want = rke2_versions.parse(installed), rke2_versions.parse(to)
     return have is not None and want is not None and have > want
 
 
 def write(mark: dict, path: str = MARK) -> None:
-    """Remember a step; before what it names is begun, or once it has ended."""
-    files.write(path, json.dumps(mark).encode(), 0o600)
+    """Record a step, before it begins or after it has ended."""
+    atomic_files.write(path, json.dumps(mark).encode(), 0o600)
 
 
-def forget(path: str = MARK, store: str = kept.STORE, reset: str = SET_BACK) -> bool:
-    """The way back has ended. What etcd was set back to is older than what is written from now on: the next upgrade to the release
-    that was left saves etcd anew, be it on the same day."""
+def forget(path: str = MARK, store: str = release_backup.STORE, reset: str = RESET_DONE) -> bool:
+    """Remove the marks of a finished rollback, and return True if there were any.
+
+    The snapshot is older than anything written from now on, so the next upgrade to the same release saves etcd again, even on the
+    same day.
+    """
     if not os.path.exists(path):
         return False
     left = str(_read(path).get("left", ""))
     if left:
-        snapshots.forget(_stem(left), store)
+        etcd_snapshots.forget(_snapshot_prefix(left), store)
     _forget_reset(reset)
     os.unlink(path)
     return True
 
 
-def offered(left: str, folder: str = snapshots.FOLDER, store: str = kept.STORE) -> list:
-    """The whole snapshots from before the release `left` came, each `{path, at}` (seconds since the epoch), the newest first."""
-    names = snapshots.marked(_stem(left), store)
-    found = [os.path.join(folder, one) for name in names for one in snapshots.saved(name, folder, store)]
-    return sorted(({"path": path, "at": os.stat(path).st_mtime} for path in found), key=lambda one: -one["at"]) if left else []
+def offered_snapshots(left: str, folder: str = etcd_snapshots.FOLDER, store: str = release_backup.STORE) -> list:
+    """Return the complete snapshots from before release `left`, each `{path, at}` (seconds since the epoch), newest first."""
+    names = etcd_snapshots.recorded_names(_snapshot_prefix(left), store)
+    paths = [os.path.join(folder, one) for name in names for one in etcd_snapshots.complete_files(name, folder, store)]
+    return sorted(({"path": path, "at": os.stat(path).st_mtime} for path in paths), key=lambda one: -one["at"]) if left else []
 
 
-def _stem(left: str) -> str:
-    """How names of snapshots from before a release begin, as the role gives them (roles/rke2/vars)."""
+def _snapshot_prefix(left: str) -> str:
+    """Return the prefix of snapshot names from before a release, as the role writes them (roles/rke2/vars)."""
     return "bringup-before-%s-" % re.sub("[^A-Za-z0-9.-]", "-", left)
 
 
-def apart(mounted: Optional[list] = None, folder: str = ETCD) -> str:
-    """What keeps RKE2 from setting its etcd back; empty: nothing. It renames the old folder (Restore of K3s): a mount
-    cannot be, and from behind a link, or from a disk further in, etcd would come to the disk of what is above."""
+def etcd_obstacle(mounted: Optional[list] = None, folder: str = ETCD) -> str:
+    """Return what keeps RKE2 from restoring etcd; empty if nothing does.
+
+    RKE2 renames the old folder (Restore of K3s). A mount cannot be renamed, and with a link or an inner disk etcd would move to the
+    parent's disk.
+    """
     if os.path.islink(folder):
         return "%s is a link to %s" % (folder, os.readlink(folder))
-    found = mounts.within(folder, places.targets() if mounted is None else mounted)
-    return "%s is a disk of its own" % found[0] if found else ""
+    mounts_here = rke2_mounts.within(folder, site_paths.targets() if mounted is None else mounted)
+    return "%s is a disk of its own" % mounts_here[0] if mounts_here else ""
 
 
-def is_reset(snapshot: str, database: str = DATABASE, path: str = SET_BACK) -> bool:
-    """Whether etcd was set back to this snapshot and RKE2 has not started since."""
+def is_reset(snapshot: str, database: str = DATABASE, path: str = RESET_DONE) -> bool:
+    """Return True if etcd was restored from this snapshot and RKE2 has not started since."""
     try:
         with open(path) as source:
             return source.read() == snapshot and os.path.exists(os.path.join(database, RESET))
@@ -106,13 +116,13 @@ def is_reset(snapshot: str, database: str = DATABASE, path: str = SET_BACK) -> b
         return False
 
 
-def set_back(snapshot: str, reset: Callable[[], None], database: str = DATABASE, path: str = SET_BACK) -> bool:
-    """Have `reset` set etcd back, unless one has come to its end; returns whether that was a change. Raises what `reset` raises."""
+def set_back(snapshot: str, reset: Callable[[], None], database: str = DATABASE, path: str = RESET_DONE) -> bool:
+    """Call `reset` to restore etcd, unless a completed reset exists; return True if it was called. Raises what `reset` raises."""
     if is_reset(snapshot, database, path):
         return False
     _forget_reset(path)
     reset()
-    files.write(path, snapshot.encode(), 0o600)
+    atomic_files.write(path, snapshot.encode(), 0o600)
     return True
 
 
@@ -121,25 +131,32 @@ def _forget_reset(path: str) -> None:
         os.unlink(path)
 
 
-def lead(config: str = CONFIG) -> bool:
-    """Have this server join nobody: RKE2 resets no etcd of a server that does. Returns whether that was a change."""
+def join_nobody(config: str = CONFIG) -> bool:
+    """Remove the `server` key from config.yaml, because RKE2 resets no etcd of a server that joins another. Return True if it was
+    there.
+    """
     with open(config) as source:
         lines = source.readlines()
+    # `rke2 server --cluster-reset` refuses to run with a `server` key
     own = [line for line in lines if not line.startswith("server:")]
     if own != lines:
-        files.write(config, "".join(own).encode(), 0o600)
+        atomic_files.write(config, "".join(own).encode(), 0o600)
     return own != lines
 
 
 def clear(database: str = DATABASE) -> list:
-    """Remove all of the database but its snapshots; returns what went. Disks and links of the site stay. Raises OSError."""
+    """Remove the database except its snapshots and return the removed names. Disks and links of the site stay. Raises OSError."""
     names: list = sorted(os.listdir(database)) if os.path.isdir(database) else []
-    paths = [os.path.join(database, name) for name in names if name not in (os.path.basename(snapshots.FOLDER), mounts.OF_DISK)]
-    stay = mounts.targets() + [path for path in paths if os.path.islink(path) and os.path.isdir(path)]
-    gone = [path for path in paths if mounts.holds(path, stay)]
+    paths = [
+        os.path.join(database, name)
+        for name in names
+        if name not in (os.path.basename(etcd_snapshots.FOLDER), rke2_mounts.LOST_FOUND)
+    ]
+    stay = rke2_mounts.targets() + [path for path in paths if os.path.islink(path) and os.path.isdir(path)]
+    gone = [path for path in paths if rke2_mounts.has_content(path, stay)]
     for path in gone:
-        mounts.clear(path, stay)
-    left = [path for path in gone if mounts.holds(path, stay)]
+        rke2_mounts.remove_content(path, stay)
+    left = [path for path in gone if rke2_mounts.has_content(path, stay)]
     if left:
         raise OSError("%s cannot be removed: see what holds it, or whether its disk has errors" % left[0])
     return [os.path.basename(path) for path in gone]

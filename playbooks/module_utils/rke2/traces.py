@@ -1,7 +1,7 @@
-"""What an RKE2 leaves on a host: processes, mounts, links, addresses, routes, packet filter rules, paths and
-units; and how each is taken away.
+"""Traces that RKE2 leaves on a host, and their removal: processes, mounts, links, addresses, routes, packet filter rules, paths and
+units.
 
-rke2-killall.sh and rke2-uninstall.sh know the same things (peers §4), but a host that was set up by half may lack both scripts.
+RKE2's own scripts rke2-killall.sh and rke2-uninstall.sh know the same things, but a half-installed host may lack both.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import signal
 import subprocess
 import time
 
-from ansible.module_utils.rke2 import guards, mounts, pending, places, settings
-from ansible.module_utils.rke2.mounts import DATA
+from ansible.module_utils.rke2 import restart_mark, rke2_mounts, rke2_settings, security_rules, site_paths
+from ansible.module_utils.rke2.rke2_mounts import DATA
 
 OWN = (
     "/etc/rancher/rke2",
@@ -27,17 +27,17 @@ OWN = (
     "/etc/sysconfig/rke2-agent",
     DATA,
     "/var/lib/rancher/download",
-    pending.PATH,
+    restart_mark.PATH,
     "/usr/local/bin/rke2",
     "/usr/local/bin/rke2-killall.sh",
     "/usr/local/bin/rke2-uninstall.sh",
     "/usr/local/share/rke2",
     "/opt/rke2",
-    guards.RULES,
+    security_rules.RULES,
 )
-"""Paths that nobody but RKE2, and we for it, makes."""
+"""Paths that only RKE2, or bringup for it, creates."""
 PACKAGED = ("/usr/bin/rke2", "/usr/bin/rke2-killall.sh", "/usr/bin/rke2-uninstall.sh")
-"""What packages brought: they count, and go with their packages, which RKE2's own script removes."""
+"""Files of packages. They count as traces and go with their packages, which RKE2's script removes."""
 SHARED = (
     "/etc/rancher/node",
     "/run/k3s",
@@ -55,14 +55,15 @@ SHARED = (
     "/var/log/containers",
     "/run/nvidia/validations",
 )
-"""What another Kubernetes would have too, like most of the mounts, links and rules: RKE2's only where one is, or was when the reset
-began."""
+"""Paths that any Kubernetes may have, like most mounts, links and rules. They count as RKE2's only if an RKE2 is, or was when the
+reset began, on the host.
+"""
 UNIT_FOLDERS = ("/usr/local/lib/systemd/system", "/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 UNITS = ("rke2-server.service", "rke2-agent.service")
 LINKS = re.compile(r"cni0|flannel[.-].*|kube-ipvs0|kube-bridge|vxlan\.calico|vxlan-v6\.calico|cilium_.*|cali[0-9a-f]+|lxc[0-9a-f]+")
 PROGRAMS = (DATA + "/", "/usr/local/bin/rke2", "/usr/bin/rke2", "/opt/rke2/")
 RULE = re.compile(r"KUBE-|CNI-|cali[-:]|CILIUM_|FLANNEL-|flannel")
-"""What chains and rules of kube-proxy, the CNI plugins, Calico, Cilium and flannel are called, as rke2-killall.sh has it."""
+"""Names of chains and rules of kube-proxy, the CNI plugins, Calico, Cilium and flannel, as in rke2-killall.sh."""
 TABLES = re.compile(r"table (\S+) (kube-proxy\S*|flannel-\S+|calico\S*|cni_\S+)")
 FILTERS = ("iptables", "ip6tables")
 TABLE_NAMES = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names")
@@ -71,12 +72,12 @@ TRIES = 40
 
 
 def programs() -> str:
-    """Where tools lie that a login shell of root would find."""
+    """Return the search path of tools that a login shell of root would have."""
     return os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:" + ":".join(glob.glob(DATA + "/data/*/bin/aux"))
 
 
 def run(command: list, text: str = "") -> tuple:
-    """Exit code and standard output; 127 where there is no such tool."""
+    """Return exit code and standard output of a command; 127 if the tool is missing."""
     tool = shutil.which(command[0], path=programs())
     if tool is None:
         return 127, ""
@@ -85,30 +86,30 @@ def run(command: list, text: str = "") -> tuple:
 
 
 def find(force: bool, virtual: str = "", pods: str = "") -> tuple:
-    """What is left by kind, and how many things of each kind were looked at; 0 means that nobody could look.
+    """Return the traces by kind, and how many things of each kind were examined. 0 means that the kind could not be examined.
 
-    On a host without anything that is RKE2's alone nothing counts, unless forced: it may be another Kubernetes'. `virtual` is the
-    address that servers hold themselves, `pods` the network of pods.
+    On a host with nothing that is RKE2's alone, no trace counts unless `force` is set, because it may be another Kubernetes'.
+    `virtual` is the address that servers hold themselves, `pods` the pod network.
     """
     rules, ways = packet_rules()
     units, unit_count = find_units()
     held, address_count = addresses(virtual)
     dropping, route_count = routes(pods)
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    targets = places.targets()
+    targets = site_paths.targets()
     links = sorted(os.listdir("/sys/class/net")) if os.path.isdir("/sys/class/net") else []
-    kept = [target for target in targets if target in mounts.PLACES] + list(places.links())
-    ours = [path for path in OWN + PACKAGED if mounts.holds(path, kept)] + glob.glob("/usr/local/share/rke2-*")
+    kept = [target for target in targets if target in rke2_mounts.SITE_DISKS] + list(site_paths.links())
+    ours = [path for path in OWN + PACKAGED if rke2_mounts.has_content(path, kept)] + glob.glob("/usr/local/share/rke2-*")
     started = processes(pids)
-    known = force or ours or units or os.path.exists(places.MARK) or any(name.startswith(PROGRAMS) for name in started.values())
+    known = force or ours or units or os.path.exists(site_paths.MARK) or any(name.startswith(PROGRAMS) for name in started.values())
     left = {
         "processes": ["%d %s" % (pid, name) for pid, name in sorted(started.items())],
-        "mounts": sorted(one for one in targets if mounts.of_pods(one) and one not in kept),
+        "mounts": sorted(one for one in targets if rke2_mounts.is_of_pods(one) and one not in kept),
         "links": [link for link in links if LINKS.fullmatch(link)],
         "addresses": held,
         "routes": dropping,
         "rules": rules,
-        "paths": sorted(ours + [path for path in SHARED if mounts.holds(path, kept)]),
+        "paths": sorted(ours + [path for path in SHARED if rke2_mounts.has_content(path, kept)]),
         "units": units,
     }
     looked = {
@@ -125,40 +126,43 @@ def find(force: bool, virtual: str = "", pods: str = "") -> tuple:
 
 
 def processes(pids: list) -> dict:
-    """Pid → program of those that RKE2 started, and of those that run in its pods."""
-    found = {}
+    """Return pid → program of RKE2's processes and of those in its pods."""
+    programs_by_pid = {}
     for pid in pids:
         try:
             with open("/proc/%d/cgroup" % pid) as source:
                 group = source.read()
-            program = places.canonical(os.readlink("/proc/%d/exe" % pid).replace(" (deleted)", ""))
+            program = site_paths.canonical(os.readlink("/proc/%d/exe" % pid).replace(" (deleted)", ""))
         except OSError:
             continue  # a kernel thread, or gone
         if program.startswith(PROGRAMS) or "/kubepods" in group or "/rke2-" in group:
-            found[pid] = program
-    return found
+            programs_by_pid[pid] = program
+    return programs_by_pid
 
 
 def packet_rules() -> tuple:
-    """Chains, rules and tables of RKE2's parts, and how many ways of asking answered."""
-    found, ways = [], 0
+    """Return the chains, rules and tables of RKE2's parts, and how many tools answered."""
+    rules, ways = [], 0
     for tool in FILTERS:
-        code, said = run([tool + "-save"])
+        code, output = run([tool + "-save"])
         if code == 0:
             ways += 1
-            found += ["%s %s" % (tool, line) for line in said.splitlines() if line[:1] in ":-" and RULE.search(line)]
-    code, said = run(["nft", "list", "tables"])
+            rules += ["%s %s" % (tool, line) for line in output.splitlines() if line[:1] in ":-" and RULE.search(line)]
+    code, output = run(["nft", "list", "tables"])
     if code == 0:
         ways += 1
-        found += ["nft %s %s" % one for one in TABLES.findall(said)]
+        rules += ["nft %s %s" % one for one in TABLES.findall(output)]
     if ways == 0 and has_no_filters():
         ways = 1  # a kernel without packet filters has no rules
-    return found, ways
+    return rules, ways
 
 
 def has_no_filters(root: str = "") -> bool:
-    """Whether the running kernel surely has no packet filters: neither tables of the older kind, nor nf_tables, which shows in the
-    kernel's symbols alone (proc(5), kallsyms), as a module and built in. A kernel that hides its symbols says nothing."""
+    """Return True if the running kernel certainly has no packet filters.
+
+    It then has neither tables of the older kind nor nf_tables, whose symbols show in kallsyms (proc(5)) both as a module and built
+    in. A kernel that hides its symbols gives False.
+    """
     if any(os.path.exists(root + path) for path in TABLE_NAMES):
         return False
     try:
@@ -170,8 +174,9 @@ def has_no_filters(root: str = "") -> bool:
 
 
 def addresses(virtual: str) -> tuple:
-    """The virtual address where this host has it, and how many were looked at. A kube-vip that is killed leaves it, and two hosts
-    would answer there once a cluster is built anew."""
+    """Return the virtual address if this host has it, and how many addresses were examined. A killed kube-vip leaves it, and two
+    hosts would answer there after a new bring-up.
+    """
     if not virtual:
         return [], 1  # there is none to look for
     wanted = str(ipaddress.ip_address(virtual))
@@ -181,33 +186,35 @@ def addresses(virtual: str) -> tuple:
 
 
 def routes(pods: str) -> tuple:
-    """Routes that drop what goes to a part of the pods' network, and how many were looked at. flannel of Canal
-    (--ip-blackhole-route) and Calico make one for the node's own part; it is on no link, and that part may be another node's once
-    a cluster is built anew."""
+    """Return blackhole routes to parts of the pod network, and how many routes were examined.
+
+    Canal's flannel (--ip-blackhole-route) and Calico make one for the node's own part. It is on no link, and that part may be
+    another node's after a new bring-up.
+    """
     if not pods:
         return [], 1  # there are none to look for
     network = ipaddress.IPv4Network(pods)
-    code, said = run(["ip", "-oneline", "-4", "route", "show"])[:2]
-    rows = [line.split() for line in said.splitlines()]
+    code, output = run(["ip", "-oneline", "-4", "route", "show"])[:2]
+    rows = [line.split() for line in output.splitlines()]
     dropped = [ipaddress.IPv4Network(row[1]) for row in rows if row[0] == "blackhole" and row[1] != "default"]
     return [str(one) for one in dropped if one != network and one.subnet_of(network)], len(rows) + (code == 0)
 
 
-def unroute(found: list) -> None:
-    """Remove routes as `routes` tells them."""
+def remove_routes(found: list) -> None:
+    """Remove routes that `routes` returned."""
     for route in found:
         run(["ip", "-4", "route", "delete", "blackhole", route])
 
 
-def let_go(held: list) -> None:
-    """Remove addresses as `addresses` tells them."""
+def remove_addresses(held: list) -> None:
+    """Remove addresses that `addresses` returned."""
     for one in held:
         address, _, link = one.partition(" on ")
         run(["ip", "address", "delete", address, "dev", link])
 
 
 def find_units() -> tuple:
-    """Unit files of ours, and how many there are at all."""
+    """Return RKE2's unit files, and how many unit files there are in all."""
     count = sum(len(os.listdir(folder)) for folder in UNIT_FOLDERS if os.path.isdir(folder))
     places = [os.path.join(folder, unit) for folder in UNIT_FOLDERS[:2] for unit in UNITS]
     links = [path for unit in UNITS for path in glob.glob("/etc/systemd/system/*.wants/" + unit)]
@@ -215,20 +222,20 @@ def find_units() -> tuple:
 
 
 def remove(left: dict) -> None:
-    """Take away what `find` found, in the order in which the one holds the other. What does not go is found again."""
+    """Remove the traces that `find` returned, dependents first. Whatever remains is found again."""
     for unit in left["units"]:
         run(["systemctl", "disable", "--now", os.path.basename(unit)])
-    part(left)
+    stop_and_unmount(left)
     for name in netns():
         run(["ip", "netns", "delete", name])
     for link in left["links"]:
         run(["ip", "link", "delete", link])
-    let_go(left["addresses"])
-    unroute(left["routes"])
+    remove_addresses(left["addresses"])
+    remove_routes(left["routes"])
     remove_rules(left["rules"])
     for path in left["units"] + [path for path in left["paths"] if path not in PACKAGED]:
         delete(path)
-    if guards.RULES in left["paths"]:
+    if security_rules.RULES in left["paths"]:
         run(["fagenrules", "--load"])
         run(["systemctl", "try-restart", "fapolicyd"])
     if left["units"]:
@@ -236,8 +243,8 @@ def remove(left: dict) -> None:
         run(["systemctl", "reset-failed", *UNITS])
 
 
-def part(left: dict) -> None:
-    """End what still runs, and unmount what Kubernetes or the site has mounted, but for the site's disks."""
+def stop_and_unmount(left: dict) -> None:
+    """End RKE2's processes and unmount what Kubernetes or the site mounted, except the site's disks."""
     run(["systemctl", "stop", *UNITS])
     kill(left["processes"])
     for target in reversed(left["mounts"]):
@@ -245,20 +252,21 @@ def part(left: dict) -> None:
 
 
 def unmount(target: str) -> None:
-    """Unmount; below a driver container's root only what is there. That root holds folders of the host too, and what is unmounted
-    in a shared one of them would be unmounted where the host has it."""
-    root = mounts.driver_root(target)
+    """Unmount a target. Below a driver container's root the mount is made private first: its shared folders are the host's, which
+    would otherwise be unmounted too.
+    """
+    root = rke2_mounts.driver_root(target)
     if not root or run(["mount", "--make-rprivate", root])[0] == 0:
         run(["umount", "--lazy", target])
 
 
 def netns() -> list:
-    """Network namespaces of pods."""
+    """Return the network namespaces of pods."""
     return [os.path.basename(path) for path in glob.glob("/run/netns/cni-*")]
 
 
 def kill(lines: list) -> None:
-    """End processes for good, and wait until they are gone."""
+    """Kill processes and wait until they are gone."""
     pids = [int(line.split()[0]) for line in lines]
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -270,11 +278,11 @@ def kill(lines: list) -> None:
 
 
 def remove_rules(rules: list) -> None:
-    """Write the tables back without our chains and rules; tables of nft go whole."""
+    """Restore the tables without RKE2's chains and rules; nft tables are deleted whole."""
     for tool in FILTERS:
         if any(rule.startswith(tool + " ") for rule in rules):
-            _, said = run([tool + "-save"])
-            kept = [line for line in said.splitlines() if not (line[:1] in ":-" and RULE.search(line))]
+            _, output = run([tool + "-save"])
+            kept = [line for line in output.splitlines() if not (line[:1] in ":-" and RULE.search(line))]
             run([tool + "-restore"], text="\n".join(kept) + "\n")
     for rule in rules:
         if rule.startswith("nft "):
@@ -282,13 +290,26 @@ def remove_rules(rules: list) -> None:
 
 
 def delete(path: str) -> None:
-    """Remove a path, but nothing through a mount that is still there; disks and links of the site stay, and are emptied."""
-    mounted = places.targets()
-    if not mounts.foreign(path, mounted):
-        mounts.clear(path, mounted + list(places.links()))
+    """Remove a path unless another mount lies below it. Disks and links of the site stay and are emptied."""
+    mounted = site_paths.targets()
+    if not rke2_mounts.foreign_mounts(path, mounted):
+        rke2_mounts.remove_content(path, mounted + list(site_paths.links()))
 
 
-def joins(config: str = settings.CONFIG) -> str:
-    """The address of the server that this host's configuration joins; empty where it joins none."""
-    found = re.match(r"https://(?:\[([^\]]+)\]|([^:/\s]+)):\d+", settings.find("server", config))
-    return found.group(1) or found.group(2) if found else ""
+def joined_server(config: str = rke2_settings.CONFIG) -> str:
+    """Return the address of the server that this host's configuration joins; empty if it joins none."""
+    match = re.match(r"https://(?:\[([^\]]+)\]|([^:/\s]+)):\d+", rke2_settings.effective_value("server", config))
+    return match.group(1) or match.group(2) if match else ""
+
+
+CILIUM_PINS = ("/sys/fs/bpf/cilium/*", "/sys/fs/bpf/tc/globals/cilium_*", "/run/cilium/bpffs/*/*")
+"""Pins of Cilium's programs and their shared maps: since 1.14, in all versions, and where /sys/fs/bpf is no BPF file system."""
+
+
+def has_cilium_programs(root: str = "") -> bool:
+    """Return True if a removed Cilium's BPF programs are still in the kernel.
+
+    Removing the pins is not enough: programs that older kernels attach without a link stay, and redirect traffic for Services of
+    the old cluster (cilium/cilium#17292). A reboot ends all of them.
+    """
+    return any(glob.glob(root + pattern) for pattern in CILIUM_PINS)

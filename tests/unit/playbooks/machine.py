@@ -33,7 +33,7 @@ class Machine:
         self.environments.append(environment)
         return self.tools[command[0]](command)
 
-    def told(self, seconds: float, *command: str) -> str | None:
+    def run_bounded(self, seconds: float, *command: str) -> str | None:
         return self.run(*command)[1]
 
     def must(self, *command: str, **environment: str) -> Any:

@@ -5,9 +5,9 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible.module_utils import nvidia
+from ansible.module_utils import nvidia_driver
 from ansible.module_utils.nodeprofile import facts
-from ansible.module_utils.nodeprofile.item import Node
+from ansible.module_utils.nodeprofile.item import NodeAccess
 
 from tests.unit.playbooks.machine import Machine, Module
 
@@ -46,15 +46,15 @@ def stand_in(folder: Path, lines: str) -> str:
 
 def test_a_tool_that_does_not_end_is_left_and_its_child_holds_nobody(tmp_path: Path) -> None:
     began = time.monotonic()
-    assert Node(Module()).told(0.2, stand_in(tmp_path, "echo begun\nsleep 60")) is None
+    assert NodeAccess(Module()).run_bounded(0.2, stand_in(tmp_path, "echo begun\nsleep 60")) is None
     assert time.monotonic() - began < 30, "its child has what the tool prints to, and is not waited for"
 
 
 def test_what_a_tool_prints_is_had_whole_whatever_it_ends_with(tmp_path: Path) -> None:
-    node = Node(Module())
-    assert node.told(30, stand_in(tmp_path, "echo one\nexit 3")) == "one\n"
-    assert len(node.told(30, stand_in(tmp_path, "head -c 300000 /dev/zero | tr '\\0' x"))) == 300000
-    assert node.told(30, str(tmp_path / "none")) == ""
+    node = NodeAccess(Module())
+    assert node.run_bounded(30, stand_in(tmp_path, "echo one\nexit 3")) == "one\n"
+    assert len(node.run_bounded(30, stand_in(tmp_path, "head -c 300000 /dev/zero | tr '\\0' x"))) == 300000
+    assert node.run_bounded(30, str(tmp_path / "none")) == ""
 
 
 def test_a_driver_whose_tool_hangs_is_told_and_all_else_too(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_driver_whose_tool_hangs_is_told_and_all_else_too(tmp_path: Path) -> N
     (tmp_path / "proc/driver/nvidia/version").write_text(OPEN)
 
     class Hung(Machine):
-        def told(self, seconds: float, *command: str) -> str | None:
+        def run_bounded(self, seconds: float, *command: str) -> str | None:
             return None
 
     found = facts.driver(Hung({}), str(tmp_path))
@@ -132,16 +132,16 @@ def test_a_driver_is_the_hosts_where_its_module_lies_there_loaded_or_not(tmp_pat
     modules = tmp_path / "lib/modules" / os.uname().release
     modules.mkdir(parents=True)
     (modules / "modules.dep").write_text(IN_TREE + line + "kernel/drivers/acpi/video.ko.xz:\n")
-    assert nvidia.is_installed(str(tmp_path)) is there
-    assert nvidia.is_of_container(str(tmp_path)) is not there
+    assert nvidia_driver.is_installed(str(tmp_path)) is there
+    assert nvidia_driver.is_of_container(str(tmp_path)) is not there
     assert facts.driver(Machine({}), str(tmp_path))["nvidia_driver"] == "575.57.08", "the one that runs is told all the same"
 
 
 def test_whose_driver_it_is_stays_open_where_nothing_lists_modules(tmp_path: Path) -> None:
     (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
     (tmp_path / "proc/driver/nvidia/version").write_text(OPEN)
-    assert nvidia.is_installed(str(tmp_path)) is None
-    assert not nvidia.is_of_container(str(tmp_path))
+    assert nvidia_driver.is_installed(str(tmp_path)) is None
+    assert not nvidia_driver.is_of_container(str(tmp_path))
 
 
 @needs_records

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils.nodeprofile import firewall, firewalls
+from ansible.module_utils.nodeprofile import firewall, firewall_backends
 
 from tests.unit.playbooks.machine import Machine
 
@@ -78,7 +78,7 @@ class Chains:
             self.reloads += 1
             self.kernel = self._lines()
             return 0, "", ""
-        assert command[-2:] == ("comment", firewalls.OURS)
+        assert command[-2:] == ("comment", firewall_backends.OURS)
         with self.file.open("a") as out:
             out.write(self._rule([*command[1:-2]]) + "\n")
         self.kernel = self._lines()

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.rke2 import kubelet
+from ansible.module_utils.rke2 import kubelet_policies
 
 STATIC = "# Made by bringup.\napiVersion: kubelet.config.k8s.io/v1beta1\ncpuManagerPolicy: static\n"
 
@@ -32,17 +32,17 @@ def folder(tmp_path: Path) -> str:
 def test_a_policy_that_the_kubelet_would_not_start_with_is_refused(
     folder: str, arguments: list[str], fields: str, said: str
 ) -> None:
-    found = kubelet.refusal(arguments, fields, "", folder)
+    found = kubelet_policies.refusal(arguments, fields, "", folder)
     assert (said in found, bool(found)) == (True, bool(said))
 
 
 def test_a_policy_that_is_no_longer_asked_for_is_refused_too(folder: str) -> None:
     (Path(folder) / "cpu_manager_state").write_text(json.dumps({"policyName": "static"}))
-    assert "cpuManagerPolicy was static here, and with none" in kubelet.refusal([], "", STATIC, folder)
-    assert "and with none" in kubelet.refusal([], "", "kubelet-arg:\n-   cpu-manager-policy=static\n", folder)
-    assert kubelet.refusal([], "", "", folder) == "", "somebody else's drop-in may say it"
-    assert kubelet.refusal([], STATIC, STATIC, folder) == ""
+    assert "cpuManagerPolicy was static here, and with none" in kubelet_policies.refusal([], "", STATIC, folder)
+    assert "and with none" in kubelet_policies.refusal([], "", "kubelet-arg:\n-   cpu-manager-policy=static\n", folder)
+    assert kubelet_policies.refusal([], "", "", folder) == "", "somebody else's drop-in may say it"
+    assert kubelet_policies.refusal([], STATIC, STATIC, folder) == ""
 
 
 def test_a_node_whose_kubelet_never_ran_takes_any_policy(tmp_path: Path) -> None:
-    assert kubelet.refusal(["cpu-manager-policy=static"], STATIC, "", str(tmp_path)) == ""
+    assert kubelet_policies.refusal(["cpu-manager-policy=static"], STATIC, "", str(tmp_path)) == ""

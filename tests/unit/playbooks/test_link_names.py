@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.nodeprofile import given, link_names
+from ansible.module_utils.nodeprofile import link_names, pod_interfaces
 
 from tests.unit.playbooks.machine import Machine
 
 SLOT, OWN = "0000:18:00.0", "10.10.0.11"
-NONE = given.Given(Machine({}), [], [], {})
+NONE = pod_interfaces.PodInterfaces(Machine({}), [], [], {})
 ADDRESSES = '[{"ifname":"lo","addr_info":[{"local":"127.0.0.1"}]},{"ifname":"bond0","addr_info":[{"local":"10.10.0.11"}]}]'
 
 
@@ -44,7 +44,7 @@ def machine(root: Path, *, check_mode: bool = False, alternatives: tuple[str, ..
 
 
 def named(node: Machine, *, rebooted: bool = False, mtu: int = 0) -> dict[str, dict[str, str]]:
-    rows = link_names.named(node, {"fab0": SLOT}, {"fab0": mtu}, OWN, rebooted, NONE, str(node.root))
+    rows = link_names.named_links(node, {"fab0": SLOT}, {"fab0": mtu}, OWN, rebooted, NONE, str(node.root))
     return {row["name"]: row for row in rows}
 
 
@@ -76,7 +76,7 @@ def test_one_that_is_in_use_waits_for_a_boot_and_fails_where_that_did_not_bring_
     assert (row["status"], row["before"]) == ("differs", "ens1np0")
     assert node.reboots == [f"name of {SLOT}: it is in use as ens1np0; the next boot brings the name"]
     assert node.said == [("ip", "-json", "address")]
-    assert link_names.pending(list(named(node).values())) == ["fab0"]
+    assert link_names.names_after_boot(list(named(node).values())) == ["fab0"]
     row = named(machine(tmp_path, check_mode=True), rebooted=True)[f"name of {SLOT}"]
     assert row["status"] == "failed"
     assert "the boot did not bring the name, it is ens1np0: see `udevadm info" in row["why"]

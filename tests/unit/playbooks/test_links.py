@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from ansible.module_utils.nodeprofile import given, links
+from ansible.module_utils.nodeprofile import links, pod_interfaces
 
 from tests.unit.playbooks.machine import Machine
 
-NONE = given.Given(Machine({}), [], [], {})
+NONE = pod_interfaces.PodInterfaces(Machine({}), [], [], {})
 
 
 def test_an_mtu_that_nobody_keeps_is_not_changed_and_says_where_to_set_it() -> None:
@@ -29,8 +29,8 @@ def test_the_fabrics_interfaces_are_found_by_their_devices(tmp_path: Path) -> No
         (tmp_path / name / "device/vendor").write_text(f"0x{vendor}\n")
         (tmp_path / name / "device/device").write_text(f"0x{device}\n")
     (tmp_path / "lo").mkdir()
-    assert links.of_devices(["15b3:1021", "15b3:1023"], str(tmp_path)) == ["ens1", "ib0"]
-    assert links.of_devices(["15b3:a2dc"], str(tmp_path)) == []
+    assert links.links_of_devices(["15b3:1021", "15b3:1023"], str(tmp_path)) == ["ens1", "ib0"]
+    assert links.links_of_devices(["15b3:a2dc"], str(tmp_path)) == []
 
 
 def test_without_an_interface_of_the_fabrics_devices_nothing_passes() -> None:
@@ -42,6 +42,6 @@ def test_what_needs_an_interface_that_gets_its_name_by_the_next_boot_waits_for_i
     machine = Machine({})
     rows = links.links(machine, {"names": ["fab0"], "mtu": 9000}, ["fab0"], NONE)
     assert {(row["name"], row["status"], row["why"]) for row in rows} == {
-        ("link fab0", "differs", links.NAMED_LATER),
-        ("MTU of fab0", "differs", links.NAMED_LATER),
+        ("link fab0", "differs", links.NAME_AFTER_BOOT),
+        ("MTU of fab0", "differs", links.NAME_AFTER_BOOT),
     }

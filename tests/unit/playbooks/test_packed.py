@@ -13,7 +13,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from steps.clients.ansible import packed as ansible_packed
 from steps.clients.ansible.workspace import playbook_path
-from steps.contract.stages.os_prep import Expectation
+from steps.stages.os_prep.contract import Expectation
 from workflows.spec.hosts import HostGroup
 
 PLAYBOOKS = playbook_path("os_prep").parent

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.rke2 import release
+from ansible.module_utils.rke2 import release_files
 from ansible.module_utils.urls import open_url
 
 from steps.clients.ansible.failures import of_failed
@@ -48,7 +48,7 @@ def whole(**other: bytes) -> dict[str, tuple[bytes, int]]:
 
 
 def fetched(url: str, store: Path) -> list[str]:
-    found: list[str] = release.Release(VERSION, "x86_64", url, "", "", open_url, str(store)).fetch([], check_mode=False)
+    found: list[str] = release_files.HostRelease(VERSION, "x86_64", url, "", "", open_url, str(store)).fetch([], check_mode=False)
     return found
 
 
@@ -66,7 +66,10 @@ def test_what_breaks_off_may_be_tried_again_and_leaves_nothing(name: str, chunke
         sends = {name: sends[name]} | {
             other: (FILES[other] + b"\r\n0\r\n\r\n", len(FILES[other])) for other in FILES if other != name
         }
-    with site(sends, chunked=chunked) as url, pytest.raises(release.Later, match=rf"{name}: broke off after \d+"):
+    with (
+        site(sends, chunked=chunked) as url,
+        pytest.raises(release_files.DownloadInterrupted, match=rf"{name}: broke off after \d+"),
+    ):
         fetched(url, tmp_path)
     assert not (tmp_path / VERSION / name).exists()
     with site(whole()) as url:
@@ -74,18 +77,27 @@ def test_what_breaks_off_may_be_tried_again_and_leaves_nothing(name: str, chunke
 
 
 def test_a_wrong_checksum_stays_wrong(tmp_path: Path) -> None:
-    with site(whole(**{"rke2.linux-amd64.tar.gz": b"another"})) as url, pytest.raises(release.Bad, match="its sha256 is"):
+    with (
+        site(whole(**{"rke2.linux-amd64.tar.gz": b"another"})) as url,
+        pytest.raises(release_files.InvalidRelease, match="its sha256 is"),
+    ):
         fetched(url, tmp_path)
 
 
 def test_a_list_without_the_file_is_not_kept(tmp_path: Path) -> None:
-    with site(whole(**{"sha256sum-amd64.txt": b"\n"})) as url, pytest.raises(release.Bad, match="has no checksum for"):
+    with (
+        site(whole(**{"sha256sum-amd64.txt": b"\n"})) as url,
+        pytest.raises(release_files.InvalidRelease, match="has no checksum for"),
+    ):
         fetched(url, tmp_path)
     with site(whole()) as url:
         assert fetched(url, tmp_path) == ["rke2.linux-amd64.tar.gz"]
 
 
-@pytest.mark.parametrize(("status", "kind"), [(404, release.Bad), (429, release.Later), (503, release.Later)])
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(404, release_files.InvalidRelease), (429, release_files.DownloadInterrupted), (503, release_files.DownloadInterrupted)],
+)
 def test_an_answer_says_whether_asking_again_helps(status: int, kind: type[Exception], tmp_path: Path) -> None:
     with site(whole(), status=status) as url, pytest.raises(kind, match=str(status)):
         fetched(url, tmp_path)
@@ -99,7 +111,11 @@ class HangsUp(socketserver.BaseRequestHandler):
 
 
 def test_a_server_that_hangs_up_may_be_asked_again(tmp_path: Path) -> None:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), HangsUp) as server, served(server), pytest.raises(release.Later):
+    with (
+        socketserver.ThreadingTCPServer(("127.0.0.1", 0), HangsUp) as server,
+        served(server),
+        pytest.raises(release_files.DownloadInterrupted),
+    ):
         fetched(f"http://127.0.0.1:{server.server_address[1]}", tmp_path)
 
 
@@ -119,7 +135,7 @@ def test_a_proxy_that_refuses_the_login_has_a_reason_of_its_own(
     with ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server, served(server):
         for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY"):
             monkeypatch.setenv(name, f"http://ops:canary@127.0.0.1:{server.server_address[1]}")
-        with pytest.raises(release.Bad, match="the proxy refuses this login") as caught:
+        with pytest.raises(release_files.InvalidRelease, match="the proxy refuses this login") as caught:
             fetched(f"{scheme}://files.example.org/rke2", tmp_path)
     assert "canary" not in str(caught.value)
     assert of_failed(str(caught.value)) is FailureKind.PROXY

@@ -39,14 +39,14 @@ def test_what_a_cluster_was_founded_with_may_be_said_again(module: Any, config: 
     ],
 )
 def test_a_server_that_would_not_start_again_is_left_as_it_is(module: Any, config: dict[str, Any], said: str) -> None:
-    with pytest.raises(module.Conflict, match=said):
+    with pytest.raises(module.ConfigConflict, match=said):
         module.check_fixed(config, THERE)
 
 
 @pytest.mark.parametrize("there", ["cni: cilium\n", "token: x\ncni:\n- multus\n- cilium\ntls-san:\n- a\n", 'cni: "cilium"\n'])
 def test_a_network_plugin_is_known_however_it_was_written(module: Any, there: str) -> None:
     module.check_fixed({"cni": ["cilium"]}, there)
-    with pytest.raises(module.Conflict, match="founded with cilium"):
+    with pytest.raises(module.ConfigConflict, match="founded with cilium"):
         module.check_fixed({"cni": ["canal"]}, there)
 
 
@@ -86,7 +86,7 @@ def test_a_drop_in_that_would_undo_what_is_written_is_refused(module: Any, tmp_p
     (tmp_path / "50-site.yaml.old").write_text("cni: none\n")
     module.check_drop_ins(config, paths, str(tmp_path))
     (tmp_path / name).write_text(text)
-    with pytest.raises(module.Conflict, match=said):
+    with pytest.raises(module.ConfigConflict, match=said):
         module.check_drop_ins(config, paths, str(tmp_path))
 
 
@@ -123,7 +123,7 @@ def test_registries_of_the_site_lie_where_it_says_as_long_as_the_spec_has_none(m
 def test_keys_that_nobody_may_set_are_refused_in_config_yaml_too(module: Any, config: dict[str, Any], said: str) -> None:
     fine = {"server": "https://192.0.2.1:9345", "cluster-reset": False, "cni": ["canal"]}
     module.check(fine, [])
-    with pytest.raises(module.Conflict, match=said):
+    with pytest.raises(module.ConfigConflict, match=said):
         module.check(fine | config, [])
 
 
@@ -152,7 +152,7 @@ def test_a_later_environment_file_that_would_win_is_refused(module: Any, tmp_pat
     module.check_environment([ours | {"absent": True}], str(tmp_path))
     if not said:
         return module.check_environment([ours], str(tmp_path))
-    with pytest.raises(module.Conflict, match=said):
+    with pytest.raises(module.ConfigConflict, match=said):
         module.check_environment([ours], str(tmp_path))
     return None
 
@@ -177,18 +177,18 @@ def test_a_file_of_the_site_is_kept_aside_once_and_told(module: Any, tmp_path: P
     found = module.of_the_site([*wanted, entry("/etc/default/rke2-agent", absent=True)], root)
     assert found == [config, default, manifest], "a token is one, whoever wrote it"
 
-    kept = [module.aside.keep(path, root) for path in found]
+    kept = [module.site_backups.back_up(path, root) for path in found]
     assert kept == [
         "/etc/rancher/rke2.before-bringup/config.yaml",
         "/etc/default/rke2-agent.before-bringup",
         "/var/lib/rancher/rke2.before-bringup/agent/pod-manifests/kube-vip.yaml",
     ]
-    assert [module.aside.keep(path, root) for path in found] == kept, "a run that was killed before ours were written"
+    assert [module.site_backups.back_up(path, root) for path in found] == kept, "a run that was killed before ours were written"
     assert [(tmp_path / path[1:]).read_text() for path in kept] == [there[path] for path in found]
     assert (tmp_path / kept[1][1:]).stat().st_mode & 0o777 == 0o640
     (tmp_path / config[1:]).write_text("node-name: another\n")
-    assert module.aside.keep(config, root) == kept[0] + "-2", "what was kept first stays"
-    assert module.aside.found(root) == sorted([*kept, kept[0] + "-2"])
+    assert module.site_backups.back_up(config, root) == kept[0] + "-2", "what was kept first stays"
+    assert module.site_backups.backups(root) == sorted([*kept, kept[0] + "-2"])
 
 
 def test_a_first_start_that_founded_nothing_binds_no_server(module: Any, tmp_path: Path) -> None:

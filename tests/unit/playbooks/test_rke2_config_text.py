@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils.rke2 import own_address
+from ansible.module_utils.rke2 import node_address
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 REGISTERED = "127.55.0.1"
@@ -84,7 +84,7 @@ def test_a_node_that_ssh_reaches_by_ipv6_takes_its_address_of_ipv4_by_itself(tmp
 @pytest.mark.parametrize("kept", ["192.0.2.11", "2001:db8::11"])
 def test_a_node_that_has_joined_keeps_its_address_where_ssh_reaches_it_by_ipv6(tmp_path: Path, kept: str) -> None:
     def told(*, joined: bool) -> str:
-        return own_address.of_node("2001:db8::11", joined, lambda command: (0, json.dumps(LINKS), ""), str(config))
+        return node_address.node_ip("2001:db8::11", joined, lambda command: (0, json.dumps(LINKS), ""), str(config))
 
     config = tmp_path / "config.yaml"
     config.write_text(f"# Made by bringup.\nnode-ip: {kept}\n")
@@ -96,14 +96,16 @@ def test_an_address_is_known_however_it_is_written() -> None:
     def ip(command: list[str]) -> tuple[int, str, str]:
         return 0, json.dumps(LINKS), ""
 
-    assert own_address.own("2001:DB8:0::11", ip) == "2001:DB8:0::11", "as the spec writes it, so that files stay as they are"
-    assert own_address.own("2001:db8::12", ip) == ""
+    assert node_address.own_address("2001:DB8:0::11", ip) == "2001:DB8:0::11", (
+        "as the spec writes it, so that files stay as they are"
+    )
+    assert node_address.own_address("2001:db8::12", ip) == ""
 
 
 @pytest.mark.parametrize("text", ["node-ip: 10.20.0.7\n", "node-ip: [10.20.0.7]\n", "node-ip+:\n- 10.20.0.7\n", "i: 10.20.0.7\n"])
 def test_a_drop_in_names_the_address_of_a_node_that_has_joined_by_no_other(tmp_path: Path, text: str) -> None:
     def told(*, joined: bool) -> str:
-        return own_address.of_node("192.0.2.11", joined, lambda command: (0, json.dumps(LINKS), ""), str(config))
+        return node_address.node_ip("192.0.2.11", joined, lambda command: (0, json.dumps(LINKS), ""), str(config))
 
     config = tmp_path / "config.yaml"
     assert told(joined=False) == "192.0.2.11"
@@ -117,5 +119,5 @@ def test_a_drop_in_names_the_address_of_a_node_that_has_joined_by_no_other(tmp_p
 
 @pytest.mark.parametrize("said", [(257, "", "No such file or directory: 'ip'"), (0, "not JSON", "")])
 def test_a_host_that_does_not_tell_its_addresses_is_no_host_without_any(said: tuple[int, str, str]) -> None:
-    with pytest.raises(own_address.Unreadable, match="ip -json address show ended with"):
-        own_address.own("192.0.2.11", lambda command: said)
+    with pytest.raises(node_address.AddressesUnreadable, match="ip -json address show ended with"):
+        node_address.own_address("192.0.2.11", lambda command: said)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.rke2 import guards
+from ansible.module_utils.rke2 import security_rules
 
 PROGRAM = "/usr/local/bin/rke2"
 LOADED = [["fagenrules", "--load"], ["systemctl", "restart", "fapolicyd"]]
@@ -34,38 +34,38 @@ def host(folder: Path, *, selinux: bool = False, fapolicyd: bool = False) -> str
 
 def test_a_host_without_guards_is_asked_nothing(tmp_path: Path) -> None:
     run = Commands()
-    guards.tell([PROGRAM], run, host(tmp_path))
+    security_rules.register_files([PROGRAM], run, host(tmp_path))
     assert run.ran == []
 
 
 def test_files_get_the_labels_of_the_policy(tmp_path: Path) -> None:
     run = Commands()
-    guards.tell([PROGRAM], run, host(tmp_path, selinux=True))
+    security_rules.register_files([PROGRAM], run, host(tmp_path, selinux=True))
     assert run.ran == [["restorecon", PROGRAM]]
-    with pytest.raises(guards.Refused, match="restorecon /usr/local/bin/rke2 ended with 1: no such rule"):
-        guards.tell([PROGRAM], Commands("restorecon"), str(tmp_path))
+    with pytest.raises(security_rules.GuardRefusal, match="restorecon /usr/local/bin/rke2 ended with 1: no such rule"):
+        security_rules.register_files([PROGRAM], Commands("restorecon"), str(tmp_path))
 
 
 def test_fapolicyd_is_told_once_where_programs_lie(tmp_path: Path) -> None:
     run, root = Commands(), host(tmp_path, fapolicyd=True)
-    guards.tell([PROGRAM], run, root)
+    security_rules.register_files([PROGRAM], run, root)
     assert run.ran == [ASKED, *LOADED]
-    assert "allow perm=any all : dir=/var/lib/rancher/\n" in Path(root + guards.RULES).read_text()
+    assert "allow perm=any all : dir=/var/lib/rancher/\n" in Path(root + security_rules.RULES).read_text()
     run.ran.clear()
-    guards.tell([PROGRAM], run, root)
+    security_rules.register_files([PROGRAM], run, root)
     assert run.ran == [ASKED]
 
 
 def test_a_rule_that_was_not_taken_is_told_again(tmp_path: Path) -> None:
     run, root = Commands(), host(tmp_path, fapolicyd=True)
-    with pytest.raises(guards.Refused, match="fagenrules --load ended with 1"):
-        guards.tell([PROGRAM], Commands("fagenrules"), root)
-    guards.tell([PROGRAM], run, root)
+    with pytest.raises(security_rules.GuardRefusal, match="fagenrules --load ended with 1"):
+        security_rules.register_files([PROGRAM], Commands("fagenrules"), root)
+    security_rules.register_files([PROGRAM], run, root)
     assert run.ran == [ASKED, *LOADED]
 
 
 def test_one_that_does_not_run_is_left_alone(tmp_path: Path) -> None:
     run, root = Commands("is-active"), host(tmp_path, fapolicyd=True)
-    guards.tell([PROGRAM], run, root)
+    security_rules.register_files([PROGRAM], run, root)
     assert run.ran == [ASKED]
-    assert not Path(root + guards.RULES).exists()
+    assert not Path(root + security_rules.RULES).exists()

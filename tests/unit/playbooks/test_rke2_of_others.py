@@ -44,7 +44,7 @@ def host(root: Path, files: dict[str, str]) -> str:
     ],
 )
 def test_who_has_set_a_host_up_is_told_by_what_lies_there(tmp_path: Path, files: dict[str, str], ours: bool) -> None:
-    assert refusals.is_ours(host(tmp_path, files)) is ours
+    assert refusals.is_own_config(host(tmp_path, files)) is ours
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_who_has_set_a_host_up_is_told_by_what_lies_there(tmp_path: Path, files:
 def test_what_others_have_set_up_is_taken_as_it_is_or_refused(seen: dict[str, Any], said: str) -> None:
     facts = {"version": "v1.35.7+rke2r1", "waiting_for": "etcd"} | seen
     running = seen["state"] in ("active", "activating")
-    assert refusals.is_theirs(facts) is bool(running or (seen["joined"] and facts["version"]))
-    found = refusals.of(facts, "v1.35.7+rke2r1", {})
+    assert refusals.is_adopted(facts) is bool(running or (seen["joined"] and facts["version"]))
+    found = refusals.release_refusal(facts, "v1.35.7+rke2r1", {})
     assert (said in found) if said else found == ""
 
 
 def test_a_reset_knows_the_cluster_that_a_drop_in_joins(tmp_path: Path) -> None:
     root = host(tmp_path, {DROP_IN: RANCHER})
-    assert traces.joins(f"{root}/{CONFIG}") == "192.0.2.9"
+    assert traces.joined_server(f"{root}/{CONFIG}") == "192.0.2.9"
     host(tmp_path, {DROP_IN: "cni: canal\n", CONFIG: 'server: "https://[fd00::9]:9345"\n'})
-    assert traces.joins(f"{root}/{CONFIG}") == "fd00::9"
+    assert traces.joined_server(f"{root}/{CONFIG}") == "fd00::9"

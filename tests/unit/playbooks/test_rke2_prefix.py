@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.rke2 import kept, prefix
+from ansible.module_utils.rke2 import install_prefix, release_backup
 
 from steps.clients.ansible.failures import of_failed
 from steps.contract.play import FailureKind
@@ -32,10 +32,10 @@ def host(folder: Path, mounts: str) -> str:
 )
 def test_units_lie_where_systemd_sees_them_at_boot(tmp_path: Path, mounts: str, unit: str) -> None:
     root = host(tmp_path, mounts)
-    assert prefix.place(UNIT, root) == unit
-    assert prefix.place("bin/rke2", root) == kept.PROGRAM
-    assert prefix.place(ENVIRONMENT, root) == f"/usr/local/{ENVIRONMENT}", "the unit names it there"
-    assert prefix.refusal(root) == ""
+    assert install_prefix.target_path(UNIT, root) == unit
+    assert install_prefix.target_path("bin/rke2", root) == release_backup.PROGRAM
+    assert install_prefix.target_path(ENVIRONMENT, root) == f"/usr/local/{ENVIRONMENT}", "the unit names it there"
+    assert install_prefix.refusal(root) == ""
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_units_lie_where_systemd_sees_them_at_boot(tmp_path: Path, mounts: str, 
     ],
 )
 def test_a_place_that_cannot_take_a_release_is_named_and_is_no_broken_disk(tmp_path: Path, mounts: str, said: str) -> None:
-    found = prefix.refusal(host(tmp_path, mounts))
+    found = install_prefix.refusal(host(tmp_path, mounts))
     assert found.startswith(said)
     assert of_failed(found) is FailureKind.TASK_FAILED
 
 
 def test_a_root_that_an_error_made_read_only_is_told_by_whoever_writes(tmp_path: Path) -> None:
-    assert prefix.refusal(host(tmp_path, ROOT.replace("rw,", "ro,"))) == ""
+    assert install_prefix.refusal(host(tmp_path, ROOT.replace("rw,", "ro,"))) == ""

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from ansible.module_utils.rke2 import kube, supervisor, traces, versions
+from ansible.module_utils.rke2 import kubectl, rke2_versions, supervisor, traces
 
 
 @pytest.mark.parametrize(
@@ -22,16 +22,16 @@ from ansible.module_utils.rke2 import kube, supervisor, traces, versions
     ],
 )
 def test_a_release_follows_the_one_before_it(installed: str, wanted: str, why: str) -> None:
-    said = versions.refusal(installed, wanted)
+    said = rke2_versions.refusal(installed, wanted)
     assert (why in said) if why else said == ""
 
 
 def test_agents_are_never_newer_than_a_server_and_nodes_never_too_old_for_one() -> None:
     servers = {"s1": "v1.35.7+rke2r1", "s2": "v1.34.9+rke2r1"}
-    assert versions.agent_refusal("v1.34.10+rke2r1", servers) == ""
-    assert versions.agent_refusal("v1.35.7+rke2r1", servers).startswith("server s2 runs v1.34.9+rke2r1")
-    assert versions.server_refusal("v1.36.0+rke2r1", {"w1": "v1.33.1+rke2r1"}) == ""
-    assert versions.server_refusal("v1.37.0+rke2r1", {"w1": "v1.33.1+rke2r1"}).startswith("node w1 runs v1.33.1+rke2r1")
+    assert rke2_versions.agent_refusal("v1.34.10+rke2r1", servers) == ""
+    assert rke2_versions.agent_refusal("v1.35.7+rke2r1", servers).startswith("server s2 runs v1.34.9+rke2r1")
+    assert rke2_versions.server_refusal("v1.36.0+rke2r1", {"w1": "v1.33.1+rke2r1"}) == ""
+    assert rke2_versions.server_refusal("v1.37.0+rke2r1", {"w1": "v1.33.1+rke2r1"}).startswith("node w1 runs v1.33.1+rke2r1")
 
 
 def server(*, voter: bool | None = True, ready: bool = True) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def server(*, voter: bool | None = True, ready: bool = True) -> dict[str, Any]:
     ],
 )
 def test_a_server_stops_only_where_etcd_keeps_its_majority(servers: dict[str, Any], needs: str) -> None:
-    said = kube.missing_voters(servers, "s1")
+    said = kubectl.majority_refusal(servers, "s1")
     assert (needs in said) if needs else said == ""
 
 
@@ -93,7 +93,7 @@ def test_a_host_of_another_cluster_is_not_taken_away_from_it() -> None:
         assert supervisor.token_refusal(there, ours, joined) == ""
 
 
-class Stuck(kube.Kube):
+class Stuck(kubectl.Kubectl):
     """Nodes of which some never let their pods go; what was asked of each, without a real kubectl."""
 
     def __init__(self, stuck: set[str], said: str) -> None:
@@ -108,13 +108,13 @@ class Stuck(kube.Kube):
     def drain(self, name: str, seconds: int) -> None:
         self.asked.append((name, seconds))
         if name in self.stuck:
-            raise kube.Refused(self.said)
+            raise kubectl.KubectlError(self.said)
 
 
 def test_nodes_that_do_not_let_go_take_no_time_from_those_that_do() -> None:
     names = [f"n{number:02d}" for number in range(50)]
     nodes = Stuck(set(names[:25]), "error when evicting pods/web-0: would violate the pod's disruption budget")
-    refused = kube.drain(nodes, names, "v1", names[1:], 600)
+    refused = kubectl.drain(nodes, names, "v1", names[1:], 600)
     assert sorted(refused) == names[:25]
     assert sorted(nodes.cordoned) == [f"{name} v1" for name in names[1:]]
     assert sorted(nodes.asked) == [(name, 60) for name in names], "five rounds of ten, each twice if need be, fit into 600 s"
@@ -123,10 +123,10 @@ def test_nodes_that_do_not_let_go_take_no_time_from_those_that_do() -> None:
 def test_a_drain_that_ran_out_of_its_turn_has_another_until_all_time_is_used() -> None:
     names = [f"n{number:02d}" for number in range(11)]
     nodes = Stuck({"n03"}, "global timeout reached: 1s")
-    refused = kube.drain(nodes, names, "v1", names, 1)
+    refused = kubectl.drain(nodes, names, "v1", names, 1)
     assert list(refused) == ["n03"]
     assert len([name for name, _ in nodes.asked if name == "n03"]) > 1
     assert {seconds for _, seconds in nodes.asked} == {1}
     few = Stuck(set(), "")
-    assert kube.drain(few, ["a", "b"], "v1", [], 600) == {}
+    assert kubectl.drain(few, ["a", "b"], "v1", [], 600) == {}
     assert few.asked == [("a", 600), ("b", 600)]

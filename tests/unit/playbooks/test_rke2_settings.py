@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils.rke2 import settings
+from ansible.module_utils.rke2 import rke2_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,8 +98,8 @@ Dumper.add_representer(str, yaml.SafeDumper.represent_str)
 def seen(text: str, parser: Any = None) -> dict[str, str] | None:
     """What the reader sees; None where it says that it cannot."""
     try:
-        return dict(settings.parse(text, parser))
-    except settings.Unreadable:
+        return dict(rke2_settings.parse(text, parser))
+    except rke2_settings.SettingsUnreadable:
         return None
 
 
@@ -200,16 +200,16 @@ def test_long_texts_are_read_as_a_program_folds_them(config: dict[str, str]) -> 
     ],
 )
 def test_what_people_and_tools_write_is_read(text: str, value: str | None, parser: Any) -> None:
-    assert settings.parse(text, parser).get("server") == value
+    assert rke2_settings.parse(text, parser).get("server") == value
 
 
 @pytest.mark.parametrize(
     "text", ["{server: a}", "x: &x b\nserver: a\n", "? server\n: a\n", "%YAML 1.1\n---\nserver: a\n", "server: !!str a\n"]
 )
 def test_a_parser_reads_what_few_people_write(text: str) -> None:
-    assert settings.parse(text, yaml).get("server") == "a"
-    with pytest.raises(settings.Unreadable):
-        settings.parse(text, None)
+    assert rke2_settings.parse(text, yaml).get("server") == "a"
+    with pytest.raises(rke2_settings.SettingsUnreadable):
+        rke2_settings.parse(text, None)
 
 
 @pytest.mark.parametrize("parser", PARSERS)
@@ -235,23 +235,27 @@ def test_a_parser_reads_what_few_people_write(text: str) -> None:
     ],
 )
 def test_what_is_not_understood_is_said(text: str, where: str, parser: Any) -> None:
-    with pytest.raises(settings.Unreadable, match=where):
-        settings.parse(text, parser)
+    with pytest.raises(rke2_settings.SettingsUnreadable, match=where):
+        rke2_settings.parse(text, parser)
 
 
 def test_the_files_that_rke2_reads_are_read_in_its_order(tmp_path: Path) -> None:
     config, folder = tmp_path / "config.yaml", tmp_path / "config.yaml.d"
-    assert settings.find("server", str(config)) == ""
+    assert rke2_settings.effective_value("server", str(config)) == ""
     (folder / "sub.yaml").mkdir(parents=True)
     (folder / "50-rancher.yaml").write_text(json.dumps({"server": "https://192.0.2.1:9345", "node-label": ["a=b"]}))
-    assert settings.find("server", str(config)) == "https://192.0.2.1:9345", "there is no config.yaml"
+    assert rke2_settings.effective_value("server", str(config)) == "https://192.0.2.1:9345", "there is no config.yaml"
     config.write_text("server: https://192.0.2.9:9345\nnode-name: n1\n")
     (folder / "60-site.YML").write_text("s: https://192.0.2.2:9345\n")
     (folder / ".70-hidden.yaml").write_text("node-name+: n2\n")
     (folder / "80-odd.txt").write_text("server: x\n")
-    assert [Path(path).name for path in settings.drop_ins(str(folder))] == [".70-hidden.yaml", "50-rancher.yaml", "60-site.YML"]
-    assert settings.find("server", str(config)) == "https://192.0.2.2:9345"
-    assert settings.find("node-name", str(config)) == "n2"
+    assert [Path(path).name for path in rke2_settings.drop_ins(str(folder))] == [
+        ".70-hidden.yaml",
+        "50-rancher.yaml",
+        "60-site.YML",
+    ]
+    assert rke2_settings.effective_value("server", str(config)) == "https://192.0.2.2:9345"
+    assert rke2_settings.effective_value("node-name", str(config)) == "n2"
     (folder / "90-flow.yaml").write_text("{server: 'https://192.0.2.3:9345', debug: true\n")
     (folder / "99-lost.yaml").symlink_to("nowhere")
-    assert settings.find("server", str(config)) == "https://192.0.2.3:9345", "what is not understood is searched"
+    assert rke2_settings.effective_value("server", str(config)) == "https://192.0.2.3:9345", "what is not understood is searched"

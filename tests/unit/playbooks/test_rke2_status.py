@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from steps.contract.stages.rke2 import HostFacts
+from steps.stages.rke2.contract import HostFacts
 from tests.unit.playbooks.library import loaded
 
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.nodeprofile import given, routes
+from ansible.module_utils.nodeprofile import pod_interfaces, routes
 
 from tests.unit.playbooks.machine import Machine
 
-NONE = given.Given(Machine({}), [], [], {})
+NONE = pod_interfaces.PodInterfaces(Machine({}), [], [], {})
 
 # what `ip -json route show exact` of iproute2 6.1 prints
 BY_HAND = '[{"dst":"172.16.0.0/12","gateway":"10.99.0.2","dev":"v0","flags":[]}]'
@@ -84,7 +84,7 @@ def test_a_route_waits_for_an_interface_that_gets_its_name_by_the_next_boot() ->
     for entry in ({"to": "172.16.0.0/12", "device": "fab0"}, {"to": "172.16.0.0/12", "via": "10.99.0.2"}):
         machine = fabric("[]")
         (row,) = routes.routes(machine, [entry], ["fab0"], NONE)
-        assert (row["status"], row["why"]) == ("differs", routes.NAMED_LATER)
+        assert (row["status"], row["why"]) == ("differs", routes.NAME_AFTER_BOOT)
         assert machine.written == {}
 
 

@@ -74,7 +74,7 @@ def test_who_is_settled_is_not_among_those_that_join_and_takes_work_again(tmp_pa
     assert sorted(configured) == ["a1", "a2", "a3", "a3"], "what differs is written in its turn, after all were compared"
     freed = [words["names"] for name, words in calls if name == "rke2_nodes" and words["state"] == "free"]
     assert freed == ([["a2"], ["a3"]] if helpers else [])
-    assert output.count("PLAY [Have agents join in batches]") == 1
+    assert output.count("PLAY [Join agents in batches]") == 1
     assert sorted(re.findall(r'^ok: \[(\w+)\] => .*"bringup_ended": true', output, re.MULTILINE)) == ["a1", "a2", "a3"]
 
 

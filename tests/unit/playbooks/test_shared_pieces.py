@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import alone, direct, waiting
-from ansible.module_utils.labels import NAME
-from ansible.module_utils.replacing import replacing
-from ansible.module_utils.rke2 import pending
+from ansible.module_utils import direct_http, host_lock, polling
+from ansible.module_utils.atomic_files import replacement
+from ansible.module_utils.rke2 import restart_mark
+from ansible.module_utils.selinux_labels import NAME
 
 from steps.clients.ansible.failures import of_failed
 from steps.contract.play import FailureKind
@@ -22,8 +22,8 @@ import sys
 import time
 import ansible.module_utils
 ansible.module_utils.__path__.append(sys.argv[1])
-from ansible.module_utils import alone
-alone.hold("node_profile", sys.argv[2])
+from ansible.module_utils import host_lock
+host_lock.hold("node_profile", sys.argv[2])
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -44,8 +44,8 @@ def held(path: Path) -> subprocess.Popen[str]:
 
 def test_a_module_that_is_still_at_work_is_named_once_it_has_been_waited_for(tmp_path: Path) -> None:
     with held(tmp_path / "lock") as other:
-        with pytest.raises(alone.Busy) as caught:
-            alone.hold("rke2_config", str(tmp_path / "lock"), seconds=0)
+        with pytest.raises(host_lock.HostBusy) as caught:
+            host_lock.hold("rke2_config", str(tmp_path / "lock"), seconds=0)
         assert f"node_profile (pid {other.pid}) since 20" in str(caught.value)
         assert of_failed(str(caught.value)) is FailureKind.BUSY
         other.kill()
@@ -54,18 +54,18 @@ def test_a_module_that_is_still_at_work_is_named_once_it_has_been_waited_for(tmp
 def test_who_comes_second_begins_once_the_first_has_ended_however_that_was(tmp_path: Path) -> None:
     with held(tmp_path / "lock") as other:
         other.kill()
-        alone.hold("rke2_config", str(tmp_path / "lock"))
+        host_lock.hold("rke2_config", str(tmp_path / "lock"))
     assert (tmp_path / "lock").read_text().startswith(f"rke2_config (pid {os.getpid()}) since ")
 
 
 def test_a_host_that_cannot_be_locked_is_left_to_the_module(tmp_path: Path) -> None:
-    alone.hold("node_profile", str(tmp_path / "no" / "lock"))
+    host_lock.hold("node_profile", str(tmp_path / "no" / "lock"))
 
 
 def test_a_file_is_replaced_whole_and_what_a_killed_run_left_beside_it_goes(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("old")
     (tmp_path / ".bringup-left").touch()
-    with replacing(str(tmp_path / "f"), 0o640) as out:
+    with replacement(str(tmp_path / "f"), 0o640) as out:
         out.write(b"new")
         assert (tmp_path / "f").read_text() == "old"
     assert ((tmp_path / "f").read_text(), (tmp_path / "f").stat().st_mode & 0o777) == ("new", 0o640)
@@ -74,7 +74,7 @@ def test_a_file_is_replaced_whole_and_what_a_killed_run_left_beside_it_goes(tmp_
 
 def test_a_file_that_could_not_be_written_is_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("old")
-    with pytest.raises(ValueError, match="no"), replacing(str(tmp_path / "f"), 0o640):
+    with pytest.raises(ValueError, match="no"), replacement(str(tmp_path / "f"), 0o640):
         raise ValueError("no")
     assert (tmp_path / "f").read_text() == "old"
     assert os.listdir(tmp_path) == ["f"]
@@ -82,13 +82,13 @@ def test_a_file_that_could_not_be_written_is_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("seconds", "looks"), [(0, 1), (0.001, 2)])
 def test_there_is_a_first_look_and_one_after_the_end(seconds: float, looks: int) -> None:
-    assert len(list(waiting.rounds(seconds, first=0.002))) == looks
+    assert len(list(polling.attempts(seconds, first=0.002))) == looks
 
 
 def test_no_proxy_stands_before_services_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with pytest.raises(OSError, match="refused") as caught:
-        direct.get("http://127.0.0.1:1/", seconds=1.0)
+        direct_http.get("http://127.0.0.1:1/", seconds=1.0)
     assert "Tunnel" not in str(caught.value)
 
 
@@ -104,24 +104,24 @@ def test_a_restart_is_owed_before_the_first_file_changes(tmp_path: Path) -> None
     (tmp_path / "no-folder").touch()
     with pytest.raises(OSError, match="no-folder"):
         configuration().write([entry(tmp_path / "no-folder" / "config.yaml")], str(tmp_path / "owed"))
-    assert pending.is_there(str(tmp_path / "owed")), "a run that ends between mark and files owes the restart too"
+    assert restart_mark.is_pending(str(tmp_path / "owed")), "a run that ends between mark and files owes the restart too"
 
 
 def test_a_restart_stays_owed_until_one_has_been_that_knew_of_it(tmp_path: Path) -> None:
     owed = str(tmp_path / "owed")
     configuration().write([entry(tmp_path / "config.yaml")], owed)
-    first = pending.seen(owed)
+    first = restart_mark.read(owed)
     configuration().write([entry(tmp_path / "config.yaml")], owed)
-    pending.clear(first, owed)
-    assert pending.is_there(owed), "a wait that outlived its session knows nothing of the second change"
-    pending.clear(pending.seen(owed), owed)
-    assert not pending.is_there(owed)
-    pending.clear("", owed)
+    restart_mark.clear(first, owed)
+    assert restart_mark.is_pending(owed), "a wait that outlived its session knows nothing of the second change"
+    restart_mark.clear(restart_mark.read(owed), owed)
+    assert not restart_mark.is_pending(owed)
+    restart_mark.clear("", owed)
 
 
 def test_what_needs_no_restart_owes_none(tmp_path: Path) -> None:
     configuration().write([entry(tmp_path / "kube-vip.yaml", restart=False)], str(tmp_path / "owed"))
-    assert not pending.is_there(str(tmp_path / "owed"))
+    assert not restart_mark.is_pending(str(tmp_path / "owed"))
 
 
 class Systemd:
@@ -145,27 +145,27 @@ class Systemd:
 def test_a_start_after_the_change_is_the_restart_that_was_owed(tmp_path: Path) -> None:
     owed = str(tmp_path / "owed")
     before = time.monotonic() - 1
-    pending.mark(owed)
-    assert not pending.restarted(Systemd(time.monotonic() + 1), owed), "what is half made may still be unknown to it"
+    restart_mark.mark(owed)
+    assert not restart_mark.restarted(Systemd(time.monotonic() + 1), owed), "what is half made may still be unknown to it"
     configuration().write([entry(tmp_path / "config.yaml")], owed)
-    assert not pending.restarted(Systemd(before), owed)
-    assert not pending.restarted(Systemd(0), owed), "it has not been started yet"
-    assert pending.restarted(Systemd(time.monotonic() + 1), owed)
-    assert not pending.restarted(Systemd(time.monotonic() + 1, crashes=1), owed), "a new start counts its crashes anew"
+    assert not restart_mark.restarted(Systemd(before), owed)
+    assert not restart_mark.restarted(Systemd(0), owed), "it has not been started yet"
+    assert restart_mark.restarted(Systemd(time.monotonic() + 1), owed)
+    assert not restart_mark.restarted(Systemd(time.monotonic() + 1, crashes=1), owed), "a new start counts its crashes anew"
     words = Path(owed).read_text().split()
     Path(owed).write_text(f"{words[0]} another-boot {time.monotonic() + 9}")
-    assert pending.restarted(Systemd(before), owed), "every start since a reboot knows what was there before it"
+    assert restart_mark.restarted(Systemd(before), owed), "every start since a reboot knows what was there before it"
 
 
 def test_a_restart_that_a_killed_run_has_asked_for_is_waited_for(tmp_path: Path) -> None:
     owed = str(tmp_path / "owed")
-    pending.mark(owed)
-    pending.made(owed)
+    restart_mark.mark(owed)
+    restart_mark.mark_made(owed)
     host = Systemd(time.monotonic() + 1, stops=2, job="78", state="start")
-    assert pending.restarted(host, owed, pause=0.001)
+    assert restart_mark.restarted(host, owed, pause=0.001)
     assert host.looks == 3
     stuck = Systemd(time.monotonic() - 1, job="79", state="start")
-    assert not pending.restarted(stuck, owed, pause=0.001), "it was started before the change, and waits for its cluster"
+    assert not restart_mark.restarted(stuck, owed, pause=0.001), "it was started before the change, and waits for its cluster"
     assert stuck.looks == 1
 
 
@@ -177,6 +177,6 @@ def test_a_file_that_is_replaced_keeps_its_label(tmp_path: Path) -> None:
         os.setxattr(path, NAME, label)
     except OSError:
         pytest.skip("labels cannot be given here")
-    with replacing(str(path), 0o644) as out:
+    with replacement(str(path), 0o644) as out:
         out.write(b"new")
     assert (path.read_text(), os.getxattr(path, NAME)) == ("new", label)

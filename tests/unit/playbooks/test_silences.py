@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils import alone
+from ansible.module_utils import host_lock
 
 from steps.clients.ansible import over_ssh
 from steps.contract.play import PlayHost, PlayRequest
@@ -29,7 +29,7 @@ def test_what_waits_on_one_host_ends_before_the_whole_play_does() -> None:
     reboot = defaults("os_prep")["os_prep_reboot_seconds"] + 60
     assert reboot < SILENCE, "role os_prep gives the task itself one minute more"
     assert defaults("os_prep")["os_prep_timeout"] < SILENCE
-    assert min(of_task, defaults("os_prep")["os_prep_timeout"]) > alone.SECONDS, "who waits for another module can still say so"
+    assert min(of_task, defaults("os_prep")["os_prep_timeout"]) > host_lock.SECONDS, "who waits for another module can still say so"
     waits = defaults("rke2")
     assert max(waits["rke2_ready_seconds"], waits["rke2_drain_seconds"]) < of_task
 

@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from ansible.module_utils import mountpoints
+from ansible.module_utils import mount_table
 from ansible.module_utils.nodeprofile import storage
 
-from steps.gates import os_prep_facts
+from steps.stages.os_prep import gate_facts
 from tests.unit.playbooks.machine import Machine
 
 WHOLE = "/dev/vda1 / ext4 rw,relatime,errors=remount-ro 0 0\n"
@@ -54,7 +54,7 @@ def test_a_mount_point_is_read_as_it_is_called(tmp_path: Path) -> None:
     ("written", "path"), [("/a\\040b", "/a b"), ("/ü", "/ü"), ("/a\\134x41", "/a\\x41"), ("/a\\x41", "/a\\x41")]
 )
 def test_only_what_the_kernel_writes_in_octal_is_octal(written: str, path: str) -> None:
-    assert mountpoints.plain(written) == path
+    assert mount_table.decoded(written) == path
 
 
 def test_what_rke2_has_filled_needs_a_reserve_alone(tmp_path: Path) -> None:
@@ -76,5 +76,5 @@ def test_the_reserve_is_what_the_gate_asks_for_and_never_more_than_before() -> N
     total = shutil.disk_usage("/").total // storage.MIB
     assert storage.reserve("/", 10**9) == max(2048, total * 5 // 100)
     assert storage.reserve("/", 1) == 1
-    theirs = (os_prep_facts.RESERVE_MIB, os_prep_facts.RESERVE_PERCENT)
+    theirs = (gate_facts.RESERVE_MIB, gate_facts.RESERVE_PERCENT)
     assert theirs == (storage.RESERVE_MIB, storage.RESERVE_PERCENT)

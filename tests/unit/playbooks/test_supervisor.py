@@ -123,7 +123,7 @@ def test_a_stranger_who_shows_the_root_too_is_told_no_token(made: dict[str, str]
 @pytest.mark.parametrize("bundle", ["", "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n" * 2])
 def test_what_holds_no_certificate_of_the_token_is_not_trusted(bundle: str) -> None:
     try:
-        found = supervisor.pinned(bundle.encode(), "5" * 64)
+        found = supervisor.trusted_ca(bundle.encode(), "5" * 64)
     except ValueError:  # as what is no answer of a supervisor
         found = ""
     assert found == ""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.nodeprofile import files
+from ansible.module_utils.nodeprofile import profile_files
 
 from tests.unit.playbooks.machine import Machine
 
@@ -27,7 +27,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def states(machine: Machine) -> list[str]:
-    return [row["status"] for row in files.swap(machine, True, str(machine.root))]
+    return [row["status"] for row in profile_files.swap(machine, True, str(machine.root))]
 
 
 def test_swap_is_turned_off_once_and_does_not_come_back(machine: Machine, tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_swap_is_turned_off_once_and_does_not_come_back(machine: Machine, tmp_pa
 
 def test_pages_that_fit_nowhere_else_are_told_and_fstab_is_changed_all_the_same(machine: Machine) -> None:
     machine.tools["swapoff"] = lambda _: (255, "", "swapoff: /swap.img: swapoff failed: Cannot allocate memory")
-    now, listed = files.swap(machine, True, str(machine.root))
+    now, listed = profile_files.swap(machine, True, str(machine.root))
     assert (now["status"], listed["status"]) == ("failed", "changed")
     assert "Cannot allocate memory" in now["why"]
 
@@ -47,6 +47,6 @@ def test_pages_that_fit_nowhere_else_are_told_and_fstab_is_changed_all_the_same(
 def test_check_mode_and_a_profile_that_allows_swap_change_nothing(machine: Machine, tmp_path: Path) -> None:
     machine.check_mode = True
     assert states(machine) == ["differs", "differs"]
-    assert files.swap(machine, False, str(tmp_path)) == []
+    assert profile_files.swap(machine, False, str(tmp_path)) == []
     assert machine.said == []
     assert (tmp_path / "etc/fstab").read_text() == FSTAB

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.rke2 import cilium, mounts, traces
+from ansible.module_utils.rke2 import rke2_mounts, traces
 
 PLAIN = "0000000000000000 T _stext\n0000000000000000 t nf_conntrack_init_net\n"
 BUILT_IN = PLAIN + "0000000000000000 t nf_tables_newtable\n"
@@ -70,7 +70,7 @@ def test_routes_that_drop_what_goes_to_pods_of_this_host_are_found_and_removed(
     (tmp_path / "ip").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert traces.routes(pods) == found
-    traces.unroute(found[0])
+    traces.remove_routes(found[0])
     assert (tmp_path / "asked").read_text().splitlines() == [f"-4 route delete blackhole {route}" for route in found[0]]
     (tmp_path / "ip").write_text("#!/bin/sh\nexit 1\n")
     assert traces.routes(pods) == ([], 0 if pods else 1), "nobody could look"
@@ -121,7 +121,7 @@ def test_nothing_of_the_host_is_unmounted_with_a_driver_containers_root(
     ],
 )
 def test_what_network_plugins_mount_counts_and_what_systemd_mounts_does_not(target: str, counts: bool) -> None:
-    assert mounts.of_pods(target) is counts
+    assert rke2_mounts.is_of_pods(target) is counts
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_what_cilium_pinned_tells_that_its_programs_are_in_the_kernel(tmp_path: 
     path = tmp_path / "sys/fs/bpf" / pin
     path.parent.mkdir(parents=True)
     path.touch() if pin else path.mkdir()
-    assert cilium.is_in_kernel(str(tmp_path)) is there
+    assert traces.has_cilium_programs(str(tmp_path)) is there

@@ -20,12 +20,12 @@ def begun(mark: str, step: str = rollback.BEGUN, to: str = OLD) -> None:
 
 
 def test_a_server_knows_how_far_it_is(mark: str) -> None:
-    assert rollback.seen(OLD, NEW, mark)["step"] == ""
+    assert rollback.read_mark(OLD, NEW, mark)["step"] == ""
     begun(mark)
-    assert rollback.seen(OLD, NEW, mark) == {"to": OLD, "left": NEW, "snapshot": "/s", "step": "begun"}
+    assert rollback.read_mark(OLD, NEW, mark) == {"to": OLD, "left": NEW, "snapshot": "/s", "step": "begun"}
     assert (rollback.is_under_way(NEW, mark), rollback.is_under_way(OLD, mark)) == (False, True), "once the release was put back"
     begun(mark, rollback.DONE)
-    assert (rollback.is_under_way(OLD, mark), rollback.is_cleared(OLD, mark)) == (False, True)
+    assert (rollback.is_under_way(OLD, mark), rollback.is_done(OLD, mark)) == (False, True)
     assert rollback.forget(mark, reset=f"{mark}.set-back")
     assert not rollback.forget(mark, reset=f"{mark}.set-back")
 
@@ -41,13 +41,13 @@ def test_the_next_upgrade_saves_etcd_anew(tmp_path: Path, mark: str) -> None:
 
 def test_a_mark_of_another_way_back_counts_for_nothing(mark: str) -> None:
     begun(mark, to="v1.34.1+rke2r1")
-    assert rollback.seen(OLD, NEW, mark)["step"] == ""
+    assert rollback.read_mark(OLD, NEW, mark)["step"] == ""
     begun(mark, rollback.DONE)
-    assert rollback.seen(OLD, NEW, mark)["step"] == "", "it was upgraded again since"
+    assert rollback.read_mark(OLD, NEW, mark)["step"] == "", "it was upgraded again since"
     Path(mark).write_text("{half")
-    assert rollback.seen(OLD, NEW, mark)["step"] == ""
+    assert rollback.read_mark(OLD, NEW, mark)["step"] == ""
     Path(mark).write_text("[]")
-    assert rollback.seen(OLD, NEW, mark)["step"] == ""
+    assert rollback.read_mark(OLD, NEW, mark)["step"] == ""
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_whole_snapshots_from_before_the_left_release_are_offered_the_newest_fir
         if marked:
             (store / f"saved-{name.rsplit('-', 2)[0]}").write_text(json.dumps([name]))
     (store / "saved-bringup-before-v1.36.1-rke2r1-20261107").write_text(json.dumps(["gone"]))
-    offered = rollback.offered(NEW, str(folder), str(store))
+    offered = rollback.offered_snapshots(NEW, str(folder), str(store))
     assert [(Path(one["path"]).name, one["at"]) for one in offered] == [
         ("bringup-before-v1.36.1-rke2r1-20261103-n000-2", 3000.0),
         ("bringup-before-v1.36.1-rke2r1-20261101-n000-1", 1000.0),
     ]
-    assert rollback.offered("", str(folder), str(store)) == []
+    assert rollback.offered_snapshots("", str(folder), str(store)) == []
 
 
 def test_a_reset_that_was_cut_off_is_done_again_and_one_that_ended_is_not(tmp_path: Path, mark: str) -> None:
@@ -113,13 +113,13 @@ def test_etcd_on_a_disk_of_its_own_is_not_set_back(tmp_path: Path) -> None:
     """RKE2 renames etcd's folder when it restores a snapshot: no mount can be renamed, and of a link only the link."""
     etcd = tmp_path / "db/etcd"
     etcd.mkdir(parents=True)
-    assert rollback.apart(["/", str(tmp_path / "db"), str(tmp_path / "db/snapshots"), f"{etcd}-old"], str(etcd)) == ""
-    assert rollback.apart(["/", str(etcd)], str(etcd)) == f"{etcd} is a disk of its own"
-    assert rollback.apart(["/", f"{etcd}/member/wal"], str(etcd)) == f"{etcd}/member/wal is a disk of its own"
+    assert rollback.etcd_obstacle(["/", str(tmp_path / "db"), str(tmp_path / "db/snapshots"), f"{etcd}-old"], str(etcd)) == ""
+    assert rollback.etcd_obstacle(["/", str(etcd)], str(etcd)) == f"{etcd} is a disk of its own"
+    assert rollback.etcd_obstacle(["/", f"{etcd}/member/wal"], str(etcd)) == f"{etcd}/member/wal is a disk of its own"
     etcd.rmdir()
     etcd.symlink_to("/data/etcd")
-    assert rollback.apart(["/"], str(etcd)) == f"{etcd} is a link to /data/etcd"
-    assert rollback.apart() == "", "this machine has no etcd on a disk of its own"
+    assert rollback.etcd_obstacle(["/"], str(etcd)) == f"{etcd} is a link to /data/etcd"
+    assert rollback.etcd_obstacle() == "", "this machine has no etcd on a disk of its own"
 
 
 def test_a_server_that_is_cleared_keeps_its_snapshots_and_one_that_leads_joins_nobody(tmp_path: Path) -> None:
@@ -138,6 +138,6 @@ def test_a_server_that_is_cleared_keeps_its_snapshots_and_one_that_leads_joins_n
     assert rollback.clear(str(database)) == []
     config = tmp_path / "config.yaml"
     config.write_text("# Made by bringup.\ncni: canal\nserver: https://10.0.0.1:9345\ntls-san: [a]\n")
-    assert rollback.lead(str(config))
+    assert rollback.join_nobody(str(config))
     assert config.read_text() == "# Made by bringup.\ncni: canal\ntls-san: [a]\n"
-    assert not rollback.lead(str(config))
+    assert not rollback.join_nobody(str(config))

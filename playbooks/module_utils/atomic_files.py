@@ -1,0 +1,86 @@
+"""Files that are replaced in one step or not at all, so that a reader sees the old or the new content; and their digests."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from typing import Any, Iterator, Optional
+
+from ansible.module_utils import selinux_labels
+
+FRESH = ".bringup-"
+"""Prefix of files that are still being written. Files that are to be kept must not use it."""
+
+
+@contextmanager
+def replacement(path: str, mode: int) -> Iterator[Any]:
+    """Yield a binary file that takes the place of `path` when the block ends without an error. Missing folders are created.
+
+    A program that is running can be replaced too. Left-over files of an interrupted run are removed first, which is safe because a
+    host has one writer (`host_lock`).
+    """
+    folder = os.path.dirname(path)
+    selinux_labels.make_folders(folder)
+    for left in glob.glob(os.path.join(glob.escape(folder), FRESH + "*")):
+        os.unlink(left)
+    handle, fresh = tempfile.mkstemp(dir=folder, prefix=FRESH)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        os.chmod(fresh, mode)
+        selinux_labels.set_label(fresh, selinux_labels.file_label(path))
+        os.replace(fresh, path)
+    finally:
+        if os.path.exists(fresh):
+            os.unlink(fresh)
+
+
+BLOCK = 1 << 20
+
+
+def write(path: str, data: bytes, mode: int) -> None:
+    """Replace a file by `data` in one step and create its folder if it is missing."""
+    with replacement(path, mode) as out:
+        out.write(data)
+
+
+def copy(path: str, source: Any, mode: int) -> None:
+    """Replace a file by the content of an open file, in one step."""
+    with replacement(path, mode) as out:
+        shutil.copyfileobj(source, out, BLOCK)
+
+
+def touch(path: str) -> None:
+    """Create a file if it is missing and leave its content as it is."""
+    with open(path, "a"):
+        pass
+
+
+def read_json(path: str) -> Optional[list]:
+    """Return the parsed JSON of a file, or None if the file is missing or is not JSON."""
+    try:
+        with open(path) as source:
+            return json.load(source)
+    except (OSError, ValueError):
+        return None
+
+
+def sha256(path: str) -> str:
+    """Return the SHA-256 of a file in hex."""
+    with open(path, "rb") as source:
+        return digest(source)
+
+
+def digest(source: Any) -> str:
+    """Return the SHA-256 of an open file's remaining content in hex."""
+    checksum = hashlib.sha256()
+    for block in iter(lambda: source.read(BLOCK), b""):
+        checksum.update(block)
+    return checksum.hexdigest()

@@ -1,0 +1,72 @@
+"""The clock: its time and the time service's state. A service that has just started gets time to find its servers."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import time
+from typing import Optional
+
+from ansible.module_utils import polling
+from ansible.module_utils.nodeprofile import systemd_services
+from ansible.module_utils.nodeprofile.item import NodeAccess
+
+TIMEX_SIZE, TIMEX_ERROR = 256, struct.calcsize("l") * 3
+"""Room for the kernel's `struct timex`, and the offset of its fourth field `maxerror`, in microseconds. Each field is as long as a
+`long`.
+"""
+
+SMALL_OFFSET_SECONDS = 0.1
+"""Offset in seconds that needs no further waiting. A boot takes the time from a clock of whole seconds, and chrony needs some
+seconds to correct the rest.
+"""
+OWN_CLOCK = "7F7F0101"
+"""The reference 127.127.1.1: chrony follows its own clock because `local` is configured (chronyc(1))."""
+
+
+def read(node: NodeAccess, began: float, seconds: float) -> dict:
+    """Return the fields of `Clock` in the os_prep contract.
+
+    `began` is the module's start by the monotonic clock. `seconds` is the longest wait for a running time service: chrony takes 4
+    to 8 s after its start, more after a reboot.
+    """
+    service = systemd_services.running_time_service()
+    state = synchronized(node, seconds if service else 0)
+    return {"epoch": time.time(), "after_seconds": time.monotonic() - began, "service": service, **state}
+
+
+def synchronized(node: NodeAccess, seconds: float, pause: float = polling.FIRST) -> dict:
+    """Return the time service's state once it is synchronized with a small offset, or after `seconds`. Empty if nothing reports a
+    state.
+    """
+    state: dict = {}
+    for _ in polling.attempts(seconds, pause, max(pause, 1.0)):
+        state = chrony(node) or (_kernel_clock() if systemd_services.has_systemd() else None) or {}
+        if state.get("synchronized") and abs(state.get("offset_seconds", 0.0)) < SMALL_OFFSET_SECONDS:
+            break
+    return state
+
+
+def chrony(node: NodeAccess) -> Optional[dict]:
+    """Return chrony's state from `chronyc -c tracking`: field 0 is the reference, 4 the offset in seconds, the last one the leap
+    status. None if chrony does not answer.
+    """
+    code, output, _ = node.run("chronyc", "-c", "-n", "tracking")
+    fields = output.strip().split(",")
+    if code != 0 or len(fields) < 14:
+        return None
+    good = fields[13] != "Not synchronised" and fields[0] != OWN_CLOCK
+    return {"synchronized": good, "offset_seconds": float(fields[4])} if good else {"synchronized": False}
+
+
+def _kernel_clock() -> Optional[dict]:
+    """Return the kernel's synchronization state by systemd's rule: its maximum error is below 16 s. Asking timedatectl would start
+    another service.
+    """
+    timex = ctypes.create_string_buffer(TIMEX_SIZE)
+    try:
+        state = ctypes.CDLL(None).adjtimex(timex)
+    except (AttributeError, OSError):
+        return None
+    (greatest,) = struct.unpack_from("l", timex, TIMEX_ERROR)
+    return {"synchronized": greatest < 16000000} if state >= 0 else None

@@ -1,0 +1,116 @@
+"""Kernel modules and sysctls of the running kernel. The files that set them at boot are in `profile_files`."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ansible.module_utils.nodeprofile.item import CannotChange, Item, NodeAccess, RebootPending, Unavailable, read_text, settle
+
+MODULES = "/lib/modules"
+MINIMUM_KEYS = ("fs.inotify.", "vm.max_map_count")
+"""Prefixes of sysctls that are upper limits for programs. A higher value of the distribution or site stays, because lowering it
+would break programs.
+"""
+
+
+def modules(node: NodeAccess, wanted: dict, root: str = "", *, rebooted: bool = False) -> list:
+    """Return an item for each kernel module that must be loaded. The path beside a name shows a module that is built in without a
+    trace.
+
+    `rebooted` says that the machine was booted for a newer kernel, so that a missing module has failed.
+    """
+    return [_module(node, name, evidence or "", root, rebooted) for name, evidence in sorted(wanted.items())]
+
+
+def _module(node: NodeAccess, name: str, evidence: str, root: str, rebooted: bool) -> Item:
+    def read() -> str:
+        if is_loaded(name, root) or (evidence and os.path.exists(root + evidence)) or _built_in(name, root):
+            return "loaded"
+        if node.run("modinfo", name)[0] == 0:
+            return "absent"
+        newer = _newer_kernel_with(node, name, root)
+        if newer and rebooted:
+            raise CannotChange("the reboot did not bring kernel %s, which has it: choose it in the boot loader" % newer)
+        if newer:
+            raise RebootPending("the next boot brings it, with kernel %s" % newer, "absent")
+        raise Unavailable("this kernel has no module %s: install its modules package" % name)
+
+    return settle(node, "module " + name, "loaded", read, lambda: _must(node, "modprobe", name))
+
+
+def blacklist(node: NodeAccess, wanted: list, root: str = "") -> list:
+    """Return an item for each module that must not be loaded. A module in use leaves only with the next boot."""
+    return [_blacklisted_module(node, name, root) for name in wanted]
+
+
+def _blacklisted_module(node: NodeAccess, name: str, root: str) -> Item:
+    def read() -> str:
+        return "loaded" if is_loaded(name, root) else "not loaded"
+
+    return settle(node, "module " + name, "not loaded", read, lambda: _must(node, "modprobe", "--remove", name))
+
+
+def at_least_running(wanted: dict, root: str = "") -> dict:
+    """Return the wanted sysctls, with the running kernel's value where that is higher and higher is allowed."""
+    return {key: _higher(key, str(value), root) if key.startswith(MINIMUM_KEYS) else value for key, value in wanted.items()}
+
+
+def _higher(key: str, want: str, root: str) -> str:
+    try:
+        present = read_text(root + _path(key)).strip()
+    except OSError:
+        return want  # its item says why
+    return present if present.isdigit() and want.isdigit() and int(present) > int(want) else want
+
+
+def _path(key: str) -> str:
+    return "/proc/sys/" + key.replace(".", "/")
+
+
+def sysctls(node: NodeAccess, wanted: dict) -> list:
+    """Return an item for each sysctl of the running kernel; runs of blanks count as one."""
+    return [_sysctl(node, key, " ".join(str(value).split())) for key, value in sorted(wanted.items())]
+
+
+def _sysctl(node: NodeAccess, key: str, want: str) -> Item:
+    path = _path(key)
+
+    def read() -> str:
+        if not os.path.exists(path):
+            raise Unavailable("this kernel has no %s" % key)
+        return " ".join(read_text(path).split())
+
+    def change() -> None:
+        with open(path, "w") as out:
+            out.write(want + "\n")
+
+    return settle(node, "sysctl " + key, want, read, change)
+
+
+def is_loaded(name: str, root: str = "") -> bool:
+    """Return True if the module is loaded, or built in and visible in /sys/module."""
+    return os.path.exists(root + "/sys/module/" + name.replace("-", "_"))
+
+
+def _newer_kernel_with(node: NodeAccess, name: str, root: str) -> str:
+    """Return the newest installed kernel after the running one if it has the module, else an empty string. The module's package may
+    have brought that kernel.
+    """
+    running, folder = os.uname().release, root + MODULES
+    installed = sorted(os.listdir(folder), key=_numbers) if os.path.isdir(folder) else []
+    newer = [release for release in installed if _numbers(release) > _numbers(running)]
+    return newer[-1] if newer and node.run("modinfo", "-k", newer[-1], name)[0] == 0 else ""
+
+
+def _numbers(release: str) -> list:
+    return [int(number) for number in re.findall(r"[0-9]+", release)]
+
+
+def _built_in(name: str, root: str) -> bool:
+    listed = read_text(root + "/lib/modules/%s/modules.builtin" % os.uname().release)
+    return any(line.endswith("/%s.ko" % name) for line in listed.splitlines())
+
+
+def _must(node: NodeAccess, *command: str) -> None:
+    node.must(*command)

@@ -1,0 +1,304 @@
+"""Packages and their repositories, by small adapters for the package managers. A fault of the package manager is reported once, not
+for each package.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from typing import Dict, Optional
+
+from ansible.module_utils import polling
+from ansible.module_utils.nodeprofile import profile_files
+from ansible.module_utils.nodeprofile.item import (
+    CHANGED,
+    DIFFERS,
+    FAILED,
+    OK,
+    CannotChange,
+    Item,
+    NodeAccess,
+    Unavailable,
+    item,
+    read_text,
+)
+from ansible.module_utils.nodeprofile.package_errors import (
+    INSTALLED_WITH_SKIPS,
+    LOCK_HELD,
+    NOTHING_PROVIDES,
+    REPOSITORY,
+    SOME_REFRESHED,
+    PackageManagerBroken,
+    RepositoryAway,
+    classify,
+)
+
+QUERY_RPM = ["rpm", "--query", "--queryformat", "%{NAME}\\tinstalled\\t%{VERSION}-%{RELEASE}\\n"]
+LOCK_SECONDS = 120
+"""Seconds to wait for another package manager's lock, unless the profile says otherwise."""
+NO_LOCK_WAIT = "--setopt=exit_on_lock=True"
+"""Option without which dnf waits for a lock for ever. We retry instead, as with tools that have no waiting of their own."""
+ALTERNATIVE = " or "
+"""Separator between packages of which any will do. If all are missing, the first available one is installed."""
+
+Adapter = Dict[str, list]
+
+ADAPTERS = {
+    "apt": {
+        "query": ["dpkg-query", "--show", "--showformat=${Package}\\t${Status}\\t${Version}\\n"],
+        "refresh": ["apt-get", "-o", "DPkg::Lock::Timeout=@", "-o", "APT::Update::Error-Mode=any", "update"],
+        "install": ["apt-get", "-o", "DPkg::Lock::Timeout=@", "install", "--yes", "--no-install-recommends"],
+        "repair": ["dpkg", "--configure", "--pending", "--force-confold"],
+        "rebooting": [],
+        "of_kernel": [],
+        "without": [],
+    },
+    "dnf": {
+        "query": QUERY_RPM,
+        "refresh": [],
+        "install": ["dnf", "--assumeyes", NO_LOCK_WAIT, "--setopt=install_weak_deps=False", "install"],
+        "repair": [],
+        "rebooting": ["dnf", NO_LOCK_WAIT, "needs-restarting", "-r"],
+        "of_kernel": ["kernel-modules-extra"],
+        "without": ["--disablerepo="],
+    },
+    "zypper": {
+        "query": QUERY_RPM,
+        "refresh": ["zypper", "--non-interactive", "refresh"],
+        "install": ["zypper", "--non-interactive", "install", "--no-recommends"],
+        "repair": [],
+        "rebooting": [],
+        "of_kernel": [],
+        "without": [],
+    },
+}
+"""Manager → its commands; @ stands for the seconds to wait for a lock.
+
+`query` prints name, status and version separated by tabs. `repair` completes what an earlier run left half done. `rebooting` tells
+whether a reboot is due. `of_kernel` are packages that exist per kernel. `without` begins the option that excludes a repository,
+which dnf needs: it refreshes as it installs and does neither if one repository is away.
+"""
+
+REBOOT_FLAGS = ("/run/reboot-required", "/run/reboot-needed")
+"""Files that packages of Debian and Ubuntu, and of SUSE, leave when a reboot is due."""
+REBOOT_REQUIRED = "Reboot is required"
+"""dnf's message when a reboot is due. Its exit code 1 alone is no proof: dnf also gives it if it lacks the subcommand."""
+
+ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
+
+INTERRUPTED = re.compile(r"dpkg was interrupted|not fully installed or removed")
+
+
+def packages(node: NodeAccess, wanted: list, manager: str, lock_seconds: float, pause: float = polling.FIRST) -> list:
+    """Return an item for each package that must be installed.
+
+    All missing packages are installed at once, and one by one if a package is at fault. `pause` is the first pause between two
+    attempts at a lock, in seconds.
+    """
+    if not wanted:
+        return []
+    if manager not in ADAPTERS:
+        return [item("package manager", FAILED, want="one that we know", why="none is known for this distribution")]
+    seconds = str(lock_seconds or LOCK_SECONDS)
+    adapter = {name: [word.replace("@", seconds) for word in words] for name, words in ADAPTERS[manager].items()}
+    adapter.update(seconds=[seconds], pause=[pause])
+    before = _versions(node, wanted, adapter)
+    choices = [_choices(name, adapter) for name in wanted if name not in before]
+    if not choices or node.check_mode:
+        return [_item(node, name, before.get(name, ""), "", "") for name in wanted]
+    try:
+        errors, missed = _refresh_and_install(node, choices, adapter)
+        after = _versions(node, wanted, adapter)
+        # one that is away is no fault where others had something; where nothing came, each package would say the same of it
+        if isinstance(missed, PackageManagerBroken) and not set(after) - set(before):
+            raise missed
+    except PackageManagerBroken as reason:
+        there = [_item(node, name, before[name], "", "") for name in wanted if name in before]
+        lacking = ", ".join(first for first, *_ in choices)
+        return [*there, item("package manager", FAILED, want="installs " + lacking, why=str(reason))]
+    words = " ".join(str(missed or "").split())
+    why = {name: words if name in after else errors.get(_choices(name, adapter)[0], "") for name in wanted}
+    return [_item(node, name, before.get(name, ""), after.get(name, ""), why[name]) for name in wanted]
+
+
+def asks_for_reboot(node: NodeAccess, manager: str, root: str = "", pause: float = polling.FIRST) -> bool:
+    """Return True if an installed package needs a reboot. Raises Unavailable if the package manager cannot tell."""
+    if any(os.path.exists(root + flag) for flag in REBOOT_FLAGS):
+        return True
+    command = ADAPTERS[manager]["rebooting"] if manager in ADAPTERS else []
+    if not command:
+        return False
+    code, output, error = 0, "", ""
+    for _ in polling.attempts(LOCK_SECONDS, pause):
+        code, output, error = node.run(*command)
+        if not LOCK_HELD.search(error):
+            break
+    if code != 0 and REBOOT_REQUIRED not in output:
+        raise Unavailable("`%s` does not say it: install dnf-plugins-core, and try it by hand" % " ".join(command))
+    return REBOOT_REQUIRED in output
+
+
+def _choices(name: str, adapter: Adapter) -> list:
+    """Return what may be installed for a name, the best first. Modules must fit the running kernel: without a version dnf installs
+    the newest ones and their kernel too.
+    """
+    names = name.split(ALTERNATIVE)
+    return [*("%s-%s" % (one, os.uname().release) for one in names if one in adapter["of_kernel"]), *names]
+
+
+def _item(node: NodeAccess, name: str, before: str, after: str, error: str) -> Item:
+    label = "package " + name
+    if before:
+        return item(label, OK, want="present", after=before)
+    if node.check_mode:
+        return item(label, DIFFERS, want="present", before="absent", after="absent")
+    if after:
+        return item(label, CHANGED, want="present", before="absent", after=after, why=error)
+    return item(label, FAILED, want="present", before="absent", after="absent", why=error or "installed, but not listed")
+
+
+def _versions(node: NodeAccess, names: list, adapter: Adapter) -> dict:
+    """Return the installed version of each package, or of an alternative of it."""
+    each = {name: name.split(ALTERNATIVE) for name in names}
+    _, output, _ = node.run(*adapter["query"], *(one for ones in each.values() for one in ones))
+    rows = [line.split("\t") for line in output.splitlines()]
+    # dpkg also knows half-installed, and says `install reinstreq half-installed` of what was killed while it was unpacked
+    installed = {row[0]: row[2] for row in rows if len(row) == 3 and row[1].split()[-1:] == ["installed"]}
+    return {name: installed[one] for name, ones in each.items() for one in reversed(ones) if one in installed}
+
+
+def _refresh_and_install(node: NodeAccess, choices: list, adapter: Adapter) -> tuple:
+    """Refresh and install. Return the error of each package that failed, and the error of a repository that is away (None
+    otherwise).
+    """
+    try:
+        if not adapter["refresh"]:
+            return _install_all(node, choices, adapter), None
+        _run_tool(node, adapter, adapter["refresh"])
+    except (RepositoryAway, CannotChange) as missed:
+        try:
+            errors = _install_from_others(node, choices, adapter, missed)
+        except RepositoryAway:
+            raise
+        except PackageManagerBroken as reason:
+            # apt finds packages broken also where what they need is in the repository that is away
+            raise PackageManagerBroken("%s; and before, %s" % (reason, missed)) from reason
+        return {name: "%s; and before, %s" % (text, missed) for name, text in errors.items()}, missed
+    return _install_all(node, choices, adapter), None
+
+
+def _install_from_others(node: NodeAccess, choices: list, adapter: Adapter, missed: Exception) -> dict:
+    """Install from the other repositories. If they have nothing either, the first error is raised."""
+    problem, tool, *rest = missed, *adapter["install"]
+    adapter = dict(adapter, away=[missed] if isinstance(missed, RepositoryAway) else [])
+    out: list = []
+    while True:
+        for word in adapter["without"]:
+            named = [word + name for name in REPOSITORY.findall(getattr(problem, "said", ""))[-1:] if word + name not in out]
+            if not named:
+                raise missed
+            out += named
+        try:
+            return _install_all(node, choices, dict(adapter, install=[tool, *out, *rest]))
+        except RepositoryAway as reason:
+            if not out:
+                raise (missed if isinstance(missed, PackageManagerBroken) else reason) from reason
+            problem = reason
+
+
+def _install_all(node: NodeAccess, choices: list, adapter: Adapter) -> dict:
+    """Install the first available choice of each package. Return the error of each package that has none."""
+    errors = _install(node, [first for first, *_ in choices], adapter)
+    for first, *others in choices:
+        if first in errors and any(not _install(node, [other], adapter) for other in others):
+            del errors[first]
+    return errors
+
+
+def _install(node: NodeAccess, names: list, adapter: Adapter) -> dict:
+    """Install packages and return the error of each that failed. Raises PackageManagerBroken if none can be installed."""
+    try:
+        _run_tool(node, adapter, adapter["install"] + names)
+    except CannotChange as error:
+        # zypper says so as it installs also where its refresh reached none; each package would wait for all repositories again
+        if adapter.get("away") and NOTHING_PROVIDES in str(error) and SOME_REFRESHED in str(error):
+            raise RepositoryAway(str(error)) from error
+        if len(names) == 1:
+            return {names[0]: str(error)}
+        return {name: text for one in names for name, text in _install(node, [one], adapter).items()}
+    return {}
+
+
+def _run_tool(node: NodeAccess, adapter: Adapter, command: list) -> None:
+    """Run a command, and complete what an earlier run left half done if the tool asks for it."""
+    try:
+        _run_unlocked(node, adapter, command)
+    except CannotChange as error:
+        if not adapter["repair"] or not INTERRUPTED.search(str(error)):
+            raise classify(error) from error
+        _repair_and_retry(node, adapter, command)
+
+
+def _run_unlocked(node: NodeAccess, adapter: Adapter, command: list) -> None:
+    """Run a command, and retry while another package manager holds the lock, until time is up."""
+    problem = None
+    for _ in polling.attempts(float(adapter["seconds"][0]), adapter["pause"][0]):
+        problem = _problem(node, adapter, command)
+        if problem is None or not LOCK_HELD.search(str(problem)):
+            break
+    if problem is not None:
+        raise problem
+
+
+def _problem(node: NodeAccess, adapter: Adapter, command: list) -> Optional[CannotChange]:
+    try:
+        node.must(*command, **_environment(adapter))
+    except CannotChange as error:
+        return None if SOME_REFRESHED in str(error) and INSTALLED_WITH_SKIPS in str(error) else error
+    return None
+
+
+def _repair_and_retry(node: NodeAccess, adapter: Adapter, command: list) -> None:
+    try:
+        node.must(*adapter["repair"], **_environment(adapter))
+        node.must(*command, **_environment(adapter))
+    except CannotChange as error:
+        raise classify(error) from error
+
+
+def _environment(adapter: Adapter) -> dict:
+    """Return the tools' environment, with the play's proxies also in lower case, which apt reads."""
+    proxies = {name.lower(): value for name, value in os.environ.items() if name.upper().endswith("_PROXY")}
+    return dict(ENVIRONMENT, ZYPP_LOCK_TIMEOUT=adapter["seconds"][0], **proxies)
+
+
+THERE = "there"
+NO_BASEURL = "none is known for this release of the distribution: write os.rke2_repository.baseurl"
+
+
+def repositories(node: NodeAccess, wanted: dict) -> list:
+    """Return an item for the repository of each package that no distribution has.
+
+    `id` and `keys` are the content of its file, `path` the file. `unless` is a pattern of files by which the site brings the
+    package itself. A machine with the package needs no repository: dnf fails if it cannot reach one.
+    """
+    return [_repository(node, package, entry) for package, entry in sorted(wanted.items())]
+
+
+def _repository(node: NodeAccess, package: str, entry: dict) -> Item:
+    name = "repository of " + package
+    if not read_text(entry["path"]).startswith(profile_files.OURS):
+        others = sorted(glob.glob(entry["unless"]))
+        if others:
+            return item(name, OK, want=THERE, after="%s, which is not bringup's" % others[0])
+        if node.run("rpm", "--query", package)[0] == 0:
+            return item(name, OK, want=THERE, after="not needed: the package is installed")
+    if not entry["keys"].get("baseurl"):
+        return item(name, FAILED, want=THERE, before="absent", after="absent", why=NO_BASEURL)
+    return profile_files.whole_file(node, name, entry["path"], _repository_file(entry))
+
+
+def _repository_file(entry: dict) -> str:
+    rows = ["%s=%s" % pair for pair in sorted(entry["keys"].items())]
+    return "".join(row + "\n" for row in [profile_files.OURS, "[%s]" % entry["id"], *rows])

@@ -1,0 +1,73 @@
+"""Interfaces by which this machine is reached: those with its default route, its address, or open connections."""
+
+from __future__ import annotations
+
+import glob
+import ipaddress
+import json
+import os
+import socket
+import struct
+
+from ansible.module_utils.nodeprofile.item import NodeAccess, read_text
+
+CLASS = "/sys/class/net"
+"""The folder of all interfaces."""
+ESTABLISHED, LISTENS = "01", "0A"
+"""Socket states in /proc/net/tcp (proc(5))."""
+
+
+def access_links(node: NodeAccess, address: str, root: str = "") -> set:
+    """Return the interfaces with the default route or this address, and those below them, such as the ports of a bond or the base
+    of a VLAN.
+    """
+    links = set(default_routes(root))
+    links.update(link for link, local in addresses(node) if local == address)
+    below = set(links)
+    while below:
+        below = {_lower_link(path) for name in below for path in glob.glob("%s/%s/lower_*" % (root + CLASS, name))} - links
+        links |= below
+    return links - {"lo"}
+
+
+def addresses(node: NodeAccess) -> list:
+    """Return (interface, address) for all addresses of this machine."""
+    every = json.loads(node.run("ip", "-json", "address")[1] or "[]")
+    return [(one["ifname"], row.get("local", "")) for one in every for row in one.get("addr_info", [])]
+
+
+def default_routes(root: str = "") -> list:
+    """Return the interfaces of default routes for IPv4 and IPv6 (proc(5)). The kernel's own reject routes have no interface, or
+    lo.
+    """
+    rows = [line.split() for line in read_text(root + "/proc/net/route").splitlines()[1:]]
+    links = [row[0] for row in rows if len(row) > 7 and row[1] == row[7] == "00000000" and row[0] != "*"]
+    rows = [line.split() for line in read_text(root + "/proc/net/ipv6_route").splitlines()]
+    links += [row[9] for row in rows if len(row) > 9 and row[0] == "0" * 32 and row[1] == "00" and row[9] != "lo"]
+    return list(dict.fromkeys(links))
+
+
+def _lower_link(path: str) -> str:
+    return os.path.basename(path)[len("lower_") :]
+
+
+def client_addresses(root: str = "") -> set:
+    """Return the addresses of machines with an open connection to a service of this one, SSH included."""
+    rows = [row for family in ("tcp", "tcp6") for row in _sockets(root + "/proc/net/" + family)]
+    served = {port for state, port, _ in rows if state == LISTENS}
+    return {peer for state, port, peer in rows if state == ESTABLISHED and port in served}
+
+
+def _sockets(path: str) -> list:
+    """Return state, own port and peer address of each socket."""
+    rows = [line.split() for line in read_text(path).splitlines()[1:]]
+    return [(row[3], row[1].rpartition(":")[2], _address(row[2].rpartition(":")[0])) for row in rows if len(row) > 3]
+
+
+def _address(hexadecimal: str) -> str:
+    """Return an address from the kernel's hexadecimal form: words of four bytes in the machine's byte order."""
+    words = [int(hexadecimal[start : start + 8], 16) for start in range(0, len(hexadecimal), 8)]
+    packed = b"".join(struct.pack("=I", word) for word in words)
+    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
+    address = ipaddress.ip_address(socket.inet_ntop(family, packed))
+    return str(getattr(address, "ipv4_mapped", None) or address)

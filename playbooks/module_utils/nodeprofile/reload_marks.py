@@ -1,0 +1,48 @@
+"""Marks of reloads that are due: a file changes first, its reader is told later, and a run may end in between.
+
+A mark is set before the change and removed after a successful reload. Without it a later run would find the file as wanted and
+never reload.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+UNTIL_BOOT, KEPT = "/run/bringup-owed", "/var/lib/bringup-owed"
+FOLDERS = {"initramfs": KEPT, "networkmanager": UNTIL_BOOT, "time": UNTIL_BOOT}
+"""Folder of each reload's mark. A boot makes up for some reloads, so their marks lie below /run. systemd itself reports files that
+it has not read.
+"""
+
+
+def mark(name: str, said: str = "", root: str = "") -> None:
+    """Record that a reload is due; `said` is why an earlier one failed."""
+    if name not in FOLDERS:
+        return
+    os.makedirs(root + FOLDERS[name], mode=0o700, exist_ok=True)
+    os.close(os.open(_path(name, root), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600))
+    with suppress(OSError), open(_path(name, root), "w") as out:  # on a full disk the mark alone stays
+        out.write(said)
+
+
+def pending(root: str = "") -> list:
+    """Return the names of the reloads that are due."""
+    return [name for name in FOLDERS if os.path.exists(_path(name, root))]
+
+
+def reason(name: str, root: str = "") -> str:
+    """Return why a reload has not been done yet."""
+    with open(_path(name, root)) as source:
+        return source.read() or "a run was cut off before it"
+
+
+def clear(name: str, root: str = "") -> None:
+    """Remove the mark of a reload that was done, and the folder with its last mark."""
+    with suppress(OSError, KeyError):  # others are owed still, or the file system has gone read-only
+        os.unlink(_path(name, root))
+        os.rmdir(root + FOLDERS[name])
+
+
+def _path(name: str, root: str) -> str:
+    return os.path.join(root + FOLDERS[name], name)

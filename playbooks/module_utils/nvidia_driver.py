@@ -1,0 +1,34 @@
+"""Checks that tell the host's own NVIDIA driver from one that a driver container loaded into the host's kernel."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Optional
+
+RUNNING = "/proc/driver/nvidia/version"
+"""The file that exists while the driver module is in the kernel, whoever loaded it. Containers have no kernel of their own."""
+LISTED = re.compile(r"^(?:\S*/)?nvidia(?:-(?:current|tesla|legacy)[^/\s:]*)?\.ko(?:\.\w+)?:", re.MULTILINE)
+"""The driver in depmod's list, whose lines begin with a module's file: that of DKMS, of packages, or of NVIDIA's installer. Debian
+renames the file, so `modinfo nvidia` does not find it there.
+"""
+
+
+def is_installed(root: str = "") -> Optional[bool]:
+    """Return True if the host has the driver module for its running kernel, loaded or not. None if the kernel's modules are not
+    listed.
+
+    A driver container loads its module from folders of its own, which end with the container; the host cannot load that module.
+    """
+    try:
+        with open(root + "/lib/modules/%s/modules.dep" % os.uname().release, errors="replace") as source:
+            return LISTED.search(source.read()) is not None
+    except OSError:
+        return None
+
+
+def is_of_container(root: str = "") -> bool:
+    """Return True if the loaded driver is certainly not the host's own. Such a driver stays in the kernel until a reboot, even when
+    its container is gone.
+    """
+    return os.path.exists(root + RUNNING) and is_installed(root) is False

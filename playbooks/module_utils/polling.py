@@ -1,0 +1,22 @@
+"""Polling in place: look at once, then again after growing pauses, until time is up."""
+
+from __future__ import annotations
+
+import time
+from typing import Iterator
+
+FIRST, LONGEST, GROWTH = 0.5, 5.0, 1.5
+"""Pauses in seconds: short at first, then long enough not to burden a service that is starting."""
+
+
+def attempts(seconds: float, first: float = FIRST, most: float = LONGEST) -> Iterator[float]:
+    """Yield the seconds since the first attempt, once for each attempt, until `seconds` have passed. The caller leaves the loop
+    when done. With 0 there is one attempt.
+    """
+    began = time.monotonic()
+    pause = first
+    yield 0.0
+    while time.monotonic() < began + seconds:
+        time.sleep(pause)
+        pause = min(pause * GROWTH, most)
+        yield time.monotonic() - began

@@ -1,0 +1,53 @@
+"""Logins for HTTP proxies, put into this process's environment, where only its child processes see them.
+
+A login in the environment that a play sets would appear on a command line of the host, where every user could read it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import urllib.parse
+
+OPTIONS: dict = {
+    "proxy_user": {"type": "str", "default": ""},
+    "proxy_password": {"type": "str", "default": "", "no_log": True},
+}
+"""Arguments of every module that downloads through a proxy."""
+NAMES = re.compile(r"https?_proxy", re.IGNORECASE)
+LOGIN_REFUSED = "the proxy refuses this login (407)"
+UNAUTHORIZED = "the proxy refuses this login (401)"
+"""The message for a 401: some proxies, tinyproxy among them, answer a wrong login as a web site would. It counts only where a login
+was given.
+"""
+REDACTED = "[redacted]"
+
+
+def log_in(params: dict) -> None:
+    """Add the login to the proxy URLs of the environment, if the module was given one."""
+    login = _login(params)
+    for name in [name for name in os.environ if NAMES.fullmatch(name)] if login else ():
+        os.environ[name] = re.sub(r"^(https?://)(?:[^@/]*@)?", lambda found: "%s%s@" % (found.group(1), login), os.environ[name])
+
+
+def login_refusal(code: int) -> str:
+    """Return the sentence for an HTTP status code that means a refused login, or an empty string."""
+    if code == 401 and any(NAMES.fullmatch(name) and "@" in value for name, value in os.environ.items()):
+        return UNAUTHORIZED
+    return LOGIN_REFUSED if code == 407 else ""
+
+
+def redacted(text: str, params: dict) -> str:
+    """Return a tool's output with the proxy password removed; some tools repeat the proxy's URL."""
+    password = params.get("proxy_password") or ""
+    for form in sorted({password, _quoted(password)} - {""}, key=len, reverse=True):
+        text = text.replace(form, REDACTED)
+    return text
+
+
+def _login(params: dict) -> str:
+    return "%s:%s" % (_quoted(params["proxy_user"]), _quoted(params["proxy_password"])) if params.get("proxy_user") else ""
+
+
+def _quoted(text: str) -> str:
+    return urllib.parse.quote(text, safe="")

@@ -1,0 +1,43 @@
+"""Target paths of a release's files: /usr/local, with units where systemd sees them at boot.
+
+A separate file system at /usr/local (SLES has one) is mounted by a unit, when systemd has already read all units. RKE2's install.sh
+puts its units into /etc/systemd/system in that case.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ansible.module_utils import mount_table
+
+PREFIX = "/usr/local"
+RELEASE_UNITS, ETC_UNITS = "lib/systemd/system/", "/etc/systemd/system/"
+MOUNTED_EARLY = ("/", "/usr")
+"""Mount points that the initramfs mounts before systemd reads its units."""
+SHARED = ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.glusterfs", "9p", "virtiofs")
+
+
+def refusal(root: str = "") -> str:
+    """Return why no release can be installed here; empty if one can. A read-only root fails by itself with a clear message."""
+    at, kind, read_only = _holder(root)
+    if kind in SHARED and at != "/":
+        message = "%s is on a share (%s, mounted at %s): each host needs an RKE2 of its own there; mount the share at another place"
+        return message % (PREFIX, kind, at)
+    if read_only and at != "/":
+        message = (
+            "%s cannot be written: %s is mounted read-only, and RKE2's program goes there: have it mounted read-write (/etc/fstab)"
+        )
+        return message % (PREFIX, at)
+    return ""
+
+
+def target_path(name: str, root: str = "") -> str:
+    """Return the target path of a release's file."""
+    if name.startswith(RELEASE_UNITS) and name.endswith(".service") and _holder(root)[0] not in MOUNTED_EARLY:
+        return ETC_UNITS + name[len(RELEASE_UNITS) :]
+    return os.path.join(PREFIX, name)
+
+
+def _holder(root: str) -> tuple:
+    with open(root + "/proc/self/mounts") as source:
+        return mount_table.mount_of(PREFIX, source.read())

@@ -1,0 +1,48 @@
+"""CPU and memory policies of the kubelet, which does not start if a checkpoint of another policy exists.
+
+A change of policy takes a drained node, a stopped kubelet and no checkpoint (kubernetes.io, "Control CPU Management Policies").
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+FOLDER = "/var/lib/kubelet"
+POLICIES = (
+    ("cpu-manager-policy", "cpuManagerPolicy", "none", "cpu_manager_state"),
+    ("memory-manager-policy", "memoryManagerPolicy", "None", "memory_manager_state"),
+)
+"""The flag, the field of KubeletConfiguration, the default value, and the checkpoint's name."""
+
+
+def refusal(arguments: list, fields: str, before: str, folder: str = FOLDER) -> str:
+    """Return why a kubelet would not start with these arguments (`flag=value`) and this drop-in; empty if it would.
+
+    `before` is the previous text of our files. A policy that they neither set nor have set is somebody else's.
+    """
+    for flag, field, default, name in POLICIES:
+        path = os.path.join(folder, name)
+        wanted = _said(flag, field, "\n".join(arguments), fields) or (default if _said(flag, field, before, before) else "")
+        present = _policy(path)
+        if wanted and present and wanted != present:
+            message = "kubelet: %s was %s here, and with %s it would not start: drain the node, stop RKE2 there and remove %s first"
+            return message % (field, present, wanted, path)
+    return ""
+
+
+def _policy(checkpoint: str) -> str:
+    """Return the policy in a checkpoint; empty if there is none."""
+    try:
+        with open(checkpoint) as source:
+            return str(json.load(source).get("policyName", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def _said(flag: str, field: str, arguments: str, fields: str) -> str:
+    """Return a policy's value from flags or KubeletConfiguration; a flag wins."""
+    match = re.search(r"^[ \t-]*['\"]?%s=(\w+)" % flag, arguments, re.MULTILINE)
+    match = match or re.search(r"^%s:[ \t]*['\"]?(\w+)" % field, fields, re.MULTILINE)
+    return match.group(1) if match else ""

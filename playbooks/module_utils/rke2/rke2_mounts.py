@@ -1,0 +1,88 @@
+"""File systems at RKE2's paths. Mounts made by Kubernetes are unmounted; disks of the site stay and are emptied in place."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+
+from ansible.module_utils.mount_table import decoded
+
+DATA = "/var/lib/rancher/rke2"
+SITE_DISKS = (
+    DATA,
+    DATA + "/server",
+    DATA + "/server/db",
+    DATA + "/server/db/etcd",
+    DATA + "/agent",
+    DATA + "/agent/containerd",
+    "/var/lib/kubelet",
+    "/var/log/pods",
+)
+"""Paths where a site may mount a disk for RKE2's own data and where Kubernetes mounts nothing.
+
+Unmounting such a disk would keep old data for the next boot. Any other mount below may be a pod's volume or a share of others (such
+as etcd's snapshots) and must never be entered.
+"""
+DRIVER_ROOTS = ("/run/nvidia/driver", "/run/mellanox/drivers")
+"""Mount points at which NVIDIA's driver containers mount their whole root once more. They unmount it when they end by themselves,
+not when they are killed; rke2-killall.sh does not know it.
+"""
+POD_MOUNTS = ("/run/k3s/", "/var/lib/kubelet/", "/run/netns/cni-", "/run/flannel/", "/run/calico/", "/run/cilium/", DATA + "/")
+"""Prefixes of mounts by Kubernetes and its network plugin. Calico and Cilium mount a cgroup2 for BPF programs that outlives their
+containers; rke2-killall.sh does not know those.
+"""
+LOST_FOUND = "lost+found"
+"""The folder that belongs to the file system itself."""
+
+
+def targets() -> list:
+    """Return all mount points in the order of mounting."""
+    with open("/proc/self/mounts") as source:
+        return [decoded(line.split()[1]) for line in source]
+
+
+def within(path: str, mounted: list) -> list:
+    """Return the mounts at a path or below it."""
+    return [target for target in mounted if target == path or target.startswith(path + "/")]
+
+
+def driver_root(target: str) -> str:
+    """Return the root of the driver container that a mount is or lies in; empty for any other mount."""
+    return next((root for root in DRIVER_ROOTS if within(root, [target])), "")
+
+
+def is_of_pods(target: str) -> bool:
+    """Return True if a mount was made by Kubernetes, its network plugin or a driver container."""
+    return target.startswith(POD_MOUNTS) or driver_root(target) != ""
+
+
+def foreign_mounts(path: str, mounted: list) -> list:
+    """Return the mounts at a path or below it that are not disks of the site; nothing may be removed through them."""
+    return [target for target in within(path, mounted) if target not in SITE_DISKS]
+
+
+def has_content(path: str, kept: list) -> bool:
+    """Return True if anything is at a path besides kept mount points and the folders that lead to them."""
+    if not within(path, kept):
+        return os.path.lexists(path)
+    try:
+        return any(has_content(inner, kept) for inner in _inside(path, kept))
+    except OSError:
+        return True  # a disk that cannot be read is not known to be empty
+
+
+def remove_content(path: str, kept: list) -> None:
+    """Remove a path and everything in it except kept mount points and the folders that lead to them."""
+    with contextlib.suppress(OSError):
+        if within(path, kept):
+            for inner in _inside(path, kept):
+                remove_content(inner, kept)
+        elif os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+
+
+def _inside(path: str, kept: list) -> list:
+    return [os.path.join(path, name) for name in sorted(os.listdir(path)) if name != LOST_FOUND or path not in kept]

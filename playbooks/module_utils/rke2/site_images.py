@@ -1,0 +1,63 @@
+"""Image archives of the site's own, which lie in one folder with a release's files, and their checksums."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+
+ENDINGS = (".tar", ".tar.gz", ".tar.zst", ".tar.bz2", ".tar.lz4")
+"""Endings of the archives that RKE2 imports from its image folder (k3s, pkg/agent/containerd). RKE2 takes .tgz too, but folders
+hold charts with that ending.
+"""
+CHECKSUM_LINE = re.compile(r"([0-9a-f]{64})[ *]+(\S+)")
+RELEASE_ARCHIVE = re.compile(r"rke2(-images[a-z0-9-]*)?\.(linux|windows)-[a-z0-9]+\.|rke2-windows-")
+"""Names of a release's archives, for any architecture and system."""
+
+
+def list_name(architecture: str) -> str:
+    """Return the name of the site's checksum list for an architecture. Like the release's list it names the architecture, as images
+    differ by it.
+    """
+    return "sha256sum-site-%s.txt" % architecture
+
+
+def is_archive(name: str) -> bool:
+    """Return True if RKE2 would import a file of this name."""
+    return name.lower().endswith(ENDINGS)
+
+
+def archive_names(folder: str, architecture: str) -> set:
+    """Return the names of archives in the folder or in the site's list. Raises ValueError.
+
+    Archives of a release for other architectures are left out, as are those that only another architecture's list names.
+    """
+    archives = {one for one in _names(folder) if is_archive(one) and os.path.isfile(os.path.join(folder, one))}
+    pattern = os.path.join(glob.escape(folder), list_name("*"))
+    lists = {os.path.basename(path): set(checksums(path)) for path in glob.glob(pattern)}
+    mine = lists.pop(list_name(architecture), set())
+    others = set().union(*lists.values()) - mine
+    return {one for one in (archives - others) | mine if not RELEASE_ARCHIVE.match(one) or ".linux-%s." % architecture in one}
+
+
+def checksums(path: str) -> dict:
+    """Return file → SHA-256 from the site's list; empty without a list. Raises ValueError for a malformed line."""
+    if not os.path.isfile(path):
+        return {}
+    with open(path, errors="replace") as source:
+        lines = [line.strip() for line in source]
+    sums = {}
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#"):
+            continue
+        match = CHECKSUM_LINE.fullmatch(line)
+        name = os.path.basename(match.group(2)) if match else ""
+        if not match or not is_archive(name):
+            message = "%s, line %d, is not the sha256 of an image archive (%s): write it by sha256sum ARCHIVE…"
+            raise ValueError(message % (path, number, ", ".join(ENDINGS)))
+        sums[name] = match.group(1)
+    return sums
+
+
+def _names(folder: str) -> list:
+    return os.listdir(folder) if os.path.isdir(folder) else []

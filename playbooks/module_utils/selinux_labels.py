@@ -1,0 +1,59 @@
+"""SELinux labels for new files: each gets the label that the policy has for its path.
+
+The kernel gives a new file its folder's label, which is sometimes wrong: a user's .ssh differs from the rest of the home,
+/etc/hostname from the rest of /etc. Programs confined by the policy are then denied access.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+from contextlib import suppress
+
+NAME = "security.selinux"
+ENFORCE = "/sys/fs/selinux/enforce"
+"""The file that exists where the kernel has loaded an SELinux policy, enforcing or permissive."""
+LIBRARY = "libselinux.so.1"
+
+
+def policy_label(path: str, kind: int, enforce: str = ENFORCE) -> bytes:
+    """Return the policy's label for a path and kind of file (stat.S_IFREG, S_IFDIR). Empty where SELinux is off or the policy names
+    none.
+    """
+    if not os.path.exists(enforce):
+        return b""
+    label = ctypes.c_char_p()
+    try:
+        code = ctypes.CDLL(LIBRARY).matchpathcon(os.fsencode(path), ctypes.c_uint(kind), ctypes.byref(label))
+    except (AttributeError, OSError):
+        return b""
+    return label.value + b"\0" if code == 0 and label.value else b""
+
+
+def file_label(path: str) -> bytes:
+    """Return the label of an existing file, or the policy's label for its path if the file has none."""
+    with suppress(OSError):
+        return os.getxattr(path, NAME)
+    return policy_label(path, stat.S_IFREG)
+
+
+def set_label(where: "str | int", label: bytes) -> None:
+    """Set a label unless it is empty. `where` is a path or an open file. A process without the right to do so leaves the label as
+    it is.
+    """
+    with suppress(OSError):
+        if label:
+            os.setxattr(where, NAME, label)
+
+
+def make_folders(path: str, mode: int = 0o755) -> None:
+    """Create a folder with `mode` and its missing parents with 0755, whatever the umask; new folders get the policy's labels."""
+    fresh, at = [], path
+    while at and not os.path.exists(at):
+        fresh.append(at)
+        at = os.path.dirname(at)
+    os.makedirs(path, mode=mode, exist_ok=True)
+    for one in fresh:
+        os.chmod(one, mode if one == path else 0o755)
+        set_label(one, policy_label(one, stat.S_IFDIR))
