@@ -1,3 +1,3 @@
-"""What runs after submit: one task in, one evidence record out."""
+"""The code that runs after submit, in a pod or a local process: one task in, one evidence record out."""
 
 __version__ = "0.1.0"

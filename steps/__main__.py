@@ -1,4 +1,4 @@
-"""`python -m steps VERB --task FILE [--shard N] [--input NAME=VALUE]`: one task in, one evidence record out, an exit code."""
+"""Run one task: read its task file, store one evidence record, and report the outcome by the exit code."""
 
 import argparse
 import importlib
@@ -14,11 +14,11 @@ from steps.contract.exit import ExitCode
 from steps.errors import BadTask, StepError
 
 INTERRUPTED = 130
-"""As shells count a process that SIGINT ended."""
+"""Exit code after SIGINT, as shells report it."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Usage errors end with 64, never 2."""
+    """An argument parser whose usage errors exit with 64, never with argparse's own 2."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -26,9 +26,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one verb. Errors go to stderr as one sentence and its hint; the error's type decides the exit code.
+    """Run one verb and return the exit code, which the type of the error decides.
 
-    Everything that is printed meanwhile, here or by a child, goes through the log, which takes secrets out and is stored.
+    Errors go to stderr as one sentence and a hint. All output of this process and its children passes through the log, which
+    redacts secrets and is kept in the store.
     """
     with log.Held(os.environ) as held:
         options = _parser().parse_args(arguments)
@@ -41,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
             held.write(f"{options.verb}: interrupted\n")
             return INTERRUPTED
         except Exception as error:  # noqa: BLE001 - the outermost edge: a bug must end with its own code and a traceback in the log
-            import traceback  # only a bug pays for it
+            import traceback  # imported here: only a bug needs it
 
             held.write(f"{traceback.format_exc()}{options.verb}: bug: {type(error).__name__}: {error}\n")
             return int(ExitCode.BUG)
@@ -58,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace, held: log.Log) -> ExitCode:
     from steps.clients import environment
-    from steps.verbs.context import Context
+    from steps.runtime.context import Context
 
     here = environment.read()
     path = options.task if options.task.is_absolute() or options.task.exists() else here.tasks / options.task
@@ -68,6 +69,7 @@ def _run(options: argparse.Namespace, held: log.Log) -> ExitCode:
         raise BadTask(f"{path}: {error}") from error
     if task.verb.value != options.verb:
         raise BadTask(f"{path} is a task for verb {task.verb.value}, not {options.verb}")
+    # the task may have been rendered by a version with other verbs
     if importlib.util.find_spec(f"steps.verbs.{task.verb.value}") is None:
         raise BadTask(f"verb {task.verb.value} is not in this version", hint="render with the version that runs the steps")
     module = importlib.import_module(f"steps.verbs.{task.verb.value}")
@@ -77,7 +79,9 @@ def _run(options: argparse.Namespace, held: log.Log) -> ExitCode:
     try:
         code: ExitCode = module.run(context)
     except StepError as error:
-        context.record_error(error)  # a task that ends without a verdict says why in its record; a later attempt supersedes it
+        from steps.runtime import diagnose  # imported here: only a failed task needs it
+
+        diagnose.record_error(context, error)
         raise
     return code
 

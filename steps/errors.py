@@ -1,14 +1,14 @@
-"""The error tree of steps: the type decides the retry, the exit code and the failure class of the record.
+"""The error tree of steps. The type of an error decides the retry, the exit code and the failure class of the record.
 
-StepError               1   runtime      a bug, or a cause that nobody foresaw
+StepError               1   runtime      a bug, or an unforeseen cause
 ├── BadTask            64   input        the task, its environment or its files are wrong
 ├── Refused            65   permission   a write that must not happen: no right, wrong target, lost lease
 │   └── Conflict       65   comparison   another manager owns the field
 ├── NotUnderstood      65   dependency   a server's answer has a form that this version does not know
-└── Temporary          75   runtime      may pass when tried again
-    ├── Unreachable    75                network, API server or SSH host does not answer
-    │   └── Garbled    75                something answered that does not speak the server's language, as a proxy does
-    └── StoreBusy      75                the store could not be written just now
+└── Temporary          75   runtime      the same task may pass when tried again
+    ├── Unreachable    75   runtime      network, API server or SSH host does not answer
+    │   └── Garbled    75   runtime      an answer that is not in the server's language, such as a proxy's page
+    └── StoreBusy      75   runtime      the store could not be written just now
 """
 
 from steps.contract.exit import ExitCode
@@ -16,7 +16,7 @@ from steps.contract.verdict import FailureClass
 
 
 class StepError(Exception):
-    """Root of all errors that a step raises on purpose. `hint` says what to do about it."""
+    """The root of all errors that a step raises on purpose. `hint` says what to do about the error."""
 
     exit_code: ExitCode = ExitCode.BUG
     failure_class: FailureClass = FailureClass.RUNTIME
@@ -27,7 +27,7 @@ class StepError(Exception):
 
 
 class BadTask(StepError):
-    """The task file, its arguments, the environment or the fleet are not usable."""
+    """The task file, its arguments, the environment or the fleet files are not usable."""
 
     exit_code = ExitCode.USAGE
     failure_class = FailureClass.INPUT
@@ -41,20 +41,20 @@ class Refused(StepError):
 
 
 class Conflict(Refused):
-    """Somebody else owns what would be changed."""
+    """Another field manager owns what would be changed."""
 
     failure_class = FailureClass.COMPARISON
 
 
 class NotUnderstood(StepError):
-    """A server answered in a form that is not known here: another version of it, or of a kind. To ask again would not help."""
+    """A server answered in a form that this version does not know, for example a newer API version. Retrying would not help."""
 
     exit_code = ExitCode.GATE_FAILED
     failure_class = FailureClass.DEPENDENCY
 
 
 class Temporary(StepError):
-    """The same task may pass later; the engine retries it."""
+    """A failure after which the same task may pass, so the engine retries the task."""
 
     exit_code = ExitCode.TEMPORARY
 
@@ -64,11 +64,13 @@ class Unreachable(Temporary):
 
 
 class Garbled(Unreachable):
-    """What came back cannot be the server's own answer: a proxy's page, or one that was cut off."""
+    """The response cannot be the server's own: it is a proxy's page, or was cut off."""
 
 
 class StoreBusy(Temporary):
-    """The run store cannot be written now: full, read-only or locked. `lapses`: in so many seconds a lock goes that its holder does
-    not renew; 0 for what no waiting frees."""
+    """The run store cannot be written now: it is full, read-only or locked.
+
+    `lapses` is the number of seconds after which a lock expires if its holder does not renew it; 0 if waiting does not help.
+    """
 
     lapses: float = 0.0

@@ -1,152 +1,176 @@
-"""Every wait of a step, in seconds, each with its reason. Deadlines of gates are in the task, not here."""
+"""All waiting times of steps, in seconds, each with its reason. Deadlines of gates are in the task files instead."""
 
 from typing import Final
 
 API_CONNECT: Final = 5.0
-"""TCP and TLS to an API server: a healthy one answers in milliseconds, a failing-over VIP within 3 s."""
+"""Limit for TCP and TLS to an API server. A healthy one answers in milliseconds, a VIP that fails over within 3 s."""
 
 API_READ: Final = 30.0
-"""One LIST page of 500 nodes takes 0.2 s; 30 s covers an API server that is busy starting."""
+"""Limit for one LIST page. 500 nodes take 0.2 s; 30 s covers an API server that is still starting."""
 
 POD_LOG: Final = 10.0
-"""A kubelet sends 20,000 lines within a second; the API server itself gives up on one that is away after 30 s."""
+"""Limit for reading a pod's log. A kubelet sends 20,000 lines within a second; the API server gives up on a lost kubelet after 30
+s.
+"""
 
 API_TRIES: Final = 5
-"""Tries of one request on 429, 5xx or a broken connection, before the step ends as temporary."""
+"""Number of tries of one request on 429, 5xx or a broken connection, before the step ends as temporary."""
 
 API_BACKOFF_FIRST: Final = 0.2
 API_BACKOFF_MAX: Final = 5.0
-"""Waits between those tries grow from the first to the second; a Retry-After header wins."""
+"""Waits between the tries of one request grow from API_BACKOFF_FIRST to API_BACKOFF_MAX. A Retry-After header takes precedence."""
 
 POLL_FIRST: Final = 2.0
 POLL_MAX: Final = 15.0
 POLL_FACTOR: Final = 1.5
-"""Between two observations of a waiting gate: quick at first, then at most four reads a minute, which a busy API server bears."""
+"""Waits between two observations of a waiting gate: short at first, then at most four reads a minute, which a busy API server can
+serve.
+"""
 
 JOB_DELETE: Final = 30.0
-"""Deletion of a check's objects; longer means that a finalizer hangs or a node is away: the check's record says what was left."""
+"""Limit for deleting the objects of a check. If it is exceeded, a finalizer hangs or a node is away; the record lists the remaining
+objects.
+"""
 
 STORE_TRIES: Final = 3
 STORE_BACKOFF: Final = 0.5
-"""A network file system may refuse access for a moment while its server fails over; longer outages are for the engine's retry."""
+"""Waits between writes to the store: a network file system may refuse access for a moment while its server fails over. The engine's
+retry handles longer outages.
+"""
 
 LEASE_RENEW: Final = 60.0
-"""A lease younger than this is not renewed again: fifty shards of a stage start at once, and each would write it."""
+"""Age from which a lease is renewed. Fifty shards of a stage start at once, and each would write a younger lease too."""
 
 LEASE_TRIES: Final = 5
-"""Looks at a lease that changes between look and write; a second try settles it unless many runs fight for one target."""
+"""Tries to update a lease that changes between read and write. The second try settles it unless many runs compete for one target.
+"""
 
 FAIL_CONFIRM: Final = 10.0
-"""A final failure must be seen again after this long: operators report a failed state for a moment while they restart."""
+"""Delay after which a final failure must be seen again, because operators report a failed state for a moment while they restart."""
 
 DIAGNOSIS: Final = 60.0
-"""Collecting what a person would look at next: the engine leaves a task 15 minutes beyond its deadline, for clean-up too."""
+"""Limit for collecting a diagnosis. The engine allows a task 15 minutes beyond its deadline, which must cover the clean-up too."""
 
 WATCH_ROUND: Final = 60.0
-"""A watch of a run is asked anew after this long at the latest: one request a minute, and the moment to look for what is stuck."""
+"""Age at which a watch of a run is renewed: one request a minute, and a chance to look for pods that are stuck."""
 
 WATCH_FIRST: Final = 0.5
 WATCH_MAX: Final = 30.0
-"""Waits between two tries of a broken watch double from the first to the second: an API server that comes back is not stormed."""
+"""Waits between two tries of a broken watch double from WATCH_FIRST to WATCH_MAX, to spare an API server that has just come back.
+"""
 
 CREDENTIAL_RENEWAL: Final = 300.0
-"""How long refused credentials are borne while following a run: whoever renews the kubeconfig may be slower than its expiry."""
+"""Time for which following a run tolerates refused credentials: the renewal of a kubeconfig may come later than its expiry."""
 
 RESULT_LATE: Final = 60.0
-"""A pod that ended this long ago and still runs for Argo has lost its task result; the controller says nothing for 10 minutes."""
+"""Age of an ended pod that Argo still shows as running from which its task result counts as lost. Argo itself is silent for 10
+minutes.
+"""
 
 LAST_WORDS: Final = 10.0
-"""What pods said last is one LIST; a live view that waits longer for it goes on without: the report has it all."""
+"""Limit for reading the last words of pods, which is one LIST. A live view goes on without them; the report has them anyway."""
 
 READER_POD: Final = 180.0
-"""A short pod that reads or writes the run store: scheduling and an image pull; its work takes seconds."""
+"""Limit for a short pod that reads or writes the run store: scheduling and an image pull; the work itself takes seconds."""
 
 SSH_PROXY: Final = 8.0
-"""An HTTP proxy before SSH: TCP to it, and its own to the host. As long as SSH itself waits for a host (ansible.cfg), and less than
-the 10 s after which Ansible takes a silent SSH for a sudo that asks."""
+"""Limit for connecting to an HTTP proxy and through it to the SSH host.
+
+It equals SSH's own connect time-out (ansible.cfg), and is below the 10 s after which Ansible takes a silent SSH for a sudo prompt.
+"""
 
 GIT: Final = 10.0
-"""Asking git for the commit of a spec: a file system that hangs must not hold a run back; the record then has no commit."""
+"""Limit for asking Git for the commit of a spec. A file system that hangs must not block a run; the record then has no commit."""
 
 ANNOUNCE: Final = 20.0
-"""Telling approvers that an approval waits: a command or webhook that takes longer is given up, the run waits anyway."""
+"""Limit for announcing an approval. A slower command or webhook is abandoned; the run waits for the approval anyway."""
 
 GIT_CONNECT: Final = 10.0
-"""TCP and TLS to a Git server: a healthy one answers in milliseconds, one behind a proxy or across the world within seconds."""
+"""Limit for TCP and TLS to a Git server: milliseconds in the same network, seconds behind a proxy or on another continent."""
 
 GIT_READ: Final = 60.0
-"""Silence of a Git server that is packing or checking what was pushed: hooks of large hosts take tens of seconds."""
+"""Longest silence of a Git server that packs or checks a push: hooks of large hosts take tens of seconds."""
 
 GIT_TRIES: Final = 8
-"""Pushes of one publication when others push to the same branch in between; each loser fetches, builds on top, and tries again."""
+"""Tries of one publication when others push to the same branch: each loser fetches, rebuilds on top, and pushes again."""
 
 BOOT_SILENCE: Final = 120.0
-"""A booting test machine that neither reads nor writes: an emulated one on a loaded machine pauses for half a minute."""
+"""Longest time in which a booting test machine neither reads nor writes. Emulation on a loaded host pauses for half a minute."""
 
 BOOT_LOOK: Final = 0.5
-"""Between two looks at consoles of test machines: a boot takes a minute, and what ends it early should be known at once."""
+"""Interval between reads of the consoles of test machines. A boot takes a minute, and an early end should be seen at once."""
 
 BOOT_OVER: Final = 3.0
-"""How long a console must show that a boot is over: a card, or a server, may be there at the second try."""
+"""Time for which a console must show the end of a boot before it counts: a network card or a server may answer the second try."""
 
 BOOT_END: Final = 5.0
-"""QEMU ends within a tenth of a second when it is told to; one that does not is killed."""
+"""Limit for QEMU to end after it was asked to, normally a tenth of a second; then QEMU is killed."""
 
 PUBLISH_LEASE: Final = 300.0
-"""A publisher on another machine that did not renew its lock for this long is gone: it renews every 16 MiB, seconds on any link."""
+"""Age at which the lock of a publisher on another machine counts as abandoned. Publishers renew it every 16 MiB, seconds on any
+link.
+"""
 
 PUBLISH_AGAIN: Final = 10.0
-"""Between two looks at the lock of a publisher on another machine, which is waited for as long as its lease can last: by then one
-that lives has renewed it, on any link."""
+"""Interval between reads of the lock of a publisher on another machine. Waiting lasts at most one lease: a live publisher has
+renewed it by then.
+"""
 
 PUBLISH_ANSWER: Final = 300.0
 PUBLISH_SLOWEST: Final = 1e6
 PUBLISH_STEP: Final = 0.2
-"""One round trip to a published tree by SSH; who copies or reads whole files has besides the time that their bytes need at this
-many a second, and that of as many steps: each machine that a group names is two small files. Who lists may take as long as it says
-something new."""
+"""Limits for one round trip to a published tree by SSH.
+
+PUBLISH_ANSWER is the base. Copying or reading whole files adds the time for their bytes at PUBLISH_SLOWEST bytes a second, and
+PUBLISH_STEP for each file: a machine that a group names has two small files. A listing may take as long as it keeps sending.
+"""
 
 PUBLISH_CLOSE: Final = 10.0
-"""The end of an SSH session whose input has ended; one that still hangs is killed."""
+"""Limit for an SSH session to end after its input has ended; then the session is killed."""
 
 SUPERSEDED: Final = 120.0
 SUPERSEDED_POLL: Final = 0.1
-"""A build that a newer one supersedes ends its steps, reports and seals: seconds; a machine under load takes its time."""
+"""Limit and poll interval for a superseded build to end its steps, report and seal: seconds, more on a loaded machine."""
 
 IMAGE_TOOL: Final = 120.0
-"""A program that lists or unpacks one file of an image: seconds for 1 GB, more on a disk that is shared."""
+"""Limit for a program that lists or unpacks one file of an image: seconds for 1 GB, more on a shared disk."""
 
 IMAGE_SQUASH: Final = 1800.0
-"""mksquashfs packs 200 MB a second and core; ten times that for a root of 30 GB on a busy machine."""
+"""Limit for mksquashfs, which packs 200 MB a second and core: ten times what a root of 30 GB needs, for a busy machine."""
 
 IMAGE_INITRD: Final = 600.0
-"""mkinitramfs takes 10 s on an idle core; it copies hundreds of files, which a slow disk holds up."""
+"""Limit for mkinitramfs: 10 s on an idle core, but it copies hundreds of files, which a slow disk delays."""
 
 IMAGE_LAYER: Final = 3600.0
-"""One layer of a node image: half a minute here; a CUDA toolkit of many GiB on a slow disk takes a good part of an hour."""
+"""Limit for building one layer of a node image: often half a minute; a CUDA toolkit of many GiB on a slow disk takes most of an
+hour.
+"""
 
 IMAGE_READ: Final = 900.0
-"""Reading, checking or removing one layer of a node image: seconds, and minutes for tens of GiB on a network file system."""
+"""Limit for reading, checking or removing one layer of a node image: minutes for tens of GiB on a network file system."""
 
 PACKAGE_CONNECT: Final = 10.0
-"""TCP and TLS to a package mirror, or to the proxy before it: milliseconds, or a few seconds across the world."""
+"""Limit for TCP and TLS to a package mirror or its proxy: milliseconds, or a few seconds across the world."""
 
 PACKAGE_READ: Final = 60.0
-"""Silence of a mirror in the middle of a package: one behind a cache may fetch it first itself."""
+"""Longest silence of a mirror in the middle of a package. A caching mirror may have to fetch the package first."""
 
 PACKAGE_TRIES: Final = 4
 PACKAGE_BACKOFF_FIRST: Final = 0.3
 PACKAGE_BACKOFF_MAX: Final = 5.0
-"""Tries of one package, and waits between them, before its mirror counts as away for all others too."""
+"""Tries of one package, and waits between them, before its mirror counts as unreachable for all other packages too."""
 
 IMAGE_SETTINGS: Final = 120.0
-"""Reading /etc of a packed root: a second, or the time of a busy machine."""
+"""Limit for reading /etc of a packed root: a second, more on a busy machine."""
 
 IMAGE_SANDBOX: Final = 60.0
-"""Mounting the layers, listing the root and starting the first sandbox: a second when idle; a slow disk reads every folder."""
+"""Limit for mounting the layers, listing the root and starting the first sandbox: a second when idle; a slow disk reads every
+folder.
+"""
 
 NODE_SILENCE: Final = 7 * 86400.0
-"""A node that booted an image tells it once a day again: after a week without a word it is gone, or cannot tell."""
+"""Age at which the report of a node counts as stale. Nodes report their image once a day; a week of silence means gone or cut off.
+"""
 
 SERVE_SILENCE: Final = 60.0
-"""A node that asked the rehearsal's server for something and is silent since: it lost its network, or its power."""
+"""Longest silence of a node in the middle of a download from the rehearsal's boot server: then it lost its network or its power."""

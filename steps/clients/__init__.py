@@ -1,1 +1,1 @@
-"""The only users of subprocesses, HTTP, SSH, Kubernetes, Ansible and the file system in a step."""
+"""Clients: the only users of subprocesses, HTTP, SSH, Kubernetes, Git, Ansible and the file system in a step."""

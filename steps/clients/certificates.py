@@ -1,4 +1,4 @@
-"""Certificates (PEM) by which a site knows a server, from a secret file: each of them can be read, and no key lies beside."""
+"""CA certificates (PEM) from a site's secret files, checked to be readable and without a private key beside them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +14,17 @@ _BEGIN = "-----BEGIN CERTIFICATE-----"
 
 
 def read(folder: Path, name: str, field: str) -> tuple[str, ...]:
-    """The certificates of a secret file, as `delivery.certificates` gives them; `field` of the spec names it. Raises BadTask."""
+    """Return the certificates of a secret file in the form of `delivery.certificates`. Raises BadTask.
+
+    `field` is the field of the spec that names the file.
+    """
     return checked(secret_file.text(folder, name, field), name, field)
 
 
 def checked(text: str, name: str, field: str) -> tuple[str, ...]:
-    """The certificates of a text that secret `name` holds. Raises BadTask unless all can be read, or with a key."""
+    """Return the certificates of a text that secret `name` holds. Raises BadTask if one is unreadable, or if there is a private
+    key.
+    """
     hint = f"{field} takes certificates in PEM: openssl x509 -in FILE -noout -subject reads a good one"
     if secret_file.has_private_key(text):
         raise BadTask(f"the secret file {name} holds a private key", hint=f"{field} takes certificates only")
@@ -27,36 +32,39 @@ def checked(text: str, name: str, field: str) -> tuple[str, ...]:
         raise BadTask(
             f"the secret file {name} is larger than {secret_file.MOST_BYTES} bytes", hint=f"{field} takes the server's CA alone"
         )
-    found = certificates(text)
-    if not found:
+    bodies = certificates(text)
+    if not bodies:
         raise BadTask(f"the secret file {name} holds no certificate", hint=hint)
-    unreadable = [place for place, one in enumerate(found, 1) if not _is_certificate(one)]
-    if unreadable or len(found) != text.count(_BEGIN):
+    unreadable = [place for place, body in enumerate(bodies, 1) if not _is_certificate(body)]
+    # a block that the pattern misses is damaged, too
+    if unreadable or len(bodies) != text.count(_BEGIN):
         which = f"certificate {unreadable[0]}" if unreadable else "a certificate"
         raise BadTask(f"{which} in the secret file {name} is PEM in form only: nobody can read it", hint=hint)
-    return found
+    return bodies
 
 
-def trusting(found: tuple[str, ...]) -> "SSLContext":
-    """TLS to a server that these certificates alone may sign, also where one of them is no root. As a context, not as `ca_certs` of
-    a pool of urllib3, which would hold for a proxy that speaks TLS as well."""
+def trusting(bodies: tuple[str, ...]) -> "SSLContext":
+    """Return a TLS context that trusts these certificates alone, even if one of them is no root.
+
+    A context is used because `ca_certs` of a urllib3 pool would also apply to a proxy that speaks TLS.
+    """
     import ssl
 
     import urllib3
 
     context = urllib3.util.ssl_.create_urllib3_context()
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.load_verify_locations(cadata="".join(map(pem, found)))
+    context.load_verify_locations(cadata="".join(map(pem, bodies)))
     return context
 
 
 def advice(field: str) -> str:
-    """What to do about a server whose certificate is not trusted, where `field` of the spec may name who signs it."""
+    """Return the advice about a server whose certificate is not trusted. `field` is the spec's field for CA certificates."""
     return f"give the certificates that sign the server's in {field} (PEM), or correct the server's name"
 
 
 def _is_certificate(body: str) -> bool:
-    """Whether OpenSSL reads it. Each by itself: behind one that is good it passes over others in silence."""
+    """Return True if OpenSSL reads the certificate. Each is tried alone: after a good one OpenSSL skips bad ones silently."""
     import ssl
 
     try:

@@ -1,4 +1,4 @@
-"""The target's clock: real time, or the simulated time of a rehearsal, chosen by the environment."""
+"""The target's clock: real time, or the simulated time of a rehearsal, as the environment says."""
 
 import json
 import time
@@ -8,20 +8,20 @@ from steps.clients.environment import Environment
 
 
 class Clock(Protocol):
-    """Time as the target lives it. All waits of a verb go through here."""
+    """A clock in the target's time. Verbs wait only through it."""
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
 
     def pause(self, seconds: float, deadline: float) -> None:
         """Let `seconds` pass. A simulated clock may jump to `deadline` when nothing can happen before it."""
 
 
 class RealClock:
-    """The clock on the wall."""
+    """The clock of this machine."""
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
         return time.time()
 
     def pause(self, seconds: float, deadline: float) -> None:
@@ -30,7 +30,7 @@ class RealClock:
 
 
 class SimulatedClock:
-    """The clock of a rehearsal: a pause makes the simulated cluster live through it, however long it is."""
+    """The clock of a rehearsal. A pause advances the simulated cluster at once, however long it is."""
 
     def __init__(self, url: str, token: str) -> None:
         import urllib3
@@ -39,11 +39,11 @@ class SimulatedClock:
         self._url = url.rstrip("/")
 
     def now(self) -> float:
-        """Simulated seconds since the epoch."""
+        """Return simulated seconds since the epoch."""
         return self._call("GET", "/clock", None)
 
     def pause(self, seconds: float, deadline: float) -> None:
-        """Advance simulated time; returns when the simulated cluster has reacted to everything due by then."""
+        """Advance simulated time, and return once the simulated cluster has reacted to everything due by then."""
         self._call("POST", "/clock/sleep", {"seconds": seconds, "deadline": deadline})
 
     def _call(self, method: str, path: str, body: dict[str, float] | None) -> float:
@@ -55,7 +55,7 @@ class SimulatedClock:
 
 
 def of(environment: Environment) -> Clock:
-    """The clock that the environment asks for."""
+    """Return the clock that the environment asks for."""
     if environment.simulator:
         return SimulatedClock(environment.simulator, environment.simulator_token)
     return RealClock()

@@ -15,8 +15,11 @@ GIT_ROOT = "BRINGUP_GIT_ROOT"
 
 
 class Environment(Struct, frozen=True, kw_only=True):
-    """Where this step may read and write. `simulator` is the URL of a rehearsal's control API, else empty;
-    `git_root` the folder of bare repositories that stand for all Git servers there, else None. `namespace` is the run's on Argo."""
+    """Folders and settings of this step.
+
+    `simulator` is the URL of a rehearsal's control API, else empty. `git_root` is the folder of bare repositories that replace all
+    Git servers in a rehearsal, else None. `namespace` is the run's on Argo.
+    """
 
     tasks: Path
     fleet: Path
@@ -34,12 +37,12 @@ class Environment(Struct, frozen=True, kw_only=True):
 
     @property
     def is_on_argo(self) -> bool:
-        """Whether this machine is a pod of a run on Argo."""
+        """Return True if this process runs in a pod of a run on Argo."""
         return self.engine != "local"
 
 
 def read(environ: Mapping[str, str] | None = None) -> Environment:
-    """The environment of this process. Raises BadTask naming every variable that is missing."""
+    """Return the environment of this process. Raises BadTask naming every missing variable."""
     env = os.environ if environ is None else environ
     wanted = [paths.variable(folder) for folder in paths.FOLDERS] + [paths.RUN]
     missing = [name for name in wanted if not env.get(name)]

@@ -1,4 +1,4 @@
-"""Reads the expected hosts from the fleet folder, shard by shard."""
+"""The expected hosts in the fleet folder, read shard by shard."""
 
 import gzip
 import zlib
@@ -17,14 +17,14 @@ class Fleet:
         self._folder = folder
 
     def index(self) -> fleet.Index:
-        """How many hosts and shards there are. Raises BadTask when the folder is none of ours."""
+        """Return the numbers of hosts and shards. Raises BadTask if the folder has no valid index."""
         try:
             return msgspec.json.decode((self._folder / fleet.INDEX).read_bytes(), type=fleet.Index)
         except (OSError, msgspec.MsgspecError) as error:
             raise BadTask(f"fleet index {self._folder / fleet.INDEX}: {error}") from error
 
     def shard(self, number: int) -> tuple[fleet.Host, ...]:
-        """The hosts of one shard."""
+        """Return the hosts of one shard. Raises BadTask if its file is missing or unreadable."""
         path = self._folder / fleet.shard_file(number)
         try:
             return fleet.decode_hosts(gzip.decompress(path.read_bytes()))
@@ -32,16 +32,15 @@ class Fleet:
             raise BadTask(f"fleet shard {path}: {error}") from error
 
     def hosts(self, select: str = "all") -> tuple[fleet.Host, ...]:
-        """All hosts that a selector takes, in plan order."""
-        every = (host for number in range(self.index().shards) for host in self.shard(number))
-        return tuple(host for host in every if selected(host, select))
+        """Return all hosts that a selector takes, in plan order."""
+        hosts = (host for number in range(self.index().shards) for host in self.shard(number))
+        return tuple(host for host in hosts if selected(host, select))
 
 
 def selected(host: fleet.Host, select: str) -> bool:
-    """Whether a selector takes a host: `all`, `gpu`, a role or a group (`group-NAME`), each also of the touched hosts alone
-    (`touched-agent`).
+    """Return True if a selector takes a host. Raises BadTask for an unknown selector.
 
-    Raises BadTask for another word.
+    Selectors are `all`, `gpu`, a role or a group (`group-NAME`), each with a prefix for touched hosts alone (`touched-agent`).
     """
     if select.startswith(fleet.TOUCHED):
         return not host.untouched and selected(host, select.removeprefix(fleet.TOUCHED))

@@ -1,4 +1,4 @@
-"""The HTTP proxy that the environment names on the way to a URL, with its login, for urllib3."""
+"""HTTP proxy for a URL, as the environment names it, with its login in the form that urllib3 needs."""
 
 from collections.abc import Callable, Mapping
 from urllib.parse import unquote, urlsplit
@@ -7,19 +7,21 @@ import urllib3
 
 
 def on_the_way(url: str, otherwise: Callable[[str], str] = lambda _: "") -> str:
-    """The proxy on the way to a URL, as the environment names it, else `otherwise`; empty for none, and for what the environment
-    wants to be reached without. Raises ValueError."""
-    from urllib.request import proxy_bypass  # only who asks pays for it
+    """Return the proxy for a URL from the environment, else from `otherwise`; empty for none.
+
+    NO_PROXY is honoured. Raises ValueError for an unusable URL.
+    """
+    from urllib.request import proxy_bypass  # imported here: few callers need it
 
     parts = urlsplit(url)
     host = parts.hostname or ""
     place = host if parts.port is None else f"{host}:{parts.port}"
-    found = "" if proxy_bypass(place) else in_environment(url) or otherwise(url)
-    return found if not found or "://" in found else f"http://{found}"
+    proxy = "" if proxy_bypass(place) else in_environment(url) or otherwise(url)
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
 def in_environment(url: str) -> str:
-    """What the environment names (in capitals or not) for URLs of this scheme, as it stands there."""
+    """Return the proxy variable for URLs of this scheme, in capitals or not, unchanged."""
     from urllib.request import getproxies_environment
 
     known = getproxies_environment()
@@ -27,7 +29,7 @@ def in_environment(url: str) -> str:
 
 
 def apart(proxy: str) -> tuple[str, Mapping[str, str] | None]:
-    """A proxy without its login, and the login as headers: urllib3 does not send what stands in the URL. Raises ValueError."""
+    """Return a proxy without its login, and the login as headers: urllib3 does not send a login in the URL. Raises ValueError."""
     parts = urlsplit(proxy)
     login, _, place = parts.netloc.rpartition("@")
     return f"{parts.scheme}://{place}", urllib3.make_headers(proxy_basic_auth=unquote(login)) if login else None

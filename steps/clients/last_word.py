@@ -1,4 +1,4 @@
-"""Leaves a step's last word where the engine finds it: for the kubelet in a pod, in the folder `out` elsewhere."""
+"""A step's last word, written where the engine finds it: for the kubelet in a pod, in the folder `out` elsewhere."""
 
 import contextlib
 import os
@@ -8,14 +8,15 @@ from steps.contract import last_word, paths
 
 
 def leave(out: Path, text: str) -> None:
-    """Replace what was left before. Best effort: the record is what counts, and it is stored by now.
+    """Replace the last word. Errors are ignored, because the record, which counts, is stored by now.
 
-    A pod is known by its folders, which no local engine leaves where the manifest has them. The kubelet's file is never made: only
-    the kubelet does, and on another machine `/dev` is none of ours.
+    A pod is recognised by its folders: no local engine uses the paths in the manifest. The kubelet's file is never created, because
+    a missing one means that this is no pod.
     """
     is_pod = out == Path(paths.ENVIRONMENT[paths.variable("out")])
     with contextlib.suppress(OSError):
         if is_pod:
+            # without O_CREAT: if the kubelet has not made the file, nobody reads it
             handle = os.open(last_word.KUBELET, os.O_WRONLY | os.O_TRUNC)
         else:
             out.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""What a step says: without secrets, on its stderr as it happens, and remembered for the store.
+"""The log of a step: output without secrets, written to stderr as it happens and kept for the store.
 
-While a log holds the process, nothing that the process or its children print reaches the engine as it was printed: Python's
-streams go through the log, and the descriptors below them lead into memory until the log has looked at what is there. Only a
-process that is killed loses what had not been looked at.
+While a log holds the process, output of the process and its children never reaches the engine unfiltered. Python's streams go
+through the log, and the descriptors below them lead into memory until the log has read it. Only a process that is killed loses the
+unread part.
 """
 
 import faulthandler
@@ -21,20 +21,20 @@ from steps.contract import paths
 from steps.errors import StepError
 
 HEAD, TAIL = 64_000, 192_000
-"""Characters of a log that are remembered: its beginning says what was to be done, its end how that went."""
+"""Limits of a log in characters: the beginning says what was to be done, the end how it went."""
 LONGEST = 64_000
-"""Characters without a line end; more is no text for people, and could not be searched for secrets piece by piece."""
+"""Limit of characters without a line end. Longer output is no text, and cannot be searched for secrets piece by piece."""
 
 
 def folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where the secrets of a step lie, as far as its environment says so: those given, and those that its run made."""
+    """Return the folders of a step's secrets, as far as its environment names them: the given ones, and those that its run made."""
     given, store = environ.get(paths.variable("secrets"), ""), environ.get(paths.variable("store"), "")
-    made = [Path(store) / f"runs/{environ[paths.RUN]}/secrets"] if store and environ.get(paths.RUN) else []
-    return (*((Path(given),) if given else ()), *made)
+    of_run = [Path(store) / f"runs/{environ[paths.RUN]}/secrets"] if store and environ.get(paths.RUN) else []
+    return (*((Path(given),) if given else ()), *of_run)
 
 
 class Log:
-    """Takes what is said, writes it to `out` without secrets, and remembers it up to a bound."""
+    """A log that writes text to `out` without secrets, and keeps it up to a limit."""
 
     def __init__(self, redactor: Redactor, out: TextIO | None = None) -> None:
         self.redactor = redactor
@@ -46,19 +46,19 @@ class Log:
         self._lost = 0
 
     def say(self, text: str) -> None:
-        """One line about what has just happened, with its time (UTC)."""
+        """Write a line about the current work with its time (UTC)."""
         self.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
 
     def write(self, text: str, out: TextIO | None = None) -> None:
-        """Whole lines as they are: what is given in one piece is searched for secrets as one."""
+        """Write whole lines. Text given in one piece is searched for secrets as one."""
         clean = self.redactor.text(text)
-        target = out or self._out or sys.stderr  # whatever stderr is by now, where no stream was given
+        target = out or self._out or sys.stderr  # stderr is looked up now, because it may have been replaced
         target.write(clean)
         target.flush()
         self._remember(clean)
 
     def text(self) -> str:
-        """All that was said, its middle left out where it was too much."""
+        """Return all text so far, with the middle left out if it is too long."""
         gap = [f"[... {self._lost} characters left out ...]\n"] if self._lost else []
         return self.redactor.text("".join([*self._head, *gap, *self._tail]))
 
@@ -77,7 +77,7 @@ class Log:
 
 
 class _Stream(io.TextIOBase):
-    """Python's stdout or stderr while a log holds the process: hands on whole lines."""
+    """Python's stdout or stderr while a log holds the process. It passes on whole lines."""
 
     def __init__(self, log: Log, out: TextIO, number: int) -> None:
         self._log = log
@@ -95,24 +95,24 @@ class _Stream(io.TextIOBase):
         return len(text)
 
     def fileno(self) -> int:
-        """The descriptor below, for those who hand it to a child: it leads into memory."""
+        """Return the descriptor below, for children; it leads into memory."""
         return self._number
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # read-only here: nobody changes it
-        """As Python has it for a stream of its own."""
+        """Return the encoding, as a stream of Python has it."""
         return "utf-8"
 
     def finish(self) -> None:
-        """Hand on a last line that has no end."""
+        """Pass on a last line without line end."""
         if self._rest:
             self.write("\n")
 
 
 class Held:
-    """Holds the process's stdout and stderr, also those of its children; use as a context manager, which gives the log.
+    """A context manager that redirects stdout and stderr of the process and its children into a log, which it returns.
 
-    At the end the log's `at_end` is called, while everything can still be said.
+    At the end the log's `at_end` is called while output is still possible.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -126,8 +126,9 @@ class Held:
         self._saved = [os.dup(number) for number in (1, 2)]
         self._real = [os.fdopen(os.dup(number), "w", encoding="utf-8", errors="backslashreplace") for number in (1, 2)]
         for number in (1, 2):
+            # children write to the descriptors directly; their output is redacted before it is shown
             os.dup2(self._memory, number)
-        faulthandler.enable(self._real[1])  # a crash of the interpreter says where, and nothing of values
+        faulthandler.enable(self._real[1])  # a crash of the interpreter then prints a traceback without values
         self._log = Log(self._redactor, self._real[1])
         self._streams = [_Stream(self._log, real, number) for number, real in zip((1, 2), self._real, strict=True)]
         sys.stdout, sys.stderr = self._streams
@@ -152,10 +153,10 @@ class Held:
         os.close(self._memory)
 
     def _look(self) -> None:
-        """Say what was printed past Python."""
+        """Log the output that did not go through Python's streams."""
         size = os.fstat(self._memory).st_size
         printed = os.pread(self._memory, TAIL, max(0, size - TAIL)).decode(errors="replace")
-        if size > TAIL:  # what its first line began with is not there any more, and may have been a secret's beginning
+        if size > TAIL:  # the first line is cut and may hold half a secret, which the redactor does not recognise
             printed = f"[the beginning of {size} bytes left out]\n{printed.partition(chr(10))[2]}"
         if printed:
             self._log.write(printed if printed.endswith("\n") else f"{printed}\n")

@@ -1,4 +1,4 @@
-"""A private folder for one play, boot or checkout, and the removal of those that killed ones left: they hold keys."""
+"""A private folder for one play, boot or checkout. Folders that killed processes left are removed, because they hold keys."""
 
 import fcntl
 import os
@@ -10,22 +10,26 @@ from pathlib import Path
 
 PREFIX = "bringup-"
 LOCK = "lock"
-"""A file that the play keeps locked as long as it lives; the kernel lets go of it however the process ends."""
+"""A file that its process keeps locked. The kernel releases the lock however the process ends."""
 
 LONGEST_SOCKET_FOLDER = 60
-"""A UNIX socket's path has 107 bytes; SSH adds up to 41 to ours while a master connection comes up."""
+"""Limit of a folder's path in bytes: a UNIX socket's path has at most 107, and SSH adds up to 41 while a master connection starts.
+"""
 
 
 @contextmanager
 def private_folder(temporary: str = "", *, sockets: bool = True) -> Iterator[Path]:
-    """Make the folder (0700) below `temporary`, else where temporary files lie, and remove it; before, those of dead plays.
-    Where no `sockets` are to lie in it, any path will do."""
+    """Create a folder (0700) below `temporary`, else in the default place for temporary files, and remove it at the end.
+
+    Folders of dead processes are removed first. If the folder holds no `sockets`, its path may have any length.
+    """
     place = temporary or tempfile.gettempdir()
+    # the path of a UNIX socket has at most 107 bytes
     if sockets and len(place) + len(PREFIX) + 9 > LONGEST_SOCKET_FOLDER:
         place = "/tmp"
     remove_dead(Path(place))
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
-    fresh = folder / f"{LOCK}.new"  # under this name nobody takes it for that of a dead play
+    fresh = folder / f"{LOCK}.new"  # not yet under the name by which others look for dead processes
     with fresh.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         fresh.rename(folder / LOCK)
@@ -36,9 +40,9 @@ def private_folder(temporary: str = "", *, sockets: bool = True) -> Iterator[Pat
 
 
 def remove_dead(place: Path) -> None:
-    """Remove this user's folders whose lock nobody holds."""
+    """Remove this user's folders whose lock is free."""
     for lock in place.glob(f"{PREFIX}*/{LOCK}"):
-        with suppress(FileNotFoundError):  # its play ended while we looked
+        with suppress(FileNotFoundError):  # its process ended meanwhile
             if not lock.parent.is_symlink() and lock.stat().st_uid == os.getuid():
                 _remove_if_dead(lock)
 
@@ -48,5 +52,5 @@ def _remove_if_dead(lock: Path) -> None:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return  # its play runs
+            return  # its process is alive
         shutil.rmtree(lock.parent, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Runs another program: the only user of subprocesses beside the Ansible client."""
+"""Programs run as subprocesses: the only user of subprocesses beside the Ansible client."""
 
 import subprocess
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from steps.errors import BadTask, Temporary
 
 
 class Done(Struct, frozen=True, kw_only=True):
-    """How a program ended; output is text, at most what the caller's limit allows."""
+    """Result of a program; its output as text, within the caller's limit."""
 
     code: int
     out: str
@@ -17,7 +17,7 @@ class Done(Struct, frozen=True, kw_only=True):
 
 
 def run(command: Sequence[str], *, data: bytes = b"", seconds: float = 30.0) -> Done:
-    """Run a program without a shell. Raises BadTask when it is not installed, Temporary when it takes too long."""
+    """Run a program without a shell. Raises BadTask if it is not installed, Temporary after `seconds`."""
     try:
         done = subprocess.run(list(command), input=data, capture_output=True, timeout=seconds, check=False)
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Takes known secrets out of what is stored or shown: whole secret files, and every credential inside them."""
+"""Redaction of known secrets in everything that is stored or shown: whole secret files, and every credential inside them."""
 
 import base64
 import binascii
@@ -19,13 +19,14 @@ from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict
 
 MARK = "[redacted]"
 SHORTEST = 6
-"""Shorter values would take out ordinary words; such a secret is none."""
+"""Least length of a secret in characters. Shorter values would redact ordinary words."""
 MOST_BYTES = 1 << 20
-"""A larger file is known as a whole only: no credential file is that large."""
+"""Size up to which a file is searched for credentials; no credential file is larger, so larger ones are redacted as a whole only.
+"""
 
 _SECRET_KEY = re.compile(r"token|passw|passphrase|secret|credential|^auth$|-data$|key", re.IGNORECASE)
 _NAMES_ONE = re.compile(r"(?:name|ref|file|path|type|algorithm|usages?)s?$", re.IGNORECASE)
-"""`secretName` or `tokenFile` say where a secret is."""
+"""Keys that name the place of a secret, such as `secretName` or `tokenFile`."""
 _MAPPING = re.compile(r"""^\s*(?:- +)?["']?[\w./-]+["']?:(?:\s|$)""", re.MULTILINE)
 _LINE = re.compile(r"""^\s*(?:export\s+|-\s+)?["']?([\w.-]+)["']?\s*([:=])\s*(\S.*?)\s*$""", re.MULTILINE)
 _NETRC = re.compile(r"(?:^|\slogin\s+\S+)\s*passw(?:or)?d\s+(\S+)\s*$", re.MULTILINE)
@@ -38,13 +39,13 @@ _RECORDS = "\n".join(
     + [word for words in (Status, FailureClass, Verb) for word in words]
     + ["sha256"]
 )
-"""The words that records are made of: taking one out would make the record unreadable, so such a secret is none."""
+"""Words that records are made of. A secret with such a value is not redacted: the record would be unreadable."""
 
 
 class Redactor:
-    """Replaces secrets wherever they turn up: plain, in JSON strings, in JSON inside JSON, and base64 as a Secret shows them.
+    """Replaces secrets in any form: plain, in JSON strings, in JSON inside JSON, and as base64 in a Secret.
 
-    The files are read when they are first needed, and again when one has changed or come since: a play makes secrets.
+    The files are read on first use, and again when one has changed or appeared: a play makes secrets.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -53,14 +54,14 @@ class Redactor:
         self._values: list[str] = []
 
     def text(self, text: str) -> str:
-        """The text without secrets."""
+        """Return the text without secrets."""
         self._read()
         for value in self._values:
             text = text.replace(value, MARK)
         return text
 
     def data(self, data: bytes) -> bytes:
-        """The bytes (UTF-8) without secrets."""
+        """Return the bytes (UTF-8) without secrets."""
         return self.text(data.decode()).encode()
 
     def _read(self) -> None:
@@ -69,24 +70,27 @@ class Redactor:
         if known == self._known:
             return
         self._known = known
-        found = {text.strip() for path in files for text in _of_file(path)}
-        plain = {text for text in found if len(text) >= SHORTEST and text not in _RECORDS}
+        secrets = {text.strip() for path in files for text in _of_file(path)}
+        plain = {text for text in secrets if len(text) >= SHORTEST and text not in _RECORDS}
+        # Secrets show values as base64
         plain |= {base64.b64encode(text.encode()).decode() for text in plain}
         plain |= {form for text in plain for form in _in_one_line(text) if len(form) >= SHORTEST}
-        plain |= {quote(text, safe="") for text in plain if "\n" not in text}  # as in the URL of a proxy
+        plain |= {quote(text, safe="") for text in plain if "\n" not in text}  # the form in the URL of a proxy
         once = plain | {form for text in plain for form in _escaped(text)}
+        # JSON inside JSON strings is escaped twice
         twice = once | {form for text in once for form in _escaped(text)}
+        # the longest first, because a secret may contain another one
         self._values = sorted(twice, key=len, reverse=True)
 
 
 def _in_one_line(text: str) -> tuple[str, str]:
-    """As a message holds it that was made one line: its white space collapsed, and also what else is no plain text replaced."""
+    """Return a secret as it appears in a one-line message: with white space collapsed, and with special characters replaced."""
     words = " ".join(text.split())
     return words, plain_text.line(words)
 
 
 def _escaped(text: str) -> tuple[str, str]:
-    """As a JSON string holds it: with letters beyond ASCII escaped, and with them as they are."""
+    """Return a secret as JSON strings hold it: with non-ASCII letters escaped, and with them unescaped."""
     return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]
 
 
@@ -95,7 +99,7 @@ def _files(folder: Path) -> Iterable[Path]:
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    """Changes when the file does; a file that goes away while it is looked at has none."""
+    """Return a value that changes when the file does; zeros for a file that has just been removed."""
     try:
         seen = path.stat()
     except OSError:
@@ -117,7 +121,7 @@ def _of_file(path: Path) -> Iterator[str]:
 
 
 def _inside(text: str) -> Iterator[str]:
-    """Credentials inside a text, by its structure where it has one and by its lines."""
+    """Yield credentials inside a text, by its structure if it has one, and by its lines."""
     for scalar in _scalars(_parsed(text), False, set()):
         yield scalar
         yield from _decoded(scalar)
@@ -128,6 +132,7 @@ def _inside(text: str) -> Iterator[str]:
     yield from _NETRC.findall(text)
     yield from _URL.findall(text)
     lines = [line.strip() for line in text.splitlines() if "-----" not in line]
+    # half a key is a secret too, so each of its lines is one
     if "PRIVATE KEY" in text:
         yield from lines
     elif len(lines) > 1:
@@ -135,7 +140,7 @@ def _inside(text: str) -> Iterator[str]:
 
 
 def _decoded(scalar: str) -> Iterator[str]:
-    """What a base64 scalar holds, where that is text: a key, a `user:password`, a file of its own."""
+    """Yield the content of a base64 scalar if it is text: a key, a `user:password`, a file of its own."""
     try:
         text = base64.b64decode(scalar, validate=True).decode().strip()
     except (binascii.Error, ValueError):
@@ -147,7 +152,7 @@ def _decoded(scalar: str) -> Iterator[str]:
 
 
 def _parsed(text: str) -> Any:
-    """The text as JSON or YAML; None where it is neither. No tags are built; every YAML scalar stays the text that it is."""
+    """Return the text parsed as JSON or YAML; None if it is neither. YAML tags are ignored, and every scalar stays text."""
     try:
         return msgspec.json.decode(text) if text[:1] in "{[" else _yaml(text)
     except msgspec.DecodeError:
@@ -157,7 +162,7 @@ def _parsed(text: str) -> Any:
 def _yaml(text: str) -> Any:
     if not _MAPPING.search(text):
         return None
-    import yaml  # most secret files are one token: they do not pay for it
+    import yaml  # imported here: most secret files are a single token
 
     try:
         return list(yaml.load_all(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader)))
@@ -166,12 +171,13 @@ def _yaml(text: str) -> Any:
 
 
 def _scalars(node: Any, secret: bool, seen: set[tuple[int, bool]]) -> Iterator[str]:
-    """Scalars at or below the keys of secrets. `seen` keeps aliases from multiplying."""
+    """Yield scalars at or below the keys of secrets. `seen` keeps YAML aliases from multiplying the work."""
     if isinstance(node, dict | list):
         if (id(node), secret) in seen:
             return
         seen.add((id(node), secret))
     if isinstance(node, dict):
+        # all values of a Kubernetes Secret are secret, whatever their keys are
         packed = ("data", "stringData") if node.get("kind") == "Secret" else ()
         for key, value in node.items():
             yield from _scalars(value, secret or key in packed or _is_secret_key(str(key)), seen)

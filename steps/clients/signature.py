@@ -1,4 +1,4 @@
-"""SSH signatures (`ssh-keygen -Y`) over approvals and seals: any SSH key of a person or a machine will do."""
+"""SSH signatures (`ssh-keygen -Y`) over approvals and seals, by any SSH key of a person or a machine."""
 
 import tempfile
 from pathlib import Path
@@ -7,11 +7,11 @@ from steps.clients import process
 from steps.errors import BadTask
 
 NAMESPACE = "bringup"
-"""Ties a signature to this use: one made for another purpose does not verify."""
+"""Namespace of signatures. A signature made for another purpose does not verify."""
 
 
 def sign(data: bytes, key: Path, namespace: str = NAMESPACE) -> bytes:
-    """An armoured signature. Raises BadTask when the key cannot sign."""
+    """Return an armoured signature. Raises BadTask if the key cannot sign."""
     done = process.run(["ssh-keygen", "-Y", "sign", "-n", namespace, "-f", str(key)], data=data)
     if done.code != 0:
         raise BadTask(f"cannot sign with {key.name}: {done.err.strip()}")
@@ -19,17 +19,20 @@ def sign(data: bytes, key: Path, namespace: str = NAMESPACE) -> bytes:
 
 
 def key_of(data: bytes, signature: bytes, namespace: str = NAMESPACE) -> str:
-    """Type and fingerprint of the key that signed these bytes, whosever it is: `ED25519 SHA256:…`; empty when it does not fit."""
+    """Return type and fingerprint of the key that signed these bytes, `ED25519 SHA256:…`, trusted or not; empty if the signature
+    does not fit.
+    """
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
         signed = Path(folder, "signature")
         signed.write_bytes(signature)
         done = process.run(["ssh-keygen", "-Y", "check-novalidate", "-n", namespace, "-s", str(signed)], data=data)
+    # `Good "bringup" signature with ED25519 key SHA256:…`
     _, _, named = done.out.strip().partition(" with ")
     return named.replace(" key ", " ", 1) if done.code == 0 else ""
 
 
 def verify(data: bytes, signature: bytes, who: str, public_keys: tuple[str, ...], namespace: str = NAMESPACE) -> str:
-    """Empty when `who` signed these bytes with one of the keys (`ssh-ed25519 AAAA…`), else why not."""
+    """Return why `who` did not sign these bytes with one of the keys (`ssh-ed25519 AAAA…`); empty if the signature is valid."""
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
         allowed, signed = Path(folder, "allowed"), Path(folder, "signature")
         allowed.write_text("".join(f'{who} namespaces="{namespace}" {key.strip()}\n' for key in public_keys))

@@ -15,30 +15,30 @@ from steps.contract.canonical import digest, digest_bytes
 from steps.errors import BadTask, StepError, StoreBusy
 
 T = TypeVar("T")
-_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*(/[A-Za-z0-9][A-Za-z0-9._@+-]*)*")  # @ and +: approvers are named by their mail
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*(/[A-Za-z0-9][A-Za-z0-9._@+-]*)*")  # @ and +: approvers may be mail addresses
 _BUSY = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.EIO, errno.EACCES, errno.EPERM}
 _PASSING = {errno.ESTALE, errno.EIO}
-"""What a network file system says while its server fails over; all else needs somebody, or more time than a step has."""
+"""Errors of a network file system while its server fails over. Other errors need a person, or more time than a step has."""
 PRIVATE, SHARED = 0o600, 0o644
 
 
 class AlreadyWritten(StepError):
-    """The key exists: keys are written once."""
+    """The key exists already. Keys are written once."""
 
 
 class Store:
     """A folder whose files are written once and appear whole.
 
-    A file is written beside its place, flushed to disk, and linked into place, so that a reader never sees half of it
-    and two writers never overwrite each other. What root writes belongs to whom the folder belongs that it lies in: pods that
-    build node images are root, and the others of their run write beside them.
+    A file is written beside its final place, flushed to disk, and linked, so that readers never see half of it and two writers
+    never overwrite each other. Files that root writes get the owner of their folder: pods that build node images run as root, other
+    pods of the run do not.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def path(self, key: str) -> Path:
-        """Where a key lies. Raises BadTask for a key that would leave the store."""
+        """Return the path of a key. Raises BadTask for a key that would leave the store."""
         if not _KEY.fullmatch(key):
             raise BadTask(f"store key {key!r} is not a relative path of plain names")
         return self.root / key
@@ -48,13 +48,14 @@ class Store:
         target, tries = self.path(key), itertools.count(1)
 
         def write() -> None:
-            again = next(tries) > 1
+            is_retry = next(tries) > 1
             _make_folder(target.parent)
             temporary = _write_beside(target, data, mode)
             try:
+                # link() fails if the key exists, while rename() would replace it
                 os.link(temporary, target)
             except FileExistsError:
-                if not again or target.read_bytes() != data:  # else an earlier try did it, and only its answer was lost
+                if not is_retry or target.read_bytes() != data:  # equal: the earlier try succeeded, its answer was lost
                     raise
             finally:
                 os.unlink(temporary)
@@ -66,7 +67,7 @@ class Store:
             raise AlreadyWritten(f"store key {key} exists already") from error
 
     def replace(self, key: str, data: bytes, mode: int = SHARED) -> None:
-        """Write or replace a file atomically: only for what is no evidence (a run's secrets, the quarantine list)."""
+        """Write or replace a file atomically. Only for files that are no evidence (a run's secrets, the quarantine list)."""
         target = self.path(key)
 
         def replace() -> None:
@@ -77,31 +78,33 @@ class Store:
         patiently(replace, key)
 
     def folder(self, key: str) -> Path:
-        """A folder in which another program keeps what is no evidence. Raises StoreBusy where it cannot be made."""
+        """Create and return a folder for files of another program that are no evidence. Raises StoreBusy if it cannot be
+        created.
+        """
         path = self.path(key)
         patiently(lambda: _make_folder(path), key)
         return path
 
     def read(self, key: str) -> bytes | None:
-        """The bytes of a key, None when nobody wrote it."""
+        """Return the bytes of a key, None if it does not exist."""
         try:
             return patiently(self.path(key).read_bytes, key)
         except FileNotFoundError:
             return None
 
     def keys(self, prefix: str) -> tuple[str, ...]:
-        """All keys below a folder, sorted; temporary files of unfinished writes are left out."""
+        """Return all keys below a folder, sorted, without temporary files of unfinished writes."""
         folder = self.path(prefix)
-        found = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-        return tuple(sorted(path.relative_to(self.root).as_posix() for path in found))
+        paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+        return tuple(sorted(path.relative_to(self.root).as_posix() for path in paths))
 
     def of_runs(self, name: str) -> tuple[str, ...]:
-        """Keys `runs/*/NAME` of all runs, the newest first."""
-        found = [(path.stat().st_mtime_ns, path) for path in self.path("runs").glob(f"*/{name}") if path.is_file()]
-        return tuple(path.relative_to(self.root).as_posix() for _, path in sorted(found, reverse=True))
+        """Return the keys `runs/*/NAME` of all runs, the newest first."""
+        dated = [(path.stat().st_mtime_ns, path) for path in self.path("runs").glob(f"*/{name}") if path.is_file()]
+        return tuple(path.relative_to(self.root).as_posix() for _, path in sorted(dated, reverse=True))
 
     def write_evidence(self, record: evidence.Evidence, encode: "evidence.Encoder") -> evidence.Evidence:
-        """Store a record under the next free attempt number, which is also written into it."""
+        """Store a record under the next free attempt number, and return it with that number."""
         attempt = record.attempt
         while True:
             numbered = evidence.with_attempt(record, attempt)
@@ -114,29 +117,31 @@ class Store:
                 return numbered
 
     def records(self, run: str, stage: str, task: str) -> tuple[evidence.Evidence, ...]:
-        """The last attempt of each shard of a task, by shard number."""
+        """Return the last attempt of each shard of a task, by shard number."""
         latest: dict[str, str] = {}
         prefix = f"runs/{run}/evidence/{stage}/{task}"
         for key in self.keys(prefix):
+            # keys are sorted, so the last attempt of a shard wins
             latest[key.rsplit("/", 1)[0]] = key
-        found = (self.read(key) for _, key in sorted(latest.items()))
-        return tuple(evidence.decode(data) for data in found if data is not None)
+        contents = (self.read(key) for _, key in sorted(latest.items()))
+        return tuple(evidence.decode(data) for data in contents if data is not None)
 
     def evidence_digest(self, run: str, stage: str) -> str:
-        """One digest over all that a stage's tasks recorded, its approval left out: what an approver approves."""
-        kept = [key for key in self.keys(f"runs/{run}/evidence/{stage}") if key.split("/")[4] not in approval.TASKS]
-        return digest([[key, digest_bytes(self.read(key) or b"")] for key in kept])
+        """Return one digest over all records of a stage except those of its approval. Approvers approve this digest."""
+        keys = [key for key in self.keys(f"runs/{run}/evidence/{stage}") if key.split("/")[4] not in approval.TASKS]
+        return digest([[key, digest_bytes(self.read(key) or b"")] for key in keys])
 
 
 def patiently(act: Callable[[], T], key: str) -> T:
-    """What `act` returns, tried again where the file system may answer in a moment (`timeouts.STORE_TRIES`).
+    """Return what `act` returns, retrying errors that pass (`timeouts.STORE_TRIES` times).
 
-    FileExistsError and FileNotFoundError are answers and come as they are; every other OSError becomes a StepError about the key.
+    FileExistsError and FileNotFoundError are passed on; every other OSError becomes a StepError about the key.
     """
     try:
         try:
             return act()
         except OSError as error:
+            # retrying a full or read-only disk within a step would not help
             if error.errno not in _PASSING:
                 raise
             return _again(act, error)
@@ -147,8 +152,8 @@ def patiently(act: Callable[[], T], key: str) -> T:
 
 
 def _again(act: Callable[[], T], first: OSError) -> T:
-    """Go on after a first failure, which counts as the first try."""
-    import tenacity  # a store that answers does not pay for it
+    """Retry after a first failure, which counts as the first try."""
+    import tenacity  # imported here: only a store that fails needs it
 
     failures = [first]
 
@@ -170,14 +175,15 @@ def _make_folder(folder: Path) -> None:
         _make_folder(folder.parent)
         try:
             folder.mkdir(exist_ok=True)
-        except FileExistsError:  # for callers that means: another writer was first
+        except FileExistsError:  # FileExistsError would tell callers that another writer was first
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+        # pods that build node images are root; the other pods of the run must write here too
         if (owner := _owner(folder.parent)) is not None:
             os.chown(folder, *owner, follow_symlinks=False)
 
 
 def _owner(folder: Path) -> tuple[int, int] | None:
-    """User and group that root gives what it makes in a folder; None where it stays who makes it."""
+    """Return user and group for files that root creates in a folder; None if they stay unchanged."""
     if os.geteuid() != 0:
         return None
     facts = folder.stat()

@@ -1,4 +1,4 @@
-"""POST to a webhook, one try. Its URL is a secret: no message and no error says it, nor what the other side answered."""
+"""POST to a webhook, one try. The URL is a secret: no message or error contains it or the answer."""
 
 import ssl
 from typing import Any
@@ -13,58 +13,61 @@ from steps.errors import StepError, Unreachable
 
 _OVERLOADED = 429
 _OTHER_NAME = (62, 64)
-"""OpenSSL's codes of a certificate for another host name or address; its own words would say which name was asked for."""
+"""OpenSSL's error codes for a certificate of another host name or address. OpenSSL's own messages would reveal the host name."""
 CA = "approvals[].announce.ca"
-"""The field of the spec that names who signs the server's certificate."""
+"""Field of the spec for the CA certificates of the webhook's server."""
 
 
 class NotTaken(StepError):
-    """It did not take the message, or nobody can tell whether it did: to send it again would not help, or say it twice."""
+    """The message was refused, or may have been taken. Sending it again would not help, or would repeat it."""
 
     exit_code = ExitCode.GATE_FAILED
     failure_class = FailureClass.DEPENDENCY
 
 
 class NoUrl(NotTaken):
-    """What is given is no URL that could be asked: nothing was sent."""
+    """The given URL is unusable; nothing was sent."""
 
     failure_class = FailureClass.INPUT
 
 
 class Away(Unreachable):
-    """The message has certainly not been taken, and may be later: no connection, or the other side is overloaded or broken."""
+    """The message was certainly not taken and may be later: no connection, or the server is overloaded or broken."""
 
     failure_class = FailureClass.DEPENDENCY
 
 
 def is_plain(url: str) -> bool:
-    """Whether everybody on the way could read the message, and the URL."""
+    """Return True if the URL is plain http, so that everybody on the way can read the message and the URL."""
     return url.lower().startswith("http://")
 
 
 def post(url: str, body: bytes, ca: tuple[str, ...] = ()) -> None:
-    """POST JSON, through the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name; redirects are not followed.
+    """POST JSON, through the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name. Redirects are not followed.
 
-    `ca` are the certificates (`certificates.read`) that alone may sign the server's, none for those of this machine; a proxy is
-    known by those of this machine either way. Raises Away, NotTaken, NoUrl.
+    `ca` are the only certificates to trust for the server (`certificates.read`), none for those that this machine trusts; a proxy
+    is always checked by the latter. Raises Away, NotTaken or NoUrl.
     """
     if not is_plain(url) and not url.lower().startswith("https://"):
         raise NoUrl("what is given as the webhook's URL begins with neither https:// nor http://")
+    # the spec asks for a check that plain http cannot make
     if ca and is_plain(url):
         raise NoUrl(
             "the webhook's URL begins with http://, where no server shows a certificate", hint=f"write https://, or remove {CA}"
         )
     with _pool(url, ca) as pool:
         try:
-            answer = pool.request("POST", url, body=body, redirect=False, preload_content=False)  # whatever it says is not read
+            answer = pool.request("POST", url, body=body, redirect=False, preload_content=False)  # the answer's body is not read
         except urllib3.exceptions.SSLError as error:
             raise _mistrusted(error, bool(ca)) from None
         except urllib3.exceptions.ProxyError as error:
             raise Away(f"the proxy on the way to the webhook makes no connection ({type(error).__name__})") from None
+        # no connection, so the message was certainly not taken
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
             raise Away(f"the webhook does not answer ({type(error).__name__})") from None
         except (urllib3.exceptions.LocationValueError, UnicodeError) as error:
             raise NoUrl(f"what is given as the webhook's URL is none ({type(error).__name__})") from None
+        # connected: the message may have been taken, and a retry could repeat it
         except urllib3.exceptions.HTTPError as error:
             raise NotTaken(f"the webhook was connected, and did not answer ({type(error).__name__})") from None
         answer.close()
@@ -75,7 +78,7 @@ def post(url: str, body: bytes, ca: tuple[str, ...] = ()) -> None:
 
 
 def _pool(url: str, ca: tuple[str, ...]) -> urllib3.PoolManager:
-    """Raises NoUrl where URL or proxy is none."""
+    """Return the connection pool. Raises NoUrl if the URL or the proxy is invalid."""
     wait = urllib3.Timeout(connect=timeouts.ANNOUNCE, read=timeouts.ANNOUNCE)
     more: dict[str, Any] = {"headers": {"Content-Type": "application/json"}, "retries": False, "timeout": wait}
     more |= {"ssl_context": certificates.trusting(ca)} if ca else {}
@@ -93,7 +96,7 @@ def _pool(url: str, ca: tuple[str, ...]) -> urllib3.PoolManager:
 
 
 def _mistrusted(error: urllib3.exceptions.SSLError, ca: bool) -> NotTaken:
-    """Why there is no TLS, without any name that was asked for. `ca`: whether the spec names who signs the certificate."""
+    """Return the error for a TLS failure, without host names. `ca`: the spec names CA certificates."""
     cause, head = error.args[0] if error.args else None, "the webhook was not told:"
     if not isinstance(cause, ssl.SSLCertVerificationError):
         return NotTaken(f"{head} TLS with it could not be agreed ({type(error).__name__})")

@@ -1,4 +1,4 @@
-"""Announcements: what approvers are told when an approval waits, whoever tells them."""
+"""Announcements: the message that tells approvers that a run waits for an approval."""
 
 import time
 from collections.abc import Iterable
@@ -8,9 +8,11 @@ from msgspec import Struct
 
 
 class Announcement(Struct, frozen=True, kw_only=True):
-    """What approvers are told; `text` alone is what chat systems show. `since` is UTC, as in 2027-01-15T08:00:00Z; `evidence` is
-    the digest of what is approved, empty where whoever tells it has not read that; `how` is the command that answers; `changes`
-    what is about to change, where that is known."""
+    """The JSON body of an announcement; chat systems show `text` alone.
+
+    `since` is UTC, such as 2027-01-15T08:00:00Z. `evidence` is the digest of the evidence to approve, empty if the sender has not
+    read it. `how` is the command that answers. `changes` says what is about to change, if that is known.
+    """
 
     text: str
     run: str
@@ -24,9 +26,9 @@ class Announcement(Struct, frozen=True, kw_only=True):
 
 
 def command(run: str, *, evidence: str = "", namespace: str | None = None) -> str:
-    """The command by which an approver answers, from any machine that reaches the run.
+    """Return the command by which an approver answers, from any machine that reaches the run.
 
-    `namespace` is that of a run on Argo, empty where it is not known; None for a run of the machine on which it is typed.
+    `namespace` is that of a run on Argo, empty if unknown. None means a run on the machine where the command is typed.
     """
     words = ["bringup approve", run, "--as NAME"]
     words += [f"--evidence {evidence}"] if evidence else []
@@ -46,11 +48,13 @@ def body(
     evidence: str = "",
     changes: str = "",
 ) -> bytes:
-    """The announcement that `run` waits before `stage`, as JSON; `since` is in seconds since the epoch, `how` a `command`."""
+    """Return the announcement that `run` waits before `stage` as JSON. `since` is in seconds since the epoch, `how` is a
+    `command`.
+    """
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
     about = f" ({changes})" if changes else ""
     text = f"{cluster}: run {run} waits for an approval before {stage} since {when}{about}: {how}"
-    made = Announcement(
+    announcement = Announcement(
         text=text,
         run=run,
         cluster=cluster,
@@ -61,4 +65,4 @@ def body(
         how=how,
         changes=changes,
     )
-    return msgspec.json.encode(made)
+    return msgspec.json.encode(announcement)

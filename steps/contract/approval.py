@@ -1,4 +1,4 @@
-"""Approvals: what an approver answers, and the bytes that the answer is about."""
+"""Approvals: the answer of an approver, and the bytes that the signature covers."""
 
 import re
 
@@ -7,19 +7,21 @@ from msgspec import Struct
 from steps.contract.canonical import canonical
 
 HOLD, PASS, REJECT = "hold", "pass", "reject"
-"""The three values of the parameter `decision`; a time-out or a bare resume leaves `hold`, which is no approval."""
+"""Values of the parameter `decision`. A time-out or a bare resume leaves `hold`, which is no approval."""
 
 NODE_PREFIX = "approve-"
-"""Suspend nodes and templates of approvals are called `approve-STAGE`, the stage with dashes."""
+"""Prefix of suspend nodes and templates of approvals: `approve-STAGE`, with dashes in the stage's name."""
 
 ANNOUNCE, CONFIRM = "announce", "confirm"
 TASKS = (ANNOUNCE, CONFIRM)
-"""Tasks of an approval, recorded under the stage that waits: the one tells that it waits, the other checks the answer. No part of
-what the stage itself does."""
+"""Tasks of an approval, recorded under the stage that waits: `announce` tells approvers, `confirm` checks their answer. Neither is
+part of the stage's own work.
+"""
 
 NOBODY = "none"
+"""Value of `approver` and `evidence` before anybody has answered."""
 REHEARSAL = "rehearsal"
-"""The approver's name where a rehearsal opened the approval itself; valid in no other run."""
+"""Name of the approver if a rehearsal opened the approval itself; not valid in other runs."""
 
 PARAMETERS = {"decision": HOLD, "approver": NOBODY, "evidence": NOBODY}
 """Output parameters of an approval node with their fail-closed defaults."""
@@ -28,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 
 
 class Statement(Struct, frozen=True, kw_only=True):
-    """What an approver signs: this run, this stage, this evidence, this decision."""
+    """The statement that an approver signs: run, stage, evidence digest and decision."""
 
     run: str
     stage: str
@@ -38,26 +40,30 @@ class Statement(Struct, frozen=True, kw_only=True):
 
 
 def statement_bytes(statement: Statement) -> bytes:
-    """The bytes that are signed and verified."""
+    """Return the bytes of a statement that are signed and verified."""
     return canonical(statement)
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can be an approver's name: it goes through a workflow parameter, so no blanks, quotes or braces."""
+    """Return True if a text can be an approver's name: a workflow parameter carries it, so blanks, quotes and braces
+    are excluded.
+    """
     return text != NOBODY and bool(_NAME.fullmatch(text))
 
 
 def signature_key(run: str, stage: str, approver: str) -> str:
-    """Where an approver's signature lies in the store."""
+    """Return the store key of an approver's signature."""
     return f"runs/{run}/approvals/{stage}/{approver}.sig"
 
 
 def webhook_file(stage: str) -> str:
-    """Name of the secret file that holds the URL to which the approval before a stage is announced. The dot keeps it apart from the
-    names that a spec gives its own secrets."""
+    """Return the name of the secret file with the URL to which the approval before a stage is announced.
+
+    The dot keeps the name apart from those that a spec gives to its own secrets.
+    """
     return f"{ANNOUNCE}.{stage}"
 
 
 def ca_file(stage: str) -> str:
-    """Name of the secret file of the certificates that alone may sign that of the webhook's server."""
+    """Return the name of the secret file with the CA certificates that must have signed the webhook server's certificate."""
     return f"{ANNOUNCE}_ca.{stage}"

@@ -1,11 +1,11 @@
-"""A cancelled run: who ended it and how, so that its report names a person and not a strategy of its engine."""
+"""Cancellation of a run: who ended it and how, so that the report names a person instead of an engine's strategy."""
 
 import msgspec
 from msgspec import Struct
 
 
 class Cancelled(Struct, frozen=True, kw_only=True):
-    """`who` is the login name of whoever asked; `how` is `Ctrl-C` or the command; `when` is UTC seconds since the epoch."""
+    """A request to cancel a run. `who` is a login name, `how` is `Ctrl-C` or a command, `when` is UTC seconds since the epoch."""
 
     who: str
     how: str
@@ -14,12 +14,12 @@ class Cancelled(Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """`cancelled by ada (Ctrl-C)`."""
+        """Return the cancellation in words, such as `cancelled by ada (Ctrl-C)`."""
         return f"cancelled by {self.who} ({self.how})"
 
 
 def key(run: str) -> str:
-    """Where it lies; the first who asks is kept."""
+    """Return the store key of a run's cancellation. The first request is kept."""
     return f"runs/{run}/cancelled.json"
 
 

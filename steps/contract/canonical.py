@@ -1,4 +1,4 @@
-"""Canonical JSON and digests: the same data gives the same bytes, hence the same digest, everywhere."""
+"""Canonical JSON and digests: equal data gives equal bytes, hence the same digest, on every machine."""
 
 import hashlib
 
@@ -6,15 +6,15 @@ import msgspec
 
 
 def canonical(value: object) -> bytes:
-    """JSON with sorted keys and no spaces. `value` is built-in data or msgspec Structs."""
+    """Return JSON with sorted keys and no spaces. `value` is built-in data or msgspec Structs."""
     return msgspec.json.encode(msgspec.to_builtins(value), order="sorted")
 
 
 def digest(value: object) -> str:
-    """`sha256:` and 64 hex digits over the canonical JSON."""
+    """Return `sha256:` and 64 hex digits over the canonical JSON of a value."""
     return digest_bytes(canonical(value))
 
 
 def digest_bytes(data: bytes) -> str:
-    """`sha256:` and 64 hex digits over the bytes themselves."""
+    """Return `sha256:` and 64 hex digits over bytes."""
     return "sha256:" + hashlib.sha256(data).hexdigest()

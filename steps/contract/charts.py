@@ -1,4 +1,4 @@
-"""Charts: what is expected of one Helm release, and what the cluster shows of it (gpu_stack §5, §6)."""
+"""Charts: the expectations on one Helm release, and the state of it that the cluster shows."""
 
 from enum import StrEnum
 
@@ -6,23 +6,23 @@ from msgspec import Struct
 
 
 class Owner(StrEnum):
-    """Who installs a release. Exactly one: two owners fight over it (design §6)."""
+    """The controller that installs a release. There is exactly one for each release: two would fight over it."""
 
     HELM_CONTROLLER = "helm_controller"
     ARGO_CD = "argo_cd"
 
 
 class Release(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a gate expects of one release.
+    """Expectation of a gate on one release. Empty fields are not compared.
 
-    `namespace` is where its objects go, `version` the pinned chart version. `workloads` is the least number of Deployments,
-    StatefulSets and DaemonSets that it must bring (0 for a chart of CRDs only). `spare` is how many nodes a DaemonSet may be
-    short of: the fleet minus the quorum, because nodes set aside still count as desired there. `home` is where the owner's own
-    object lies: `kube-system` for HelmCharts, Argo CD's namespace for Applications; `revision` is the Git revision that an
-    Application takes its values from; `repo` and `chart` say where it takes the chart from, `project` and `server` its AppProject
-    and the cluster that it writes to. What is empty is not compared. `by_quorum` are kinds (GROUP/KIND) that count nodes, which the
-    stage's own gates judge by the quorum: Argo CD calls them Progressing for as long as one node is short, and with them the
-    Application. Empty where all has to be Healthy.
+    - `namespace`: where its objects go. `version`: the pinned chart version.
+    - `workloads`: the least number of Deployments, StatefulSets and DaemonSets of the release; 0 for a chart of CRDs only.
+    - `spare`: how many nodes a DaemonSet may lack: fleet minus quorum, because nodes set aside still count as desired.
+    - `home`: namespace of the owner's object: `kube-system` for HelmCharts, Argo CD's namespace for Applications.
+    - `revision`: Git revision of an Application's values. `repo`, `chart`: the source of its chart.
+    - `project`, `server`: its AppProject, and the cluster that it writes to.
+    - `by_quorum`: kinds (GROUP/KIND) that count nodes, which the stage's own gates judge by quorum. Argo CD calls them and the
+      Application Progressing for as long as one node is missing. Empty if everything must be Healthy.
     """
 
     name: str
@@ -41,11 +41,10 @@ class Release(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
 
 
 class RootApplication(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a gate expects of a stage's root Application, whose children are the stage's releases.
+    """Expectation of a gate on a stage's root Application, whose children are the stage's releases.
 
-    `home` is its namespace, and that of its children; `path` is the folder of the stage in the repository `repo` at `revision` (a
-    tag or a commit); `tree` is the digest of the tree that was published there; `project` is its AppProject and `server` its
-    cluster, empty for any.
+    `home` is its namespace and that of its children. `path` is the stage's folder in the repository `repo` at `revision` (tag or
+    commit). `tree` is the digest of the tree published there. `project` is its AppProject and `server` its cluster, empty for any.
     """
 
     name: str
@@ -59,10 +58,10 @@ class RootApplication(Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
 
 class Chart(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A HelmChart. `managed`: helm-controller has claimed it; `opted_out`: it is told not to.
+    """State of a HelmChart. `managed`: helm-controller has claimed it; `opted_out`: it is annotated as unmanaged.
 
-    `changed` is when its spec (or that of its HelmChartConfig) was last written, in seconds since the epoch of the API server's
-    clock, 0 where not known; `failed` is `reason: message` of condition Failed=True.
+    `changed` is when its spec or that of its HelmChartConfig was last written, in seconds since the epoch by the API server's
+    clock, 0 if unknown. `failed` is `reason: message` of condition Failed=True.
     """
 
     version: str = ""
@@ -73,7 +72,9 @@ class Chart(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class InstallJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The Job `helm-install-NAME`. `created` is in seconds since the epoch; `log` and `events` are read until it is complete."""
+    """State of the Job `helm-install-NAME`. `created` is in seconds since the epoch; `log` and `events` are read until it is
+    complete.
+    """
 
     uid: str
     created: float
@@ -85,8 +86,11 @@ class InstallJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Revision(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The newest stored revision of a release (Secret `sh.helm.release.v1.NAME.vN`). `chart_version` is empty where unreadable;
-    `description` is Helm's last word, with the error of a failed install: the Job's pod and its log are gone by then."""
+    """The newest stored revision of a release (Secret `sh.helm.release.v1.NAME.vN`).
+
+    `chart_version` is empty if unreadable. `description` is Helm's last message. It has the error of a failed install, whose pod
+    and log are gone by then.
+    """
 
     number: int
     status: str
@@ -95,7 +99,7 @@ class Revision(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Workload(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A Deployment, StatefulSet or DaemonSet: what it wants and has, in pods. `image` is its first container's."""
+    """State of a Deployment, StatefulSet or DaemonSet, counted in pods. `image` is that of its first container."""
 
     kind: str
     name: str
@@ -108,17 +112,20 @@ class Workload(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def current(self) -> bool:
-        """Whether its controller has seen its newest spec, so that the counts are about that spec; no where neither is told."""
+        """Return True if the counts are about the newest spec, because the controller has observed it. False if no generation is
+        known.
+        """
         return self.observed >= self.generation > 0
 
     def settled(self, spare: int = 0) -> bool:
-        """Whether all wanted pods but `spare` run the newest spec and are ready; spare counts for DaemonSets only."""
+        """Return True if all desired pods but `spare` run the newest spec and are ready. `spare` applies to DaemonSets only."""
+        # nodes set aside by the quorum still count as desired, and their pods may never become ready
         least = self.desired - (spare if self.kind == "DaemonSet" else 0)
         return self.current and self.desired > 0 and self.updated >= least and self.ready >= max(least, 1)
 
 
 class Trouble(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a pod is not ready: a container's waiting or last termination reason, or why it cannot be scheduled."""
+    """The reason why a pod is not ready: a container's waiting or last termination reason, or a scheduling failure."""
 
     pod: str
     reason: str
@@ -128,14 +135,14 @@ class Trouble(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AppCondition(Struct, frozen=True, kw_only=True):
-    """One condition of an Argo CD Application, all of which are errors or warnings."""
+    """A condition of an Argo CD Application. All of them are errors or warnings."""
 
     type: str
     message: str = ""
 
 
 class FailedResource(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One resource of the last sync that failed. `hook_phase` is set for hooks."""
+    """A resource of the last sync that failed. `hook_phase` is set for hooks."""
 
     kind: str
     name: str
@@ -145,7 +152,7 @@ class FailedResource(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UnhealthyResource(Struct, frozen=True, kw_only=True):
-    """One resource that Argo CD calls anything but Healthy; `kind` is GROUP/KIND, or KIND alone."""
+    """A resource that Argo CD does not call Healthy. `kind` is GROUP/KIND, or KIND alone."""
 
     kind: str
     name: str
@@ -153,11 +160,11 @@ class UnhealthyResource(Struct, frozen=True, kw_only=True):
 
 
 class Application(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An Argo CD Application. Times are seconds since the epoch; revisions are in the order of its sources.
+    """State of an Argo CD Application. Times are seconds since the epoch; revisions are in the order of its sources.
 
-    `version`, `chart` and `chart_repo` are those of its first chart, `revision`, `repo` and `path` those of its first source in
-    Git; `server` is the address or the name of the cluster that it writes to, into `namespace`. `children` are the Applications
-    among its resources, as far as the controller has compared them. `unhealthy` is None where it keeps no health of resources.
+    `version`, `chart` and `chart_repo` are those of its first chart; `revision`, `repo` and `path` those of its first source in
+    Git. `server` is the address or the name of the cluster that it writes to, into `namespace`. `children` are the Applications
+    among its resources that the controller has compared. `unhealthy` is None if Argo CD keeps no health of single resources.
     """
 
     project: str = ""
@@ -184,14 +191,14 @@ class Application(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RootState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the cluster shows of a root Application, and the `commit` that was delivered for its revision; empty: nobody knows."""
+    """State of a root Application, and the `commit` that was delivered for its revision; empty if unknown."""
 
     application: Application | None = None
     commit: str = ""
 
 
 class ReleaseState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the cluster shows of one release; what does not exist is None or empty."""
+    """State of one release in the cluster. Objects that do not exist are None or empty."""
 
     name: str
     chart: Chart | None = None

@@ -1,21 +1,21 @@
-"""Check pods: what the pods of a functional gate report, one JSON object each in their termination message."""
+"""Check pods: the reports of a functional gate's pods, one JSON object each in their termination message."""
 
 from typing import Any
 
 from msgspec import Struct
 
 CHECK_LABEL = "bringup/check"
-"""Label of every pod of a check, with the check's name."""
+"""Label on every pod of a check; its value is the check's name."""
 
 CHECK_NAMESPACE = "bringup-check"
-"""Where checks run, unless their stage has a namespace of its own."""
+"""Namespace of checks whose stage has no namespace of its own."""
 
 
 class CheckPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One pod of a check.
+    """State of one pod of a check.
 
-    `index` is its completion index (-1: not of an indexed Job). `report` is the JSON object of its termination message, empty
-    while there is none; `reason` says why it waits, cannot be scheduled or ended badly; `annotations` are those asked for.
+    `index` is its completion index (-1: not of an indexed Job). `report` is the JSON object in its termination message, empty if
+    there is none yet. `reason` says why it waits, cannot be scheduled or failed. `annotations` are those that the probe selected.
     """
 
     name: str
@@ -29,5 +29,5 @@ class CheckPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ended(self) -> bool:
-        """Whether waiting cannot change what it says."""
+        """Return True if the pod's report is final."""
         return self.phase in ("Succeeded", "Failed")

@@ -1,4 +1,4 @@
-"""The kinds that charts bring: the charts of an operator, and the CRDs without which its own resources cannot be applied."""
+"""CRDs that charts install, without which an operator's own resources cannot be applied."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from steps.contract.charts import Release, ReleaseState, RootApplication, RootSt
 
 
 class Crd(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A CustomResourceDefinition. `established`: the API server serves it."""
+    """State of a CustomResourceDefinition. `established`: the API server serves it."""
 
     name: str
     established: bool = False
@@ -14,7 +14,7 @@ class Crd(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ChartsObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The charts and the kinds that they bring."""
+    """State of the charts of a stage and of the CRDs that they install."""
 
     releases: tuple[ReleaseState, ...] = ()
     root_app: RootState | None = None
@@ -22,7 +22,7 @@ class ChartsObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ChartsExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The releases, and the CRDs that must be served."""
+    """Expected releases, and the CRDs that the API server must serve."""
 
     releases: tuple[Release, ...] = ()
     root_app: RootApplication | None = None

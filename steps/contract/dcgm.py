@@ -1,17 +1,17 @@
-"""DCGM diagnostics: what one run of `dcgmi diag` says of each test (gpu_stack §8.5)."""
+"""DCGM diagnostics: the results of one run of `dcgmi diag` by test (`steps/docs/facts/acceptance.md`, DCGM diag)."""
 
 from msgspec import Struct
 
 
 class DcgmFailure(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One failed result: which GPUs (ids as DCGM numbers them, empty: all), and its warning."""
+    """A failed result: the GPUs (ids as DCGM numbers them, empty: all) and the warning."""
 
     gpus: tuple[int, ...] = ()
     warning: str = ""
 
 
 class DcgmTest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One test: how many results it has of each status, as words in lower case (`pass`, `fail`, `skip`, `warn`, `not run`)."""
+    """Results of one test. `statuses` counts them by status in lower case (`pass`, `fail`, `skip`, `warn`, `not run`)."""
 
     name: str
     category: str = ""
@@ -20,8 +20,11 @@ class DcgmTest(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DcgmRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run; `gpus` are the ids that any result names, or as many as the metadata lists. `error` is what DCGM says went wrong
-    as a whole."""
+    """Results of one run of the diagnostics.
+
+    `gpus` are the ids that any result names, or as many as the metadata lists. `error` is DCGM's message if the run failed as a
+    whole.
+    """
 
     tests: tuple[DcgmTest, ...] = ()
     gpus: tuple[int, ...] = ()
@@ -30,5 +33,5 @@ class DcgmRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str = ""
 
     def count(self, status: str) -> int:
-        """How many results of all tests have a status."""
+        """Return the number of results of all tests with a status."""
         return sum(test.statuses.get(status, 0) for test in self.tests)

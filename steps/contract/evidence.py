@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a person would collect next about a verdict that is no pass: object reads, events, logs; redacted."""
+    """A finding about a verdict that is no pass, redacted: an object, events or a log that a person would look at next."""
 
     what: str
     source: str
@@ -21,10 +21,10 @@ class Diagnosis(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Evidence(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One attempt of one task.
+    """The record of one attempt of one task.
 
-    `input_digest` is the task's; `observation` is what the probe read, as data; times are UTC seconds since the epoch;
-    `engine` is `local` or `argo`; `reused` names the run whose evidence still holds; `tools` are versions in use.
+    `input_digest` is the task's. `observation` is the data that the probe read. Times are UTC seconds since the epoch. `engine` is
+    `local` or `argo`. `reused` names the run whose evidence still holds. `tools` are versions in use.
     """
 
     run: str
@@ -48,26 +48,27 @@ class Evidence(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def key(run: str, stage: str, task: str, shard: int, attempt: int) -> str:
-    """Write-once key of a record: `runs/RUN/evidence/STAGE/TASK/SHARD/ATTEMPT.json`."""
+    """Return the write-once store key of a record: `runs/RUN/evidence/STAGE/TASK/SHARD/ATTEMPT.json`."""
     return f"runs/{run}/evidence/{stage}/{task}/{shard:04d}/{attempt:02d}.json"
 
 
 Encoder = Callable[[Evidence], bytes]
-"""Turns a record into the bytes that are stored; it redacts what must not be kept."""
+"""A function that turns a record into the bytes to store, with secrets redacted."""
 
 
 def with_attempt(record: Evidence, attempt: int) -> Evidence:
-    """The same record as another attempt."""
+    """Return the record with another attempt number."""
     return msgspec.structs.replace(record, attempt=attempt)
 
 
 def decode(data: bytes) -> Evidence:
-    """Read a stored record. Raises msgspec.ValidationError when it is none."""
+    """Read a stored record. Raises msgspec.ValidationError if the data is none."""
     return msgspec.json.decode(data, type=Evidence)
 
 
 def seen(observation: object, kind: type[T]) -> T | None:
-    """A record's observation as what this kind of task sees; None where it is none, or another version wrote it in another form."""
+    """Return a record's observation as type `kind`; None if there is none, or if another version wrote it in another form."""
+    # another version may have written the record: reports must not fail on it
     try:
         return msgspec.convert(observation, kind)
     except msgspec.ValidationError:

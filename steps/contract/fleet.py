@@ -1,22 +1,24 @@
-"""The fleet: expected hosts in shards, as the files under /bringup/fleet hold them."""
+"""The fleet: expected hosts in shards, as files under /bringup/fleet."""
 
 import msgspec
 from msgspec import Struct
 
 SHARD_SIZE = 50
-"""Most hosts in one shard (design §4): one pod's share of a play."""
+"""Largest number of hosts in a shard, which is one pod's share of a play."""
 
 INDEX = "index.json"
 
 TOUCHED = "touched-"
-"""Before a selector (`touched-agent`): of those hosts the ones that the run's plays may change."""
+"""Prefix of a selector (`touched-agent`) that takes only hosts that the run's plays may change."""
 GROUP = "group-"
-"""Before the name of a host group: a selector of its hosts."""
+"""Prefix of a host group's name that makes a selector of its hosts."""
 
 
 class Host(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One expected host. `name` is also its Kubernetes node name; `address` is what SSH connects to. `untouched`: the run is about
-    other hosts, and changes nothing on this one over SSH."""
+    """An expected host. `name` is also its Kubernetes node name; `address` is what SSH connects to.
+
+    `untouched`: the run is about other hosts and changes nothing on this one over SSH.
+    """
 
     name: str
     address: str
@@ -29,7 +31,7 @@ class Host(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Index(Struct, frozen=True, kw_only=True):
-    """`index.json`: how many hosts and shards there are, and the plan they belong to."""
+    """Content of `index.json`: numbers of hosts and shards, and the plan that they belong to."""
 
     plan: str
     hosts: int
@@ -38,10 +40,10 @@ class Index(Struct, frozen=True, kw_only=True):
 
 
 def shard_file(number: int) -> str:
-    """Name of the file with one shard's hosts (gzip of a JSON list): `0003.json.gz`."""
+    """Return the name of the file with one shard's hosts (gzip of a JSON list), such as `0003.json.gz`."""
     return f"{number:04d}.json.gz"
 
 
 def decode_hosts(data: bytes) -> tuple[Host, ...]:
-    """The hosts of one shard file, already unzipped."""
+    """Return the hosts of one shard file, already unzipped."""
     return msgspec.json.decode(data, type=tuple[Host, ...])

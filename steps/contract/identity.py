@@ -1,4 +1,4 @@
-"""Which cluster a server already belongs to, as the playbook `identify` reads it on the machine itself."""
+"""Identity of a server: the cluster it already belongs to, as the playbook `identify` reads it on the machine itself."""
 
 from enum import StrEnum
 
@@ -9,7 +9,9 @@ PLAYBOOK = "identify"
 
 
 class State(StrEnum):
-    """`bare`: no Kubernetes is configured there; `unreadable`: one is, but it does not say which."""
+    """State of Kubernetes on a server. `bare`: none is configured; `unreadable`: one is configured, but its identity cannot be
+    read.
+    """
 
     BARE = "bare"
     RUNNING = "running"
@@ -17,7 +19,7 @@ class State(StrEnum):
 
 
 class LeaseSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Who holds the lease of a cluster and until when."""
+    """Holder and expiry of the lease of a cluster, a Kubernetes `LeaseSpec`."""
 
     holder_identity: str | None = None
     renew_time: str | None = None
@@ -25,8 +27,11 @@ class LeaseSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="c
 
 
 class ServerIdentity(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One server. `uid` is that of the namespace kube-system; `kind` is `rke2`, `k3s` or `kubeadm`, `message` kubectl's error.
-    `lease` is what keeps other runs out of its cluster, and `kubeconfig`, a secret, leads there."""
+    """Identity of one server.
+
+    `uid` is that of the namespace kube-system, `kind` is `rke2`, `k3s` or `kubeadm`, `message` is kubectl's error. `lease` is what
+    keeps other runs out of the cluster. `kubeconfig`, a secret, gives access to it.
+    """
 
     state: State
     uid: str = ""

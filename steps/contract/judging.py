@@ -1,18 +1,24 @@
-"""What the judge of a stage compares: the verdicts its tasks left, against the tasks that must have left one."""
+"""Judging of a stage: the verdicts that its tasks left, compared with the tasks that must have left one."""
 
 from msgspec import Struct
 
 from steps.contract.verdict import Verdict
 
 FLEET = {"os_prep/nodes": "os_prep/fleet"}
-"""Gate of a fanned task → the gate that compares what all of its shards observed: each of them saw its own hosts alone. The
-observations of the shards are objects of lists, which are joined; the expectations are those of the fanned task."""
+"""Map from the gate of a fanned task to the gate that compares the observations of all of its shards.
+
+Each shard saw its own hosts alone. The observations are objects of lists, which are joined; the expectations are those of the
+fanned task.
+"""
 
 
 class Check(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One task whose records count, in running order. `select` says whose check it is (`all`, `gpu`, `server`, `agent`); empty:
-    the required nodes and the members. `fanned`: each shard left its own record. `per_node`: its gate must judge nodes by name.
-    `optional`: the task may leave no record."""
+    """A task whose records count, in running order.
+
+    `select` says which hosts the check is about (`all`, `gpu`, `server`, `agent`); empty means the required nodes and the members.
+    `fanned`: each shard left its own record. `per_node`: its gate must judge nodes by name. `optional`: the task may leave no
+    record.
+    """
 
     task: str
     gate: str
@@ -23,7 +29,7 @@ class Check(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """The verdicts that the records of one task hold, one for each shard that left a record."""
+    """Verdicts in the records of one task, one for each shard that left a record."""
 
     task: str
     verdicts: tuple[Verdict, ...]
@@ -37,8 +43,11 @@ class Observation(Struct, frozen=True, kw_only=True):
 
 
 class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`members` are the nodes of which `needed` must pass every gate that judges nodes; `required` must pass one and all.
-    `about` holds the names behind every `select` of the checks; `kind` is what the members are, for people."""
+    """Rules by which a stage is judged.
+
+    `members` are the nodes of which `needed` must pass every gate that judges nodes; all `required` nodes must pass. `about` holds
+    the names behind every `select` of the checks. `kind` is the word for the members in messages.
+    """
 
     gate: str
     checks: tuple[Check, ...]

@@ -1,4 +1,7 @@
-"""NCCL tests: what one log says of its runs and of the network they used, before anybody judges it (gpu_stack §8.1, §8.3)."""
+"""NCCL tests: the runs in one log and the network that they used, before a gate judges them.
+
+Formats: https://github.com/NVIDIA/nccl-tests and https://github.com/NVIDIA/nccl.
+"""
 
 from msgspec import Struct
 
@@ -6,7 +9,7 @@ from steps.contract.tool import ToolError
 
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One message size. Bandwidths are bus bandwidths in GB/s; a side that was not printed is None.
+    """Results for one message size. Bandwidths are bus bandwidths in GB/s; a side that was not printed is None.
 
     `wrong` counts wrong elements of both sides, `unchecked` the sides whose correctness was not checked (`N/A`).
     """
@@ -21,23 +24,24 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def wrong(self) -> int:
-        """Wrong elements of both sides."""
+        """Return the number of wrong elements of both sides."""
         return self.wrong_out_of_place + self.wrong_in_place
 
     @property
     def least(self) -> float | None:
-        """The lower of the sides that were printed."""
+        """Return the lower bandwidth of the sides that were printed."""
         sides = [side for side in (self.out_of_place, self.in_place) if side is not None]
         return min(sides, default=None)
 
 
 class NcclRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run of one of the nccl-tests.
+    """A run of one of the nccl-tests.
 
-    `started` and `concluded` are its own marks (releases before 2.17 print none); `out_of_bounds` is None where the summary is
-    missing; `ranks` counts the device lines, `world` is the size of the communicator as far as they or NCCL tell it (0: unknown);
-    `average` is in GB/s and says nothing about the largest size (gpu_stack §0.10); `sizes` is how many sizes the run announced
-    before it began (0: unknown).
+    - `started`, `concluded`: the run's own marks (releases before 2.17 print none).
+    - `out_of_bounds`: None if the summary is missing.
+    - `ranks`: number of device lines. `world`: size of the communicator as the log tells it (0: unknown).
+    - `average`: in GB/s, over all message sizes, so it says nothing about the largest size.
+    - `sizes`: how many sizes the run announced before it began (0: unknown).
     """
 
     collective: str = ""
@@ -56,43 +60,45 @@ class NcclRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ended(self) -> bool:
-        """Whether it came to its own end: a release that announces its start must announce its end."""
+        """Return True if the run finished by itself. A release that announces its start must announce its end."""
+        # releases before 2.17 print no marks, and their summary comes last
         return self.concluded or (not self.started and self.out_of_bounds is not None)
 
     @property
     def largest(self) -> Row | None:
-        """The row of the largest size; of repetitions the slowest one."""
+        """Return the row of the largest size; if there are several, the slowest one."""
         size = max((row.size for row in self.rows), default=0)
-        found = [row for row in self.rows if row.size == size]
-        return min(found, key=lambda row: -1.0 if row.least is None else row.least, default=None)
+        rows = [row for row in self.rows if row.size == size]
+        # a row without a bandwidth counts as the slowest
+        return min(rows, key=lambda row: -1.0 if row.least is None else row.least, default=None)
 
     @property
     def fastest(self) -> float | None:
-        """The highest bus bandwidth of any size."""
+        """Return the highest bus bandwidth of any size in GB/s."""
         sides = [side for row in self.rows for side in (row.out_of_place, row.in_place) if side is not None]
         return max(sides, default=None)
 
     @property
     def wrong_sides(self) -> int:
-        """How many sides of rows have wrong elements."""
+        """Return the number of sides of rows with wrong elements."""
         return sum((row.wrong_out_of_place > 0) + (row.wrong_in_place > 0) for row in self.rows)
 
     @property
     def unchecked_sides(self) -> int:
-        """How many sides of rows say that correctness was not checked."""
+        """Return the number of sides of rows whose correctness was not checked."""
         return sum(row.unchecked for row in self.rows)
 
     @property
     def checked(self) -> bool:
-        """Whether every row was checked on one side at least (all-to-all checks only one)."""
+        """Return True if every row was checked on at least one side (all-to-all checks only one)."""
         return bool(self.rows) and all(row.checked for row in self.rows)
 
 
 class Transport(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What NCCL says of its network with NCCL_DEBUG=INFO (gpu_stack §8.3).
+    """The network that NCCL used, from its lines with NCCL_DEBUG=INFO.
 
-    `network` is `IB`, `Socket` or a plugin's name, empty where nothing tells; `link` is `IB` or `RoCE`. Channels are counted by
-    lines `via NET/…`: those between nodes. `ring_gdr` is what `Connected all rings` says, None where it is not said.
+    `network` is `IB`, `Socket` or a plugin's name, empty if unknown; `link` is `IB` or `RoCE`. Channels are counted by lines `via
+    NET/…`, which are those between nodes. `ring_gdr` is the value in `Connected all rings`, None if that line is missing.
     """
 
     network: str = ""
@@ -114,16 +120,17 @@ class Transport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def socket(self) -> bool:
-        """Whether any traffic between nodes goes over TCP sockets."""
+        """Return True if any traffic between nodes goes over TCP sockets."""
         return self.network.lower() == "socket" or self.socket_channels > 0 or self.no_device
 
     @property
     def gdr(self) -> bool | None:
-        """Whether GPUDirect RDMA is in use on every channel; None where nothing tells.
+        """Return True if every channel uses GPUDirect RDMA, None if the log does not tell.
 
-        Current NCCL prints `via NET/IB/0/GDRDMA`, never the literal `[GDRDMA]` (gpu_stack §0.9). That an adapter could
-        (`gdr_enabled`) does not say that a channel does.
+        Current NCCL prints `via NET/IB/0/GDRDMA`, never the literal `[GDRDMA]` (src/transport/net.cc of NVIDIA/nccl). That an
+        adapter supports it (`gdr_enabled`) does not mean that a channel uses it.
         """
+        # `gdr_enabled` is not used: the ability of an adapter proves nothing about a channel
         if self.socket or self.gdr_disabled or self.ring_gdr is False:
             return False
         if self.channels:
@@ -132,7 +139,7 @@ class Transport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NcclLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A whole log: its runs in order, its network, and its errors (the most telling first)."""
+    """A whole log: its runs in order, its network, and its errors, the most telling first."""
 
     runs: tuple[NcclRun, ...] = ()
     transport: Transport = Transport()
@@ -140,12 +147,14 @@ class NcclLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NcclWant(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a log must show.
+    """Expectations on a log.
 
-    `floor` is in GB/s at the largest size, None where a site has none; `spread` is how far apart runs may be, as a share of the
-    fastest. `rdma` and `gdr`: traffic between nodes must not fall back to sockets, and must use GPUDirect RDMA on every channel;
-    `networks` are the names that NCCL may print as its network (empty: any but Socket). `ranks`, `hosts` and `hcas` are exact,
-    0 where not known. `whole`: the log must hold a row for every size that the run announced, else the largest is not known.
+    - `floor`: GB/s at the largest size, None if the site has none.
+    - `spread`: largest difference between runs, as a share of the fastest.
+    - `rdma`, `gdr`: traffic between nodes must not fall back to sockets, and must use GPUDirect RDMA on every channel.
+    - `networks`: names that NCCL may print as its network (empty: any but Socket).
+    - `ranks`, `hosts`, `hcas`: exact numbers, 0 if unknown.
+    - `whole`: the log must hold a row for every size that the run announced, else the largest is not known.
     """
 
     floor: float | None = None

@@ -1,7 +1,7 @@
-"""OCI image archives: blobs by digest, a config, a manifest, an index; equal bytes for equal inputs, without a daemon.
+"""OCI image archives: blobs by digest, a config, a manifest and an index; equal bytes for equal inputs, without a daemon.
 
-The archive also has Docker's own `manifest.json`, so that `docker load`, `podman load`, `ctr images import` and
-`skopeo copy oci-archive:` all take the same file.
+The archive also has Docker's own `manifest.json`, so that `docker load`, `podman load`, `ctr images import` and `skopeo copy
+oci-archive:` all accept the same file.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ FILE_MODE, FOLDER_MODE = 0o644, 0o755
 
 
 class Blob(Struct, frozen=True):
-    """A layer: digest and size of its compressed bytes, digest of its tar."""
+    """A layer: digest and size of its compressed bytes, and `diff_id`, the digest of its tar."""
 
     digest: str
     size: int
@@ -30,17 +30,17 @@ class Blob(Struct, frozen=True):
 
 
 class Digesting(io.RawIOBase):
-    """Hands bytes on and digests them."""
+    """A writer that passes bytes on and computes their SHA-256 digest."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out, self._hash, self.size = out, hashlib.sha256(), 0
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True always."""
         return True
 
     def write(self, data: Any, /) -> int:
-        """Hand on."""
+        """Pass bytes on to the underlying file."""
         self._hash.update(data)
         self._out.write(data)
         self.size += len(data)
@@ -48,12 +48,12 @@ class Digesting(io.RawIOBase):
 
     @property
     def digest(self) -> str:
-        """Of all that was written."""
+        """Return the digest of everything that was written."""
         return f"sha256:{self._hash.hexdigest()}"
 
 
 def config(settings: Mapping[str, Any], layers: Sequence[Blob], architecture: str, created: str) -> bytes:
-    """The image configuration; its digest is what runtimes call the image id."""
+    """Return the image configuration; its digest is what runtimes call the image id."""
     history = [{"created": created, "created_by": layer.made_by} for layer in layers]
     rootfs = {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]}
     top = {"architecture": architecture, "os": "linux", "created": created, "config": settings, "rootfs": rootfs}
@@ -63,7 +63,7 @@ def config(settings: Mapping[str, Any], layers: Sequence[Blob], architecture: st
 def write(
     out: IO[bytes], settings: bytes, layers: Sequence[Blob], read: Callable[[Blob], IO[bytes]], *, name: str, epoch: int
 ) -> str:
-    """Write the archive; returns the manifest's digest. `name` is a full reference with a tag; `read` opens a layer's blob."""
+    """Write the archive and return the manifest's digest. `name` is a full reference with a tag; `read` opens a layer's blob."""
     manifest = _manifest(settings, layers)
     digest = digest_bytes(manifest)
     small = {
@@ -108,9 +108,10 @@ def _manifest(settings: bytes, layers: Sequence[Blob]) -> bytes:
 
 
 def _index(manifest: bytes, digest: str, name: str) -> bytes:
+    # containerd reads the full name, other tools the tag in `ref.name`
     names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
-    one = {**_descriptor(f"{MEDIA}.manifest.v1+json", manifest), "digest": digest, "annotations": names}
-    return canonical({"schemaVersion": 2, "mediaType": f"{MEDIA}.index.v1+json", "manifests": [one]})
+    descriptor = {**_descriptor(f"{MEDIA}.manifest.v1+json", manifest), "digest": digest, "annotations": names}
+    return canonical({"schemaVersion": 2, "mediaType": f"{MEDIA}.index.v1+json", "manifests": [descriptor]})
 
 
 def _docker(settings: bytes, layers: Sequence[Blob], name: str) -> bytes:

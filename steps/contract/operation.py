@@ -1,4 +1,4 @@
-"""What a run is for: the whole bring-up, or a narrower work on a cluster that stands, and which hosts its plays may touch."""
+"""Operation of a run: the whole bring-up, or narrower work on an existing cluster, and the hosts that its plays may change."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """The operations; a command of the same name starts each, and `run` the first."""
+    """The operations. Each is started by the command of its name, the first one by `run`."""
 
     BRINGUP = "bringup"
     ADD_NODE = "add-node"
@@ -17,30 +17,30 @@ class Kind(StrEnum):
 
 
 STANDING = (Kind.ADD_NODE, Kind.REPLACE_NODE, Kind.UPGRADE)
-"""Operations on a cluster that must be there before. The API of one that is rolled back may be down: that is mostly why it is."""
+"""Operations on a cluster that must already run. Rollback is none of them: it is mostly needed because the API is down."""
 
 RELEASES = (Kind.UPGRADE, Kind.ROLLBACK)
-"""Operations that bring all machines of a cluster to another release: stage rke2 alone."""
+"""Operations that bring all machines of a cluster to another release; they have stage rke2 alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """`hosts` are those that plays may change; none means all of the spec."""
+    """An operation on some hosts. `hosts` are those that plays may change; empty means all hosts of the spec."""
 
     kind: Kind = Kind.BRINGUP
     hosts: frozenset[str] = frozenset()
 
     @property
     def is_partial(self) -> bool:
-        """Whether some hosts of the spec are left untouched."""
+        """Return True if some hosts of the spec are left untouched."""
         return bool(self.hosts)
 
     def touches(self, host: str) -> bool:
-        """Whether plays may change this host."""
+        """Return True if plays may change this host."""
         return not self.hosts or host in self.hosts
 
     def touched(self, hosts: Iterable[str]) -> list[str]:
-        """Of these hosts the ones that plays may change, in their order."""
+        """Return those of the hosts that plays may change, in their order."""
         return [host for host in hosts if self.touches(host)]
 
 

@@ -1,32 +1,46 @@
-"""Text that others wrote, as text alone: none of it moves a cursor, turns a line around, or begins a line of its own.
+"""Text of others as harmless text: it cannot move a cursor, reverse a line or begin a new one.
 
-A module's message, a container's last words and an API's answer end up in verdicts, in a live view and in a terminal.
+Messages of modules, last words of containers and answers of APIs end up in verdicts, in a live view and in a terminal.
 """
 
 import re
 
 MARK = "\N{REPLACEMENT CHARACTER}"
-"""Stands for what was taken out, so that a reader sees that something was there."""
+"""Replacement for removed characters, so that a reader sees that something was there."""
 
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but line end and tab, line separators, the signs that change a line's direction, half characters."""
+"""Control characters except line end and tab, line separators, marks that change the direction of a line, lone surrogates."""
 
 
 def line(text: str) -> str:
-    """As one line. Ordinary text stays as it is."""
+    """Return a text as one line. Printable text is returned as it is."""
     return text if text.isprintable() else _COMMANDS.sub(MARK, " ".join(text.split()))
 
 
 def block(text: str) -> str:
-    """As lines: their ends and tabs stay."""
+    """Return a text with its line ends and tabs, without other control characters."""
     return text if text.isprintable() else _COMMANDS.sub(MARK, text.replace("\r\n", "\n"))
 
 
+def truncate(text: str, limit: int) -> str:
+    """Return the beginning of a text, cut at white space, followed by its whole length in characters.
+
+    A word is never cut: half a secret would not be recognised and redacted afterwards.
+    """
+    if len(text) <= limit:
+        return text
+    words = text[: limit + 1].rsplit(None, 1)
+    beginning = words[0] if len(words) == 2 else ""
+    return f"{beginning} … ({len(text)} characters)".lstrip()
+
+
 def names(text: str, name: str) -> bool:
-    """Whether a text names a host, by itself: not as a part of a longer name or address. A dot at a sentence's end is no part."""
+    """Return True if a text names a host by itself, not as a part of a longer name or address. A dot at the end of a sentence is no
+    part.
+    """
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", text) is not None
 
 
 def escaped(text: str) -> str:
-    """JSON text with these characters as JSON escapes them: it says the same."""
+    """Return JSON text with control characters escaped; its meaning stays the same."""
     return text if text.isprintable() else _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

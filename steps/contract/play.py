@@ -1,7 +1,7 @@
-"""A play: which playbook runs on which hosts, and what each host made of it.
+"""A play: the run of a playbook on some hosts, and its result on each of them.
 
-`PlayRequest` goes to the Ansible client (or, in rehearsal, as JSON to the simulated hosts); `PlayResult` comes back. A module
-of ours hands facts back to us as the key `observation` of its Ansible result; the last one of each host is `HostOutcome.facts`.
+`PlayRequest` goes to the Ansible client or, in a rehearsal, as JSON to the simulated hosts; `PlayResult` comes back. Modules of
+bringup return facts as the key `observation` of their Ansible result; the last one of each host is `HostOutcome.facts`.
 """
 
 from enum import StrEnum
@@ -11,15 +11,18 @@ import msgspec
 from msgspec import Struct
 
 PYTHON = "/usr/bin/python3"
-"""Where Python lies on a host of which nobody says otherwise."""
+"""Default path of Python on a host."""
 ENDED = "bringup_ended"
-"""Fact that a playbook of several plays sets on each host that has come to its end: where every host of one batch fails, Ansible
-ends such a playbook for all, and says nothing about the others."""
+"""Fact that a playbook of several plays sets on each host that has finished.
+
+If every host of one batch fails, Ansible ends such a playbook for all hosts and says nothing about the others.
+"""
 
 
 class HostKeys(StrEnum):
-    """What SSH does with host keys: `strict` is the default; `accept-new` is for a first contact that the spec allows, whose keys
-    are kept and hold from then on; `off` is said by no spec."""
+    """Policy for SSH host keys. `strict` is the default. `accept-new` allows a first contact and keeps its keys. No spec can choose
+    `off`.
+    """
 
     STRICT = "strict"
     ACCEPT_NEW = "accept-new"
@@ -27,7 +30,7 @@ class HostKeys(StrEnum):
 
 
 class HttpProxy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An HTTP proxy that makes connections for SSH (CONNECT). `password_path` is the secret file with its login's password."""
+    """An HTTP proxy that makes connections for SSH (CONNECT). `password_path` is the secret file with the password of its login."""
 
     address: str
     port: int
@@ -36,20 +39,22 @@ class HttpProxy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, url: str, user: str = "", password_path: str = "") -> "HttpProxy":
-        """The proxy of a URL as a spec has it, `http://HOST:PORT`; an IPv6 address stands in brackets."""
+        """Return the proxy of a URL `http://HOST:PORT` from a spec; an IPv6 address is in brackets."""
         address, _, port = url.removeprefix("http://").removesuffix("/").rpartition(":")
         return cls(address=address.strip("[]"), port=int(port), user=user, password_path=password_path)
 
     @property
     def url(self) -> str:
-        """Its URL, without the login."""
+        """Return the proxy's URL without the login."""
         address = f"[{self.address}]" if ":" in self.address else self.address
         return f"http://{address}:{self.port}"
 
 
 class Jump(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The SSH host through which another is reached; its host key is checked like any other. `jump` is the one before it, and
-    `proxy` stands before the first of them alone."""
+    """An SSH jump host; its host key is checked like any other.
+
+    `jump` is the jump host before it. `proxy` applies to the first jump host of a chain alone.
+    """
 
     address: str
     port: int = 22
@@ -60,7 +65,10 @@ class Jump(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, text: str, key_path: str = "") -> "Jump":
-        """Jump hosts as a spec has them, `user@host:port` with commas between, the nearest first: the last, those before inside."""
+        """Return the last of some jump hosts, `user@host:port` with commas between, nearest first; the ones before are nested
+        inside.
+        """
+        # SSH's ProxyJump lists the nearest jump host first, so the last one is the outermost here
         before, _, last = text.rpartition(",")
         user, _, place = last.rpartition("@")
         address, _, port = place.partition(":")
@@ -68,20 +76,21 @@ class Jump(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return cls(address=address, port=int(port or 22), user=user or "root", key_path=key_path, jump=jump)
 
     def behind(self, proxy: HttpProxy | None) -> "Jump":
-        """The same hosts, the first of them reached through a proxy."""
+        """Return these jump hosts with the first of them behind a proxy."""
         if self.jump is None:
             return msgspec.structs.replace(self, proxy=proxy)
         return msgspec.structs.replace(self, jump=self.jump.behind(proxy))
 
 
 def through(jump: Jump | None, proxy: HttpProxy | None) -> tuple[Jump | None, HttpProxy | None]:
-    """The `jump` and the `proxy` of a host that is behind both: the proxy stands before the first jump host, if there is one."""
+    """Return `jump` and `proxy` of a host that is behind both. The proxy moves before the first jump host, if there is one."""
     return (None, proxy) if jump is None else (jump.behind(proxy), None)
 
 
 class PlayHost(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one host is reached. `key_path` is a file below the secrets folder; empty means the SSH agent's keys. `proxy` stands
-    before the host itself; where there is a jump host it stands before the first of those."""
+    """Connection to one host. `key_path` is a file below the secrets folder; empty means the SSH agent's keys. `proxy` is set only
+    if there is no jump host.
+    """
 
     name: str
     address: str
@@ -96,7 +105,7 @@ class PlayHost(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RoleArchive(Struct, frozen=True, kw_only=True):
-    """A role of the site: its name, the file that holds it (in a task: its name in the tasks folder), the digest of its content."""
+    """A role of the site: name, file (in a task: its name in the tasks folder), and digest of its content."""
 
     name: str
     file: str
@@ -104,14 +113,16 @@ class RoleArchive(Struct, frozen=True, kw_only=True):
 
 
 class PlayRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run of one playbook.
+    """A run of one playbook.
 
-    `playbook` is a name below `playbooks/` without `.yml`. `secret_variables` maps a variable to the file that holds its value:
-    only the path is in the request. Times are seconds: the whole play, and the longest silence between two events.
-    `role` is one of the site, which the playbook finds beside ours. `helpers` are reached as `hosts` are, but not played: tasks may
-    be delegated to them, and what becomes of them is no outcome. `together`: a host that fails stops those after it, so that a
-    second try is one of all hosts. `met` is the folder that keeps the keys of first contacts, where `host_keys` allows these.
-    `post_quantum`: SSH's own order of key exchanges holds, also where that is slow.
+    - `playbook`: a name below `playbooks/` without `.yml`.
+    - `secret_variables`: variable → file with its value, so that the request holds the path only.
+    - `timeout_seconds`, `idle_timeout_seconds`: limits for the whole play, and for the silence between two events.
+    - `role`: a role of the site, which the playbook finds beside bringup's own.
+    - `helpers`: reached like `hosts`, but not played: tasks may be delegated to them. They have no outcome.
+    - `together`: a host that fails stops those after it, so that a second try is one of all hosts.
+    - `met`: folder that keeps the host keys of first contacts, if `host_keys` allows these.
+    - `post_quantum`: keep SSH's own order of key exchanges, even if it is slow.
     """
 
     playbook: str
@@ -132,12 +143,12 @@ class PlayRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def reached(self) -> tuple[PlayHost, ...]:
-        """Every host that SSH may dial: those that are played, then the helpers."""
+        """Return every host that SSH may connect to: the played hosts, then the helpers."""
         return self.hosts + self.helpers
 
 
 class HostStatus(StrEnum):
-    """How the play ended for one host. `cancelled`: it was cut off by a time-out, a signal or the end of others before its end."""
+    """Outcome of the play on one host. `cancelled`: a time-out, a signal or the failure of others cut it off."""
 
     OK = "ok"
     FAILED = "failed"
@@ -146,11 +157,10 @@ class HostStatus(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """Why a host is not `ok`, read from SSH's and Ansible's messages; `task_failed` where none of the others fits.
+    """Cause of a host's failure, read from the messages of SSH and Ansible; `task_failed` if no other fits.
 
-    `helper`: another host, to which a task was delegated, could not be reached. `controller`: Ansible itself ended before the play
-    did, as where memory runs out; no host is to blame. `no_turn`: others failed, and Ansible ended the playbook before this host
-    came to its end.
+    `helper`: a host to which a task was delegated could not be reached. `controller`: Ansible itself ended early, for example out
+    of memory; no host is to blame. `no_turn`: others failed, and Ansible ended the playbook before this host had finished.
     """
 
     NETWORK = "network"
@@ -177,7 +187,7 @@ class FailureKind(StrEnum):
 
 
 class PlayStatus(StrEnum):
-    """How the play ended as a whole."""
+    """Outcome of the play as a whole."""
 
     OK = "ok"
     FAILED = "failed"
@@ -186,11 +196,11 @@ class PlayStatus(StrEnum):
 
 
 class HostOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one host made of the play.
+    """Result of the play on one host.
 
-    `task` and `message` are those of its first failure, or of what ran there when the play was cut off; `changed` and `done` count
-    its tasks; `facts` is the last `observation` that a module of ours returned, read between `facts_from` and `facts_to` (clock of
-    the controller, UTC seconds; 0 where not known). `tries` is how often it was played: a temporary failure gets a second try.
+    `task` and `message` are those of its first failure, or of the task that ran when the play was cut off. `changed` and `done`
+    count tasks. `facts` is the last `observation` that a module of bringup returned, read between `facts_from` and `facts_to`
+    (clock of the controller, UTC seconds; 0 if unknown). `tries` counts plays: a temporary failure is retried once.
     """
 
     host: str
@@ -207,7 +217,7 @@ class HostOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Played(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One node after a play, as every stage that acts over SSH observes it; a stage adds what the node showed."""
+    """A node after a play, as every stage that acts over SSH observes it. Stages add what the node showed."""
 
     node: str
     outcome: HostStatus
@@ -220,7 +230,7 @@ class Played(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PlayResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The end of a play: one outcome for every requested host, in their order. Times are UTC seconds since the epoch.
 
-    `transport` is `ssh`, or `simulated` where the hosts were stand-ins; `message` says what ended the play where no host did.
+    `transport` is `ssh` or `simulated`. `message` says what ended the play if no host did.
     """
 
     playbook: str
@@ -233,7 +243,7 @@ class PlayResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlayEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One event of a play as it comes: a line of the events file. `time` is the controller's, UTC seconds."""
+    """An event of a play: a line of the events file. `time` is the controller's, UTC seconds."""
 
     event: str
     time: float

@@ -1,4 +1,4 @@
-"""Quarantine: nodes set aside by a stage, with the reason, as the store holds them; how a node shows it, and how one comes back."""
+"""Quarantine: nodes that a stage set aside with the reason, in the store and on the Node object, and their release."""
 
 from collections.abc import Iterable
 
@@ -8,11 +8,11 @@ from msgspec import Struct
 from steps.contract.run import Read
 
 ANNOTATION = "bringup/quarantine"
-"""Annotation of a Node that a run has cordoned: a `Note` as JSON. A cordon without it is somebody else's."""
+"""Annotation of a Node that a run has cordoned: a `Note` as JSON. A cordon without it was made by somebody else."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One node that a stage went on without."""
+    """A node that a stage set aside."""
 
     node: str
     stage: str
@@ -21,7 +21,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class Note(Struct, frozen=True, kw_only=True):
-    """What the annotation of a cordoned node says."""
+    """Content of the annotation of a cordoned node."""
 
     run: str
     stage: str
@@ -29,8 +29,10 @@ class Note(Struct, frozen=True, kw_only=True):
 
 
 class Release(Struct, frozen=True, kw_only=True):
-    """Evidence that a person released a node: `when` is UTC seconds since the epoch; `uncordoned`: the target showed our cordon,
-    and it was taken off."""
+    """Evidence that a person released a node.
+
+    `when` is UTC seconds since the epoch. `uncordoned`: the node had a run's cordon, which was removed.
+    """
 
     run: str
     node: str
@@ -43,22 +45,22 @@ class Release(Struct, frozen=True, kw_only=True):
 
 
 def folder(run: str) -> str:
-    """Below which the entries of a run's stages lie."""
+    """Return the folder of the quarantine entries of a run."""
     return f"runs/{run}/quarantine"
 
 
 def key(run: str, stage: str) -> str:
-    """Where a stage's entries lie: derived from its judge's evidence, hence replaceable."""
+    """Return the key of a stage's entries. They are derived from the judge's evidence, hence replaceable."""
     return f"{folder(run)}/{stage}.json"
 
 
 def release_key(run: str, node: str) -> str:
-    """Where the release of a node lies, written once; beside the runs, because a run is sealed by then."""
+    """Return the write-once key of a node's release. It is outside of `runs/`, because the run is sealed by then."""
     return f"releases/{run}/{node}.json"
 
 
 def encode(entries: tuple[Entry, ...]) -> bytes:
-    """The bytes of a stage's entries."""
+    """Return the bytes of a stage's entries."""
     return msgspec.json.encode(entries)
 
 
@@ -73,8 +75,8 @@ def decode_release(data: bytes) -> Release:
 
 
 def entries(keys: Iterable[str], read: Read) -> tuple[Entry, ...]:
-    """All entries below these keys of the store, by node; a node that two stages name is the first one's."""
-    found: dict[str, Entry] = {}
-    for one in (entry for name in keys if (data := read(name)) for entry in decode(data)):
-        found.setdefault(one.node, one)
-    return tuple(found[node] for node in sorted(found))
+    """Return all entries below some keys of the store, sorted by node. If two stages name a node, the first entry counts."""
+    by_node: dict[str, Entry] = {}
+    for item in (entry for name in keys if (data := read(name)) for entry in decode(data)):
+        by_node.setdefault(item.node, item)
+    return tuple(by_node[node] for node in sorted(by_node))

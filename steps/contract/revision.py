@@ -1,4 +1,4 @@
-"""Where a spec came from: the Git commit of its file, for the record of a run; never part of a plan or its digest."""
+"""Source of a spec: the Git commit of its file, for the record of a run; never part of a plan or its digest."""
 
 import base64
 import binascii
@@ -7,13 +7,13 @@ import msgspec
 from msgspec import Struct
 
 FILE = "source.json"
-"""Name in the tasks folder and below `runs/RUN/`; there is none where the spec lies in no Git work tree."""
+"""File name in the tasks folder and below `runs/RUN/`. There is none if the spec is in no Git work tree."""
 
 NONE = "none"
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """`path` is the spec's, relative to its work tree; `dirty`: it was not as this commit has it, or Git does not know it."""
+    """Commit and path of a spec in its work tree. `dirty`: the file differed from the commit, or Git does not track it."""
 
     commit: str
     path: str
@@ -22,22 +22,24 @@ class Source(Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """`Git 3f2a9c… (cluster.yaml changed since)`."""
+        """Return the source in words, such as `Git 3f2a9c…, cluster.yaml with changes that are not committed`."""
         return f"Git {self.commit}, {self.path}{' with changes that are not committed' if self.dirty else ''}"
 
 
 def key(run: str) -> str:
-    """Where a run keeps it."""
+    """Return the store key of a run's source."""
     return f"runs/{run}/{FILE}"
 
 
 def token(source: Source | None) -> str:
-    """One word for a workflow's parameter `source`: base64url of its JSON, so that no path is ever expanded; `none` for none."""
+    """Return the source as one word for a workflow's parameter `source`: base64url of its JSON, which no shell expands; `none` for
+    none.
+    """
     return NONE if source is None else base64.urlsafe_b64encode(msgspec.json.encode(source)).rstrip(b"=").decode()
 
 
 def from_token(text: str) -> Source | None:
-    """The opposite of `token`. Raises ValueError for what that never made."""
+    """Return the source in a `token`; None for `none`. Raises ValueError for any other text."""
     if text in ("", NONE):
         return None
     try:

@@ -1,4 +1,4 @@
-"""A run: its header in the store and the identity of its target cluster."""
+"""A run: its header in the store, and the identity of its target cluster."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,18 +7,23 @@ import msgspec
 from msgspec import Struct
 
 STAGE, OPEN = "run", "open"
-"""Stage and name of the task before all stages; no stage begins where it did not do."""
+"""Task before all stages, and its stage. No stage begins unless this task passes."""
 
 LEASE_SECONDS: Final = 6 * 3600
-"""Least time that the target stays reserved for a run after its last write: covers retries and an engine that was away. The plan
-adds what its tasks and approvals may take between two writes. A run that died frees the target after that, a sealed one at once."""
+"""Least time in seconds that the target stays reserved for a run after its last write.
+
+It covers retries and an engine that was away. The plan adds what its tasks and approvals may take between two writes. A sealed run
+frees the target at once, a run that died frees it after this time.
+"""
 
 
 class Header(Struct, frozen=True, kw_only=True):
-    """`run.json`: what this run is about. `target_uid` is empty where the spec does not know the cluster; `simulated` is a
-    rehearsal. `left_out` are stages of the spec that this run does not have, though a later one of the spec runs in it.
-    `operation` is what the run was for, with its hosts, where that was not the whole bring-up. `targetless`:
-    it is about no cluster."""
+    """Content of `run.json`: the subject of the run.
+
+    `target_uid` is empty if the spec does not name the cluster; `simulated`: a rehearsal. `left_out` are stages of the spec that
+    this run skips although a later stage runs. `operation` and its hosts are given if the run is not the whole bring-up.
+    `targetless`: the run is about no cluster.
+    """
 
     run: str
     engine: str
@@ -36,22 +41,22 @@ class Header(Struct, frozen=True, kw_only=True):
 
 
 def header_key(run: str) -> str:
-    """Where the header lies."""
+    """Return the store key of the header."""
     return f"runs/{run}/run.json"
 
 
 def plan_key(run: str) -> str:
-    """Where the summary of the plan lies."""
+    """Return the store key of the plan's summary."""
     return f"runs/{run}/plan.json"
 
 
 def hosts_key(run: str) -> str:
-    """Where the expected hosts lie, as a JSON list."""
+    """Return the store key of the expected hosts, a JSON list."""
     return f"runs/{run}/hosts.json"
 
 
 def target_key(run: str) -> str:
-    """Where the UID of the cluster that this run writes to lies, once it is known."""
+    """Return the store key of the UID of the cluster that this run writes to, once it is known."""
     return f"runs/{run}/target.json"
 
 
@@ -61,31 +66,36 @@ def decode_header(data: bytes) -> Header:
 
 
 def met_folder(cluster: str) -> str:
-    """Folder of the store with the host keys that runs about this cluster met at a first contact: no run's own, since what one run
-    met holds in the next."""
+    """Return the folder of the host keys that runs about this cluster accepted at a first contact.
+
+    It belongs to no single run: a key that one run accepted holds in the next.
+    """
     return f"met/{cluster}"
 
 
 Read = Callable[[str], bytes | None]
-"""Reads a key of the store; None where nobody wrote it."""
+"""A function that reads a key of the store and returns None if it does not exist."""
 
 
 class Target(Struct, frozen=True):
-    """`target.json`: the identity of the cluster that a run found."""
+    """Content of `target.json`: the identity of the cluster that a run found."""
 
     uid: str = ""
 
 
 def target_uid(run: str, read: Read) -> str:
-    """UID of the cluster that a run is about, from its spec or as it found it; empty where it is not known."""
-    header, found = read(header_key(run)), read(target_key(run))
+    """Return the UID of the cluster that a run is about, from its spec or as it found it; empty if unknown."""
+    header, target = read(header_key(run)), read(target_key(run))
     named = decode_header(header).target_uid if header else ""
-    return named or (msgspec.json.decode(found, type=Target).uid if found else "")
+    return named or (msgspec.json.decode(target, type=Target).uid if target else "")
 
 
 def why_not_reused(earlier: str, read: Read, *, cluster: str, uid: str, simulated: bool) -> str:
-    """Why a run about this cluster may not reuse an earlier one, empty when it may. `uid` may not be known yet; an earlier run that
-    knows none has nothing to reuse, which is no reason to refuse it (`unreached`)."""
+    """Return why a run about this cluster may not reuse an earlier one; empty if it may.
+
+    `uid` may be unknown (empty). An earlier run without a known cluster has nothing to reuse, which is no reason to refuse it (see
+    `unreached`).
+    """
     data = read(header_key(earlier))
     if data is None:
         return f"there is no run {earlier} to reuse"
@@ -95,13 +105,16 @@ def why_not_reused(earlier: str, read: Read, *, cluster: str, uid: str, simulate
     if header.simulated != simulated:
         kinds = ("a rehearsal", "a run on real hosts")
         return f"run {earlier} was {kinds[not header.simulated]}, this is {kinds[not simulated]}: nothing of it can be reused"
+    # without a known UID nothing is compared here: each task does it once the cluster is known
     if uid and known and uid != known:
         return f"run {earlier} was about the cluster with UID {known}, this one is about {uid}: nothing of it can be reused"
     return ""
 
 
 def unreached(earlier: str, read: Read) -> str:
-    """Says of an earlier run that never reached its cluster that it left nothing to reuse; empty for one that did, or had none."""
+    """Return the sentence that an earlier run never reached its cluster and left nothing to reuse; empty if it did, or if it had no
+    cluster.
+    """
     header = read(header_key(earlier))
     if target_uid(earlier, read) or (header is not None and decode_header(header).targetless):
         return ""

@@ -1,4 +1,4 @@
-"""The task file: what one pod or process is to do (design §4). A pod gets its task, never the spec."""
+"""The task file: the work of one pod or process. A pod gets its task, never the spec."""
 
 from enum import StrEnum
 from typing import Any
@@ -10,11 +10,11 @@ from steps.contract.canonical import canonical, digest
 
 SCHEMA = 1
 MAX_BYTES = 8192
-"""Limit of one task file; larger data goes into the store and is named by key."""
+"""Limit of one task file in bytes. Larger data goes into the store and is named by key."""
 
 
 class Verb(StrEnum):
-    """What `python -m steps VERB` does."""
+    """Verbs of `python -m steps VERB`."""
 
     OPEN = "open"
     PLAY = "play"
@@ -31,10 +31,10 @@ class Verb(StrEnum):
 
 
 class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One task: no run id and no shard, so the same plan gives the same bytes.
+    """A task for one pod or process. It has no run id and no shard, so that the same plan gives the same bytes.
 
-    `arguments` are the verb's own (its module has the Struct that reads them); `expectations` go to the gate;
-    `deadline_seconds` bounds the verb's waiting, in seconds of the target's clock.
+    `arguments` are the verb's own, read by a Struct in the verb's module. `expectations` go to the gate. `deadline_seconds` bounds
+    the verb's waiting, in seconds of the target's clock.
     """
 
     stage: str
@@ -47,21 +47,21 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
     @property
     def input_digest(self) -> str:
-        """Digest of all that this task is told: what resume and reuse compare."""
+        """Return the digest of the whole task, by which resume and reuse compare inputs."""
         return digest(self)
 
 
 class TaskError(ValueError):
-    """The task file is not one that this version understands; the message names the place."""
+    """A task file that this version cannot read; the message names the place."""
 
 
 def file_name(stage: str, name: str) -> str:
-    """Name of a task file in the tasks folder: `gpu_operator.apply.json`."""
+    """Return the name of a task file in the tasks folder, such as `gpu_operator.apply.json`."""
     return f"{stage}.{name}.json"
 
 
 def encode(task: Task) -> bytes:
-    """The bytes of a task file. Raises TaskError above 8 kB."""
+    """Return the bytes of a task file. Raises TaskError above 8 kB."""
     data = canonical(task)
     if len(data) > MAX_BYTES:
         raise TaskError(f"task {task.stage}.{task.name} has {len(data)} bytes, limit {MAX_BYTES}: put large data into the store")

@@ -1,4 +1,4 @@
-"""Errors that tools state in their own words, named and classed, so that a gate can tell why something failed."""
+"""Known error messages of tools, named and classified, so that a gate can tell why something failed."""
 
 from msgspec import Struct
 
@@ -6,7 +6,9 @@ from steps.contract.verdict import FailureClass
 
 
 class ToolError(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One error: what it means, its class, and the line that says it. `host` and `device` are where, as far as the text tells."""
+    """An error: its cause, its class, and the line that reports it. `host` and `device` are empty if the text does not
+    name them.
+    """
 
     cause: str
     failure_class: FailureClass

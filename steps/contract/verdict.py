@@ -1,4 +1,4 @@
-"""Verdicts: what a gate says of an observation, for the whole stage and for each node."""
+"""Verdicts: the judgement of a gate on an observation, for the whole stage and for each node."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from steps.contract import plain
-from steps.contract.ranges import fold
+from steps.contract.host_ranges import fold
 
 
 class Status(StrEnum):
@@ -20,7 +20,7 @@ class Status(StrEnum):
 
 
 class FailureClass(StrEnum):
-    """Why something is not a pass: the seven classes of a GitOps delivery and three of a GPU platform."""
+    """Class of a failure: seven classes of a GitOps delivery and three of a GPU platform."""
 
     MANIFEST_GENERATION = "manifest-generation"
     COMPARISON = "comparison"
@@ -35,14 +35,16 @@ class FailureClass(StrEnum):
 
 
 def sentence(seen: str, expected: str, next_step: str) -> str:
-    """What was seen, what was expected, and what to do next, as one line; empty parts are left out."""
+    """Return what was seen, what was expected, and what to do next as one line. Empty parts are left out."""
     parts = [seen, f"expected {expected}" if expected else "", f"next: {next_step}" if next_step else ""]
     return "; ".join(part for part in parts if part)
 
 
 class NodeVerdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a gate says of one node. `node` is the name in the fleet, which is also the Kubernetes node name. `final` is for a fail
-    that waiting cannot change."""
+    """The judgement of a gate on one node.
+
+    `node` is the name in the fleet, which is also the Kubernetes node name. `final`: waiting cannot change this failure.
+    """
 
     node: str
     status: Status
@@ -57,17 +59,17 @@ class NodeVerdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def sentence(self) -> str:
-        """`gpu003: seen …; expected …; next: …`."""
-        said = sentence(self.seen, self.expected, self.next_step)
-        return f"{self.node}: {said}" if said else self.node
+        """Return the verdict in words: `gpu003: seen …; expected …; next: …`."""
+        text = sentence(self.seen, self.expected, self.next_step)
+        return f"{self.node}: {text}" if text else self.node
 
 
 class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a gate says. Build it with `passed`, `failed`, `inconclusive` or `of_nodes`, which keep the fields consistent.
+    """The judgement of a gate. Build it with `passed`, `failed`, `inconclusive` or `of_nodes`, which keep the fields consistent.
 
-    `final` is for a verdict that waiting cannot change (a Job that failed for good): a waiting step ends at once.
-    `nodes` holds every node the gate looked at, passes included; empty where the gate does not judge nodes. What hosts and objects
-    said is in its texts: each is one line, however it was made or read (`plain`).
+    `final`: waiting cannot change the verdict (a Job that failed for good), so a waiting step ends at once. `nodes` holds every
+    node that the gate looked at, passes included; empty if the gate does not judge nodes. Texts may quote hosts and objects, so
+    each is made one harmless line (`plain`).
     """
 
     gate: str
@@ -83,17 +85,18 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         _in_lines(self, "reason", "seen", "expected", "next_step")
+        # a fast check: almost all texts stay as they are
         if not all(map(str.isprintable, self.notes)):
             force_setattr(self, "notes", tuple(map(plain.line, self.notes)))
 
     @property
     def is_pass(self) -> bool:
-        """Whether the next stage may start because of this verdict."""
+        """Return True if this verdict lets the next stage start."""
         return self.status is Status.PASS
 
     @property
     def passed_nodes(self) -> int:
-        """How many of `nodes` passed."""
+        """Return how many of `nodes` passed."""
         return sum(node.status is Status.PASS for node in self.nodes)
 
 
@@ -105,7 +108,7 @@ def _in_lines(verdict: Verdict | NodeVerdict, *fields: str) -> None:
 
 
 def passed(gate: str, reason: str, nodes: Iterable[NodeVerdict] = (), notes: Iterable[str] = ()) -> Verdict:
-    """A pass; `reason` says what was seen."""
+    """Return a pass; `reason` says what was seen."""
     return Verdict(gate=gate, status=Status.PASS, reason=reason, nodes=tuple(nodes), notes=tuple(notes))
 
 
@@ -119,7 +122,7 @@ def failed(
     final: bool = False,
     nodes: Iterable[NodeVerdict] = (),
 ) -> Verdict:
-    """A fail with all that its sentence needs: what was seen, what was expected, what to do next."""
+    """Return a fail with all parts of its sentence: what was seen, what was expected, what to do next."""
     return Verdict(
         gate=gate,
         status=Status.FAIL,
@@ -142,7 +145,9 @@ def inconclusive(
     failure_class: FailureClass = FailureClass.HEALTH,
     nodes: Iterable[NodeVerdict] = (),
 ) -> Verdict:
-    """Cannot tell yet (in progress, or data is missing). Never a pass; `failure_class` holds if it stays so."""
+    """Return a verdict that cannot be decided yet: work is in progress, or data is missing. `failure_class` applies if it stays
+    so.
+    """
     return Verdict(
         gate=gate,
         status=Status.INCONCLUSIVE,
@@ -156,10 +161,9 @@ def inconclusive(
 
 
 def of_nodes(gate: str, nodes: Iterable[NodeVerdict], *, what: str, notes: Iterable[str] = ()) -> Verdict:
-    """Sum up per-node verdicts without a quorum (the judge applies it): pass only if there are nodes and all pass. It is final
-    where every row that is no pass is.
+    """Combine verdicts on nodes without a quorum, which the judge applies. The result passes only if there are nodes and all pass.
 
-    `what` names in a few words what a passing node has, e.g. `8 GPUs allocatable`.
+    The result is final if every row that is no pass is final. `what` names what a passing node has, such as `8 GPUs allocatable`.
     """
     rows = tuple(nodes)
     bad = [row for row in rows if row.status not in (Status.PASS, Status.SKIPPED)]
@@ -174,6 +178,7 @@ def of_nodes(gate: str, nodes: Iterable[NodeVerdict], *, what: str, notes: Itera
     good = sum(row.status is Status.PASS for row in rows)
     if not bad:
         return passed(gate, f"{good} of {len(rows)} nodes: {what}", rows, notes)
+    # a failed node tells more than an inconclusive one
     first = next((row for row in bad if row.status is Status.FAIL), bad[0])
     status = Status.FAIL if any(row.status is Status.FAIL for row in bad) else Status.INCONCLUSIVE
     others = [row.node for row in bad if row is not first]

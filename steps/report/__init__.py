@@ -1,1 +1,1 @@
-"""Evidence → what people and machines read: terminal, HTML, JSON, JUnit, timeline; and the check that nothing was changed."""
+"""Reports of a run, made from its evidence: terminal, HTML, JSON, JUnit, timeline; and verification of a sealed run."""

@@ -1,4 +1,6 @@
-"""Records of `confirm` → the approvals of a run: since when each was waited for, who answered when, and what that was worth."""
+"""Approvals of a run, from the records of `confirm`: when each began to wait, who answered when, and whether the
+answer was valid.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,9 +11,11 @@ from steps.report.stages import CONFIRM
 
 
 def approvals(latest: Sequence[Evidence], begun: Iterable[model.Begun]) -> Iterator[model.Approval]:
-    """The answers in their order, then what nobody has answered. An engine (`begun`) knows both moments; without it the last
-    record of the approved stage and the start of `confirm` are them, but for a moment. A wait stands after the records
-    before it, whatever an engine's clock, which began with the run, has rounded."""
+    """Yield the answered approvals in order, then those still open.
+
+    An engine knows both times (`begun`). Without it the last record of the approved stage and the start of `confirm` stand for
+    them. An open approval is placed after all records, because an engine's rounded clock may be slightly behind.
+    """
     waits = {row.stage: row for row in begun if row.task == model.APPROVAL}
     for record in latest:
         if record.task == CONFIRM:
@@ -33,7 +37,7 @@ def approvals(latest: Sequence[Evidence], begun: Iterable[model.Begun]) -> Itera
 def _answered(record: Evidence, latest: Iterable[Evidence], known: model.Begun | None) -> model.Approval:
     answer = record.observation if isinstance(record.observation, dict) else {}
     approved = str(answer.get("approved", ""))
-    shown = [one.finished for one in latest if one.stage == approved and one.finished <= record.started]
+    ends = [earlier.finished for earlier in latest if earlier.stage == approved and earlier.finished <= record.started]
     return model.Approval(
         stage=record.stage,
         decision=str(answer.get("decision", "")),
@@ -44,5 +48,5 @@ def _answered(record: Evidence, latest: Iterable[Evidence], known: model.Begun |
         time=(known.finished if known else 0.0) or record.started,
         signed=bool(answer.get("signed", False)),
         approved=approved,
-        asked=max((known.started if known else 0.0), *shown, 0.0),
+        asked=max((known.started if known else 0.0), *ends, 0.0),
     )

@@ -1,4 +1,4 @@
-"""Evidence → report: pure; what the records do not show is shown as missing, never as passed."""
+"""Evidence → report, pure. Anything that the records do not show appears as missing, never as passed."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -6,11 +6,9 @@ from typing import Any
 import msgspec
 
 from steps.contract.evidence import Evidence
-from steps.contract.stages.image_standing import Standing
 from steps.contract.verdict import FailureClass, Status
-from steps.report import checklists, model, standing
+from steps.report import checklists, model, product_parts
 from steps.report.approvals import approvals
-from steps.report.images import image
 from steps.report.source import Record, Source
 from steps.report.stages import JUDGE, opening
 from steps.report.stages import stages as every_stage
@@ -18,12 +16,16 @@ from steps.report.upgraded import upgraded
 
 
 def build(source: Source, workflow: str = "", running: bool = False, begun: Iterable[model.Begun] = ()) -> model.Report:
-    """The report of one run. `workflow` is the engine's word for how it ended, where that is known; `running`: it has not ended;
-    `begun`: what its engine knows of tasks and approvals that it began."""
+    """Return the report of one run.
+
+    `workflow` is the engine's word for how the run ended, if known. `running`: the run has not ended. `begun`: tasks and approvals
+    that its engine started.
+    """
     latest, begun = _latest(source.records), tuple(begun)
     opened = opening(latest, running)
-    unchanged = standing.current(latest)
-    stages = standing.spared(every_stage(source, latest, running, begun, opened.id if opened else ""), unchanged)
+    parts = product_parts.reports_of(dict.fromkeys(record.stage for record in latest))
+    unchanged = next((reason for part in parts if (reason := part.nothing_to_do(latest))), "")
+    stages = _skipped(every_stage(source, latest, running, begun, opened.id if opened else ""), unchanged)
     times = [time for record in source.records for time in (record.evidence.started, record.evidence.finished)]
     status, sentence = _overall((opened, *stages) if opened else stages, latest, unchanged)
     return model.Report(
@@ -45,7 +47,7 @@ def build(source: Source, workflow: str = "", running: bool = False, begun: Iter
         stages=stages,
         nodes=_nodes(source, latest),
         quarantine=tuple(
-            msgspec.structs.replace(one, reason=one.reason.removeprefix(f"{one.node}: ")) for one in source.quarantine
+            msgspec.structs.replace(entry, reason=entry.reason.removeprefix(f"{entry.node}: ")) for entry in source.quarantine
         ),
         approvals=tuple(approvals(latest, begun)),
         releases=tuple(_release(release) for release in source.plan.get("releases", ())),
@@ -58,15 +60,15 @@ def build(source: Source, workflow: str = "", running: bool = False, begun: Iter
         cancelled=source.cancelled,
         opening=opened,
         running=running,
-        image=image(latest),
+        product=next((details for part in parts if (details := part.details(latest)) is not None), None),
     )
 
 
 def _revisions(records: Iterable[Record]) -> Iterator[model.Revision]:
-    """What Argo CD showed of each release, in the order in which it was seen, each state once."""
+    """Yield the states that Argo CD showed of each release, in order of time, each state once."""
     last: dict[str, tuple[object, ...]] = {}
-    for one in sorted((record.evidence for record in records), key=lambda one: one.finished):
-        seen = one.observation.get("releases") if isinstance(one.observation, dict) else None
+    for attempt in sorted((record.evidence for record in records), key=lambda attempt: attempt.finished):
+        seen = attempt.observation.get("releases") if isinstance(attempt.observation, dict) else None
         for release in seen if isinstance(seen, list) else ():
             app = release.get("application") if isinstance(release, dict) else None
             if not isinstance(app, dict):
@@ -74,13 +76,14 @@ def _revisions(records: Iterable[Record]) -> Iterator[model.Revision]:
             compared, synced = (tuple(map(str, app.get(name, ()))) for name in ("revisions", "synced_revisions"))
             chart, planned = str(app.get("version", "")), str(app.get("revision", ""))
             name = str(release.get("name", ""))
+            # only changes: each attempt of a waiting gate repeats the state
             if last.get(name) != (chart, planned, compared, synced):
                 last[name] = (chart, planned, compared, synced)
                 yield model.Revision(
                     release=name,
-                    stage=one.stage,
-                    task=one.task,
-                    time=one.finished,
+                    stage=attempt.stage,
+                    task=attempt.task,
+                    time=attempt.finished,
                     chart=chart,
                     planned=planned,
                     compared=compared,
@@ -89,39 +92,56 @@ def _revisions(records: Iterable[Record]) -> Iterator[model.Revision]:
 
 
 def _latest(records: Iterable[Record]) -> tuple[Evidence, ...]:
-    """The last attempt of each shard of each task, in the order in which tasks were first started."""
+    """Return the last attempt of each shard of each task, in the order in which tasks were first started."""
     last: dict[tuple[str, str, int], Evidence] = {}
     for record in records:
-        one = record.evidence
-        key = (one.stage, one.task, one.shard)
-        if key not in last or one.attempt > last[key].attempt:
-            last[key] = one
+        attempt = record.evidence
+        key = (attempt.stage, attempt.task, attempt.shard)
+        if key not in last or attempt.attempt > last[key].attempt:
+            last[key] = attempt
     return tuple(last.values())
 
 
 def _overtaken(records: Iterable[Record], latest: tuple[Evidence, ...]) -> Iterator[Evidence]:
-    """Attempts that a later one of the same shard followed."""
-    kept = {(one.stage, one.task, one.shard, one.attempt) for one in latest}
+    """Yield the attempts that a later one of the same shard followed."""
+    latest_attempts = {(attempt.stage, attempt.task, attempt.shard, attempt.attempt) for attempt in latest}
     for record in records:
-        one = record.evidence
-        if (one.stage, one.task, one.shard, one.attempt) not in kept:
-            yield one
+        attempt = record.evidence
+        if (attempt.stage, attempt.task, attempt.shard, attempt.attempt) not in latest_attempts:
+            yield attempt
 
 
-def _overall(stages: tuple[model.Stage, ...], latest: tuple[Evidence, ...], unchanged: Standing | None = None) -> tuple[str, str]:
-    """The run passed when every planned stage passed, or had nothing to do; else the first that did not gives status and
-    sentence."""
+def _skipped(stages: tuple[model.Stage, ...], unchanged: str) -> tuple[model.Stage, ...]:
+    """Return the stages; those without a verdict are skipped if nothing was left to do, for the reason `unchanged`."""
+    if not unchanged:
+        return stages
+    replace, skipped = msgspec.structs.replace, Status.SKIPPED.value
+    return tuple(
+        replace(stage, status=skipped, reason=unchanged) if stage.status == model.NOT_RUN and not stage.judged else stage
+        for stage in stages
+    )
+
+
+def _overall(stages: tuple[model.Stage, ...], latest: tuple[Evidence, ...], unchanged: str) -> tuple[str, str]:
+    """Return status and sentence of the run.
+
+    The run passed if every planned stage passed or had nothing to do; else the first stage that did not pass gives both.
+    """
     for stage in stages:
-        if stage.status != Status.PASS.value and not standing.is_left_out(stage, unchanged):
+        is_skipped = bool(unchanged) and not stage.judged and stage.status == Status.SKIPPED.value
+        if stage.status != Status.PASS.value and not is_skipped:
             errors = [
-                one.error for one in latest if one.error and one.stage == stage.id and not (one.verdict and one.verdict.is_pass)
+                record.error
+                for record in latest
+                if record.error and record.stage == stage.id and not (record.verdict and record.verdict.is_pass)
             ]
+            # the error of a task may say more than the verdict of its stage
             untold = next((error for error in errors if error not in stage.reason), "")
             return stage.status, f"{stage.id}: {stage.reason}" + (f" ({untold})" if untold else "")
     if not stages:
         return model.NOT_RUN, "the plan has no stages"
-    if unchanged is not None:
-        return Status.PASS.value, unchanged.sentence
+    if unchanged:
+        return Status.PASS.value, unchanged
     return Status.PASS.value, f"all {len(stages)} stages passed" if len(stages) > 1 else "its one stage passed"
 
 
@@ -143,10 +163,10 @@ def _nodes(source: Source, latest: tuple[Evidence, ...]) -> tuple[model.Node, ..
             rack=host.rack,
             gates=gates[host.name],
             reason=next(
-                (f"{gate}: {said}" for gate, said in reasons[host.name].items() if said),
+                (f"{gate}: {sentence}" for gate, sentence in reasons[host.name].items() if sentence),
                 aside[host.name].reason if host.name in aside else "",
             ),
-            reasons={gate: said for gate, said in reasons[host.name].items() if said},
+            reasons={gate: sentence for gate, sentence in reasons[host.name].items() if sentence},
             places=tuple(host.variables[name] for name in _PLACES if name in host.variables),
             aside=host.name in aside,
             aside_in=aside[host.name].stage if host.name in aside else "",
@@ -178,7 +198,7 @@ def _trouble(record: Evidence, stages: Iterable[model.Stage]) -> model.Trouble:
         failure_class=kind.value,
         inspect=listed.inspect,
         recover=listed.recover,
-        found=tuple(one for one in record.diagnosis if one.what != checklists.LINK),
+        found=tuple(finding for finding in record.diagnosis if finding.what != checklists.LINK),
         shard=record.shard,
         attempt=record.attempt,
         time=record.finished,
@@ -187,20 +207,20 @@ def _trouble(record: Evidence, stages: Iterable[model.Stage]) -> model.Trouble:
 
 
 def _attempt(record: Record) -> model.Attempt:
-    one = record.evidence
+    attempt = record.evidence
     return model.Attempt(
         key=record.key,
         sha256=record.sha256,
-        stage=one.stage,
-        task=one.task,
-        verb=one.verb,
-        shard=one.shard,
-        attempt=one.attempt,
-        started=one.started,
-        finished=one.finished,
-        status=one.verdict.status.value if one.verdict else "recorded",
-        reason=one.verdict.reason if one.verdict else "",
-        reused=one.reused,
-        error=one.error,
-        changes=one.changes,
+        stage=attempt.stage,
+        task=attempt.task,
+        verb=attempt.verb,
+        shard=attempt.shard,
+        attempt=attempt.attempt,
+        started=attempt.started,
+        finished=attempt.finished,
+        status=attempt.verdict.status.value if attempt.verdict else "recorded",
+        reason=attempt.verdict.reason if attempt.verdict else "",
+        reused=attempt.reused,
+        error=attempt.error,
+        changes=attempt.changes,
     )

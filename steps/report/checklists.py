@@ -1,4 +1,4 @@
-"""The safe-inspection and recovery checklist of each failure class."""
+"""Checklists for each failure class: what to inspect safely, and how to recover."""
 
 import functools
 
@@ -9,11 +9,11 @@ from steps.contract.verdict import FailureClass
 
 FILE = "checklists.yaml"
 LINK = "checklist"
-"""How an entry of a diagnosis is called that names a checklist; a report shows the checklist itself instead."""
+"""Name of a diagnosis entry that refers to a checklist; reports show the checklist itself instead."""
 
 
 class Checklist(Struct, frozen=True):
-    """`inspect` changes nothing; `recover` is what usually helps, in order."""
+    """A checklist. `inspect` changes nothing; `recover` is what usually helps, in order."""
 
     inspect: tuple[str, ...]
     recover: tuple[str, ...]
@@ -21,8 +21,8 @@ class Checklist(Struct, frozen=True):
 
 @functools.cache
 def every() -> dict[FailureClass, Checklist]:
-    """All checklists by class."""
-    from importlib import resources  # only who shows a checklist reads it
+    """Return all checklists by failure class."""
+    from importlib import resources  # imported here: most steps show no checklist
 
     import yaml
 
@@ -32,5 +32,5 @@ def every() -> dict[FailureClass, Checklist]:
 
 
 def link(kind: FailureClass) -> Diagnosis:
-    """Where the checklist of a class is, for a record."""
+    """Return the diagnosis entry that refers to the checklist of a failure class."""
     return Diagnosis(what=LINK, source=f"class {kind.value}", content=f"steps/report/{FILE}#{kind.value}")

@@ -1,23 +1,24 @@
-"""Report → one self-contained HTML file: no scripts, no references to anything outside; readable on paper."""
+"""Report → one self-contained HTML file, printable, without scripts or references to anything outside."""
 
 from importlib import resources
 
 import jinja2
 import markupsafe
 
-from steps.report import model
+from steps.report import model, product_parts
 from steps.report.timeline import stamp
 
 _TONES = ("pass", "fail", "inconclusive")
 
 
 def html(report: model.Report) -> str:
-    """The page. Everything from outside is escaped."""
+    """Return the page. Values from outside are escaped."""
     whole = max(report.finished - report.started, 0.001)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    return _template(environment, "report.html.j2").render(
+    template = resources.files("steps.report").joinpath("report.html.j2").read_text()
+    return environment.from_string(template).render(
         r=report,
-        image=_image(environment, report),
+        product=_product(environment, report),
         gates=_node_gates(report),
         stamp=stamp,
         cell=_cell,
@@ -28,20 +29,17 @@ def html(report: model.Report) -> str:
     )
 
 
-def _template(environment: jinja2.Environment, name: str) -> jinja2.Template:
-    return environment.from_string(resources.files("steps.report").joinpath(name).read_text())
-
-
-def _image(environment: jinja2.Environment, report: model.Report) -> markupsafe.Markup:
-    """The part about a node image; its own template has escaped what is in it."""
-    if report.image is None:
+def _product(environment: jinja2.Environment, report: model.Report) -> markupsafe.Markup:
+    """Return the part of the product that the run built; its own template has escaped the values."""
+    if report.product is None:
         return markupsafe.Markup("")
-    text = _template(environment, "image.html.j2").render(r=report, span=span, mb=lambda size: f"{size / 1e6:.1f} MB")
-    return markupsafe.Markup(text)
+    parts = product_parts.reports_of(dict.fromkeys(attempt.stage for attempt in report.attempts))
+    values = {"details": report.product, "span": span, "mb": lambda size: f"{size / 1e6:.1f} MB"}
+    return markupsafe.Markup("".join(environment.from_string(part.template()).render(values) for part in parts))
 
 
 def span(seconds: float) -> str:
-    """`0.8 s`, `42 s`, `3 min 05 s`, `2 h 10 min`."""
+    """Return a duration in words: `0.8 s`, `42 s`, `3 min 05 s`, `2 h 10 min`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 60:
@@ -51,14 +49,14 @@ def span(seconds: float) -> str:
 
 
 def _cell(node: model.Node, gate: str) -> tuple[str, str]:
-    """Class and words of a node under a gate: its status, or that it was set aside before."""
+    """Return CSS class and words for a node under a gate: its status, or that it was set aside before."""
     if gate in node.gates:
         return node.gates[gate], node.gates[gate]
     return ("away", f"set aside in {node.aside_in}") if node.aside else ("", "not judged")
 
 
 def _node_gates(report: model.Report) -> list[str]:
-    """Gates that judge nodes, in running order."""
+    """Return the gates that judge nodes, in running order."""
     judged = {gate for node in report.nodes for gate in node.gates}
     planned = [gate.gate for stage in report.stages for gate in stage.gates if gate.gate in judged]
     return [*planned, *sorted(judged - set(planned))]

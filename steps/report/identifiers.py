@@ -1,4 +1,4 @@
-"""Finds in a text what looks like a name from inside a site: addresses, hardware ids, domains, mails, paths, URLs."""
+"""Removal of identifiers from a text: addresses, hardware ids, domains, mail addresses, paths, URLs."""
 
 import ipaddress
 import re
@@ -16,9 +16,9 @@ _HARDWARE = re.compile(
     rf"|\b(?=\w*[A-Fa-f])(?=\w*\d){_HEX}{{16}}\b"  # GUID without a prefix
 )
 _PATH = re.compile(r"(?<![\w./])/(?!(?:readyz|livez|healthz)\b)[\w.@+-]+(?:/[\w.@+-]*)*")
-"""An absolute path, also of one segment; the API server's own health paths say nothing about a site."""
+"""An absolute path, also of one segment. Health paths of the API server are excluded: they say nothing about a site."""
 _DOMAIN = re.compile(r"(?<![\w.@-])[A-Za-z0-9_](?:[A-Za-z0-9_-]*\.)+[A-Za-z][A-Za-z0-9-]*(?![\w-])((?::\d+)?(?:/[\w.@+:-]*)*)")
-"""A dotted name with the port and path (an image's repository) behind it."""
+"""A dotted name with the port and path behind it, as in an image's repository."""
 _ENDINGS = {
     "com",
     "org",
@@ -66,16 +66,16 @@ _VENDORS = re.compile(
     r"|kubernetes\.default\.svc(?:\.cluster\.local)?|svc\.cluster\.local",
     re.IGNORECASE,
 )
-"""API groups and label prefixes that are the same everywhere."""
+"""API groups and label prefixes that are the same at every site."""
 
 
 def urls(text: str) -> str:
-    """The text without URLs: first of all, since names inside them are parts of them."""
+    """Return the text without URLs. Call this first, because URLs contain other identifiers."""
     return _URL.sub("[url]", text)
 
 
 def hide(text: str) -> str:
-    """The text with each such name replaced by its kind in brackets."""
+    """Return the text with each identifier replaced by its kind in brackets."""
     text = _MAIL.sub("[mail]", urls(text))
     text = _V4.sub("[address]", _V6.sub(_address, text))
     text = _HARDWARE.sub("[hardware id]", text)
@@ -83,14 +83,14 @@ def hide(text: str) -> str:
 
 
 def _address(match: re.Match[str]) -> str:
-    """IPv6 is whatever parses as it, with punctuation before or behind left where it is."""
-    found = match[0]
-    bare = found.rstrip(":") if not found.endswith("::") else found
+    """Return the replacement of an IPv6 address; any other match is left as it is, and so is punctuation around it."""
+    text = match[0]
+    bare = text.rstrip(":") if not text.endswith("::") else text
     for start in (0, 1) if bare.startswith(":") else (0,):
         address = bare[start:].partition("/")[0]
         if any(letter in address for letter in "0123456789abcdefABCDEF") and _is_v6(address):
-            return f"{bare[:start]}[address]{found[len(bare) :]}"
-    return found
+            return f"{bare[:start]}[address]{text[len(bare) :]}"
+    return text
 
 
 def _is_v6(text: str) -> bool:
@@ -102,10 +102,10 @@ def _is_v6(text: str) -> bool:
 
 
 def _domain(match: re.Match[str]) -> str:
-    found = match[0].removesuffix(match[1])
-    labels = found.lower().split(".")
-    last, lower = labels[-1], found.islower()
-    if _VENDORS.fullmatch(found) or last in _FILES:
+    name = match[0].removesuffix(match[1])
+    labels = name.lower().split(".")
+    last, lower = labels[-1], name.islower()
+    if _VENDORS.fullmatch(name) or last in _FILES:
         return match[0]
     known = last in _ENDINGS or last in _INSIDE or (len(last) == 2 and lower)
     return "[domain]" if known or (lower and len(labels) > 2) else match[0]

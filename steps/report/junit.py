@@ -1,4 +1,4 @@
-"""Report → JUnit XML: a suite a stage, a case a gate and a case a judged node, for CI servers."""
+"""Report → JUnit XML for CI servers: a suite for each stage, a case for each gate and judged node."""
 
 from xml.etree import ElementTree
 
@@ -10,11 +10,11 @@ _UNDECIDED = "skipped"
 
 
 def junit(report: model.Report) -> bytes:
-    """The XML document. A gate that did not run is `skipped`; an inconclusive one is a failure, because it is no pass.
+    """Return the XML document. A gate that did not run is `skipped`; an inconclusive one is a failure, because it is no pass.
 
-    An accepted run has no failure: a gate that a quorum passed is a pass that says so, the nodes set aside are `skipped` with why.
-    A run that could not be opened has one failure, since none of its stages began.
-    A run that goes on and has not passed has an error, so that no server takes what is still to come for skipped.
+    An accepted run has no failure: gates that a quorum passed are passes, nodes set aside are `skipped` with the reason. A run that
+    could not be opened has one failure, since none of its stages began. An unfinished run that has not passed has an error, so that
+    no CI server takes pending stages for skipped ones.
     """
     root = ElementTree.Element("testsuites", name=f"bringup {report.cluster}")
     if report.opening:
@@ -53,8 +53,9 @@ def _of_gate(gate: model.Gate) -> ElementTree.Element:
 
 
 def _of_node(gate: model.Gate, node: model.Node) -> ElementTree.Element:
-    """A node that a stage which passed went on without is set aside, which is no failure of the platform."""
+    """Return the case of a node. If its stage passed without it by quorum, the node is skipped, not failed."""
     status, reason = node.gates[gate.gate], node.reasons.get(gate.gate, "")
+    # the platform was accepted without this node, so CI must not fail on it
     if gate.quorum and status in _BAD:
         return _case(f"{gate.gate} {node.name}", _UNDECIDED, f"set aside by quorum: {reason}")
     return _case(f"{gate.gate} {node.name}", status, reason)
@@ -70,5 +71,5 @@ def _case(name: str, status: str, reason: str) -> ElementTree.Element:
 
 
 def _xml_safe(text: str) -> str:
-    """Text without the control characters that XML 1.0 cannot hold."""
+    """Return the text without control characters that XML 1.0 cannot hold."""
     return "".join(letter if letter in "\t\n\r" or letter >= " " else "\N{REPLACEMENT CHARACTER}" for letter in text)

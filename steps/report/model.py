@@ -1,25 +1,26 @@
-"""The report as data: one run's stages, nodes, approvals and diagnoses, all taken from its evidence."""
+"""The report as data: stages, nodes, approvals and diagnoses of one run, all taken from its evidence."""
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from steps.contract.cancelled import Cancelled
 from steps.contract.evidence import Diagnosis
 from steps.contract.plural import count
 from steps.contract.quarantine import Entry
 from steps.contract.revision import Source as Origin
-from steps.report.images import Image
 
 NOT_RUN = "not run"
 """Status of a planned stage or gate without a record."""
 QUORUM = "quorum"
-"""Mark of a gate that some nodes did not pass, in a stage that went on without them."""
+"""Mark of a gate that some nodes did not pass, in a stage that passed without them."""
 APPROVAL = "approval"
-"""What stands for the task where a run waits for one."""
+"""Name in place of a task for a run that waits for an approval."""
 
 
 class Begun(Struct, frozen=True, kw_only=True):
-    """A task that an engine began, or an approval (`task` is then `approval`) that it waited for. Times are UTC seconds since the
-    epoch; `finished` is 0 while nobody saw its end."""
+    """A task that an engine began, or an approval (`task` is then `approval`) that it waited for.
+
+    Times are UTC seconds since the epoch; `finished` is 0 if no end was seen.
+    """
 
     stage: str
     task: str
@@ -28,13 +29,16 @@ class Begun(Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether an engine saw its beginning and not its end; an earlier attempt may have left a record."""
+        """Return True if an engine saw the beginning and not the end. An earlier attempt may have left a record."""
         return bool(self.started) and not self.finished
 
 
 class Gate(Struct, frozen=True, kw_only=True):
-    """One gate of a stage: its last verdict. `passed` and `expected` count nodes; 0 where it judges none. `counted` splits them by
-    role where that says more. `quorum`: some nodes did not pass it, and its stage passed without them."""
+    """A gate of a stage with its last verdict.
+
+    `passed` and `expected` count nodes, 0 if the gate judges none. `counted` splits them by role if that says more. `quorum`: some
+    nodes did not pass, and the stage passed without them.
+    """
 
     gate: str
     status: str
@@ -46,12 +50,12 @@ class Gate(Struct, frozen=True, kw_only=True):
 
     @property
     def mark(self) -> str:
-        """What people read: the status, or `quorum`, which is no failure of the stage."""
+        """Return the status as shown to people; `quorum` is no failure of the stage."""
         return QUORUM if self.quorum else self.status
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One stored record. Times are UTC seconds since the epoch."""
+    """A stored record. Times are UTC seconds since the epoch."""
 
     key: str
     sha256: str
@@ -70,9 +74,12 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """One planned stage. `failure_class` and `next_step` are set where it did not pass. Without a `judged` verdict the reason says
-    why there is none: interrupted, cancelled, not reached, or still to come. `notes` are remarks that decided nothing. `played`
-    counts the hosts that its plays recorded, in any attempt, `changed` those of them that a play changed."""
+    """A planned stage.
+
+    `failure_class` and `next_step` are set if it did not pass. If it was not `judged`, the reason says why: interrupted, cancelled,
+    not reached, or pending. `notes` are remarks without influence on the verdict. `played` counts hosts that its plays recorded in
+    any attempt, `changed` those that a play changed.
+    """
 
     id: str
     title: str
@@ -92,7 +99,7 @@ class Stage(Struct, frozen=True, kw_only=True):
 
     @property
     def hosts(self) -> str:
-        """What its plays changed, for people; empty where it has none, or none left a record."""
+        """Return what its plays changed, for people; empty if it has no plays or none left a record."""
         if not self.played:
             return ""
         if not self.changed:
@@ -101,10 +108,10 @@ class Stage(Struct, frozen=True, kw_only=True):
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """One expected host: status by gate id (gates that do not judge nodes are left out), and why it did not pass.
+    """An expected host: its status by gate id (only gates that judge nodes), and why it did not pass.
 
-    `reason` is the first in running order, `reasons` has one for each gate that it did not pass. `places` are names of where it
-    stands beside the rack: leaf switch, scalable unit. `aside_in` is the stage that set it aside.
+    `reason` is the first in running order, `reasons` has one for each gate that it did not pass. `places` are its locations beside
+    the rack: leaf switch, scalable unit. `aside_in` is the stage that set it aside.
     """
 
     name: str
@@ -119,8 +126,10 @@ class Node(Struct, frozen=True, kw_only=True):
 
 
 class Approval(Struct, frozen=True, kw_only=True):
-    """One answer to an approval before a stage. `asked` is when it began to wait, `time` when it was answered; of one that still
-    waits, or was never answered, decision and approver are empty and `time` is 0."""
+    """An approval before a stage. `asked` is when it began to wait, `time` when it was answered.
+
+    If nobody has answered, decision and approver are empty and `time` is 0.
+    """
 
     stage: str
     decision: str
@@ -135,7 +144,7 @@ class Approval(Struct, frozen=True, kw_only=True):
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
-    """What was collected about a verdict that is no pass, and the checklist for its class. `time` is when it was collected."""
+    """Findings about a verdict that is no pass, and the checklist for its class. `time` is when they were collected."""
 
     stage: str
     task: str
@@ -152,7 +161,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
 
 
 class Release(Struct, frozen=True, kw_only=True):
-    """One planned release and where it came from."""
+    """A planned release and its source."""
 
     id: str
     version: str
@@ -162,8 +171,11 @@ class Release(Struct, frozen=True, kw_only=True):
 
 
 class Revision(Struct, frozen=True, kw_only=True):
-    """What Argo CD showed of one release: the chart version and the Git revision of its values that the Application points to (what
-    was planned), and the revisions that were compared last and synced last, in the order of its sources."""
+    """State that Argo CD showed of one release.
+
+    `chart` and `planned` are the chart version and the Git revision of its values in the Application. `compared` and `synced` are
+    the revisions of the last comparison and sync, in the order of its sources.
+    """
 
     release: str
     stage: str
@@ -176,13 +188,13 @@ class Revision(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """Everything a report shows. `status` is `pass`, `fail`, `inconclusive` or `not run`: the last stage decides.
+    """The whole content of a report. `status` is `pass`, `fail`, `inconclusive` or `not run`.
 
-    `troubles` are of each task's last attempt, `overcome` those of attempts that a later one followed.
-    `opening` is what the task before all stages came to, where that is no pass: no stage began then.
-    `operation` is what the run was for where that was not the whole bring-up: `add-node gpu[017-018]`;
-    `upgraded` says of an upgrade from which release to which.
-    `revisions` has an entry whenever what Argo CD showed of a release changed. `source` is the Git commit of the spec's file.
+    `troubles` are those of each task's last attempt, `overcome` those of attempts that a later one followed. `opening` is the
+    result of the task before all stages if it is no pass; no stage began then. `operation` is the purpose of the run if it is not
+    the whole bring-up: `add-node gpu[017-018]`. `upgraded` names the releases of an upgrade. `revisions` has an entry for each
+    change that Argo CD showed of a release. `source` is the Git commit of the spec's file. `product` is the part that the run's
+    product writes itself (`product_parts`).
     """
 
     run: str
@@ -214,10 +226,10 @@ class Report(Struct, frozen=True, kw_only=True):
     upgraded: str = ""
     opening: Stage | None = None
     running: bool = False
-    image: Image | None = None
+    product: Struct | None = field(default=None, name="image")
     schema: int = 1
 
     @property
     def with_opening(self) -> tuple[Stage, ...]:
-        """All stages, behind the task before them where that did not pass."""
+        """Return all stages, preceded by the task before them if that did not pass."""
         return (self.opening, *self.stages) if self.opening else self.stages

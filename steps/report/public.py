@@ -1,4 +1,4 @@
-"""The report without what only insiders may see: hosts, addresses, paths, places and people are replaced by neutral words."""
+"""Report for outsiders: hosts, addresses, paths, places and people are replaced by neutral words."""
 
 import re
 from collections.abc import Iterable
@@ -11,11 +11,11 @@ from steps.report import identifiers, model
 
 _VERDICT = {"id", "stage", "aside_in", "gate", "status", "failure_class", "inspect", "recover"}
 _KEPT = _VERDICT | {"workflow", "engine", "plan", "decision", "approved", "counted"}
-"""Fields whose values are this program's own words."""
+"""Fields whose values are bringup's own words."""
 _ORDINARY = re.compile(r"(?:gpu|cpu|server|agent|node|worker|compute|login|storage|control|rack|leaf|k8s)s?", re.IGNORECASE)
-"""Names of groups and places that say nothing about the site; replacing them would only make sentences wrong."""
+"""Names of groups and places that say nothing about the site. Replacing them would only garble sentences."""
 _RUN = re.compile(r"(?<![A-Za-z0-9])[a-z0-9][a-z0-9-]*-\d{8}-\d{6}-[0-9a-f]{4}(?![A-Za-z0-9])")
-"""How runs are named that nobody named: spec, date, time, four digits (also runs that this one reused)."""
+"""Automatic name of a run: spec, date, time, four digits; also matches runs that this one reused."""
 _PLACE = re.compile(r"\b(rack|leaf|spine|switch|row|cage|unit)([ =:]+)(?=[\w.-]*\d)[\w-]+", re.IGNORECASE)
 _TOKEN = re.compile(r"[\w.@+-]*")
 _DOMAIN = re.compile(r"\A(?:\.[A-Za-z0-9-]*[A-Za-z][A-Za-z0-9-]*)+")
@@ -25,10 +25,10 @@ _LISTED_APPROVERS = re.compile(r"(?<=among the approvers) \([^)]*\)")
 
 
 def public(report: model.Report) -> model.Report:
-    """The same report for outsiders.
+    """Return the report for outsiders.
 
     Hosts become `node 1`… in fleet order, approvers `approver 1`…, cluster and runs `cluster` and `run`; racks, leaves and groups
-    their kind. Remarks, hosts of an operation, diagnoses, attempts, release sources and Git revisions are dropped.
+    become their kind. Notes, hosts of an operation, diagnoses, attempts, release sources and Git revisions are dropped.
     """
     bare = msgspec.structs.replace(
         report,
@@ -46,16 +46,16 @@ def public(report: model.Report) -> model.Report:
         revisions=(),
         source=None,
         cancelled=None,
-        image=None,
+        product=None,
     )
     return msgspec.convert(_clean(msgspec.to_builtins(bare), _Names(report)), model.Report)
 
 
 class _Names:
-    """What this report's own names are replaced by.
+    """Replacements for the names in one report.
 
-    Names are found by how they begin (few stems, also of 10,000 hosts) and then looked up, the longest first, not inside a
-    longer word; `_` and `-` end a word (`etcd-gpu001`, `gpu001_x`). A host takes the domain behind it along.
+    Names are found by their first letters (few stems, even for 10,000 hosts) and then looked up, the longest first, not inside a
+    longer word. `_` and `-` end a word (`etcd-gpu001`, `gpu001_x`). The domain behind a host name is replaced with it.
     """
 
     def __init__(self, report: model.Report) -> None:
@@ -68,7 +68,7 @@ class _Names:
         self._ranges = re.compile(rf"(?<![A-Za-z0-9])(?=[A-Za-z0-9])(?:{stems})[\w.-]*\[[\d,-]+\](?:[\w.-]*\w)?", re.I)
 
     def hide(self, text: str) -> str:
-        """The text with every name of this report replaced, and then whatever else looks like a name from inside."""
+        """Return the text with every name of this report replaced, and then everything else that looks like an identifier."""
         text = identifiers.urls(_CANCELLED.sub("cancelled by an operator (", _LISTED_APPROVERS.sub("", text)))
         text = self._phrases.sub(lambda match: self._words[match[0].lower()], _RUN.sub("run", text))
         text = self._tokens.sub(self._token, self._ranges.sub("several nodes", text))
@@ -76,6 +76,7 @@ class _Names:
 
     def _token(self, match: re.Match[str]) -> str:
         text = match[0]
+        # the longest name first: `gpu001-ib0` may be a host of its own
         ends = [end for end in range(len(text), 0, -1) if end == len(text) or not text[end].isalnum()]
         for end in ends:
             name = text[:end].lower()
@@ -86,18 +87,19 @@ class _Names:
 
 
 def _host_names(name: str) -> tuple[str, str]:
-    """A host's name and, where that has a domain, its first label: as Slurm and log lines say it."""
+    """Return a host's name and its first label, which Slurm and log lines use."""
     return name.lower(), name.lower().partition(".")[0]
 
 
 def _words(report: model.Report) -> dict[str, str]:
-    """Name in lower case → neutral word; where one name has two meanings, the host wins, then the run and the people."""
+    """Return name in lower case → neutral word. If one name has two meanings, the host wins, then the run and the people."""
     hosts = {_host_names(node.name)[0]: f"node {number}" for number, node in enumerate(report.nodes, 1)}
     short = {_host_names(node.name)[1]: f"node {number}" for number, node in enumerate(report.nodes, 1)}
     runs = (report.run, *(attempt.reused for attempt in report.attempts))
+    # later entries win: full host names over short ones over runs
     words = {**dict.fromkeys((run.lower() for run in runs if run), "run"), **short, **hosts}
-    asked = dict.fromkeys(one.approver for one in report.approvals if one.approver not in _NO_PERSON)
-    for number, approver in enumerate(asked, 1):
+    approvers = dict.fromkeys(answer.approver for answer in report.approvals if answer.approver not in _NO_PERSON)
+    for number, approver in enumerate(approvers, 1):
         words.setdefault(approver.lower(), f"approver {number}")
     for kind, names in (
         ("cluster", [report.cluster]),
@@ -113,7 +115,7 @@ def _words(report: model.Report) -> dict[str, str]:
 
 
 def _any(texts: Iterable[str]) -> str:
-    """Any of the texts, the longest first, as a pattern; of no texts one that matches nothing."""
+    """Return a pattern that matches any of the texts, the longest first; without texts, one that matches nothing."""
     return "|".join(re.escape(text) for text in sorted(set(texts), key=len, reverse=True)) or "(?!)"
 
 

@@ -1,4 +1,4 @@
-"""Reads from the store all that a report of one run is made of."""
+"""Source of a report: everything that the store has of one run."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from steps.errors import BadTask
 
 
 class Record(Struct, frozen=True):
-    """One stored record with its key below `runs/RUN/` and the digest of its bytes."""
+    """A stored record with its key below `runs/RUN/` and the digest of its bytes."""
 
     key: str
     sha256: str
@@ -22,8 +22,10 @@ class Record(Struct, frozen=True):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """One run as stored. `plan` is the summary that was rendered with the tasks; empty where there was none. `logged` are the tasks
-    (stage, task) that kept a log, with a record or without one."""
+    """A run as stored. `plan` is the summary rendered with the tasks, empty if there is none.
+
+    `logged` are the tasks (stage, task) that kept a log, with or without a record.
+    """
 
     header: run.Header
     target_uid: str
@@ -37,7 +39,7 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 def read(store: Store, name: str) -> Source:
-    """Everything the store has of a run. Raises BadTask when there is no such run, or it could not even be created."""
+    """Return everything the store has of a run. Raises BadTask if there is no such run, or if it could not be created."""
     header = store.read(run.header_key(name))
     if header is None:
         raise _missing(store, name)
@@ -56,16 +58,16 @@ def read(store: Store, name: str) -> Source:
         records=tuple(sorted(records, key=lambda record: (record.evidence.started, record.key))),
         quarantine=tuple(entry for data in aside if data for entry in quarantine.decode(data)),
         logged=tuple(dict.fromkeys((key.split("/")[3], key.split("/")[4]) for key in store.keys(log.folder(name)))),
-        origin=revision.decode(found) if (found := store.read(revision.key(name))) else None,
-        cancelled=cancelled.decode(found) if (found := store.read(cancelled.key(name))) else None,
+        origin=revision.decode(stored) if (stored := store.read(revision.key(name))) else None,
+        cancelled=cancelled.decode(stored) if (stored := store.read(cancelled.key(name))) else None,
     )
 
 
 def _missing(store: Store, name: str) -> BadTask:
-    """Why there is no run, where its first task left that much."""
-    told = next((record.verdict.reason for record in store.records(name, run.STAGE, run.OPEN) if record.verdict), "")
-    if told:
-        return BadTask(f"run {name} was not created: {told}", hint=f"bringup logs {run.STAGE}.{run.OPEN} --run {name}")
+    """Return the error for a run without header, with the reason if its first task left one."""
+    reason = next((record.verdict.reason for record in store.records(name, run.STAGE, run.OPEN) if record.verdict), "")
+    if reason:
+        return BadTask(f"run {name} was not created: {reason}", hint=f"bringup logs {run.STAGE}.{run.OPEN} --run {name}")
     return BadTask(f"the store has no run {name}", hint="the run did not get as far as its first task, or the name is wrong")
 
 

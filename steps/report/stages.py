@@ -1,4 +1,4 @@
-"""Records of a stage → what the report says of it, and why it says nothing of it where its judge has not spoken."""
+"""Stages in a report, from their records; a stage without a judge's verdict gets the reason for that."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,55 +20,62 @@ _ORDER = (Status.FAIL, Status.INCONCLUSIVE, Status.SKIPPED, Status.PASS)
 
 
 def opening(latest: Iterable[Evidence], running: bool) -> model.Stage | None:
-    """The task before all stages, where its last verdict is no pass; while the run goes on it may be tried again."""
-    mine = [record for record in latest if (record.stage, record.task) == (contract.STAGE, contract.OPEN)]
-    if running or not any(record.verdict and not record.verdict.is_pass for record in mine):
+    """Return the task before all stages if its last verdict is no pass; None while the run goes on, because it may be retried."""
+    records = [record for record in latest if (record.stage, record.task) == (contract.STAGE, contract.OPEN)]
+    if running or not any(record.verdict and not record.verdict.is_pass for record in records):
         return None
-    return _stage({"id": contract.OPEN, "title": "Opening the run"}, mine, (model.NOT_RUN, ""), {}, judge=contract.OPEN)
+    return _stage({"id": contract.OPEN, "title": "Opening the run"}, records, (model.NOT_RUN, ""), {}, judge=contract.OPEN)
 
 
 def stages(
     source: Source, latest: Sequence[Evidence], running: bool, begun: Iterable[model.Begun], stopped: str = ""
 ) -> tuple[model.Stage, ...]:
-    """All planned stages. `begun` is what an engine knows of tasks that it started; without it the logs in the store tell some.
-    `stopped` is what no stage began after, where that is known."""
-    every = [*begun, *(model.Begun(stage=stage, task=task) for stage, task in source.logged)]
-    rows = [row for row in every if row.task != approval.ANNOUNCE]  # that somebody was told says nothing of the stage
+    """Return all planned stages.
+
+    `begun` are tasks that an engine started; without it the logs in the store name some. `stopped` is the task or stage after which
+    no stage began, if known.
+    """
+    all_begun = [*begun, *(model.Begun(stage=stage, task=task) for stage, task in source.logged)]
+    rows = [row for row in all_begun if row.task != approval.ANNOUNCE]  # an announcement says nothing about the stage
     roles = {host.name: host.role for host in source.hosts}
-    made: list[model.Stage] = []
+    stages_so_far: list[model.Stage] = []
     for planned in source.plan.get("stages", ()):
-        mine = [record for record in latest if record.stage == planned["id"] and record.task != approval.ANNOUNCE]
-        told = [row for row in rows if row.stage == planned["id"]]
-        stopper = next((stage.id for stage in made if stage.judged and stage.status != Status.PASS.value), stopped)
-        why = _running(mine, told) if running else _ended(planned, mine, told, source.cancelled, stopper)
+        records = [record for record in latest if record.stage == planned["id"] and record.task != approval.ANNOUNCE]
+        begun_here = [row for row in rows if row.stage == planned["id"]]
+        stopper = next((stage.id for stage in stages_so_far if stage.judged and stage.status != Status.PASS.value), stopped)
+        why = _running(records, begun_here) if running else _ended(planned, records, begun_here, source.cancelled, stopper)
         every_attempt = [record.evidence for record in source.records if record.evidence.stage == planned["id"]]
         played = _played(every_attempt)
-        stage = _stage(planned, mine, why, roles)
-        made.append(msgspec.structs.replace(stage, played=len(played), changed=sum(played.values())))
-    return tuple(made)
+        stage = _stage(planned, records, why, roles)
+        stages_so_far.append(msgspec.structs.replace(stage, played=len(played), changed=sum(played.values())))
+    return tuple(stages_so_far)
 
 
-def _running(mine: Sequence[Evidence], begun: Sequence[model.Begun]) -> tuple[str, str]:
-    """Status and reason of a stage without a verdict while the run goes on."""
+def _running(records: Sequence[Evidence], begun: Sequence[model.Begun]) -> tuple[str, str]:
+    """Return status and reason of a stage without a verdict while the run goes on."""
     tasks = [row.task for row in begun]
-    if mine or any(task != model.APPROVAL for task in tasks):
+    if records or any(task != model.APPROVAL for task in tasks):
         return Status.INCONCLUSIVE.value, "its judge has not spoken yet"
     return model.NOT_RUN, "waits for an approval" if tasks else "not started yet"
 
 
 def _ended(
-    planned: Mapping[str, Any], mine: Sequence[Evidence], begun: Sequence[model.Begun], cancelled: Cancelled | None, stopper: str
+    planned: Mapping[str, Any], records: Sequence[Evidence], begun: Sequence[model.Begun], cancelled: Cancelled | None, stopper: str
 ) -> tuple[str, str]:
-    """The same once it has ended. `stopper` is an earlier stage, or `open`, whose verdict was no pass."""
-    recorded = {record.task for record in mine}
+    """Return status and reason of a stage without a verdict after the run has ended.
+
+    `stopper` is an earlier stage, or `open`, whose verdict was no pass.
+    """
+    recorded = {record.task for record in records}
     lost = [row for row in begun if row.task != model.APPROVAL and (row.is_open or row.task not in recorded)]
     waited = CONFIRM not in recorded and any(row.task == model.APPROVAL for row in begun)
     cut = cancelled.sentence if cancelled else "interrupted"
+    # tasks that began and left no record were cut off
     if lost:
         names = ", ".join(dict.fromkeys(row.task for row in lost))
         over = not cancelled and all(row.finished for row in lost)
         return Status.INCONCLUSIVE.value, f"{names} ended without a record" if over else f"{cut} while {names} ran"
-    if mine:
+    if records:
         missing = next((task["name"] for task in planned.get("tasks", ()) if task["name"] not in recorded), "")
         return Status.INCONCLUSIVE.value, f"{cut}: {missing} left no record" if missing else "ended before its judge"
     if waited:
@@ -80,14 +87,15 @@ def _ended(
 
 def _stage(
     planned: Mapping[str, Any],
-    mine: Sequence[Evidence],
+    records: Sequence[Evidence],
     unjudged: tuple[str, str],
     roles: Mapping[str, str],
     judge: str = JUDGE,
 ) -> model.Stage:
-    judged = next((record.verdict for record in mine if record.task == judge and record.verdict), None)
+    judged = next((record.verdict for record in records if record.task == judge and record.verdict), None)
+    # without an approval the judge never runs, and the refusal is the reason
     refused = next(
-        (record.verdict for record in mine if record.task == CONFIRM and record.verdict and not record.verdict.is_pass), None
+        (record.verdict for record in records if record.task == CONFIRM and record.verdict and not record.verdict.is_pass), None
     )
     verdict = judged or refused
     status, reason = (verdict.status.value, verdict.reason) if verdict else unjudged
@@ -96,26 +104,26 @@ def _stage(
         title=planned.get("title", planned["id"]),
         status=status,
         reason=reason,
-        gates=tuple(_gate(gate, mine, roles, status == Status.PASS.value) for gate in planned.get("gates", ())),
-        started=min((record.started for record in mine), default=0.0),
-        finished=max((record.finished for record in mine), default=0.0),
+        gates=tuple(_gate(gate, records, roles, status == Status.PASS.value) for gate in planned.get("gates", ())),
+        started=min((record.started for record in records), default=0.0),
+        finished=max((record.finished for record in records), default=0.0),
         failure_class=_class(verdict),
         next_step=verdict.next_step if verdict and not verdict.is_pass else "",
         rollback=planned.get("rollback", ""),
-        changes=sum(not change.startswith("unchanged") for record in mine for change in record.changes),
+        changes=sum(not change.startswith("unchanged") for record in records for change in record.changes),
         judged=verdict is not None,
         notes=verdict.notes if verdict else (),
     )
 
 
 def _played(records: Iterable[Evidence]) -> dict[str, bool]:
-    """The hosts that plays observed, and whether any play changed them."""
-    found: dict[str, bool] = {}
+    """Return the hosts that plays observed, with True for those that a play changed."""
+    changed_hosts: dict[str, bool] = {}
     for record in records:
         seen = record.observation if record.verb == Verb.PLAY and isinstance(record.observation, dict) else {}
         for row in seen.get("nodes", ()):
-            found[row["node"]] = found.get(row["node"], False) or bool(row.get("changed"))
-    return found
+            changed_hosts[row["node"]] = changed_hosts.get(row["node"], False) or bool(row.get("changed"))
+    return changed_hosts
 
 
 def _class(verdict: Verdict | None) -> str:
@@ -140,7 +148,7 @@ def _gate(gate: str, records: Iterable[Evidence], roles: Mapping[str, str], stag
 
 
 def _counted(verdicts: Iterable[Verdict], roles: Mapping[str, str]) -> str:
-    """`3 of 3 servers, 14 of 16 agents`; empty where all pass, or where the nodes are of one role and need no second count."""
+    """Return counts by role, `3 of 3 servers, 14 of 16 agents`; empty if all pass or all nodes have one role."""
     counts: dict[str, list[bool]] = {}
     for row in (row for verdict in verdicts for row in verdict.nodes):
         counts.setdefault(roles.get(row.node, ""), []).append(row.status is Status.PASS)

@@ -5,7 +5,7 @@ from steps.report.html import span
 
 
 def text(report: model.Report) -> str:
-    """The acceptance report as lines of text; stages as a table, then quarantine, then what to do."""
+    """Return the acceptance report as lines of text: stages as a table, then quarantine, then what to do."""
     width = max((len(stage.id) for stage in report.stages), default=0)
     lines = [f"{report.cluster}: {report.status}: {report.sentence}"]
     lines += [f"class of the failure: {kind}" for kind in _classes(report)]
@@ -27,13 +27,13 @@ def text(report: model.Report) -> str:
 
 
 def _classes(report: model.Report) -> list[str]:
-    """The class of what the headline tells."""
-    told = (stage for stage in report.with_opening if report.sentence.startswith(f"{stage.id}: "))
-    return [stage.failure_class for stage in told if stage.failure_class]
+    """Return the failure class of the stage in the headline."""
+    in_headline = (stage for stage in report.with_opening if report.sentence.startswith(f"{stage.id}: "))
+    return [stage.failure_class for stage in in_headline if stage.failure_class]
 
 
 def _said(stage: model.Stage) -> str:
-    """What each gate says, where any of them said something; else why none did."""
+    """Return the results of the gates of a stage, or the reason why none ran."""
     if not stage.judged and all(gate.status == model.NOT_RUN for gate in stage.gates):
         return stage.reason
     gates = ", ".join(_gate(gate) for gate in stage.gates)
@@ -46,8 +46,8 @@ def _gate(gate: model.Gate) -> str:
     return f"{gate.gate.partition('/')[2]} {'pass by quorum' if gate.quorum else gate.status}{nodes}{split}"
 
 
-def _trouble(stage: model.Stage, told: str) -> list[str]:
-    """A stage that did not pass, and how to take it back; its reason only where the headline has not told it."""
+def _trouble(stage: model.Stage, headline: str) -> list[str]:
+    """Return lines about a stage that did not pass, and its rollback. The reason is left out if the headline has it."""
     kind = f" ({stage.failure_class})" if stage.failure_class else ""
-    why = [] if told.startswith(f"{stage.id}: {stage.reason}") else [f"{stage.id}{kind}: {stage.reason}"]
+    why = [] if headline.startswith(f"{stage.id}: {stage.reason}") else [f"{stage.id}{kind}: {stage.reason}"]
     return [*why, *([f"rollback of {stage.id}: {stage.rollback}"] if stage.rollback else [])]

@@ -1,4 +1,4 @@
-"""One ordered record of a run: verdicts, changes, collected events and logs, approvals: the post-incident note."""
+"""Timeline of a run: verdicts, changes, collected events and logs, and approvals in one order, for a post-incident note."""
 
 import datetime
 import re
@@ -6,16 +6,18 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from steps.contract import ranges
+from steps.contract import host_ranges
 from steps.report import model
 
 _STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)(?=\s)")
-"""How container logs and events begin a line that says its own time."""
+"""Beginning of a line of container logs or events that has its own time."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One thing that happened. `time` is UTC seconds since the epoch; `kind` is one of
-    run, task, change, revision (what Argo CD shows of a release), verdict, finding, waiting (for an approval) and approval."""
+    """An entry of the timeline. `time` is UTC seconds since the epoch.
+
+    `kind` is run, task, change, revision (state of a release in Argo CD), verdict, finding, waiting (for an approval) or approval.
+    """
 
     time: float
     kind: str
@@ -24,15 +26,15 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 def timeline(report: model.Report) -> tuple[Entry, ...]:
-    """Everything the report knows, in the order in which it happened."""
-    order = ("run", "approval", "task", "change", "revision", "verdict", "finding", "waiting")  # of what happened at one moment
+    """Return everything the report knows, in order of time."""
+    order = ("run", "approval", "task", "change", "revision", "verdict", "finding", "waiting")  # order of entries with equal times
     before = sorted(_entries(report), key=lambda entry: (entry.time, order.index(entry.kind)))
     text = f"{'goes on' if report.running else 'ended'}: {report.status}: {report.sentence}"
     return (*before, Entry(time=max(report.finished, before[-1].time), kind="run", where=report.run, text=text))
 
 
 def note(report: model.Report) -> str:
-    """The timeline as Markdown: a draft of a post-incident note with its open questions."""
+    """Return the timeline as Markdown: a draft of a post-incident note with its open questions."""
     lines = [
         f"# {report.cluster}: {report.sentence}",
         "",
@@ -46,7 +48,7 @@ def note(report: model.Report) -> str:
 
 
 def stamp(seconds: float) -> str:
-    """`2026-11-21 10:15:00Z`."""
+    """Return a time as `2026-11-21 10:15:00Z`."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
@@ -62,9 +64,9 @@ def _entries(report: model.Report) -> Iterator[Entry]:
         yield from _of_attempt(attempt, hosts)
     for trouble in (*report.overcome, *report.troubles):
         yield from _findings(trouble, trouble.time or report.finished, simulated=report.simulated)
-    for one in report.revisions:
-        where = f"{one.stage}/{one.task}, release {one.release}"
-        yield Entry(time=one.time, kind="revision", where=where, text=_revision(one))
+    for revision in report.revisions:
+        where = f"{revision.stage}/{revision.task}, release {revision.release}"
+        yield Entry(time=revision.time, kind="revision", where=where, text=_revision(revision))
     for approval in report.approvals:
         yield from _of_approval(approval)
 
@@ -79,39 +81,45 @@ def _of_approval(approval: model.Approval) -> Iterator[Entry]:
 
 
 def _findings(trouble: model.Trouble, collected: float, *, simulated: bool) -> Iterator[Entry]:
-    """What was collected, by the times that its lines say. A simulated cluster's clock is another one: there all of it stands where
-    it was collected, and its times are called simulated."""
-    for found in trouble.found:
+    """Yield the collected findings by the times in their lines.
+
+    A simulated cluster has another clock: its findings are placed at the time of collection, and their times are marked as
+    simulated.
+    """
+    for finding in trouble.found:
         if simulated:
-            said = " (its times are simulated)" if any(map(_own_time, found.content.splitlines())) else ""
-            yield Entry(time=collected, kind="finding", where=found.source + said, text=f"{found.what}: {found.content}")
+            remark = " (its times are simulated)" if any(map(_own_time, finding.content.splitlines())) else ""
+            yield Entry(time=collected, kind="finding", where=finding.source + remark, text=f"{finding.what}: {finding.content}")
             continue
-        for time, content in _by_time(found.content, collected):
-            yield Entry(time=time, kind="finding", where=found.source, text=f"{found.what}: {content}")
+        for time, content in _by_time(finding.content, collected):
+            yield Entry(time=time, kind="finding", where=finding.source, text=f"{finding.what}: {content}")
 
 
-def _revision(one: model.Revision) -> str:
-    planned = f"planned chart {one.chart or 'none'}, values {one.planned or 'none'}"
-    return f"{planned}; compared with {', '.join(one.compared) or 'nothing'}; synced {', '.join(one.synced) or 'nothing'}"
+def _revision(revision: model.Revision) -> str:
+    planned = f"planned chart {revision.chart or 'none'}, values {revision.planned or 'none'}"
+    return f"{planned}; compared with {', '.join(revision.compared) or 'nothing'}; synced {', '.join(revision.synced) or 'nothing'}"
 
 
 def _of_attempt(attempt: model.Attempt, hosts: set[str]) -> Iterator[Entry]:
     where = f"{attempt.stage}/{attempt.task}" + (f" shard {attempt.shard}" if attempt.shard else "")
     yield Entry(time=attempt.started, kind="task", where=where, text=f"{attempt.verb} started, attempt {attempt.attempt}")
-    for change in ranges.by_hosts(attempt.changes, hosts):
+    for change in host_ranges.fold_lines(attempt.changes, hosts):
         yield Entry(time=attempt.finished, kind="change", where=where, text=change)
     text = f"{attempt.status}: {attempt.reason}" if attempt.reason else (attempt.error or attempt.status)
     yield Entry(time=attempt.finished, kind="verdict", where=where, text=text)
 
 
 def _by_time(content: str, otherwise: float) -> Iterator[tuple[float, str]]:
-    """The content cut before each line that says its own time (UTC seconds); `otherwise` is the time of what says none."""
+    """Yield the content in parts with their times in UTC seconds. A part begins at each line with a time; `otherwise` is the time
+    before that.
+    """
     time, lines = otherwise, list[str]()
     for line in content.splitlines():
         own = _own_time(line)
         if own is not None and lines:
             yield time, "\n".join(lines)
             lines = []
+        # lines without a time belong to the last one with a time
         time = time if own is None else own
         lines.append(line)
     yield time, "\n".join(lines)

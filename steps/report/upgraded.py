@@ -1,4 +1,4 @@
-"""From which release to which an upgrade of RKE2 took hosts, or a rollback took them back, as their own plays show it."""
+"""Release changes of RKE2 in an upgrade or rollback, as the plays show them for each host."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -12,8 +12,10 @@ STAGE = "rke2"
 
 
 def upgraded(operation: str, records: Iterable[Evidence]) -> str:
-    """`RKE2 v1.35.6+rke2r1 → v1.35.7+rke2r1 on 12 hosts`, `RKE2 v1.35.6+rke2r1 again on 12 hosts; etcd set back to FILE on sv1`;
-    empty for other operations, and where no host has changed its release.
+    """Return the changed releases in words; empty for other operations, or if no host has changed its release.
+
+    Examples: `RKE2 v1.35.6+rke2r1 → v1.35.7+rke2r1 on 12 hosts`, `RKE2 v1.35.6+rke2r1 again on 12 hosts; etcd set back to FILE on
+    sv1`.
     """
     rows = [row for record in records if record.stage == STAGE for row in _rows(record.observation)]
     match operation.partition(" ")[0]:
@@ -26,41 +28,46 @@ def upgraded(operation: str, records: Iterable[Evidence]) -> str:
 
 
 def _back(rows: Iterable[dict[str, Any]]) -> str:
-    """A host counts once it runs the release that is kept there, and some attempt of this run changed something."""
-    again: dict[str, str] = {}
+    """Return the sentence about a rollback. A host counts if it runs the release kept on it and an attempt of this run changed
+    something.
+    """
+    rolled_back: dict[str, str] = {}
     restored: dict[str, str] = {}
     changed: set[str] = set()
     for node, facts, touched in _shown(rows):
         changed |= {node} if touched else set()
+        # `kept` is the release that the node kept for a rollback
         if facts.get("version") and facts.get("version") == facts.get("kept"):
-            again[node] = str(facts["version"])
+            rolled_back[node] = str(facts["version"])
         if facts.get("restored"):
             restored[node] = str(facts["restored"])
-    found = Counter(version for node, version in again.items() if node in changed)
-    said = [f"RKE2 {version} again on {count(number, 'host')}" for version, number in found.most_common()]
-    return "; ".join([*said, *(f"etcd set back to {path} on {node}" for node, path in restored.items())])
+    counts = Counter(version for node, version in rolled_back.items() if node in changed)
+    sentences = [f"RKE2 {version} again on {count(number, 'host')}" for version, number in counts.most_common()]
+    return "; ".join([*sentences, *(f"etcd set back to {path} on {node}" for node, path in restored.items())])
 
 
 def _forward(rows: Iterable[dict[str, Any]]) -> str:
-    """A host counts once it runs another release than the one kept there, and some attempt of this run changed something."""
+    """Return the sentence about an upgrade. A host counts if it runs another release than the one kept on it and an attempt changed
+    something.
+    """
     changed: set[str] = set()
-    went: dict[str, tuple[str, str]] = {}
+    upgrades: dict[str, tuple[str, str]] = {}
     for node, facts, touched in _shown(rows):
         before, now = str(facts.get("kept", "")), str(facts.get("version", ""))
         changed |= {node} if touched else set()
         if before and now:
-            went[node] = (before, now)
-    found = Counter(pair for node, pair in went.items() if node in changed and pair[0] != pair[1])
-    return "; ".join(f"RKE2 {before} → {now} on {count(number, 'host')}" for (before, now), number in found.most_common())
+            upgrades[node] = (before, now)
+    counts = Counter(pair for node, pair in upgrades.items() if node in changed and pair[0] != pair[1])
+    return "; ".join(f"RKE2 {before} → {now} on {count(number, 'host')}" for (before, now), number in counts.most_common())
 
 
 def _shown(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Name, facts, and whether the play changed something, of each host."""
+    """Yield name, facts, and True if the play changed something, of each host."""
     for row in rows:
         yield str(row.get("node", "")), row.get("facts") or {}, bool(row.get("changed"))
 
 
 def _rows(observation: Any) -> list[dict[str, Any]]:
-    """The hosts of a play, as its record has them; none of any other record."""
+    """Return the hosts in the record of a play; none for any other record."""
     rows = observation.get("nodes") if isinstance(observation, dict) else None
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list | tuple) else []

@@ -1,4 +1,4 @@
-"""Checks a run's folder against its seal: every change to what is sealed (not secrets) is named; needs only the folder."""
+"""Verification of a run's folder against its seal, which names every change to a sealed file (secrets are not sealed)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,31 +13,32 @@ from steps.errors import BadTask
 
 
 def problems(folder: Path, signer: tuple[str, str] | None = None) -> tuple[str, ...]:
-    """What is wrong with a run's folder; empty when it is exactly what was sealed, the seal itself included.
+    """Return the problems of a run's folder; empty if it is exactly what was sealed, the seal itself included.
 
-    Evidence, logs, events of plays, reports, plan, hosts and quarantine are sealed; secrets are not.
-    `signer` is (name, SSH public key): then the seal must carry that key's signature. Without it a whole seal shows that
-    nothing was changed by accident, not that nobody wrote it anew.
+    Evidence, logs, events of plays, reports, plan, hosts and quarantine are sealed; secrets are not. `signer` is (name, SSH public
+    key): then the seal must carry that key's signature. Without a signature an intact seal excludes accidents, not a forged folder.
     """
     data = _seal_bytes(folder)
     try:
         sealed = seal.decode(data)
     except msgspec.DecodeError as error:
         return (f"{seal.FILE}: cannot be read: {error}", *_signature_problems(folder, data, signer))
-    found = [] if _is_whole(sealed, data) else [f"{seal.FILE}: changed since it was sealed"]
+    differences = [] if _is_whole(sealed, data) else [f"{seal.FILE}: changed since it was sealed"]
     listed = {file.key: file for file in sealed.files}
     present = {key: path for key, path in _files(folder).items() if seal.is_sealed(key)}
-    found += [f"{key}: missing" for key in listed if key not in present]
-    found += [f"{key}: not in the seal" for key in present if key not in listed]
+    differences += [f"{key}: missing" for key in listed if key not in present]
+    differences += [f"{key}: not in the seal" for key in present if key not in listed]
     for key, file in listed.items():
         if key in present and digest_bytes(present[key].read_bytes()) != file.sha256:
-            found.append(f"{key}: changed since it was sealed")
-    return (*found, *_signature_problems(folder, data, signer))
+            differences.append(f"{key}: changed since it was sealed")
+    return (*differences, *_signature_problems(folder, data, signer))
 
 
 class Cover(Struct, frozen=True, kw_only=True):
-    """What a seal says and does not say: how many files it covers, whose key signed it (empty: nobody's; `other` when the signature
-    fits nothing), and which files and empty folders below the run's folder it leaves out."""
+    """Coverage of a seal: the number of files, the key that signed it, and the files and empty folders that it leaves out.
+
+    `key` is empty if the seal is unsigned, or if its signature does not fit (`signed` is then True).
+    """
 
     files: int
     signed: bool
@@ -45,7 +46,7 @@ class Cover(Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...]
 
     def lines(self) -> Iterator[str]:
-        """For people, each a sentence."""
+        """Yield sentences for people."""
         if self.key:
             yield f"the seal is signed by {self.key}; whose key that is, --signer NAME=PUBLIC-KEY-FILE checks"
         elif self.signed:
@@ -59,7 +60,7 @@ class Cover(Struct, frozen=True, kw_only=True):
 
 
 def cover(folder: Path) -> Cover:
-    """What the seal of a run's folder covers. Raises BadTask where there is none that can be read."""
+    """Return the coverage of a run's seal. Raises BadTask if there is no readable seal."""
     data = _seal_bytes(folder)
     try:
         sealed = seal.decode(data)
@@ -74,7 +75,9 @@ def cover(folder: Path) -> Cover:
 
 
 def hand_out(folder: Path, to: Path) -> int:
-    """Copy what a run's seal covers, and the seal, to another folder: never its secrets. How many files. Raises BadTask."""
+    """Copy the sealed files and the seal to another folder, never the secrets, and return their number. Raises BadTask without a
+    seal.
+    """
     names = [name for name in _files(folder) if seal.is_sealed(name) or name in seal.UNSEALED]
     _seal_bytes(folder)
     for name in names:
@@ -88,7 +91,8 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _is_whole(sealed: seal.Seal, data: bytes) -> bool:
-    """Whether these are the very bytes that were written: the digest covers what is said, the canonical form how."""
+    """Return True if the seal's bytes are exactly those written: the digest covers the content, the canonical form the bytes."""
+    # unknown fields or white space would not change the digest, so the bytes are compared as well
     return sealed.digest == seal.own_digest(sealed) and canonical(sealed) == data
 
 

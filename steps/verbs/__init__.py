@@ -1,1 +1,1 @@
-"""What a task does: the only place where probes, gates and clients meet. One module a verb, each with `run(context)`."""
+"""The verbs, one module each with `run(context)`. Probes, gates and clients meet only here."""

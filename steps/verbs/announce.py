@@ -1,8 +1,8 @@
-"""Verb announce: tells a webhook that an approval waits, at least once; what goes wrong is evidence, and holds nothing up.
+"""Verb announce: tell a webhook that an approval waits, at least once. A failure is evidence and does not delay the run.
 
-Twice is told whom an attempt told that was lost before its record was written. The task runs beside the approval. A webhook that
-is away ends it as temporary, so the engine tries again; one that refuses, or of which nobody can tell whether it took the message,
-ends it with 65. What comes after the approval starts either way.
+The webhook may get the message twice if an attempt is lost before its record is written. The task runs beside the approval. If the
+webhook is unreachable the task ends as temporary, so the engine retries it. If the webhook refuses the message, or may have taken
+it, the task ends with 65. The run waits for the approval in any case.
 """
 
 import time
@@ -10,29 +10,30 @@ import time
 from msgspec import Struct
 
 from steps.clients import certificates, webhook
-from steps.contract import announcement, approval, evidence
+from steps.contract import announcement, approval, evidence, shortcut
 from steps.contract.evidence import Evidence
 from steps.contract.exit import ExitCode
-from steps.contract.stages import image_standing
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, inconclusive, passed
 from steps.errors import BadTask, StepError, Temporary
-from steps.verbs.context import Context
+from steps.runtime.context import Context
 
 _PLAIN = "over plain http: whoever listens on the way knows its URL and may write to it; https keeps it"
 _EXPECTED = "approvers who know that the run waits for them"
 
 
 class NoWebhook(StepError):
-    """The secret that should hold the URL, or who signs its server's certificate, is not there or holds something else."""
+    """The secret file with the webhook's URL or CA certificates is missing or unusable."""
 
     exit_code = ExitCode.GATE_FAILED
     failure_class = FailureClass.INPUT
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """What the announcement says, and in which secret file the webhook's URL lies. `approved` is the stage whose evidence is
-    approved. `ca` is the secret file of the certificates that alone may sign its server's; empty for those that this machine
-    trusts."""
+    """Arguments of the announcement.
+
+    `webhook` is the secret file with the URL. `approved` is the stage whose evidence is to be approved. `ca` is the secret file
+    with the only CA certificates to trust; empty for those that this machine trusts.
+    """
 
     cluster: str
     webhook: str
@@ -42,7 +43,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Announce it, unless an earlier attempt did, or somebody has answered meanwhile."""
+    """Announce the approval unless an earlier attempt did, or somebody has answered meanwhile."""
     wanted = context.arguments(Arguments)
     problem: StepError | None = None
     gate, before = f"{context.task.stage}/{context.task.name}", _earlier(context)
@@ -51,8 +52,8 @@ def run(context: Context) -> ExitCode:
         digest = context.store.evidence_digest(context.environment.run, wanted.approved)
         how = _how(context, digest)
         try:
-            plain = _tell(context, wanted, min((one.started for one in before), default=time.time()), digest, how)
-            took = "the webhook took it"  # names of people are no part of what reports repeat
+            plain = _tell(context, wanted, min((record.started for record in before), default=time.time()), digest, how)
+            took = "the webhook took it"  # without names of approvers: reports repeat this text
             verdict = passed(gate, f"{took}, {_PLAIN}" if plain else took)
         except StepError as error:
             problem, verdict = error, _told_nobody(gate, error, how)
@@ -67,10 +68,11 @@ def _earlier(context: Context) -> tuple[Evidence, ...]:
 
 
 def _needless(context: Context, gate: str, before: tuple[Evidence, ...]) -> Verdict | None:
-    """Why nobody is to be told (any more); None where somebody is."""
+    """Return a verdict if the announcement is no longer needed, else None."""
     if context.environment.simulator:
         return Verdict(gate=gate, status=Status.SKIPPED, reason="a rehearsal tells nobody")
-    if any(one.verdict is not None and one.verdict.is_pass for one in before):
+    # an attempt may have sent the message and been lost before its record; then it is sent twice
+    if any(record.verdict is not None and record.verdict.is_pass for record in before):
         return passed(gate, "an earlier attempt told them")
     if before and context.store.records(context.environment.run, context.task.stage, approval.CONFIRM):
         return Verdict(gate=gate, status=Status.SKIPPED, reason="it was answered before anybody could be told")
@@ -78,30 +80,39 @@ def _needless(context: Context, gate: str, before: tuple[Evidence, ...]) -> Verd
 
 
 def _tell(context: Context, wanted: Arguments, since: float, digest: str, how: str) -> bool:
-    """Whether it was told over plain http. Raises NoWebhook, Away, NotTaken."""
+    """Send the announcement and return True if it went over plain http. Raises NoWebhook, Away or NotTaken."""
     try:
         url = (context.environment.secrets / wanted.webhook).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise NoWebhook(f"the webhook's URL cannot be read from secret {wanted.webhook} ({type(error).__name__})") from None
     ca = _ca(context, wanted)
     run, stage = context.environment.run, context.task.stage
-    told = {"run": run, "cluster": wanted.cluster, "stage": stage, "evidence": digest, "how": how}
-    compared = context.store.records(run, image_standing.ID, image_standing.TASK)
-    changes = image_standing.against(one.observation for one in compared)
-    body = announcement.body(**told, since=since, approvers=wanted.approvers, changes=changes)
+    subject = {"run": run, "cluster": wanted.cluster, "stage": stage, "evidence": digest, "how": how}
+    body = announcement.body(**subject, since=since, approvers=wanted.approvers, changes=_changes(context))
     webhook.post(url, body, ca)
     context.say(f"announced the approval before {stage}")
     return webhook.is_plain(url)
 
 
+def _changes(context: Context) -> str:
+    """Return what the earlier stages say about what is going to change; empty if they compared nothing."""
+    run = context.environment.run
+    stages = sorted(path.name for path in context.store.path(f"runs/{run}/evidence").glob("*"))
+    lines = (
+        declaration.changes(record.observation for record in context.store.records(run, declaration.stage, declaration.task))
+        for declaration in shortcut.declared(stages)
+    )
+    return "; ".join(line for line in lines if line)
+
+
 def _how(context: Context, digest: str) -> str:
-    """The command that answers: on Argo one that finds the run from any machine."""
+    """Return the command that answers. For a run on Argo the command finds the run from any machine."""
     here = context.environment
     return announcement.command(here.run, evidence=digest, namespace=here.namespace if here.is_on_argo else None)
 
 
 def _ca(context: Context, wanted: Arguments) -> tuple[str, ...]:
-    """The certificates that alone may sign the server's; none where the spec names none. Raises NoWebhook."""
+    """Return the only CA certificates to trust; none if the spec names none. Raises NoWebhook."""
     if not wanted.ca:
         return ()
     try:

@@ -1,4 +1,4 @@
-"""Verb apply: brings objects into the target by server-side apply, or proves that an earlier run's work still holds."""
+"""Verb apply: apply objects to the target by server-side apply, or prove that an earlier run's work still holds."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,22 +12,26 @@ from steps.contract.exit import ExitCode
 from steps.contract.plural import count
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import Conflict, Refused
-from steps.probes.reader import Scope
-from steps.verbs import config_maps, delivered, gating, reuse, settings, target, trust, upgrade
-from steps.verbs.context import Context
-from steps.verbs.diagnose import diagnose_refusal
+from steps.runtime import config_maps, delivered, gating, reuse, settings, target, trust, upgrade_path
+from steps.runtime.context import Context
+from steps.runtime.diagnose import diagnose_refusal
+from steps.stages.shared.kube_reader import Scope
 
 Object = dict[str, Any]
 Refusal = tuple[Object, ApiError | Refused]
-"""An object that the API server did not take, and what it said."""
+"""An object that the API server refused, and the error."""
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """`objects` are applied in order; `gate` is the stage's control-plane gate, which reuse must pass again; `reuse` comes from
-    the workflow and names an earlier run, or `none`. `node_labels` are set on every expected node that `select` takes, after the
-    objects and by force: operators write defaults (`nvidia.com/mig.config=all-disabled`) which this run takes over.
-    `upgrade_from`: see `upgrade`. `config_map`, `known_hosts`, `certificates` and `repository` set up Argo CD after
-    the objects: see `settings` and `trust`."""
+    """Arguments of a task that applies objects.
+
+    - `objects`: applied in order.
+    - `gate`: the stage's control-plane gate, which must pass again before reuse; `gate_expectations` are its expectations.
+    - `node_labels`: set on every expected node that `select` takes, after the objects. They are forced, because operators write
+      defaults (`nvidia.com/mig.config=all-disabled`) that this run takes over.
+    - `upgrade_from`: see `upgrade_path`.
+    - `config_map`, `known_hosts`, `certificates`, `repository`: set up Argo CD after the objects; see `settings` and `trust`.
+    """
 
     objects: tuple[dict[str, Any], ...] = ()
     node_labels: dict[str, str] = {}
@@ -42,23 +46,23 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Apply what differs; the record says for each object whether it was created, changed or left as it is."""
+    """Apply what differs. The record says for each object whether it was created, changed or left as it is."""
     wanted = context.arguments(Arguments)
     target.claim(context)
     earlier = reuse.earlier(context)
     if earlier is not None and wanted.gate and _still_holds(context, wanted):
         context.record(passed(_gate_id(context), f"unchanged since run {earlier.run}, and its gate passes now"), reused=earlier.run)
         return ExitCode.OK
-    if (forbidden := upgrade.refusal(context.kube, _gate_id(context), wanted.upgrade_from)) is not None:
+    if (forbidden := upgrade_path.refusal(context.kube, _gate_id(context), wanted.upgrade_from)) is not None:
         context.record(forbidden)
         return ExitCode.GATE_FAILED
     refusal = _apply_all(context, wanted.objects) or _label_nodes(context, wanted) or _set_up(context, wanted)
     if refusal is not None:
         manifest, error = refusal
-        found = diagnose_refusal(context, manifest, error)
-        context.record(_refused(context, manifest, error), error=str(error), diagnosis=found)
+        diagnosis = diagnose_refusal(context, manifest, error)
+        context.record(_refused(context, manifest, error), error=str(error), diagnosis=diagnosis)
         return ExitCode.GATE_FAILED
-    # without a gate to pass again, what holds is what was applied once more and found as it is
+    # without a gate to pass again, the earlier run's work still holds if applying it again changed nothing
     reused = earlier.run if earlier is not None and not wanted.gate and not context.changed else ""
     context.record(passed(_gate_id(context), f"{count(len(wanted.objects), 'object')} applied"), reused=reused)
     return ExitCode.OK
@@ -69,7 +73,7 @@ def _gate_id(context: Context) -> str:
 
 
 def _apply_all(context: Context, objects: Iterable[Object]) -> Refusal | None:
-    """Apply the objects in order; the first that is refused ends it. What was written by then is noted, whatever ends it."""
+    """Apply the objects in order until one is refused, and return the refusal. Finished changes are in the record in any case."""
     for manifest in objects:
         try:
             context.did(_apply(context, manifest))
@@ -88,40 +92,41 @@ def _apply(context: Context, manifest: Object) -> str:
 
 
 class LabelledMeta(Struct, frozen=True):
-    """Name and labels of a node."""
+    """The name and labels of a node."""
 
     name: str = ""
     labels: dict[str, str] = {}
 
 
 class LabelledNode(Struct, frozen=True):
-    """A node for its labels."""
+    """A node with its name and labels."""
 
     metadata: LabelledMeta = LabelledMeta()
 
 
 def _label_nodes(context: Context, wanted: Arguments) -> Refusal | None:
-    """Label the expected nodes that exist and lack a label; nodes are never created here."""
+    """Label the expected nodes that exist and lack a label. Nodes are never created."""
     if not wanted.node_labels:
         return None
     expected = set(context.expected_nodes(wanted.select))
-    found = [node.metadata for node in context.kube.list("/api/v1/nodes", LabelledNode) or () if node.metadata.name in expected]
+    nodes = [node.metadata for node in context.kube.list("/api/v1/nodes", LabelledNode) or () if node.metadata.name in expected]
     done = 0
     try:
-        for name in (node.name for node in found if wanted.node_labels.items() - node.labels.items()):
+        for name in (node.name for node in nodes if wanted.node_labels.items() - node.labels.items()):
             manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": wanted.node_labels}}
+            # by force: operators own these labels with default values
             context.kube.apply(manifest, force=True)
             done += 1
     except (ApiError, Refused) as error:
         return manifest, error
     finally:
         text = " ".join(f"{key}={value}" for key, value in sorted(wanted.node_labels.items()))
-        context.did(f"{'changed' if done else 'unchanged'} labels of nodes: {text} ({done} of {len(found)} nodes)")
+        context.did(f"{'changed' if done else 'unchanged'} labels of nodes: {text} ({done} of {len(nodes)} nodes)")
     return None
 
 
 def _set_up(context: Context, wanted: Arguments) -> Refusal | None:
-    """What Argo CD is told."""
+    """Write the settings, trusted servers and repository Secret of Argo CD; return the first refusal."""
     if (config := wanted.config_map) is not None:
         try:
             settings.merge(context, config)
@@ -156,7 +161,7 @@ def _refused(context: Context, manifest: Object, error: ApiError | Refused) -> V
 
 
 def _still_holds(context: Context, wanted: Arguments) -> bool:
-    """Whether the stage's control-plane gate passes right now: what an earlier run proved may be gone."""
+    """Return True if the stage's control-plane gate passes now; the state that an earlier run proved may be gone."""
     gate, nodes = gating.find(wanted.gate), context.expected_nodes(wanted.select)
     scope = Scope(nodes=nodes, arguments=msgspec.to_builtins(wanted), now=context.clock.now(), commit=delivered.commit(context))
     seen = gating.probe(wanted.gate)(context.kube, scope)

@@ -1,4 +1,4 @@
-"""Verb confirm: turns what somebody answered at an approval into evidence; anything but a checked pass ends with 65."""
+"""Verb confirm: turn the answer to an approval into evidence. Anything but a verified pass ends with 65."""
 
 import time
 
@@ -10,30 +10,33 @@ from steps.contract.canonical import digest_bytes
 from steps.contract.evidence import Diagnosis
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
-from steps.verbs.context import Context
+from steps.runtime.context import Context
 
 MOST_RECORDS = 100
-"""Records that a refusal lists: enough for the stages of the largest fleet, a shard being one."""
+"""Number of records that a refusal lists: enough for the stages of the largest fleet, with one record for each shard."""
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """`approved` is the stage whose evidence was shown. `approvers` maps names to SSH public keys; where it is not empty only
-    those may approve, with a signature where they have keys."""
+    """Arguments of the confirmation.
+
+    `approved` is the stage whose evidence was shown. `approvers` maps names to SSH public keys. If it is not empty only those
+    people may approve, with a signature if they have keys.
+    """
 
     approved: str
     approvers: dict[str, tuple[str, ...]] = {}
 
 
 def run(context: Context) -> ExitCode:
-    """Check decision, evidence digest and signature; store the answer."""
+    """Check decision, evidence digest and signature, and store the answer."""
     wanted = context.arguments(Arguments)
     answer = {name: context.inputs.get(name, default) for name, default in approval.PARAMETERS.items()}
-    now = context.store.evidence_digest(context.environment.run, wanted.approved)
-    verdict = _judge(context, wanted, answer, now)
+    digest = context.store.evidence_digest(context.environment.run, wanted.approved)
+    verdict = _judge(context, wanted, answer, digest)
     signed = verdict.is_pass and bool(wanted.approvers.get(answer["approver"]))
-    found = () if verdict.is_pass else _found(context, wanted, answer, now)
+    diagnosis = () if verdict.is_pass else _found(context, wanted, answer, digest)
     context.record(
-        verdict, observation={**answer, "approved": wanted.approved, "evidence_now": now, "signed": signed}, diagnosis=found
+        verdict, observation={**answer, "approved": wanted.approved, "evidence_now": digest, "signed": signed}, diagnosis=diagnosis
     )
     context.output("verdict", verdict.status.value)
     return ExitCode.OK if verdict.is_pass else ExitCode.GATE_FAILED
@@ -41,11 +44,13 @@ def run(context: Context) -> ExitCode:
 
 def _judge(context: Context, wanted: Arguments, answer: dict[str, str], now: str) -> Verdict:
     gate, who = f"{context.task.stage}/approval", answer["approver"]
+    # a bare resume and a time-out leave `hold`, which is no approval
     if answer["decision"] != approval.PASS:
-        said = "nobody approved in time" if answer["decision"] == approval.HOLD else f"{who} answered {answer['decision']}"
-        return _refused(gate, said, f"a yes to {wanted.approved} before {context.task.stage}", _start_again(context))
+        seen = "nobody approved in time" if answer["decision"] == approval.HOLD else f"{who} answered {answer['decision']}"
+        return _refused(gate, seen, f"a yes to {wanted.approved} before {context.task.stage}", _start_again(context))
     if not approval.is_name(who) or (who == approval.REHEARSAL and not context.environment.simulator):
         return _refused(gate, "an approval without a name", "the approver's name", "approve with `bringup approve RUN --as NAME`")
+    # records may have been added since the approver looked, for example by a retry
     if answer["evidence"] != now:
         return _refused(
             gate,
@@ -86,7 +91,7 @@ def _signature_problem(context: Context, wanted: Arguments, who: str, now: str) 
 
 
 def _is_rehearsal_itself(context: Context, who: str) -> bool:
-    """A rehearsal may open its own approvals, and only a rehearsal: the evidence says so."""
+    """Return True if a rehearsal opened its own approval, which no other run may do. The evidence says so."""
     return bool(context.environment.simulator) and who == approval.REHEARSAL
 
 
@@ -95,25 +100,32 @@ def _refused(gate: str, seen: str, expected: str, next_step: str) -> Verdict:
 
 
 def _found(context: Context, wanted: Arguments, answer: dict[str, str], now: str) -> tuple[Diagnosis, ...]:
-    """What a person compares after a refusal: the answer with the evidence it was about, the evidence as it is, who may approve."""
+    """Return findings for a refused answer: the answer and its evidence digest, the current evidence, and the people who may
+    approve.
+    """
     run, who = context.environment.run, answer["approver"]
-    said = [f"decision {answer['decision']}", f"approver {who}", f"evidence approved {answer['evidence']}", f"evidence now {now}"]
+    answered = [
+        f"decision {answer['decision']}",
+        f"approver {who}",
+        f"evidence approved {answer['evidence']}",
+        f"evidence now {now}",
+    ]
     listed = [f"{name}: {f'{len(keys)} keys' if keys else 'name alone'}" for name, keys in sorted(wanted.approvers.items())]
     if wanted.approvers.get(who):
         key = approval.signature_key(run, wanted.approved, who)
         listed.append(f"signature {key}: {'there' if context.store.read(key) is not None else 'not there'}")
-    shown = (
-        ("answer", f"approval of {wanted.approved}", said),
+    findings = (
+        ("answer", f"approval of {wanted.approved}", answered),
         ("records behind the evidence now", f"stage {wanted.approved}", _records(context, wanted.approved)),
         ("approvers", "the spec", listed or ["anybody with a name"]),
     )
-    return tuple(Diagnosis(what=what, source=source, content="\n".join(lines)) for what, source, lines in shown)
+    return tuple(Diagnosis(what=what, source=source, content="\n".join(lines)) for what, source, lines in findings)
 
 
 def _records(context: Context, stage: str) -> list[str]:
-    """The stage's records with digest and end, the newest first: what has come since an answer was given stands on top."""
-    every = context.store.keys(f"runs/{context.environment.run}/evidence/{stage}")
-    stored = [(key, context.store.path(key).read_bytes()) for key in every if key.split("/")[4] not in approval.TASKS]
+    """Return the stage's records with digest and end time, the newest first, so that those after the answer are on top."""
+    keys = context.store.keys(f"runs/{context.environment.run}/evidence/{stage}")
+    stored = [(key, context.store.path(key).read_bytes()) for key in keys if key.split("/")[4] not in approval.TASKS]
     rows = sorted(((evidence.decode(data).finished, key, digest_bytes(data)) for key, data in stored), reverse=True)
     lines = [f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(end))} {key} {digest}" for end, key, digest in rows[:MOST_RECORDS]]
     return [*lines, *([f"and {len(rows) - len(lines)} older"] if len(rows) > len(lines) else [])] or ["there are none"]

@@ -1,4 +1,4 @@
-"""Verb job: a functional gate: starts check pods in the target, waits for what they say, judges it, and cleans up."""
+"""Verb job: run a functional gate. It starts check pods in the target, waits for their reports, judges them, and cleans up."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,28 +12,31 @@ from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, passed
 from steps.errors import Refused, StepError, Temporary
-from steps.probes.diagnosis_objects import Meta
-from steps.probes.reader import Scope
-from steps.verbs import gating, reuse, target, watching
-from steps.verbs.context import Context
-from steps.verbs.diagnose import diagnose, diagnose_refusal
+from steps.runtime import gating, reuse, target, watching
+from steps.runtime.context import Context
+from steps.runtime.diagnose import diagnose, diagnose_refusal
+from steps.runtime.diagnosis_objects import Meta
+from steps.stages.shared.kube_reader import Scope
 
 CHECK_LABEL = "bringup/check"
 _KEPT = ("Namespace", "ServiceAccount")
 _NAMED = 5
 LISTED = 500
-"""Nodes whose names a pod may carry, about 5 kB; more are told by naming the others."""
+"""Largest number of nodes whose names a pod carries (about 5 kB). For more nodes, pods list the nodes to avoid instead."""
 _HANGS = "see with `kubectl get -o yaml` what holds it: a finalizer, or a node that is away"
 _REFUSALS = {
     404: (FailureClass.DEPENDENCY, "install what serves this kind first: a CRD or a namespace is missing"),
     409: (FailureClass.COMPARISON, f"an object of this name is in the way; {_HANGS}"),
 }
-"""What the API server's refusals mean, and what to do; by HTTP status."""
+"""Failure class and next step for refusals of the API server, by HTTP status."""
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """`objects` are created in order with their markers replaced (see `fill`); their pods carry the label `bringup/check` with one
-    of `checks`. Only nodes that passed the stage's `after` tasks take part, and there must be `least` of them."""
+    """Arguments of a functional check.
+
+    `objects` are created in order with their markers replaced (see `fill`); their pods carry the label `bringup/check` with one of
+    `checks`. Only nodes that passed the stage's `after` tasks take part, and at least `least` of them are needed.
+    """
 
     gate: str
     objects: tuple[dict[str, Any], ...]
@@ -46,13 +49,13 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 class Named(Struct, frozen=True):
-    """A pod or node that exists."""
+    """A pod or node with its metadata."""
 
     metadata: Meta = Meta()
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """What a check came to: its verdict, the last observation, and what a person would look at next."""
+    """Result of a check: its verdict, the last observation, and the findings about a failure."""
 
     verdict: Verdict
     observation: Any = None
@@ -60,7 +63,7 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Run the check; the verdict is data for the judge, so this ends with 0 once the record is written."""
+    """Run the check. Its verdict is data for the judge, so the task ends with 0 once the record is written."""
     wanted = context.arguments(Arguments)
     nodes = _nodes_under_test(context, wanted)
     if len(nodes) < wanted.least:
@@ -69,30 +72,30 @@ def run(context: Context) -> ExitCode:
         return ExitCode.OK
     target.claim(context)
     earlier = reuse.earlier(context)
-    again = reuse.why_again(context, earlier, nodes, wanted.select) if earlier is not None else ""
-    if earlier is not None and not again:
+    reason = reuse.why_again(context, earlier, nodes, wanted.select) if earlier is not None else ""
+    if earlier is not None and not reason:
         _record_reused(context, wanted, earlier, nodes)
         return ExitCode.OK
     others = _others(context, nodes)
     objects = [fill(manifest, nodes, others) for manifest in wanted.objects]
-    if left := _removed(context, wanted, objects):
-        raise Temporary(f"left of an earlier attempt after {timeouts.JOB_DELETE:.0f} s: {left}", hint=_HANGS)
+    if remaining := _removed(context, wanted, objects):
+        raise Temporary(f"left of an earlier attempt after {timeouts.JOB_DELETE:.0f} s: {remaining}", hint=_HANGS)
     try:
         measured = _measure(context, wanted, objects, nodes)
-        if again:
-            measured = _noted(measured, f"measured again, not reused: {again}")
-        _record(context, measured)  # before the clean-up: hours of measuring must not be lost to an API that is away for a moment
+        # the reason belongs into the record: measuring again takes GPUs from users
+        if reason:
+            measured = _noted(measured, f"measured again, not reused: {reason}")
+        _record(context, measured)  # before the clean-up: a short outage of the API must not lose hours of measuring
         context.output("verdict", measured.verdict.status.value)
     finally:
-        left = _cleaned(context, wanted, objects)
-    if left:
-        _record(context, _noted(measured, f"not cleaned up: {left}; {_HANGS}"))
+        remaining = _cleaned(context, wanted, objects)
+    if remaining:
+        _record(context, _noted(measured, f"not cleaned up: {remaining}; {_HANGS}"))
     return ExitCode.OK
 
 
 def _record_reused(context: Context, wanted: Arguments, earlier: Evidence, nodes: tuple[str, ...]) -> None:
-    """Take an earlier run's pass of this very check where this run found all below it unchanged: a platform in use has no free
-    GPUs for checks."""
+    """Record an earlier run's pass of the same check. A platform in use has no free GPUs to repeat it."""
     then = earlier.verdict or passed(wanted.gate, "")
     rows = tuple(row for row in then.nodes if row.node in nodes)
     context.record(passed(wanted.gate, f"unchanged since run {earlier.run}: {then.reason}", rows), reused=earlier.run)
@@ -113,8 +116,8 @@ def _measure(context: Context, wanted: Arguments, objects: list[dict[str, Any]],
         return seen, gate.decide(seen, want)
 
     watched = watching.until_decided(look, context.clock, context.task.deadline_seconds)
-    found = () if watched.verdict.is_pass else _look_closer(context, wanted, watched.verdict)
-    return Measured(verdict=watched.verdict, observation=watched.observation, diagnosis=found)
+    diagnosis = () if watched.verdict.is_pass else _look_closer(context, wanted, watched.verdict)
+    return Measured(verdict=watched.verdict, observation=watched.observation, diagnosis=diagnosis)
 
 
 def _noted(measured: Measured, note: str) -> Measured:
@@ -127,10 +130,14 @@ def _record(context: Context, measured: Measured) -> None:
 
 
 def fill(value: Any, nodes: tuple[str, ...], others: tuple[str, ...] | None = None) -> Any:
-    """The same data with the markers replaced: `"@count"` by the number of nodes, `"@count_text"` by it as text (environment
-    variables are texts), `"@nodes"` by the list of their names. Where `others` are all other nodes of the cluster and fewer, a
-    selection says which nodes not to take: every pod carries that list, so naming 10,000 nodes in 10,000 pods is a gigabyte."""
+    """Return a manifest with its markers replaced.
+
+    `"@count"` becomes the number of nodes, `"@count_text"` the number as text (for environment variables), `"@nodes"` the list of
+    their names. If `others`, all other nodes of the cluster, are fewer than `nodes`, a node selection lists the nodes to avoid
+    instead: every pod carries the list, and 10,000 names in 10,000 pods are a gigabyte.
+    """
     if isinstance(value, dict):
+        # every pod carries the list, so the shorter of both lists is used
         if value.get("values") == "@nodes" and value.get("operator") == "In" and others is not None and len(others) < len(nodes):
             return {**value, "operator": "NotIn" if others else "Exists", "values": list(others)}
         return {key: fill(item, nodes, others) for key, item in value.items()}
@@ -141,7 +148,7 @@ def fill(value: Any, nodes: tuple[str, ...], others: tuple[str, ...] | None = No
 
 
 def _others(context: Context, nodes: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The cluster's nodes that are not under test; None where so few are that their own names may be listed."""
+    """Return the cluster's nodes that are not under test; None if the tested ones are few enough to be listed by name."""
     if len(nodes) <= LISTED:
         return None
     there = context.kube.list("/api/v1/nodes", Named) or ()
@@ -166,7 +173,7 @@ def _too_few(wanted: Arguments, nodes: tuple[str, ...]) -> Verdict:
 
 
 def _create(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> Measured | None:
-    """Create the objects in order; what the first refusal came to, None where there was none."""
+    """Create the objects in order and return the result of the first refusal, None if there was none."""
     for manifest in objects:
         try:
             if manifest["kind"] in _KEPT:
@@ -174,19 +181,20 @@ def _create(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any
             else:
                 _create_one(context, manifest)
         except (ApiError, Refused) as error:
-            found = diagnose_refusal(context, manifest, error)
-            return Measured(verdict=_refusal(wanted, manifest, error), diagnosis=found)
+            diagnosis = diagnose_refusal(context, manifest, error)
+            return Measured(verdict=_refusal(wanted, manifest, error), diagnosis=diagnosis)
     return None
 
 
 def _create_one(context: Context, manifest: dict[str, Any]) -> None:
-    """Create an object; one of an earlier attempt may need a moment to go away."""
+    """Create an object, waiting for one of an earlier attempt to be deleted."""
     deadline = context.clock.now() + timeouts.JOB_DELETE
     while True:
         try:
             context.kube.create(manifest)
             return
         except ApiError as error:
+            # 409: an object of an earlier attempt is still being deleted
             if error.status != 409 or context.clock.now() >= deadline:
                 raise
         context.clock.pause(timeouts.POLL_FIRST, deadline)
@@ -207,13 +215,13 @@ def _refusal(wanted: Arguments, manifest: dict[str, Any], error: ApiError | Refu
 
 
 def _look_closer(context: Context, wanted: Arguments, verdict: Verdict) -> tuple[Diagnosis, ...]:
-    """What the check's pods and their nodes show, before the pods are deleted."""
+    """Return findings about the check's pods and their nodes, before the pods are deleted."""
     spaces = (wanted.namespace, *wanted.namespaces)
     return diagnose(context.kube, spaces, verdict, checks=wanted.checks, check_namespace=wanted.namespace)
 
 
 def _cleaned(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> str:
-    """Like `_removed` for the end of a check, where nothing may get in the way of its verdict."""
+    """Remove the check's objects without raising, so that the verdict is kept; return what was not removed."""
     try:
         return _removed(context, wanted, objects)
     except StepError as error:
@@ -221,9 +229,9 @@ def _cleaned(context: Context, wanted: Arguments, objects: Iterable[dict[str, An
 
 
 def _removed(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> str:
-    """Delete the check's objects and pods and wait until the pods are gone, so that no look sees those of another attempt.
+    """Delete the check's objects and pods and wait until the pods are gone, so that no observation sees pods of another attempt.
 
-    Says which pods are still there after `timeouts.JOB_DELETE`; empty when all are gone.
+    Returns the pods that are still there after `timeouts.JOB_DELETE`; empty if all are gone.
     """
     for manifest in objects:
         if manifest["kind"] in _KEPT:
@@ -235,13 +243,13 @@ def _removed(context: Context, wanted: Arguments, objects: Iterable[dict[str, An
                 raise
     pods = f"/api/v1/namespaces/{wanted.namespace}/pods"
     deadline = context.clock.now() + timeouts.JOB_DELETE
-    left: list[str] = []
+    remaining: list[str] = []
     for check in wanted.checks:
         label = f"{CHECK_LABEL}={check}"
         if context.kube.list(pods, Named, labels=label):
             context.kube.delete_all(pods, label)
-        while (found := context.kube.list(pods, Named, labels=label)) and context.clock.now() < deadline:
+        while (pods_left := context.kube.list(pods, Named, labels=label)) and context.clock.now() < deadline:
             context.clock.pause(timeouts.POLL_FIRST, deadline)
-        left += [pod.metadata.name for pod in found or ()]
-    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-    return f"pods {', '.join(left[:_NAMED])}{more}" if left else ""
+        remaining += [pod.metadata.name for pod in pods_left or ()]
+    more = f" and {len(remaining) - _NAMED} more" if len(remaining) > _NAMED else ""
+    return f"pods {', '.join(remaining[:_NAMED])}{more}" if remaining else ""

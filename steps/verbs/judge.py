@@ -1,4 +1,6 @@
-"""Verb judge: decides a stage from the records of its tasks, sets failed nodes aside by name, and alone ends with 65."""
+"""Verb judge: decide a stage from the records of its tasks, and set failed nodes aside by name. Only this verb ends a failed stage
+with 65.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,14 +12,17 @@ from steps.contract import fleet, judging, quarantine, task
 from steps.contract.evidence import Evidence
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import NodeVerdict, Verdict
-from steps.gates import judge as gate
-from steps.verbs import gating, target
-from steps.verbs.context import Context
+from steps.runtime import gating, target
+from steps.runtime import quorum as gate
+from steps.runtime.context import Context
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """`checks` in running order; `members` and `required` are selections of hosts, `needed` the quorum over the members.
-    `cordon`: the target is there by now, and nodes set aside are cordoned in it, those of earlier stages included."""
+    """Arguments of the judge of a stage.
+
+    `checks` are in running order. `members` and `required` are selectors of hosts, `needed` is the quorum over the members.
+    `cordon`: the target exists by now, so nodes set aside by this and earlier stages are cordoned in it.
+    """
 
     checks: tuple[judging.Check, ...]
     needed: int
@@ -27,23 +32,23 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 _KINDS = {"gpu": "GPU nodes", "agent": "agents", "server": "servers"}
-"""What the members of a selection are called where they are counted."""
+"""Words for the members of a selector in messages."""
 
 
 class NodeSpec(Struct, frozen=True):
-    """Whether a node takes pods."""
+    """The field of a node that says that it takes no pods."""
 
     unschedulable: bool = False
 
 
 class Node(Struct, frozen=True):
-    """A node, for whether it is cordoned already."""
+    """A node with its cordon."""
 
     spec: NodeSpec = NodeSpec()
 
 
 def run(context: Context) -> ExitCode:
-    """Judge, set aside, store."""
+    """Judge the stage, set failed nodes aside, and store the record."""
     wanted = context.arguments(Arguments)
     aside = _set_aside_earlier(context)
     selections = {wanted.members, wanted.required, *(check.select for check in wanted.checks)} - {""}
@@ -76,19 +81,19 @@ def _result(context: Context, check: judging.Check) -> judging.Result:
 
 
 def _compared(context: Context, check: judging.Check, records: Iterable[Evidence]) -> tuple[Verdict, ...]:
-    """What shows only when the observations of all shards are laid side by side, where a gate compares them."""
+    """Return the verdicts of a gate that compares the observations of all shards, if there is one for this check."""
     judged = tuple(dict.fromkeys(row.node for record in records if record.verdict for row in record.verdict.nodes))
     if check.gate not in judging.FLEET or not judged:
         return ()
     compared = gating.find(judging.FLEET[check.gate])
     name = task.file_name(context.task.stage, check.task)
-    told = task.decode((context.environment.tasks / name).read_bytes())
+    judged_task = task.decode((context.environment.tasks / name).read_bytes())
     seen: Any = msgspec.convert(_joined(record.observation for record in records), compared.observation)
-    return (compared.decide(seen, compared.expect(told.expectations, judged)),)
+    return (compared.decide(seen, compared.expect(judged_task.expectations, judged)),)
 
 
 def _joined(observations: Iterable[Any]) -> dict[str, list[Any]]:
-    """The lists of all observations, by their names; a shard that observed nothing adds nothing."""
+    """Return the lists of all observations joined by their names. A shard without an observation adds nothing."""
     joined: dict[str, list[Any]] = {}
     for observation in observations:
         for name, rows in (observation or {}).items():
@@ -97,28 +102,35 @@ def _joined(observations: Iterable[Any]) -> dict[str, list[Any]]:
 
 
 def _set_aside_earlier(context: Context) -> dict[str, str]:
-    """Name → stage. What an earlier attempt of this very task set aside is still to be done, hence left out."""
+    """Return node → stage for nodes set aside before. Those that an earlier attempt of this task set aside are set aside again,
+    hence left out.
+    """
     run = context.environment.run
     keys = [key for key in context.store.keys(quarantine.folder(run)) if key != quarantine.key(run, context.task.stage)]
     return {entry.node: entry.stage for entry in quarantine.entries(keys, context.store.read)}
 
 
 def _set_aside(context: Context, rows: tuple[NodeVerdict, ...]) -> list[str]:
-    """Store the stage's quarantine; a second attempt does the same again and changes nothing."""
+    """Store the stage's quarantine. A second attempt stores the same."""
     stage, run = context.task.stage, context.environment.run
     key = quarantine.key(run, stage)
     entries = tuple(quarantine.Entry(node=row.node, stage=stage, gate=f"{stage}/judge", reason=row.sentence) for row in rows)
+    # an earlier attempt may have set nodes aside that this one does not
     if entries or context.store.read(key) is not None:
         context.store.replace(key, quarantine.encode(entries))
     return [f"quarantined {entry.node}" for entry in entries]
 
 
 def _cordon_all(context: Context) -> list[str]:
-    """Cordon all nodes of the run's quarantine that the target has, unless somebody released them: a stage before it was there
-    could not."""
+    """Cordon all quarantined nodes that the target has, unless a person released them.
+
+    Stages before the target existed could not cordon their own.
+    """
     keys = context.store.keys(quarantine.folder(context.environment.run))
-    every = quarantine.entries(keys, context.store.read)
-    entries = [entry for entry in every if not context.store.read(quarantine.release_key(context.environment.run, entry.node))]
+    all_entries = quarantine.entries(keys, context.store.read)
+    entries = [
+        entry for entry in all_entries if not context.store.read(quarantine.release_key(context.environment.run, entry.node))
+    ]
     if not entries or not context.kubeconfig().exists():
         return []
     target.claim(context)
@@ -126,9 +138,10 @@ def _cordon_all(context: Context) -> list[str]:
 
 
 def _cordon(context: Context, entry: quarantine.Entry) -> bool:
-    """Whether the node had to be changed. A cordon stays whose it is: somebody else's, or an earlier run's with its reason."""
+    """Cordon a node and return True, unless it is cordoned. A cordon of somebody else or of an earlier run keeps its reason."""
     path = f"/api/v1/nodes/{entry.node}"
     node = context.kube.get(path, Node)
+    # a cordon of somebody else or of an earlier run keeps its reason
     if node is None or node.spec.unschedulable:
         return False
     note = quarantine.Note(run=context.environment.run, stage=entry.stage, reason=entry.reason)

@@ -1,5 +1,4 @@
-"""Verb open: starts a run: checks plan, fleet, servers and what is to be reused; creates the run, holds a cluster that stands
-already, and hands out the shards."""
+"""Verb open: check plan, fleet, servers and the run to reuse; create the run, hold an existing cluster, and output the shards."""
 
 import msgspec
 from msgspec import Struct
@@ -10,17 +9,19 @@ from steps.contract import run as contract
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
 from steps.errors import BadTask, Refused
-from steps.verbs import reach, reuse
-from steps.verbs.context import Context
-from steps.verbs.identify import Found, Way, identify
+from steps.runtime import reach, reuse
+from steps.runtime.context import Context
+from steps.runtime.identify import Found, Way, identify
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`plan` is the plan's digest. `ssh` is there where the plan changes hosts: the servers are asked then whose they are.
-    `registration` is the address of the API of a cluster that they run, by which it is held before anything is changed; `server`
-    and `server_name` as those of a play.
-    `standing`: the operation is about a cluster that runs already, and one that does not is refused.
-    The rest says what the run is about and is kept in `run.json` (`steps.contract.run.Header`)."""
+    """Arguments that start a run.
+
+    `plan` is the plan's digest. `ssh` is given if the plan changes hosts; then the servers are asked which cluster they run.
+    `registration` is the API address of a cluster that they run, by which it is held before anything is changed; `server` and
+    `server_name` are as for a play. `standing`: the operation needs a running cluster and is refused without one. The other fields
+    are kept in `run.json` (`steps.contract.run.Header`).
+    """
 
     plan: str
     cluster: str
@@ -39,7 +40,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Create the run and output the shard numbers as a JSON list (all, and those of agents only)."""
+    """Create the run and output the shard numbers as JSON lists: all, and those with agents."""
     wanted = context.arguments(Arguments)
     index = context.fleet.index()
     if index.plan != wanted.plan:
@@ -48,6 +49,7 @@ def run(context: Context) -> ExitCode:
         )
     shards = {number: context.fleet.shard(number) for number in range(index.shards)}
     counted = sum(len(hosts) for hosts in shards.values())
+    # a chunk of the fleet is missing, or is from another plan
     if counted != index.hosts:
         raise BadTask(f"fleet holds {counted} hosts, its index says {index.hosts}", hint="render again")
     header = _header(context, wanted)
@@ -70,6 +72,7 @@ def run(context: Context) -> ExitCode:
             hint="nothing was changed; `bringup run` makes the cluster",
         )
     unreached = _check_reuse(context, header)
+    # a shard without a host to change needs no pod
     touched = [number for number, hosts in shards.items() if not all(host.untouched for host in hosts)]
     agents = [number for number in touched if any(host.role != "server" for host in shards[number])]
     seen = {"hosts": counted, "shards": len(shards), "identity": identity, **({"source": origin} if origin else {})}
@@ -83,8 +86,9 @@ def run(context: Context) -> ExitCode:
 
 
 def _origin(context: Context) -> revision.Source | None:
-    """Where the spec came from, as a file or, where the tasks are the same for many runs, as a parameter: a record of the run, and
-    no part of its plan."""
+    """Return the source of the spec, from a file or, if many runs share the tasks, from a parameter. It is recorded but is no part
+    of the plan.
+    """
     source = context.environment.tasks / revision.FILE
     if source.exists():
         return revision.decode(source.read_bytes())
@@ -95,7 +99,7 @@ def _origin(context: Context) -> revision.Source | None:
 
 
 def _header(context: Context, wanted: Arguments) -> contract.Header:
-    """A rehearsal's cluster has an identity of its own, whatever the spec says of the real one."""
+    """Return the header of the run. A rehearsal's cluster has its own identity, whatever UID the spec names."""
     simulated = bool(context.environment.simulator)
     return contract.Header(
         run=context.environment.run,
@@ -114,8 +118,10 @@ def _header(context: Context, wanted: Arguments) -> contract.Header:
 
 
 def _check_reuse(context: Context, header: contract.Header) -> str:
-    """What is to be said of the earlier run: that it left nothing to reuse. Raises BadTask for one that may not be reused; a
-    cluster that is not known yet is compared by each task."""
+    """Return a sentence if the earlier run left nothing to reuse. Raises BadTask if it may not be reused.
+
+    A cluster that is not known yet is compared later, by each task.
+    """
     earlier = context.environment.reuse
     if earlier in ("", reuse.NONE):
         return ""
@@ -132,5 +138,6 @@ def _keep(context: Context, key: str, data: bytes) -> None:
     try:
         context.store.write(key, data)
     except AlreadyWritten:
+        # a retried attempt writes the same data again
         if context.store.read(key) != data:
             raise BadTask(f"run {context.environment.run} exists with another plan", hint="choose another run name") from None

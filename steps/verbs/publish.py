@@ -1,8 +1,8 @@
-"""Verb publish: brings a rendered tree to its Git repository under a revision that never moves, and keeps which commit that is;
-in stage `image_publish` a node image to the tree that nodes boot from (`image_publishing`), which `image_standing` asks first.
+"""Verb publish: push a rendered tree to its Git repository under a revision that never moves, and record the commit.
 
-Whatever ends it at whatever moment, the next attempt finds what is there already: a tag with this tree is done, a branch with it
-needs its tag only. Others may push at the same time; nothing is ever forced.
+A stage that belongs to a product publishes that product instead (`steps.runtime.products`). An attempt that was cut off can be
+repeated: a tag with this tree is complete, and a branch with it only needs its tag. Others may push at the same time; nothing is
+ever forced.
 """
 
 from collections.abc import Mapping
@@ -21,21 +21,19 @@ from steps.contract.canonical import canonical
 from steps.contract.delivery import KUSTOMIZATIONS, Delivered, Publication
 from steps.contract.exit import ExitCode
 from steps.contract.plural import count
-from steps.contract.stages.image_standing import ID as STANDING_STAGE
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import BadTask, Temporary
-from steps.verbs import rendered, reuse
-from steps.verbs.context import Context
+from steps.runtime import products, rendered, reuse
+from steps.runtime.context import Context
 
 Changes = dict[str, str | None]
-"""Path → its new text, None to remove it."""
-IMAGE_STAGE = "image_publish"
+"""Path → its new text, None to remove the file."""
 MOST_NAMED = 200
-"""Files that a record names."""
+"""Largest number of files that a record names."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of it: the commit (empty when refused), what was changed for it, and the verdict where it is no pass."""
+    """Result of a publication: the commit (empty if refused), the changed files, and the verdict if it is no pass."""
 
     commit: str = ""
     changes: Changes = {}
@@ -43,32 +41,29 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Publish what differs; the record has the repository, revision, commit, tree and the files that were changed."""
-    if context.task.stage == IMAGE_STAGE:
-        from steps.verbs import image_publishing  # only an image pays for its builders
-
-        return image_publishing.run(context)
-    if context.task.stage == STANDING_STAGE:
-        from steps.verbs import image_standing
-
-        return image_standing.run(context)
+    """Publish what differs. The record has the repository, revision, commit, tree and changed files."""
+    tasks = products.tasks_of(context.task.stage)
+    if tasks is not None:
+        return tasks.publish(context)
     wanted = context.arguments(Publication)
     tree = _tree(context, wanted)
     access = git_access.of(context.environment, wanted.repo, wanted.credentials, wanted.known_hosts, wanted.ca)
     earlier = reuse.earlier(context)
     with repositories.opened(access) as repo:
         done = _found(context, repo, wanted, tree) if wanted.is_commit else _published(context, repo, wanted, tree)
-    made = Delivered(
+    delivered = Delivered(
         repo=git_access.without_credentials(wanted.repo), revision=wanted.revision, commit=done.commit, tree=wanted.tree.digest
     )
-    refused = done.refused or _kept(context, made)
-    seen = {**msgspec.to_builtins(made), "branch": wanted.branch, "changed": sorted(done.changes)[:MOST_NAMED]}
+    refused = done.refused or _kept(context, delivered)
+    seen = {**msgspec.to_builtins(delivered), "branch": wanted.branch, "changed": sorted(done.changes)[:MOST_NAMED]}
     if refused is not None:
         context.record(refused, observation=seen)
         return ExitCode.GATE_FAILED
     reused = earlier.run if earlier is not None and not done.changes else ""
-    said = f"{wanted.revision} of {made.repo} is {made.commit}, with {count(len(tree), 'file')} of {wanted.environment}"
-    context.record(passed(_gate(context), said), observation=seen, reused=reused)
+    sentence = (
+        f"{wanted.revision} of {delivered.repo} is {delivered.commit}, with {count(len(tree), 'file')} of {wanted.environment}"
+    )
+    context.record(passed(_gate(context), sentence), observation=seen, reused=reused)
     return ExitCode.OK
 
 
@@ -77,7 +72,7 @@ def _gate(context: Context) -> str:
 
 
 def _tree(context: Context, wanted: Publication) -> Mapping[str, str]:
-    """What is to be published. Raises BadTask when it is not what the task was made for."""
+    """Return the tree to publish. Raises BadTask if it is not the one that the task was made for."""
     file, tree = wanted.tree.file, rendered.tree(context, wanted.tree.file)
     if delivery.tree_digest(tree) != wanted.tree.digest:
         raise BadTask(f"{file} is not the tree of this task", hint=rendered.HINT)
@@ -89,31 +84,34 @@ def _tree(context: Context, wanted: Publication) -> Mapping[str, str]:
 
 
 def changes(wanted: Publication, tree: Mapping[str, str], present: Mapping[str, str]) -> Changes:
-    """What has to change so that a repository holds the tree: ours replaced or removed, the site's own only where it has none.
+    """Return the changes after which a repository holds the tree: own files replaced or removed, the site's files only added.
 
-    A file that all environments share is replaced only where there is no other: two would write over each other's, run by run.
+    A file that all environments share is replaced only if no other environment exists: two would overwrite each other's, run by
+    run.
     """
     alone = not _has_others(wanted, present)
-    found: Changes = {}
+    changed: Changes = {}
     for path, text in tree.items():
         if wanted.is_kept(path):
             stays = not present.keys().isdisjoint(_names_of(path))
         else:
             stays = path in present and (present[path] == text or not (alone or wanted.is_owned(path)))
         if not stays:
-            found[path] = text
+            changed[path] = text
     ours = (path for path in present if wanted.is_owned(path) and path not in tree)
-    return found | {path: None for path in ours if not (wanted.is_commit and wanted.names_revision(path))}
+    return changed | {path: None for path in ours if not (wanted.is_commit and wanted.names_revision(path))}
 
 
 def _names_of(path: str) -> set[str]:
-    """All paths at which the site may keep the file: Kustomize knows its own by three names, and builds nothing without one."""
+    """Return all paths at which the site may keep the file. Kustomize accepts three names, and builds nothing without
+    one of them.
+    """
     folder, _, name = path.rpartition("/")
     return {f"{folder}/{other}" for other in KUSTOMIZATIONS} if name in KUSTOMIZATIONS else {path}
 
 
 def _has_others(wanted: Publication, present: Mapping[str, str]) -> bool:
-    """Whether another environment lies beside this one's folder."""
+    """Return True if another environment's folder exists beside this one's."""
     beside = tuple(f"{prefix.rstrip('/').rpartition('/')[0]}/" for prefix in wanted.owned)
     foreign = (path for path in present if not path.startswith(wanted.owned))
     return any("/" in path.removeprefix(folder) for path in foreign for folder in beside if path.startswith(folder))
@@ -141,7 +139,7 @@ def _absent(context: Context, wanted: Publication) -> Verdict:
 
 
 def _compared(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str], commit: str) -> Outcome:
-    """Whether a commit that is there already holds the tree."""
+    """Return the outcome for an existing commit: a refusal if it does not hold the tree."""
     differing = changes(wanted, tree, repo.read(commit, wanted.path))
     if not differing:
         return Outcome(commit=commit)
@@ -163,10 +161,11 @@ def _compared(context: Context, repo: Git, wanted: Publication, tree: Mapping[st
 
 
 def _published(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> Outcome:
-    """Make the tag, on a new commit where the branch does not hold the tree. Raises Temporary when others are always quicker."""
+    """Create the tag, on a new commit if the branch does not hold the tree. Raises Temporary if others push faster at every try."""
     if f"refs/heads/{wanted.revision}" in repo.refs():
         return Outcome(refused=_branch(context, wanted))
     for _ in range(timeouts.GIT_TRIES):
+        # somebody else, or an attempt that was cut off, may have created the tag meanwhile
         if tagged := repo.resolve(wanted.revision):
             return _compared(context, repo, wanted, tree, tagged)
         try:
@@ -177,7 +176,7 @@ def _published(context: Context, repo: Git, wanted: Publication, tree: Mapping[s
 
 
 def _branch(context: Context, wanted: Publication) -> Verdict:
-    """Where a branch and a tag have one name, Argo CD takes the branch, which moves."""
+    """Return the refusal of a revision that is also a branch: Argo CD would take the branch, which moves."""
     return failed(
         _gate(context),
         FailureClass.COMPARISON,
@@ -189,17 +188,21 @@ def _branch(context: Context, wanted: Publication) -> Verdict:
 
 
 def _push(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> Outcome:
-    """The branch first, then its tag. In one push a server may take the tag and refuse a branch that has moved: the tag would
-    then say that all is done, beside a branch without it."""
+    """Push the branch first, then its tag.
+
+    In a common push a server may accept the tag and refuse a branch that has moved. The tag would then mark a publication as
+    complete that the branch does not have.
+    """
     tip = repo.tip(wanted.branch)
-    found = changes(wanted, tree, repo.read(tip, wanted.path) if tip else {})
-    commit = repo.commit(tip, found, _message(context, wanted), _author(context)) if found or not tip else tip
+    changed = changes(wanted, tree, repo.read(tip, wanted.path) if tip else {})
+    commit = repo.commit(tip, changed, _message(context, wanted), _author(context)) if changed or not tip else tip
     if commit != tip:
+        # the branch first: a tag must never mark a tree that the branch does not have
         repo.push({f"refs/heads/{wanted.branch}": (tip, commit)})
-        context.did(f"pushed {commit} to {wanted.branch}: {count(len(found), 'file')} changed")
+        context.did(f"pushed {commit} to {wanted.branch}: {count(len(changed), 'file')} changed")
     repo.push({f"refs/tags/{wanted.revision}": ("", commit)})
     context.did(f"created tag {wanted.revision} at {commit}")
-    return Outcome(commit=commit, changes=found)
+    return Outcome(commit=commit, changes=changed)
 
 
 def _message(context: Context, wanted: Publication) -> str:
@@ -210,7 +213,7 @@ def _message(context: Context, wanted: Publication) -> str:
 
 
 def _author(context: Context) -> Author:
-    """Us, with the address of whoever owns the cluster."""
+    """Return bringup as author, with the address of the cluster's owner."""
     header = context.store.read(runs.header_key(context.environment.run))
     owner = runs.decode_header(header).owner if header else ""
     return Author(name="bringup", mail=owner or "bringup@localhost", when=context.clock.now())
@@ -219,20 +222,20 @@ def _author(context: Context) -> Author:
 # ---- what this run delivered ---------------------------------------------------------------------------------------------------
 
 
-def _kept(context: Context, made: Delivered) -> Verdict | None:
-    """Keep it, once; None when this run delivered nothing else before."""
+def _kept(context: Context, delivered: Delivered) -> Verdict | None:
+    """Store the delivery record once; return a verdict if this run delivered something else before."""
     key = delivery.key(context.environment.run)
     try:
-        context.store.write(key, canonical(made))
+        context.store.write(key, canonical(delivered))
     except AlreadyWritten:
         before = delivery.decode(context.store.read(key) or b"{}")
-        if before != made:
+        if before != delivered:
             return failed(
                 _gate(context),
                 FailureClass.COMPARISON,
-                seen=f"this run delivered commit {before.commit} as {before.revision} before, now it is {made.commit}",
+                seen=f"this run delivered commit {before.commit} as {before.revision} before, now it is {delivered.commit}",
                 expected="the same commit: a tag is never moved",
-                next_step=f"see who moved {made.revision}, and start a new run",
+                next_step=f"see who moved {delivered.revision}, and start a new run",
                 final=True,
             )
     return None

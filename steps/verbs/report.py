@@ -1,14 +1,14 @@
-"""Verb report: turns the run's evidence into its acceptance report: HTML, JSON, JUnit and text."""
+"""Verb report: turn the run's evidence into its acceptance report in HTML, JSON, JUnit and text."""
 
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
 from steps.report import html, junit, source, text
 from steps.report.build import build
-from steps.verbs.context import Context
+from steps.runtime.context import Context
 
 
 def run(context: Context) -> ExitCode:
-    """Write the four files; a report is derived from evidence, hence replaceable when a run is resumed."""
+    """Write the four files. They are derived from evidence, hence replaceable if a run is resumed."""
     name = context.environment.run
     report = build(source.read(context.store, name), context.inputs.get("status", ""))
     prefix = f"runs/{name}/report"

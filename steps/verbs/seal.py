@@ -1,4 +1,4 @@
-"""Verb seal: lists the digest of every file of the run, signs the list when a key is given, and frees the target."""
+"""Verb seal: list the digest of every file of the run, sign the list if a key is given, and release the target."""
 
 import time
 
@@ -11,12 +11,12 @@ from steps.contract import run as contract
 from steps.contract.canonical import canonical, digest_bytes
 from steps.contract.exit import ExitCode
 from steps.errors import StepError
-from steps.verbs import target
-from steps.verbs.context import Context
+from steps.runtime import target
+from steps.runtime.context import Context
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """`key` is the name of a signing key below the secrets folder; empty means the seal is not signed."""
+    """Arguments of the seal. `key` is the name of a signing key below the secrets folder; empty for an unsigned seal."""
 
     key: str = ""
 
@@ -27,8 +27,9 @@ def run(context: Context) -> ExitCode:
     _free_target(context)
     name = context.environment.run
     context.say(f"sealing the run, which ended as {context.inputs.get('status', 'unknown')}")
+    # before the files are listed, so that collected events are sealed too
     _collect(context, log.all_events(name))
-    context.keep_log()  # its own log is sealed like the others; what it says from here on is for the engine only
+    context.keep_log()  # this task's log is sealed like the others, so later lines go to the engine only
     header = context.store.read(contract.header_key(name))
     prefix = f"runs/{name}/"
     keys = [key.removeprefix(prefix) for key in context.store.keys(f"runs/{name}")]
@@ -54,7 +55,7 @@ def _sealed(context: Context, prefix: str, key: str) -> seal.Sealed:
 
 
 def _collect(context: Context, folder: str) -> None:
-    """Keep what hosts did in plays that were killed and not tried again. A store that refuses it holds no seal back."""
+    """Store events of plays that were killed and not retried. A store that refuses them does not prevent the seal."""
     try:
         play_journal.collect(context.store, folder, context.log)
     except (OSError, StepError) as error:
@@ -62,7 +63,7 @@ def _collect(context: Context, folder: str) -> None:
 
 
 def _free_target(context: Context) -> None:
-    """Give the lease back; a target that cannot be reached (or never came to be) frees itself when the lease runs out."""
+    """Release the lease. If the target cannot be reached or never existed, the lease expires by itself."""
     try:
         target.release(context)
     except StepError as error:

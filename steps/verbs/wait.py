@@ -1,4 +1,4 @@
-"""Verb wait: polls one gate until it is decided; the record holds the last observation."""
+"""Verb wait: poll one gate until it is decided. The record holds the last observation."""
 
 from typing import Any
 
@@ -6,16 +6,19 @@ from msgspec import Struct
 
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import Verdict
-from steps.probes.reader import Scope
-from steps.verbs import delivered, gating, remembering, trust, watching
-from steps.verbs.context import Context, told
-from steps.verbs.diagnose import diagnose
+from steps.runtime import delivered, gating, remembering, trust, watching
+from steps.runtime.context import Context, told
+from steps.runtime.diagnose import diagnose
+from steps.stages.shared.kube_reader import Scope
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """`select` names the hosts that are expected; `decides` makes a non-pass end the task with 65 (a control-plane gate),
-    else the verdict is data for the judge; `namespaces` are looked into when the verdict is no pass; `passed` are tasks of the
-    stage: nodes that did not pass one of them are judged, but not waited for."""
+    """Arguments of waiting for a gate.
+
+    `select` names the expected hosts. `decides`: a non-pass ends the task with 65 (a control-plane gate), else the verdict is data
+    for the judge. `namespaces` are searched for causes if the verdict is no pass. `passed` are tasks of the stage: nodes that did
+    not pass one of them are judged, but not waited for.
+    """
 
     gate: str
     select: str = "all"
@@ -26,7 +29,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Wait for the gate's verdict, store it, output it."""
+    """Wait for the gate's verdict, store it and output it."""
     wanted = context.arguments(Arguments)
     gate, probe = gating.find(wanted.gate), gating.probe(wanted.gate)
     nodes = context.expected_nodes(wanted.select)
@@ -39,6 +42,7 @@ def run(context: Context) -> ExitCode:
     def look() -> tuple[Any, Verdict]:
         nonlocal latest
         scope = Scope(nodes=nodes, arguments=context.task.arguments, now=context.clock.now(), commit=commit, trusted=trusted)
+        # an install Job's log is deleted with its pod, so that of an earlier observation is kept
         latest = seen = remembering.carried(probe(context.kube, scope), latest)
         verdict = watching.settled(gate.decide(seen, want), lost)
         context.noticed(told(verdict))
@@ -46,7 +50,7 @@ def run(context: Context) -> ExitCode:
 
     watched = watching.until_decided(look, context.clock, context.task.deadline_seconds, wanted.stable_seconds)
     verdict = watched.verdict
-    found = () if verdict.is_pass else diagnose(context.kube, wanted.namespaces, verdict)
-    context.record(verdict, observation=watched.observation, diagnosis=found)
+    diagnosis = () if verdict.is_pass else diagnose(context.kube, wanted.namespaces, verdict)
+    context.record(verdict, observation=watched.observation, diagnosis=diagnosis)
     context.output("verdict", verdict.status.value)
     return ExitCode.OK if verdict.is_pass or not wanted.decides else ExitCode.GATE_FAILED

@@ -1,1 +1,1 @@
-"""Plays: Ansible on real or simulated hosts, what each host made of it, and what is remembered of it."""
+"""Plays: Ansible on real or simulated hosts, the outcome of each host, and the events that are kept."""

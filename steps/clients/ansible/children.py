@@ -1,7 +1,7 @@
-"""Ends every process that a play left behind.
+"""Removal of every process that a play left behind.
 
-ansible-runner kills its process group only; Ansible's workers and SSH's master connections are sessions of their own. Workers carry
-the play's mark in their environment; a master writes its title over that, and the title names its socket in the play's folder.
+ansible-runner kills its process group only, but Ansible's workers and SSH's master connections are sessions of their own. Workers
+carry the play's mark in their environment. A master overwrites that with its title, which names its socket in the play's folder.
 """
 
 import os
@@ -15,17 +15,17 @@ MARK = "BRINGUP_PLAY"
 
 PROC = Path("/proc")
 END_SECONDS = 5.0
-"""A killed process is gone within milliseconds; longer means that it hangs in the kernel, and nobody can end it."""
+"""Limit for killed processes to end, normally milliseconds. One that takes longer hangs in the kernel."""
 
 
 def end(mark: str, folder: Path) -> int:
-    """Kill all processes of this mark or folder, and those that they start meanwhile; how many there were. Linux only."""
+    """Kill all processes of a mark or folder, and those that they start meanwhile; return their number. Linux only."""
     ended: set[int] = set()
     until = time.monotonic() + END_SECONDS
-    while (found := list(_of_play(f"{MARK}={mark}".encode(), f"{folder}/".encode()))) and time.monotonic() < until:
-        for pid in found:
+    while (pids := list(_of_play(f"{MARK}={mark}".encode(), f"{folder}/".encode()))) and time.monotonic() < until:
+        for pid in pids:
             _kill(pid)
-        ended.update(found)
+        ended.update(pids)
         time.sleep(0.005)
     return len(ended)
 
@@ -38,7 +38,8 @@ def _of_play(mark: bytes, folder: bytes) -> Iterator[int]:
             try:
                 environment, title = (process / "environ").read_bytes(), (process / "cmdline").read_bytes()
             except OSError:
-                continue  # ended meanwhile, or another user's
+                continue  # the process has ended, or is another user's
+            # workers carry the mark; SSH masters overwrite their environment with a title that names the socket
             if mark in environment.split(b"\0") or (title.startswith(b"ssh: ") and folder in title):
                 yield int(process.name)
 

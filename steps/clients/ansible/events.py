@@ -1,6 +1,7 @@
-"""Events of ansible-runner → the state of every host; pure, and the same for real and simulated hosts.
+"""Events of ansible-runner → the state of every host. Pure, and the same for real and simulated hosts.
 
-We keep our own state because ansible-runner has no statistics after a time-out or a cancel (ssh_ansible.md).
+The state is kept here because ansible-runner has no statistics after a time-out or a cancellation (`playbooks/docs/facts.md`,
+Events and exit codes of ansible-runner).
 """
 
 import datetime
@@ -17,21 +18,22 @@ from steps.contract.play import ENDED, FailureKind, HostOutcome, HostStatus, Pla
 from steps.errors import StepError
 
 FACTS = "observation"
-"""Key of a module's result that holds what it observed, as an object or as its JSON; a task that sets it as a fact counts too.
+"""Key of a module's result with its observation, as an object or as JSON text. A fact of this name counts too.
 
-Ansible marks and copies every leaf of a result several times: text is one leaf, and costs the controller a fifth.
+Ansible marks and copies every leaf of a result several times. Text is a single leaf and costs the controller a fifth.
 """
 
 
 CUT_OFF = {PlayStatus.TIMEOUT: FailureKind.TIMEOUT, PlayStatus.CANCELLED: None}
-"""Why hosts of a play without statistics have no end; else Ansible itself had none."""
+"""Failure kind of hosts without an end, by the status of a play without statistics. For other statuses Ansible itself ended early.
+"""
 
 QUOTED = 60
-"""Characters of a failure by which a later one is known to quote it: the middle of long ones is cut out."""
+"""Characters of a failure by which a later one that quotes it is recognised; longer texts are cut in the middle."""
 
 
 class Data(Struct, frozen=True, kw_only=True):
-    """`event_data` of an event: the fields that we read. The last four are those of `playbook_on_stats`, by host."""
+    """The fields of `event_data` in use. The last four are those of `playbook_on_stats`, by host."""
 
     host: str = ""
     task: str = ""
@@ -47,7 +49,7 @@ class Data(Struct, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """One event, as ansible-runner writes it."""
+    """An event of ansible-runner."""
 
     event: str
     created: str | float = ""
@@ -55,7 +57,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class HostState:
-    """What one host has shown so far."""
+    """State of one host so far."""
 
     def __init__(self) -> None:
         self.status: HostStatus | None = None
@@ -71,7 +73,9 @@ class HostState:
         self.window = (0.0, 0.0)
 
     def fail(self, status: HostStatus, kind: FailureKind, task: str, message: str) -> None:
-        """Keep the first failure; what follows it is its consequence. A rescue that begins with its words says the end."""
+        """Keep the first failure, of which later ones are consequences. A rescue whose message begins with the first one's text
+        replaces it.
+        """
         if self.status is None:
             self.status, self.kind, self.task, self.message = status, kind, task, message
         elif self.message and message.startswith(self.message[:QUOTED]):
@@ -79,8 +83,11 @@ class HostState:
 
 
 class Ledger:
-    """The state of all requested hosts; feed it every event, then ask for the outcomes. `helpers`: who else tasks may be for.
-    `marked`: the playbook says of each host that it has come to its end there (ENDED); another has only one play."""
+    """State of all requested hosts. Feed it every event, then ask for the outcomes.
+
+    `helpers` are other hosts to which tasks may be delegated. `marked`: the playbook marks each finished host (ENDED), since it has
+    several plays.
+    """
 
     def __init__(self, hosts: Iterable[str], helpers: Iterable[str] = (), *, marked: bool = False) -> None:
         self._hosts = {host: HostState() for host in hosts}
@@ -90,7 +97,7 @@ class Ledger:
         self.seen = 0
 
     def feed(self, raw: object) -> PlayEvent:
-        """Take one event. Raises StepError for one that no ansible-runner writes."""
+        """Take one event and return it in short. Raises StepError for data that is no event of ansible-runner."""
         try:
             event = msgspec.convert(raw, Event, strict=False)
         except msgspec.ValidationError as error:
@@ -115,18 +122,18 @@ class Ledger:
 
     @property
     def complete(self) -> bool:
-        """Whether Ansible itself said that the play is over."""
+        """Return True if Ansible reported the end of the play."""
         return self._stats is not None
 
     def outcomes(self, ended: PlayStatus) -> tuple[HostOutcome, ...]:
-        """One outcome for each requested host, in their order."""
+        """Return one outcome for each requested host, in their order."""
         return tuple(self._outcome(host, state, ended) for host, state in self._hosts.items())
 
     def _outcome(self, host: str, state: HostState, ended: PlayStatus) -> HostOutcome:
         status, kind, message = state.status, state.kind, state.message
         is_rescued = self._stats is not None and status is HostStatus.FAILED and not self._stats.failures.get(host)
-        if is_rescued and (state.ended or not self._marked):  # else the playbook ended before it could name the host
-            status, kind, message = None, None, ""  # the playbook dealt with it
+        if is_rescued and (state.ended or not self._marked):  # otherwise the playbook ended before it could mark the host
+            status, kind, message = None, None, ""  # a rescue section of the playbook handled the failure
         if status is None:
             status, kind, message = self._end(host, state, ended)
         return HostOutcome(
@@ -143,7 +150,7 @@ class Ledger:
         )
 
     def _end(self, host: str, state: HostState, ended: PlayStatus) -> tuple[HostStatus, FailureKind | None, str]:
-        """A host without a failure is ok only if Ansible says that it was there until the end."""
+        """Return the status of a host without a failure. It is ok only if Ansible says that the host took part until the end."""
         if self._stats is None:
             before = f"'{state.begun}' had an end on this host" if state.begun else "this host's end"
             return HostStatus.CANCELLED, CUT_OFF.get(ended, FailureKind.CONTROLLER), f"the play was cut off before {before}"
@@ -151,6 +158,7 @@ class Ledger:
             return HostStatus.FAILED, FailureKind.TASK_FAILED, "Ansible counts a failure without having shown it"
         if self._stats.dark.get(host):
             return HostStatus.UNREACHABLE, FailureKind.NETWORK, "Ansible counts it as unreachable without having shown it"
+        # Ansible ends a playbook of several plays for all hosts if every host of one batch fails
         if self._marked and not state.ended:
             return (
                 HostStatus.CANCELLED,
@@ -168,11 +176,11 @@ def _take(state: HostState, event: str, data: Data, named: Set[str]) -> None:
     elif event in ENDS:
         state.begun = ""
     if event == "runner_on_unreachable":
-        said = ansible_failures.message(data.res)
-        state.fail(HostStatus.UNREACHABLE, ansible_failures.of_unreachable(said, named - {data.host}), data.task, said)
+        message = ansible_failures.message(data.res)
+        state.fail(HostStatus.UNREACHABLE, ansible_failures.of_unreachable(message, named - {data.host}), data.task, message)
     elif event == "runner_on_failed" and not data.ignore_errors:
-        said = ansible_failures.message(data.res)
-        state.fail(HostStatus.FAILED, ansible_failures.of_result(data.res), data.task, said)
+        message = ansible_failures.message(data.res)
+        state.fail(HostStatus.FAILED, ansible_failures.of_result(data.res), data.task, message)
     elif event == "runner_on_ok":
         state.done += 1
         state.changed += data.res.get("changed") is True
@@ -193,15 +201,15 @@ def _take_facts(state: HostState, data: Data) -> None:
 
 
 def _facts(data: Data) -> dict[str, Any]:
-    """What a task set as facts."""
+    """Return the facts that a task set."""
     facts = data.res.get("ansible_facts")
     return facts if isinstance(facts, dict) else {}
 
 
 def _read(observation: object) -> dict[str, Any] | None:
-    """An observation that came as an object or as its JSON; None for anything else, which is this one host's affair."""
+    """Return an observation given as an object or as JSON; None for anything else, which affects this one host."""
     try:
-        # a tool's bytes that are no UTF-8 are half characters by now, which no record can hold
+        # bytes that are no UTF-8 have become lone surrogates, which no record can hold
         text = json.dumps(json.loads(observation) if isinstance(observation, str) else observation, ensure_ascii=False)
         read = msgspec.json.decode(text.encode(errors="replace"))
     except (ValueError, RecursionError, msgspec.DecodeError):
@@ -210,7 +218,7 @@ def _read(observation: object) -> dict[str, Any] | None:
 
 
 def _seconds(moment: str | float) -> float:
-    """UTC seconds since the epoch of an ISO time, which is UTC where it names no zone; 0 where there is none."""
+    """Return an ISO time as UTC seconds since the epoch; UTC is assumed without a zone. Returns 0 if there is none."""
     if isinstance(moment, float | int):
         return float(moment)
     try:

@@ -1,4 +1,4 @@
-"""What SSH and Ansible say when a host fails, read as a failure kind; pure."""
+"""Failure kinds of hosts, read from the messages of SSH and Ansible. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,18 +10,20 @@ from steps.contract.play import FailureKind
 MESSAGE_LIMIT = 800
 _NOTHING = "it failed without a word, or with more than 700 kB of them, which ansible-runner leaves out"
 _SEARCHED = 64_000
-"""The last characters of all that a failed task said, which are searched for its cause."""
+"""Number of last characters of a failed task's output that are searched for its cause."""
 _PRINTED = ("stderr", "module_stderr", "module_stdout")
 
 KILLED = "Ansible was killed"
 _CONTROLLER = rf"{KILLED}|No space left on device|Disk quota exceeded|Cannot allocate memory|Resource temporarily unavailable"
 
 _SUDO_HANGS = r"waiting for (become success|privilege escalation)"
-"""SSH is fine, and sudo or PAM gives no answer: Ansible tells it as a failed task, or as an unreachable host."""
+"""Message if SSH works but sudo or PAM does not answer. Ansible reports a failed task or an unreachable host."""
 
 _SUDO_SPEAKS = re.compile(r"sudo: (?!unable to resolve host)")
-"""How sudo begins what it says, in whichever language; where that is the last line the task did not begin. Of a machine that
-does not know its own name it only warns."""
+"""Beginning of sudo's messages in any language; as the last line it means that the task did not start.
+
+sudo only warns about a machine that cannot resolve its own name.
+"""
 
 _UNREACHABLE = (
     (FailureKind.SSH_PROXY_LOGIN, r"^HTTP proxy \S+ (wants a login|refuses the login)"),
@@ -36,19 +38,22 @@ _UNREACHABLE = (
     (FailureKind.DISK_FULL, r"No space left on device"),
     (FailureKind.TASK_FAILED, r"^Failed to create temporary directory"),
 )
-"""Checked in this order where Ansible says unreachable; a failed login also says `Failed to connect to the host via ssh`.
-What begins with a proxy is of `http_connect`. Where the home takes no directory, SSH is fine and Ansible does not say the cause."""
+"""Patterns for unreachable hosts, in this order: a failed login also says `Failed to connect to the host via ssh`.
+
+Messages that begin with a proxy come from `http_connect`. If the home takes no directory, SSH works and Ansible does not say the
+cause.
+"""
 
 _PROXY = re.compile(r"^HTTP proxy \S+ ")
 
 _NOISE = re.compile(r"^((Task|Action|Module) failed: )+")
 _PLACE = re.compile(r"packet\.c:\w+\(\):\d+ \([^)]*\): ")
-"""Where in its source SSH says something that it is told to say (`ssh_configuration`)."""
+"""Place in SSH's source that LogVerbose (`ssh.configuration`) puts before a message."""
 _VIA_SSH = re.compile(
     r"^(Failed to connect to the host via ssh:"
     r"|Data could not be sent to remote host( ['\"](?P<host>\S+)['\"])?\. Make sure this host can be reached over (ssh:|SSH\.)) ?"
 )
-"""What Ansible says before the words of SSH, which say it themselves; where SSH has none the host is named."""
+"""Ansible's words before a message of SSH, which is clear without them. If SSH said nothing, the host is named."""
 
 _FAILED = (
     (FailureKind.PYTHON_MISSING, r"interpreter \S+ was not found|python\S*: (not found|No such file)|No python interpreters found"),
@@ -78,36 +83,43 @@ _FAILED = (
     (FailureKind.REBOOT, r"Timed out waiting for (last boot time check|post-reboot test command)|boot id .* same"),
     (FailureKind.TIMEOUT, r"Timed out after \d+ second|Timeout exceeded"),
 )
-"""Checked in this order where a task failed (ssh_ansible.md: a missing Python is a failed task, not an unreachable host)."""
+"""Patterns for failed tasks, in this order.
+
+A missing Python is a failed task, not an unreachable host (`playbooks/docs/facts.md`, Events and exit codes of ansible-runner).
+"""
 
 
 def of_unreachable(message: str, others: Iterable[str] = ()) -> FailureKind:
-    """Why a host could not be reached; `network` where SSH got no answer, `helper` where the message is about one of the `others`
-    (names and addresses): Ansible calls a host unreachable whose task was delegated to one that is."""
-    found = _first(_UNREACHABLE, message, FailureKind.NETWORK)
-    about = _PROXY.sub("", message)  # which may run on one of the others
+    """Return why a host could not be reached; `network` if SSH got no answer.
+
+    `helper` if the message names one of the `others` (names and addresses): Ansible calls a host unreachable if its task was
+    delegated to an unreachable one.
+    """
+    kind = _first(_UNREACHABLE, message, FailureKind.NETWORK)
+    about = _PROXY.sub("", message)  # the proxy itself may run on one of the others
     named = any(plain.names(about, other) for other in others)
-    return FailureKind.HELPER if named and found is FailureKind.NETWORK else found
+    return FailureKind.HELPER if named and kind is FailureKind.NETWORK else kind
 
 
 def of_failed(message: str) -> FailureKind:
-    """Why a task failed."""
+    """Return why a task failed."""
     return _first(_FAILED, message, FailureKind.TASK_FAILED)
 
 
 def of_result(result: Mapping[str, Any]) -> FailureKind:
-    """Why a task failed: as its message says, else as anything does that the message has no room for."""
-    found = of_failed(message(result))
-    if found is FailureKind.TASK_FAILED:
-        found = of_failed(" ".join(_all_said(result))[-_SEARCHED:])
-    if found is FailureKind.TASK_FAILED and any(_SUDO_SPEAKS.match(line) for line in _last_lines(result)):
+    """Return why a task failed: by its message, else by its whole output."""
+    kind = of_failed(message(result))
+    if kind is FailureKind.TASK_FAILED:
+        kind = of_failed(" ".join(_all_said(result))[-_SEARCHED:])
+    # sudo's messages are translated, so its prefix is what identifies it
+    if kind is FailureKind.TASK_FAILED and any(_SUDO_SPEAKS.match(line) for line in _last_lines(result)):
         return FailureKind.SUDO
-    return found
+    return kind
 
 
-def is_of_controller(said: str) -> bool:
-    """Whether Ansible could not begin for want of something on this machine."""
-    return re.search(_CONTROLLER, said) is not None
+def is_of_controller(text: str) -> bool:
+    """Return True if Ansible could not start because this machine lacks memory, processes or disk space."""
+    return re.search(_CONTROLLER, text) is not None
 
 
 def _all_said(result: Mapping[str, Any]) -> Iterator[str]:
@@ -119,7 +131,7 @@ def _all_said(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _last_lines(result: Mapping[str, Any]) -> Iterator[str]:
-    """The end of each thing that was said around a task, and not by what it runs, which may use sudo too."""
+    """Yield the last line of each output around a task. Output of the task's own commands is excluded: they may use sudo too."""
     for key in ("msg", "module_stderr", "module_stdout"):
         lines = str(result.get(key) or "").split("\n")
         yield next((line.strip() for line in reversed(lines) if line.strip()), "")
@@ -130,43 +142,43 @@ def _last_lines(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def message(result: Mapping[str, Any]) -> str:
-    """The sentence that a person needs of an Ansible result: its `msg`, and what the tools printed where msg says nothing."""
-    said = _text(result.get("msg"))
+    """Return the sentence for people in an Ansible result: its `msg`, with the output of tools if msg says nothing."""
+    sentence = _text(result.get("msg"))
     items = result.get("results")
     if isinstance(items, list):
         failed = [entry for entry in items if isinstance(entry, dict) and (entry.get("failed") or entry.get("unreachable"))]
-        said = message(failed[0]) if failed else said
+        sentence = message(failed[0]) if failed else sentence
     # a crashed module's own words come last in what it printed; msg then only says that it failed
     printed = next((text for key in _PRINTED if (text := _text(result.get(key)))), "")
-    if printed and printed not in said:
-        said = f"{said}: {_end(printed, MESSAGE_LIMIT)}" if said else printed
-    said = _short(said)
-    if len(said) <= MESSAGE_LIMIT:
-        return said or _NOTHING
-    return f"{said[: MESSAGE_LIMIT // 2 + 1].rpartition(' ')[0]} … {_end(said, MESSAGE_LIMIT // 2)}".strip()
+    if printed and printed not in sentence:
+        sentence = f"{sentence}: {_end(printed, MESSAGE_LIMIT)}" if sentence else printed
+    sentence = _short(sentence)
+    if len(sentence) <= MESSAGE_LIMIT:
+        return sentence or _NOTHING
+    return f"{sentence[: MESSAGE_LIMIT // 2 + 1].rpartition(' ')[0]} … {_end(sentence, MESSAGE_LIMIT // 2)}".strip()
 
 
-def _short(said: str) -> str:
-    """Without what Ansible says before the cause."""
-    said = _PLACE.sub("", _NOISE.sub("", said))
-    found = _VIA_SSH.match(said)
-    if found is None:
-        return said
-    cause, host = said[found.end() :], found["host"] or ""
+def _short(text: str) -> str:
+    """Return a message without Ansible's words before the cause."""
+    text = _PLACE.sub("", _NOISE.sub("", text))
+    prefix = _VIA_SSH.match(text)
+    if prefix is None:
+        return text
+    cause, host = text[prefix.end() :], prefix["host"] or ""
     if not cause:
         return f"no SSH connection{f' to {host}' if host else ''}"
     return cause if host in cause else f"{host}: {cause}"
 
 
-def _end(said: str, most: int) -> str:
-    """The last whole words: half a secret would not be recognized as one and taken out."""
-    if len(said) <= most:
-        return said
-    return said[-most - 1 :].partition(" ")[2] or f"[{len(said)} characters that end without a space]"
+def _end(text: str, most: int) -> str:
+    """Return the last whole words. Half a secret would not be recognised and redacted."""
+    if len(text) <= most:
+        return text
+    return text[-most - 1 :].partition(" ")[2] or f"[{len(text)} characters that end without a space]"
 
 
-def _first(table: tuple[tuple[FailureKind, str], ...], said: str, default: FailureKind) -> FailureKind:
-    return next((kind for kind, pattern in table if re.search(pattern, said)), default)
+def _first(table: tuple[tuple[FailureKind, str], ...], text: str, default: FailureKind) -> FailureKind:
+    return next((kind for kind, pattern in table if re.search(pattern, text)), default)
 
 
 def _text(value: object) -> str:

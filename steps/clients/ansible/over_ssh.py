@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from steps.clients.ansible import children, failures
 from steps.clients.ansible.stop import Stop
 from steps.clients.ansible.workspace import Workspace, workspace
 from steps.clients.ssh import proxies
-from steps.contract.play import PlayRequest, PlayStatus
+from steps.contract.play import PlayHost, PlayRequest, PlayStatus
 from steps.errors import StepError, Temporary
 
 STATUS = {
@@ -22,27 +22,27 @@ STATUS = {
     "timeout": PlayStatus.TIMEOUT,
     "canceled": PlayStatus.CANCELLED,
 }
-"""ansible-runner's words for the end of a play."""
+"""Play status by ansible-runner's word for it."""
 
 POLL_SECONDS = 1
-"""How often ansible-runner looks whether it should stop."""
+"""Interval at which ansible-runner checks if it should stop."""
 
 OUTPUT_TAIL = 1500
 HINT = "see to memory, processes, and space for temporary files where this step runs"
 
 TASK_SHARE = 0.8
-"""Of the play's time, how much one task may take: what hangs on one host ends there, and the others still come to their end."""
+"""Largest share of the play's time for one task. A task that hangs on one host ends then, and the other hosts can finish."""
 
 
 class SshTransport:
-    """Runs the playbook here, against hosts over SSH."""
+    """A transport that runs the playbook here, against hosts over SSH."""
 
     name = "ssh"
 
     def stream(self, request: PlayRequest, feed: Callable[[object], None], stop: Stop) -> tuple[PlayStatus, str]:
-        """Run to the end, hand every event on as it comes, and leave no process behind.
+        """Run to the end, pass on every event as it comes, and leave no process behind.
 
-        Raises Temporary where the play's folder cannot be written, or no process started: the hosts have no part in that.
+        Raises Temporary if the play's folder cannot be written or no process started, which is not the hosts' fault.
         """
         mark = secrets.token_hex(16)
         try:
@@ -50,13 +50,14 @@ class SshTransport:
                 try:
                     runner = self._run(request, space, mark, feed, stop)
                 finally:
+                    # ansible-runner ends its own process group only
                     children.end(mark, space.folder)
                 status, tail = STATUS.get(str(runner.status)), _tail(space.folder)
         except OSError as error:
             raise Temporary(f"playbook {request.playbook} cannot be played here: {error.strerror or error}", hint=HINT) from error
         if status is None:
             raise StepError(f"ansible-runner ended as {runner.status}: {tail}")
-        if runner.rc is None:  # no exit code: a signal ended it, and it was none of ours
+        if runner.rc is None:  # no exit code: a signal from outside ended it
             tail = f"{failures.KILLED}; it had said: {tail}"
         return status, tail if status is PlayStatus.FAILED else ""
 
@@ -64,8 +65,8 @@ class SshTransport:
         import ansible_runner
 
         def handle(event: dict[str, Any]) -> bool:
-            feed(proxies.explained(event, space.folder, request.reached))
-            return False  # no file for each event: a shard would make thousands
+            feed(with_proxy_reason(event, space.folder, request.reached))
+            return False  # False: write no file for each event, which would be thousands for a shard
 
         return ansible_runner.run(
             private_data_dir=str(space.folder),
@@ -87,11 +88,11 @@ class SshTransport:
 
 
 def _environment(space: Workspace, mark: str) -> dict[str, str]:
-    """What Ansible is to know beside our own environment."""
+    """Return the variables that Ansible gets in addition to this process's environment."""
     return {
         "ANSIBLE_CONFIG": str(space.playbooks / "ansible.cfg"),
         **_role_paths(space),
-        "ANSIBLE_HOST_KEY_CHECKING": "True",  # ansible-runner turns it off where it is not set
+        "ANSIBLE_HOST_KEY_CHECKING": "True",  # ansible-runner turns it off if it is unset
         "ANSIBLE_HOME": str(space.folder / "home"),
         "ANSIBLE_LOCAL_TEMP": str(space.folder / "tmp"),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(space.sockets),
@@ -102,21 +103,44 @@ def _environment(space: Workspace, mark: str) -> dict[str, str]:
 
 
 def task_seconds(playbooks: Path, request: PlayRequest) -> int:
-    """Longest time of a task that does not say its own: as configured beside the playbooks, and less in a short play."""
+    """Return the time limit in seconds of tasks without their own: as configured beside the playbooks, less in a short play."""
     configured = configparser.ConfigParser()
     configured.read(playbooks / "ansible.cfg")
     return max(1, min(configured.getint("defaults", "task_timeout"), int(request.timeout_seconds * TASK_SHARE)))
 
 
 def _role_paths(space: Workspace) -> dict[str, str]:
-    """With a role of the site: where it lies, and facts as variables of their own, which most roles out there expect."""
+    """Return the variables for a role of the site: its path, and facts as variables, which most public roles expect."""
     if not space.roles.exists():
         return {}
     return {"ANSIBLE_ROLES_PATH": f"{space.roles}:{space.playbooks / 'roles'}", "ANSIBLE_INJECT_FACT_VARS": "True"}
 
 
 def _tail(folder: Path) -> str:
-    """The end of what Ansible printed: its only word where no event came, as for a playbook that does not load."""
+    """Return the end of Ansible's output, which is its only message if no event came, as for a playbook that does not load."""
+    # the only message of a playbook that does not load: it has no events
     for path in sorted(folder.glob("artifacts/*/stdout")):
         return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", path.read_text(errors="replace")).strip()[-OUTPUT_TAIL:]
     return ""
+
+
+_CONNECTION_LOST = re.compile(r"proxy dialer did not pass back|kex_exchange_identification")
+"""Messages of ssh when its ProxyCommand fails. The second one appears if the proxy is before a jump host."""
+
+
+def with_proxy_reason(event: dict[str, Any], folder: Path, reached: Iterable[PlayHost]) -> dict[str, Any]:
+    """Return an Ansible event whose message is the HTTP proxy's own reason, if the proxy refused the connection.
+
+    ssh drops the output of its ProxyCommand when it keeps connections open for later use, so the reason is read from `folder`. All
+    hosts in `reached` are searched, the event's host first, because a delegated task connects to another host.
+    """
+    if event.get("event") != "runner_on_unreachable":
+        return event
+    data = event["event_data"]
+    result = data["res"]
+    # only these messages can come from a failed proxy
+    if not _CONNECTION_LOST.search(failures.message(result)):
+        return event
+    ordered = sorted(reached, key=lambda host: host.name != data["host"])
+    reason = next((sentence for host in ordered if (sentence := proxies.told(folder, host))), "")
+    return event | {"event_data": data | {"res": {**result, "msg": reason, "stderr": ""}}} if reason else event

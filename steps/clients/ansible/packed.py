@@ -1,4 +1,4 @@
-"""Packs an Ansible module and what it imports into one script: hosts then compile our own parts only, and not Ansible's library."""
+"""Packing of an Ansible module and its imports into one script, so that hosts compile only these and not Ansible's library."""
 
 import ast
 import base64
@@ -7,19 +7,21 @@ import zlib
 from pathlib import Path
 
 MODULES = {"os_prep": ("node_profile",)}
-"""Playbook → the modules that are packed for it: those of which every host runs one, whatever else is to be done there."""
+"""Playbook → modules that are packed for it: those that every host runs anyway."""
 
 SHARED = "ansible.module_utils"
 BASIC = f"{SHARED}.basic"
 
 
 def modules(playbooks: Path, playbook: str) -> dict[str, str]:
-    """File name → script of each module that is packed for a playbook. Raises as `packed` does."""
+    """Return file name → script of each module that is packed for a playbook. Raises ValueError (see `packed`)."""
     return {f"{name}.py": packed(playbooks, name) for name in MODULES.get(playbook, ())}
 
 
 def packed(playbooks: Path, name: str) -> str:
-    """The script. Raises ValueError for a module that needs more of Ansible's library than `playbooks/packed/basic.py` has."""
+    """Return the script of a module. Raises ValueError if it needs more of Ansible's library than
+    `playbooks/packed/basic.py` has.
+    """
     texts = {"__main__": (playbooks / "library" / f"{name}.py").read_text()}
     todo = {BASIC: playbooks / "packed" / "basic.py", **_imports(playbooks, texts["__main__"])}
     while todo:
@@ -33,20 +35,20 @@ def packed(playbooks: Path, name: str) -> str:
 
 
 def _imports(playbooks: Path, text: str) -> dict[str, Path]:
-    """The parts that a text imports from module_utils, and where they lie."""
-    found: dict[str, Path] = {}
+    """Return the parts that a text imports from module_utils, with their paths."""
+    parts: dict[str, Path] = {}
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(SHARED):
             names = [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
             here = {part: path for part in names if (path := _path(playbooks, part)) is not None}
             if not here:
                 raise ValueError(f"{node.module} is Ansible's own: a module that needs it cannot be packed")
-            found |= here
-    return found
+            parts |= here
+    return parts
 
 
 def _path(playbooks: Path, part: str) -> Path | None:
-    """Where the text of a part lies; None for what is no part of ours."""
+    """Return the path of a part's text; None if it is not one of bringup's."""
     if part == BASIC:
         return playbooks / "packed" / "basic.py"
     place = playbooks.joinpath("module_utils", *part.removeprefix(SHARED).strip(".").split("."))

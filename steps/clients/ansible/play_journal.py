@@ -1,7 +1,7 @@
-"""A play's events as they come, in a file beside their place in the store: what a killed step leaves there, the next one keeps.
+"""Journal of a play: its events in a file in the store as they come, which the next step keeps if this one is killed.
 
-The step that writes it holds it locked: one that nobody holds is of a step that was killed. It is bounded, and has none of the
-secrets that are known when an event comes; a store that does not take it holds no play up.
+The step holds the file locked; an unlocked one belongs to a killed step. The journal is limited in size, and redacted by the
+secrets known when an event comes. A store that refuses it does not stop the play.
 """
 
 import fcntl
@@ -19,14 +19,14 @@ from steps.contract.play import PlayEvent
 from steps.errors import StepError
 
 PREFIX = ".playing-"
-"""Hidden: no key of the store, hence no part of evidence, seal or report."""
+"""Prefix of journal files. They are hidden: no key of the store, hence no part of evidence, seal or report."""
 
 CUT_OFF = "cut_off"
-"""Event of the last line of what was collected."""
+"""Event of the last line of a collected journal."""
 
 
 class PlayJournal:
-    """The journal of one attempt; it comes to be with the first event, when those of killed attempts are collected too."""
+    """The journal of one attempt. The first event creates it, and collects the journals of killed attempts."""
 
     def __init__(self, store: Store, folder: str, log: Log) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class PlayJournal:
         self._room = 2 * MOST_BYTES
 
     def note(self, event: PlayEvent) -> None:
-        """Write an event that tells of a host."""
+        """Write an event if it is about a host."""
         if self._is_over or event.event not in NOTED:
             return
         try:
@@ -53,7 +53,7 @@ class PlayJournal:
         collect(self._store, self._folder, self._log)
         folder = self._store.path(self._folder)
         folder.mkdir(parents=True, exist_ok=True)
-        # locked before it has its name: nobody takes it for that of a dead step
+        # locked before it gets its name, so that nobody takes it for that of a dead step
         self._file, name = tempfile.mkstemp(prefix=".new-", dir=folder)
         fcntl.flock(self._file, fcntl.LOCK_EX)
         self._path = Path(name).with_name(PREFIX + name.rpartition("-")[2])
@@ -68,7 +68,7 @@ class PlayJournal:
             os.write(self._file, line)
 
     def remove(self) -> None:
-        """The events are kept elsewhere by now."""
+        """Remove the journal once its events are stored."""
         self._is_over = True
         if self._path is not None and self._file is not None:
             self._path.unlink(missing_ok=True)
@@ -77,13 +77,15 @@ class PlayJournal:
 
 
 def collect(store: Store, folder: str, log: Log) -> None:
-    """Keep what killed steps had written below a folder, each as a key of its own, and say so. Raises StoreBusy and OSError."""
+    """Store the journals that killed steps left below a folder, each under its own key, and log that. Raises StoreBusy and
+    OSError.
+    """
     for path in sorted(store.path(folder).rglob(f"{PREFIX}*")):
         with path.open("rb") as opened:
             try:
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                continue  # its step lives
+                continue  # its step is alive
             data = opened.read(2 * MOST_BYTES)
             ended = os.fstat(opened.fileno()).st_mtime
         if data:
@@ -93,7 +95,7 @@ def collect(store: Store, folder: str, log: Log) -> None:
 
 
 def _keep(store: Store, folder: str, data: bytes) -> str:
-    """Write it under the next free number; the same data twice is kept once."""
+    """Write the data under the next free number, unless it is stored already."""
     number = 1
     while True:
         key = cut_off_key(folder, number)
@@ -108,7 +110,9 @@ def _keep(store: Store, folder: str, data: bytes) -> str:
 
 
 def _text(data: bytes, ended: float) -> bytes:
-    """The events as those of a finished play are kept, and that they were cut off. Half a line at the end is none."""
+    """Return the events in the form of a finished play, with a last one that says that they were cut off. A half line
+    is dropped.
+    """
     events = PlayEvents()
     for line in data.splitlines(keepends=True):
         try:

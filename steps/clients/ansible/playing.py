@@ -1,7 +1,7 @@
-"""The Ansible client: plays one playbook on some hosts and says what each host made of it.
+"""The Ansible client: plays one playbook on some hosts and returns the outcome of each host.
 
-Real hosts are reached over SSH by ansible-runner. Where the environment names a rehearsal's simulator, the same request goes there
-instead, and its events take the same way to the result; task digests stay equal because nothing in a task says which.
+Real hosts are reached over SSH by ansible-runner. If the environment names a rehearsal's simulator, the same request goes there,
+and its events take the same way to the result. Tasks do not say which transport is used, so their digests are equal.
 """
 
 import os
@@ -24,12 +24,12 @@ from steps.errors import BadTask, Temporary
 
 
 class Transport(Protocol):
-    """What carries a play to its hosts: hands on every event as it comes, and says how the play ended."""
+    """A way to run a play on hosts, which passes on every event as it comes."""
 
     name: str
 
     def stream(self, request: PlayRequest, feed: Callable[[object], None], stop: Stop) -> tuple[PlayStatus, str]:
-        """Play to the end; the second value is what Ansible printed last, where that matters."""
+        """Play to the end; return the status and Ansible's last output if it matters."""
 
 
 def play(
@@ -39,13 +39,12 @@ def play(
     events_file: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> PlayResult:
-    """Run a playbook on its hosts; those with a temporary failure are played once more, and no others, but for those that Ansible
-    never came to.
+    """Run a playbook on its hosts, and once more on those with a temporary failure or without a turn.
 
-    Every event goes to `on_event` and, as a line of JSON, to `events_file`, as it comes. A host that fails is an outcome, no
-    error. SIGTERM and SIGINT end the play with all its children; the result then says `cancelled`. Raises BadTask for a request
-    that cannot be played (no such playbook, unusable host name, missing key), Unreachable where a simulator does not answer,
-    Temporary where this machine has no room for the play.
+    Every event goes to `on_event` and, as a line of JSON, to `events_file`, as it comes. A failed host is an outcome, not an error.
+    SIGTERM and SIGINT end the play with all its children; the result then is `cancelled`. Raises BadTask for a request that cannot
+    be played (unknown playbook, unusable host name, missing key), Unreachable if a simulator does not answer, Temporary if this
+    machine lacks resources.
     """
     transport = _transport(os.environ if environ is None else environ)
     with ExitStack() as stack:
@@ -59,10 +58,10 @@ def play(
                 on_event(event)
 
         result = _once(transport, request, hand_on, stop)
-        again = retry.rest(request, result)
-        while again is not None and not stop.requested:
-            result = retry.joined(result, _once(transport, again, hand_on, stop))
-            again = retry.rest(request, result, again)
+        second_try = retry.rest(request, result)
+        while second_try is not None and not stop.requested:
+            result = retry.joined(result, _once(transport, second_try, hand_on, stop))
+            second_try = retry.rest(request, result, second_try)
         return result
 
 
@@ -71,10 +70,11 @@ def _once(transport: Transport, request: PlayRequest, hand_on: Callable[[PlayEve
     others = [name for host in request.helpers if host.name not in played for name in (host.name, host.address)]
     ledger = Ledger(played, others, marked=workspace.marks_ends(request.playbook))
     started = time.time()
-    ended, said = transport.stream(request, lambda raw: hand_on(ledger.feed(raw)), stop)
+    ended, last_output = transport.stream(request, lambda raw: hand_on(ledger.feed(raw)), stop)
+    # no event of any host: the playbook did not load, or Ansible could not start
     if ended is PlayStatus.FAILED and not ledger.seen:
-        said = f"playbook {request.playbook} did not start: {said}"
-        raise Temporary(said) if failures.is_of_controller(said) else BadTask(said)
+        last_output = f"playbook {request.playbook} did not start: {last_output}"
+        raise Temporary(last_output) if failures.is_of_controller(last_output) else BadTask(last_output)
     outcomes = ledger.outcomes(ended)
     return PlayResult(
         playbook=request.playbook,
@@ -83,7 +83,7 @@ def _once(transport: Transport, request: PlayRequest, hand_on: Callable[[PlayEve
         transport=transport.name,
         started=started,
         finished=time.time(),
-        message="" if ledger.complete else said or _CUT_OFF.get(ended, "the play ended without its statistics"),
+        message="" if ledger.complete else last_output or _CUT_OFF.get(ended, "the play ended without its statistics"),
     )
 
 
@@ -99,7 +99,7 @@ def _transport(environ: Mapping[str, str]) -> Transport:
 
 
 def _status(ended: PlayStatus, outcomes: tuple[HostOutcome, ...]) -> PlayStatus:
-    """A play is ok only if every host is; how it was cut off says more than that."""
+    """Return the status of the play: how it was cut off, else ok only if every host is."""
     if ended in (PlayStatus.TIMEOUT, PlayStatus.CANCELLED):
         return ended
     return PlayStatus.OK if all(outcome.status is HostStatus.OK for outcome in outcomes) else PlayStatus.FAILED

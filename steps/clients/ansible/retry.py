@@ -1,7 +1,7 @@
-"""Which hosts of a play are played once more, and what both plays come to: only temporary failures are worth a second try; pure.
+"""Second try of a play: the hosts it is for, and the joint result. Only temporary failures are retried. Pure.
 
-A wrong key, password or package stays wrong. A host that hung has had its time, and the others would wait for it again. Hosts that
-Ansible never came to, because it ends a playbook with a batch that fails, have their turn as often as that happens.
+A wrong key, password or package stays wrong. A host that hung has used its time, and the others would wait for it again. Hosts
+without a turn, because Ansible ends a playbook with a batch that fails, are played as often as that happens.
 """
 
 from typing import Final
@@ -20,46 +20,51 @@ TEMPORARY: Final = frozenset(
         FailureKind.NO_TURN,
     }
 )
-"""A host that reboots or whose switch converges, a proxy before SSH that starts anew, a package manager that the machine's own
-updates hold, Ansible itself, which the kernel may have killed for memory, and where others failed and nothing was wrong here."""
+"""Failure kinds worth a second try.
+
+Examples are a host that reboots, a switch that converges, a proxy that restarts, a package manager locked by automatic updates,
+Ansible killed for lack of memory, and hosts without a turn.
+"""
 
 MOST_TRIES: Final = 8
-"""Plays at most: where hosts drop out one after another all day, the next run goes on."""
+"""Largest number of plays. If hosts keep failing one after another, the next run continues."""
 
 SHORTEST: Final = 15
-"""Seconds: with less time left a second try could not tell more than the first."""
+"""Least remaining time in seconds for a second try."""
 
 
 def rest(request: PlayRequest, result: PlayResult, last: PlayRequest | None = None) -> PlayRequest | None:
-    """The play of what failed for now; None where nothing did, or its time is up. Plays are idempotent, hence begin anew. `last` is
-    the play of this kind that there was already: after it only hosts without a turn are left, and fewer from play to play.
+    """Return the play of the hosts that failed temporarily; None if there are none, or if too little time is left.
 
-    Servers that need no second try become helpers, who are only asked: a first server that is played again must find their cluster.
-    Where hosts go together, those after one that failed have not had their turn: all are played again, but not after a failure that
-    stays, which is to stop them.
+    Plays are idempotent, so they start over. `last` is the previous second try: after it only hosts without a turn are left, fewer
+    each time. Servers that need no second try become helpers, because a first server that is played again must find their cluster.
+    With `together` all hosts are played again, but not after a lasting failure, which is meant to stop them.
     """
-    left = int(request.timeout_seconds - (result.finished - result.started))
+    seconds_left = int(request.timeout_seconds - (result.finished - result.started))
     kinds = TEMPORARY if last is None else {FailureKind.NO_TURN}
-    names = {one.host for one in result.hosts if one.kind in kinds}
-    tries = max(one.tries for one in result.hosts)
+    names = {outcome.host for outcome in result.hosts if outcome.kind in kinds}
+    tries = max(outcome.tries for outcome in result.hosts)
     if last is not None and (request.together or len(names) >= len(last.hosts) or tries >= MOST_TRIES):
         return None
-    if not names or left < SHORTEST or result.status not in (PlayStatus.OK, PlayStatus.FAILED):
+    if not names or seconds_left < SHORTEST or result.status not in (PlayStatus.OK, PlayStatus.FAILED):
         return None
     if request.together:
-        lasting = any(one.status is not HostStatus.OK and one.host not in names for one in result.hosts)
-        return None if lasting else msgspec.structs.replace(request, timeout_seconds=left)
+        lasting = any(outcome.status is not HostStatus.OK and outcome.host not in names for outcome in result.hosts)
+        return None if lasting else msgspec.structs.replace(request, timeout_seconds=seconds_left)
     hosts = tuple(host for host in request.hosts if host.name in names)
+    # a first server that is played again must find the cluster of the others
     servers = tuple(host for host in request.hosts if host.name not in names and "server" in host.groups)
-    return msgspec.structs.replace(request, hosts=hosts, helpers=(*request.helpers, *servers), timeout_seconds=left)
+    return msgspec.structs.replace(request, hosts=hosts, helpers=(*request.helpers, *servers), timeout_seconds=seconds_left)
 
 
 def joined(first: PlayResult, second: PlayResult) -> PlayResult:
-    """One outcome a host: the second where it came to an end there, with what both plays changed. `first` may be one of several."""
-    later = {one.host: one for one in second.hosts}
-    hosts = tuple(_outcome(one, later.get(one.host)) for one in first.hosts)
+    """Return one outcome a host from two plays: the second if it ended on the host, with the changes of both. `first` may be joined
+    itself.
+    """
+    later = {outcome.host: outcome for outcome in second.hosts}
+    hosts = tuple(_outcome(outcome, later.get(outcome.host)) for outcome in first.hosts)
     cut_off = second.status in (PlayStatus.TIMEOUT, PlayStatus.CANCELLED)
-    fine = all(one.status is HostStatus.OK for one in hosts)
+    fine = all(outcome.status is HostStatus.OK for outcome in hosts)
     status = second.status if cut_off else PlayStatus.OK if fine else PlayStatus.FAILED
     message = "" if status is PlayStatus.OK else first.message or second.message
     return msgspec.structs.replace(first, hosts=hosts, status=status, finished=second.finished, message=message)
@@ -70,6 +75,7 @@ def _outcome(first: HostOutcome, second: HostOutcome | None) -> HostOutcome:
     if second is None:
         return first
     both = {"done": first.done + second.done, "changed": first.changed + second.changed, "tries": first.tries + second.tries}
+    # a second try that was cut off says less than the first one's end
     if cut_off and first.status is not HostStatus.CANCELLED:
         return msgspec.structs.replace(first, **both)
     facts = {} if second.facts else {"facts": first.facts, "facts_from": first.facts_from, "facts_to": first.facts_to}

@@ -1,4 +1,4 @@
-"""Plays on simulated hosts: a rehearsal's simulator answers with ansible-runner's events; no Ansible runs."""
+"""Plays on simulated hosts: a rehearsal's simulator answers with ansible-runner's events, and no Ansible runs."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ CHUNK = 65536
 
 
 class SimulatedTransport:
-    """Posts the request to `URL/hosts/play` and reads one JSON event a line."""
+    """A transport that posts the request to `URL/hosts/play` and reads one JSON event a line."""
 
     name = "simulated"
 
@@ -25,7 +25,7 @@ class SimulatedTransport:
         self._token = token
 
     def stream(self, request: PlayRequest, feed: Callable[[object], None], stop: Stop) -> tuple[PlayStatus, str]:
-        """Hand on the events until the simulator says `playbook_on_stats`, closes, or time is up."""
+        """Pass on the events until the simulator closes, the stop is requested, or time is up."""
         import urllib3
 
         pool = urllib3.PoolManager(1, headers={"Authorization": f"Bearer {self._token}"}, retries=False)
@@ -35,7 +35,7 @@ class SimulatedTransport:
             answer = pool.request("POST", self._url, body=canonical(request), timeout=timeout, preload_content=False)
             _refuse(answer)
             stop.on_request(answer.shutdown)
-            # read1 gives what has come; stream would wait for a whole chunk, and the events would come late
+            # read1 returns whatever has arrived; stream() would wait for a whole chunk and delay the events
             for line in _lines(iter(lambda: answer.read1(CHUNK), b"")):
                 feed(msgspec.json.decode(line))
                 if time.monotonic() > until:
@@ -56,8 +56,8 @@ def _refuse(answer: object) -> None:
     status = getattr(answer, "status", 0)
     if status == 200:
         return
-    said = f"simulated hosts answered {status}"
-    raise Unreachable(said) if status >= 500 or status == 429 else BadTask(said)
+    message = f"simulated hosts answered {status}"
+    raise Unreachable(message) if status >= 500 or status == 429 else BadTask(message)
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:

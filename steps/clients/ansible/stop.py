@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a wish to stop: a play ends in order, with its children, and says what it had seen."""
+"""SIGTERM and SIGINT as a request to stop: a play ends in order, with its children, and reports what it had seen."""
 
 import signal
 import threading
@@ -9,9 +9,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop:
-    """While entered, the two signals set `requested` and call what was registered; before and after, they do what they did.
+    """Handler of both signals while entered: they set `requested` and call the registered function. Previous handlers are restored.
 
-    Outside the main thread Python lets nobody handle signals; there `request` is the only way.
+    Outside the main thread Python allows no signal handlers; there `request` is the only way.
     """
 
     def __init__(self) -> None:
@@ -29,13 +29,13 @@ class Stop:
             signal.signal(number, before)  # type: ignore[arg-type]  # what signal() returned, it takes back
 
     def request(self) -> None:
-        """Ask the play to stop."""
+        """Request the play to stop."""
         self.requested = True
         if self._call is not None:
             self._call()
 
     def on_request(self, call: Callable[[], object]) -> None:
-        """Call this when a stop is asked for: it must end what the play waits for."""
+        """Register a function to call when a stop is requested. It must end whatever the play waits for."""
         self._call = call
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:

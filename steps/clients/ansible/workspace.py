@@ -1,4 +1,4 @@
-"""The private folder of one play: inventory, SSH configuration, keys and variables, for nobody else to read."""
+"""The private folder of one play: inventory, SSH configuration, keys and variables."""
 
 import json
 import os
@@ -35,25 +35,27 @@ PLAYED, HELPERS = "played", "helpers"
 
 
 class Workspace(Struct, frozen=True):
-    """The folder and what is in it."""
+    """The private folder of a play and the paths in it."""
 
     folder: Path
     playbooks: Path
-    """Where roles and modules lie."""
+    """Folder of playbooks, with roles and modules."""
     playbook: Path
-    """A copy of the playbook: those beside the playbook itself would come before the packed modules."""
+    """A copy of the playbook. Modules beside the original would take precedence over the packed ones."""
     configuration: Path
     inventory: Path
     variables: Path
     sockets: Path
     roles: Path
-    """Where the role of the site lies, if the play has one; else nothing is there."""
+    """Folder of the site's role; it exists only if the play has one."""
     library: Path
     """Modules that are packed for this play."""
 
 
 def playbook_path(name: str) -> Path:
-    """The playbook of a name: `playbooks/` lies beside the package `steps`, in a checkout as in site-packages."""
+    """Return the path of a playbook. `playbooks/` is beside the package `steps`, in a checkout and in site-packages. Raises
+    BadTask.
+    """
     if not _PLAYBOOK.fullmatch(name):
         raise BadTask(f"{name!r} is no name of a playbook")
     path = Path(steps.__file__).resolve().parent.parent / "playbooks" / f"{name}.yml"
@@ -63,13 +65,13 @@ def playbook_path(name: str) -> Path:
 
 
 def marks_ends(name: str) -> bool:
-    """Whether a playbook, or one that it takes over, says of each host that it has come to its end there."""
+    """Return True if a playbook, or one that it imports, marks each finished host."""
     return any(f"{ENDED}:" in path.read_text() for path in _with_imported(playbook_path(name)))
 
 
 @contextmanager
 def workspace(request: PlayRequest) -> Iterator[Workspace]:
-    """Make the folder (0700) and remove it. Raises BadTask for values that Ansible or SSH would read as more than a value."""
+    """Create the folder (0700), and remove it at the end. Raises BadTask for values that Ansible or SSH would interpret."""
     playbook = playbook_path(request.playbook)
     check(request)
     with private_folder() as folder:
@@ -77,7 +79,8 @@ def workspace(request: PlayRequest) -> Iterator[Workspace]:
 
 
 def check(request: PlayRequest) -> None:
-    """Refuse what is no plain value: it would become an SSH option, a template, or a second inventory line."""
+    """Raise BadTask for a value that would become an SSH option, a template, or a second inventory line."""
+    # Ansible would merge two hosts of one name silently
     names = [host.name for host in request.reached]
     if not request.hosts or len(set(names)) != len(names):
         raise BadTask("a play needs hosts, each with a name of its own")
@@ -126,6 +129,7 @@ def _check_place(what: str, access: PlayHost | Jump | HttpProxy) -> None:
 def _check_variables(variables: dict[str, Any]) -> None:
     for name in variables:
         _match(_VARIABLE, name, "variable")
+        # variables such as ansible_connection change what Ansible does on this machine
         if _CONTROL.match(name):
             raise BadTask(f"variable {name} would steer Ansible itself", hint="say how hosts are reached in the host's own fields")
     if _TEMPLATE.search(json.dumps(variables)):
@@ -150,8 +154,8 @@ def _fill(folder: Path, playbook: Path, request: PlayRequest) -> Workspace:
         folder / "roles",
         folder / "library",
     )
-    for made in (space.sockets, space.inventory.parent, space.library):
-        made.mkdir()
+    for subfolder in (space.sockets, space.inventory.parent, space.library):
+        subfolder.mkdir()
     for path in _with_imported(playbook):
         (folder / path.name).write_text(path.read_text())
     for name, script in packed.modules(playbook.parent, request.playbook).items():
@@ -162,6 +166,7 @@ def _fill(folder: Path, playbook: Path, request: PlayRequest) -> Workspace:
         _match(_PLAYBOOK, request.role.name, "role")
         role_archives.unpack(request.role, space.roles / request.role.name)
     secrets = {name: _read(path).decode().strip() for name, path in request.secret_variables.items()}
+    # Ansible evaluates templates in variables on this machine
     if any(_TEMPLATE.search(secret) for secret in secrets.values()):
         raise BadTask("a secret holds {{, {% or {#, which Ansible would read as a template", hint="choose another value")
     _write(space.variables, json.dumps({**request.variables, **secrets}).encode())
@@ -169,11 +174,11 @@ def _fill(folder: Path, playbook: Path, request: PlayRequest) -> Workspace:
 
 
 def _with_imported(playbook: Path) -> list[Path]:
-    """A playbook and those whose plays it takes over, which lie beside it."""
-    found = [playbook]
-    for path in found:
-        found += (path.with_name(name) for name in _IMPORTED.findall(path.read_text()))
-    return found
+    """Return a playbook and the playbooks that it imports, which are beside it."""
+    playbooks = [playbook]
+    for path in playbooks:
+        playbooks += (path.with_name(name) for name in _IMPORTED.findall(path.read_text()))
+    return playbooks
 
 
 def _key_paths(request: PlayRequest) -> set[str]:
@@ -182,7 +187,8 @@ def _key_paths(request: PlayRequest) -> set[str]:
 
 
 def _copy_key(folder: Path, number: int, path: str) -> Path:
-    """SSH refuses a key that its group may read, as a mounted Secret is; the copy is ours alone. It also ends with a newline."""
+    """Copy a key so that only this user can read it, with a newline at its end."""
+    # SSH refuses a key that its group can read, which is the mode of a mounted Secret
     copy = folder / f"key{number}"
     _write(copy, _read(path).rstrip() + b"\n")
     return copy
@@ -201,7 +207,9 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _configuration(request: PlayRequest, keys: dict[str, Path], folder: Path) -> str:
-    """Whose keys are believed: those of the file that the spec names, and where it allows a first contact those met before."""
+    """Return the SSH configuration. Trusted keys are those of the spec's file and, if the spec allows a first contact, those kept
+    from earlier ones.
+    """
     known = str(folder / "known_hosts") if request.host_keys is HostKeys.OFF else request.known_hosts
     exchanges = () if request.post_quantum else ssh_configuration.key_exchanges(_ssh_settings())
     passwords = {proxy.password_path: _read(proxy.password_path) for proxy in proxies.named(request.reached) if proxy.user}
@@ -223,7 +231,7 @@ def _met(request: PlayRequest) -> Met:
 
 
 def _ssh_settings() -> str:
-    """What SSH does where no configuration says otherwise; empty without SSH, which the play then tells for every host."""
+    """Return SSH's default settings; empty without SSH, in which case the play fails for every host."""
     try:
         return subprocess.run(["ssh", "-F", "none", "-G", "any"], capture_output=True, text=True, check=False).stdout
     except OSError:
@@ -231,7 +239,7 @@ def _ssh_settings() -> str:
 
 
 def _inventory(request: PlayRequest, configuration: Path) -> dict[str, Any]:
-    """Plays name the group `played`: the helpers are there to be asked, and nothing is done to them."""
+    """Return the inventory. Plays name the group `played`; helpers are there to be asked only."""
     groups = sorted({group for host in request.hosts for group in host.groups if group})
     return {
         "all": {

@@ -1,1 +1,1 @@
-"""Git repositories: fetched, read, laid into a folder, written. The only user of dulwich."""
+"""Git repositories: fetched, read, checked out and written. The only user of dulwich."""

@@ -1,4 +1,4 @@
-"""How a Git repository is reached: its address, checked, and what lets us in, read from secret files."""
+"""Access to a Git repository: its address, checked, and the credentials and host keys from secret files."""
 
 import os
 import re
@@ -20,14 +20,14 @@ from steps.errors import BadTask
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 _SCP = re.compile(r"(?!-)[\w.-]+@(?!-)[\w.-]+:(?!//)\S+")
 _TOKEN_USER = "git"
-"""User name beside a token alone: the hosts that take tokens look at the token only."""
+"""User name for a token alone. Git hosts that take tokens ignore the user name."""
 
 
 class GitAccess(Struct, frozen=True, kw_only=True):
-    """A repository and what lets us in: user and password, or the files of a private key and of known hosts.
+    """A repository with its credentials: user and password, or the files of a private key and of known hosts.
 
-    `ca` are the only certificates that may sign its server's, none for those of this machine. `local` is the bare
-    repository that stands for it in a rehearsal; nothing else is used then. `keys` say where the spec names all that.
+    `ca` are the only certificates to trust for its server, none for those that this machine trusts. `local` is the bare repository
+    that replaces it in a rehearsal; nothing else is used then. `keys` name the spec's fields for advice.
     """
 
     url: str
@@ -41,12 +41,12 @@ class GitAccess(Struct, frozen=True, kw_only=True):
 
     @property
     def is_ssh(self) -> bool:
-        """Whether it is reached over SSH."""
+        """Return True if the repository is reached over SSH."""
         return self.url.startswith("ssh://") or bool(_SCP.fullmatch(self.url))
 
 
 def of(environment: Environment, url: str, credentials: str = "", known_hosts: str = "", ca: str = "") -> GitAccess:
-    """The access to a repository; the three names are files below the secrets folder. Raises BadTask."""
+    """Return the access to a repository. The last three arguments are names of files below the secrets folder. Raises BadTask."""
     if environment.git_root is not None:
         check(url, DELIVERY)
         return GitAccess(url=url, local=local_repository(environment.git_root, url), keys=DELIVERY)
@@ -54,7 +54,9 @@ def of(environment: Environment, url: str, credentials: str = "", known_hosts: s
 
 
 def of_files(folder: Path, url: str, credentials: str = "", known_hosts: str = "", ca: str = "", *, keys: Keys) -> GitAccess:
-    """The same from any folder of secret files; `keys` say where the spec names them. Raises BadTask."""
+    """Return the access to a repository with secret files from any folder. `keys` name the spec's fields for advice. Raises
+    BadTask.
+    """
     check(url, keys)
     trusted = certificates.read(folder, ca, keys.of("ca")) if ca else ()
     access = GitAccess(url=url, known_hosts=_file(folder, known_hosts), ca=trusted, keys=keys)
@@ -68,27 +70,29 @@ def of_files(folder: Path, url: str, credentials: str = "", known_hosts: str = "
 
 
 def read_certificates(environment: Environment, name: str) -> tuple[str, ...]:
-    """The certificates of a secret file, `delivery.certificates`. Raises BadTask where there are none, or a private key beside."""
+    """Return the certificates of a secret file (`delivery.certificates`). Raises BadTask if there are none, or a private key
+    beside.
+    """
     return certificates.read(environment.secrets, name, DELIVERY.of("ca"))
 
 
 def read_credentials(environment: Environment, name: str, field: str = "credentials") -> str:
-    """The content of a secret file, which `field` of the delivery names. Raises BadTask; the message has nothing of it."""
+    """Return the content of a secret file, named by `field` of the delivery. Raises BadTask, without the content in its message."""
     return secret_file.text(environment.secrets, name, DELIVERY.of(field))
 
 
 def login(text: str) -> tuple[str, str]:
-    """User and password of a credential for https: `USER:PASSWORD`, or a token alone."""
+    """Return user and password of a credential for https: `USER:PASSWORD`, or a token alone."""
     user, colon, password = text.partition(":")
     return (user, password) if colon else (_TOKEN_USER, text)
 
 
 def check(url: str, keys: Keys) -> None:
-    """Raise BadTask for an address that is none, or that has a password in it."""
+    """Raise BadTask for an address that is invalid or contains credentials."""
     if _SCP.fullmatch(url):
         return
     parts = urlsplit(url)
-    option = parts.netloc.rpartition("@")[2].startswith("-") or parts.netloc.startswith("-")  # to ssh
+    option = parts.netloc.rpartition("@")[2].startswith("-") or parts.netloc.startswith("-")  # ssh would read it as an option
     if parts.scheme not in _SCHEMES or not (parts.netloc or parts.scheme == "file") or option:
         raise BadTask(
             f"{without_credentials(url)!r} is no address of a Git repository", hint=f"use {', '.join(_SCHEMES)}, or git@HOST:PATH"
@@ -98,6 +102,7 @@ def check(url: str, keys: Keys) -> None:
             f"the address {without_credentials(url)} has a query or a fragment, which no repository has and which may be a token",
             hint=f"remove what stands behind ? or #; credentials go into {keys.of('credentials')}",
         )
+    # ssh URLs need a user name; https URLs must not have one
     if parts.password is not None or (parts.username and parts.scheme in ("http", "https")):
         raise BadTask(
             f"the address {without_credentials(url)} has credentials in it", hint=f"put them into {keys.of('credentials')}"
@@ -105,13 +110,13 @@ def check(url: str, keys: Keys) -> None:
 
 
 def without_credentials(url: str) -> str:
-    """The address as it may be shown: also without a query or fragment, where some hosts take tokens."""
+    """Return the address in a form that may be shown: without credentials, and without query or fragment, which may hold tokens."""
     url = re.sub(r"(?<=.)[?#].*", "", url, count=1, flags=re.DOTALL)
     return re.sub(r"(?<=://)[^/@]*@", "", url) if re.match(r"https?://", url) else re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1@", url)
 
 
 def local_repository(root: Path, url: str) -> Path:
-    """Where the bare repository lies that stands for an address in a rehearsal: `ROOT/SLUG.git`."""
+    """Return the path of the bare repository that replaces an address in a rehearsal: `ROOT/SLUG.git`."""
     plain = without_credentials(url).partition("://")[2] or url
     slug = re.sub(r"[^a-z0-9]+", "-", plain.lower().removesuffix(".git")).strip("-")
     return root / f"{slug}.git"
@@ -119,10 +124,10 @@ def local_repository(root: Path, url: str) -> Path:
 
 @contextmanager
 def ssh_command(access: GitAccess) -> Iterator[str]:
-    """The ssh command of a client, while the context lasts: only our key, never a question, host keys verified.
+    """Yield the ssh command of a Git client: only the given key, no prompts, host keys verified.
 
-    ssh insists on a file that only we can read, which a mounted Secret is not: the key is copied into memory, which has such a
-    file as long as we live. Nothing of it stays on a disk, whatever ends us.
+    ssh insists on a key file that only this user can read, which a mounted Secret is not. The key is therefore copied into memory
+    as a file that disappears with the process and never reaches a disk.
     """
     options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"ConnectTimeout={timeouts.GIT_CONNECT:.0f}"]
     options += [f"ServerAliveInterval={timeouts.GIT_READ / 4:.0f}", "ServerAliveCountMax=3", "IdentitiesOnly=yes"]
@@ -131,6 +136,7 @@ def ssh_command(access: GitAccess) -> Iterator[str]:
     if access.key is None:
         yield shlex.join(command)
         return
+    # ssh refuses a key file that others can read, as mounted Secrets are; memory leaves nothing on a disk
     with open(os.memfd_create("key"), "wb") as private:
         os.fchmod(private.fileno(), 0o600)
         private.write(access.key.read_bytes().rstrip() + b"\n")

@@ -1,4 +1,4 @@
-"""Writes the files of a commit into an empty folder, as a build reads them; nothing of it leads out of that folder."""
+"""Checkout of a commit's files into an empty folder for a build. No file or link may lead out of that folder."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,13 +9,15 @@ from steps.clients.git.trees import Entry
 from steps.errors import BadTask
 
 MOST_ENTRIES, MOST_BYTES, LONGEST_PATH = 20_000, 64 << 20, 4096
-"""Of what is laid out: a spec with recipes, locks and the recipes' own files, of which there are 800 kB at the most."""
+"""Limits of a checkout: a spec with recipes, locks and the recipes' own files, normally 800 kB at most."""
 _EXECUTABLE = 0o100
 
 
 def bounded(entries: Iterable[Entry]) -> list[Entry]:
-    """Files and links of a commit. Raises BadTask for more than a build has use for: trees can name themselves many times over."""
-    found, size = list[Entry](), 0
+    """Return the files and links of a commit. Raises BadTask above the limits, because trees can contain themselves many times
+    over.
+    """
+    kept, size = list[Entry](), 0
     for count, entry in enumerate(entries, start=1):
         size += len(entry.content)
         if count > MOST_ENTRIES or size > MOST_BYTES or len(entry.path) > LONGEST_PATH:
@@ -25,15 +27,15 @@ def bounded(entries: Iterable[Entry]) -> list[Entry]:
                 hint="keep the spec, its recipes and their files in a folder of their own",
             )
         if not entry.is_folder:
-            found.append(entry)
-    return found
+            kept.append(entry)
+    return kept
 
 
 def write(entries: Iterable[Entry], folder: Path) -> None:
-    """Files with their right to be executed, links as links. Raises BadTask where one lies outside of the folder, leads there, or
-    cannot be written, and StoreBusy for a disk without room.
+    """Write the files with their executable bit, and the links.
 
-    What leads out would show what only the reader of the repository has, such as its credentials.
+    Raises BadTask if an entry is outside of the folder, leads out of it, or cannot be written, and StoreBusy if the disk is full. A
+    link that leads out could show files of this machine, such as credentials of the repository.
     """
     links = []
     for entry in entries:
@@ -44,10 +46,10 @@ def write(entries: Iterable[Entry], folder: Path) -> None:
                 place.chmod(0o755 if entry.mode & _EXECUTABLE else 0o644)
         elif not entry.is_folder:
             links.append(entry)
-    for entry in links:  # last: no file is ever written through one
+    for entry in links:  # after the files, so that no file is written through a link
         with _told(entry):
             _place(folder, entry.path).symlink_to(entry.content.decode(errors="surrogateescape"))
-    for entry in links:  # where one leads is known once all are there
+    for entry in links:  # the target of a link may be another link, so check when all exist
         with _told(entry):
             _check_link(folder, entry)
 
@@ -68,7 +70,7 @@ def _place(folder: Path, path: str) -> Path:
 
 @contextmanager
 def _told(entry: Entry) -> Iterator[None]:
-    """What no folder can have, told of the entry: a name that is too long, a link to nothing or in a circle, a NUL in it."""
+    """Turn errors of the file system into BadTask about the entry: a name that is too long, a broken or circular link, a NUL."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What a Git server or ssh says, as our own errors: may it pass, is it a matter of rights, or of the address?"""
+"""Messages of Git servers and ssh as errors of bringup: temporary, a matter of rights, or of the address."""
 
 import errno
 import re
@@ -25,40 +25,42 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Raced(Temporary):
-    """Somebody else pushed in between: fetch, build on top, push again."""
+    """Somebody else pushed in between. Fetch, rebuild on top, and push again."""
 
 
 class Keys(Struct, frozen=True):
-    """Where a spec names a repository, for advice: the section, its key for the address, and what the credentials must allow."""
+    """The spec's fields about a repository, for advice: the section, its key for the address, and what the credentials
+    must allow.
+    """
 
     section: str
     address: str
     right: str
 
     def of(self, key: str) -> str:
-        """One of its keys in full."""
+        """Return the full name of a field."""
         return f"{self.section}.{key}" if self.section else key
 
     @property
     def check_address(self) -> str:
-        """What to look at where there is no repository."""
+        """Return the advice for a missing repository."""
         return f"see {self.of(self.address)} and its credentials"
 
 
 DELIVERY = Keys("delivery.argo_cd", "repo", "push branches and tags")
-"""The repository that Argo CD delivers from."""
+"""Fields of the repository that Argo CD delivers from."""
 ANY = Keys("", "address", "reach it")
-"""One that no spec names."""
+"""Fields of a repository that no spec names."""
 CHECK_WAY = "is the Git server up and reachable from here? The engine tries again"
 
 
 def denied(where: str, why: str, keys: Keys) -> Refused:
-    """The server does not let us."""
+    """Return the error for missing rights on the server."""
     return Refused(f"{where}: {why}", hint=f"give the credentials in {keys.of('credentials')} the right to {keys.right}")
 
 
 def said(where: str, text: str, keys: Keys) -> StepError:
-    """An error by what the server or ssh said: an HTTP status, or words."""
+    """Return the error for a message of the server or ssh: an HTTP status, or words."""
     status = _STATUS.search(text)
     if status is not None:
         code = int(status[1])
@@ -66,37 +68,38 @@ def said(where: str, text: str, keys: Keys) -> StepError:
             return denied(where, f"the server answers {code}", keys)
         if code == 429 or code >= 500:
             return Unreachable(f"{where}: the server answers {code}", hint=CHECK_WAY)
-    if _CERTIFICATE.search(text):  # it will be the same at the next try
+    if _CERTIFICATE.search(text):  # not temporary: the certificate stays the same
         return BadTask(f"{where}: {text}", hint=certificates.advice(keys.of("ca")))
     if _HOST_KEY.search(text):
         hint = f"give the server's host keys in {keys.of('known_hosts')} (lines as in ~/.ssh/known_hosts)"
         return BadTask(f"{where}: {text}", hint=hint)
     if _DENIED.search(text):
         return denied(where, text, keys)
+    # `could not resolve hostname … not found` is a network failure
     if _MISSING.search(text) and not _AWAY.search(text):
         return BadTask(f"{where}: {text}", hint=keys.check_address)
     return Unreachable(f"{where}: {text}", hint=CHECK_WAY)
 
 
 def lost(where: str, error: OSError) -> StepError:
-    """An error of the system while a repository is read: the disk here is full, else the server is away."""
+    """Return the error for a failed read of a repository: the disk here is full, else the server is unreachable."""
     if is_full(error):
         return full(error)
     return Unreachable(f"{where}: {error}", hint=CHECK_WAY)
 
 
 def full(error: OSError) -> StoreBusy:
-    """What of a repository lies here has no room; `is_full` tells such an error."""
+    """Return the error for a full disk here (see `is_full`)."""
     return StoreBusy(f"what was read of the repository has no room here: {error.strerror}", hint="give TMPDIR a folder with room")
 
 
 def is_full(error: Exception) -> bool:
-    """Whether a disk has no room for what should be written."""
+    """Return True if an error says that a disk is full."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def refused_ref(name: str, problem: str) -> StepError:
-    """An error by what the server says of one ref of a push."""
+    """Return the error for the server's message about one ref of a push."""
     if _RACED.search(problem):
         return Raced(f"{name}: {problem}")
     if _DENIED.search(problem) or "hook" in problem:

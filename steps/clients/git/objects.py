@@ -1,4 +1,4 @@
-"""Where the objects of a Git repository lie that were fetched or made here: a bare repository with a bound on what comes in."""
+"""Object store of a Git repository: a bare repository with a limit on what is fetched."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 
 def bare(folder: Path, most_bytes: int | None = None) -> Repo:
-    """A new repository in a folder that is not there yet. A fetch into it raises BadTask as soon as its pack has more than
-    `most_bytes`: before it fills the disk, or is unpacked."""
+    """Return a new repository in a folder that does not exist yet.
+
+    A fetch raises BadTask as soon as its pack has more than `most_bytes`, before it fills the disk or is unpacked.
+    """
     from dulwich.object_store import DiskObjectStore
     from dulwich.repo import Repo
 
@@ -29,7 +31,7 @@ def bare(folder: Path, most_bytes: int | None = None) -> Repo:
 
 
 class _Counted:
-    """A file that takes so many bytes."""
+    """A file that accepts a limited number of bytes."""
 
     def __init__(self, file: Any, most: int) -> None:
         self._file = file

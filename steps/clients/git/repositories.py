@@ -1,6 +1,6 @@
-"""The Git client of a step: fetch one branch, read a tree, commit chosen files, push without force, make a tag.
+"""The Git client of a step: fetch one branch, read a tree, commit chosen files, push without force, create a tag.
 
-The only user of dulwich, which is imported when it is first needed: the step image has no git program.
+The only user of dulwich, which is imported on first use: the step image has no git program.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from dulwich.repo import Repo
 
 NOBODY = "0" * 40
-"""The id that stands for no object."""
+"""Object id in the Git protocol that means "no object"."""
 _FILE_MODE = 0o100644
 
 
 class Author(Struct, frozen=True, kw_only=True):
-    """Who commits, and when (seconds since the epoch)."""
+    """Author of a commit, with its time in seconds since the epoch."""
 
     name: str
     mail: str
@@ -45,16 +45,16 @@ class Author(Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> bytes:
-        """As a commit has it; characters that would break the line are left out."""
+        """Return the author as a commit names it, without characters that would break the line."""
         name, mail = re.sub(r"[<>\n]", "", self.name), re.sub(r"[<>\s]", "", self.mail)
         return f"{name} <{mail}>".encode()
 
 
 @contextmanager
 def opened(access: GitAccess, most_bytes: int | None = None) -> Iterator[Git]:
-    """A repository's client with a place of its own for objects, while the context lasts; what a killed one left goes.
+    """Yield the client of a repository with its own object store. Leftovers of killed processes are removed.
 
-    Errors come out as our own; one of them, BadTask, is that a server sends more than `most_bytes`.
+    Errors are translated to those of bringup. BadTask is raised if a server sends more than `most_bytes`.
     """
     with ExitStack() as stack:
         folder = stack.enter_context(private_folder(sockets=False))
@@ -66,7 +66,7 @@ def opened(access: GitAccess, most_bytes: int | None = None) -> Iterator[Git]:
 
 
 class Git:
-    """One repository on a server, and the objects of it that were fetched or made here."""
+    """A repository on a server, with the objects that were fetched or made here."""
 
     def __init__(self, client: GitClient, path: str, repo: Repo) -> None:
         self._client = client
@@ -74,32 +74,37 @@ class Git:
         self._repo = repo
 
     def refs(self) -> dict[str, str]:
-        """Every branch and tag of the server with what it points to: `refs/heads/main` → id."""
-        found = self._client.get_refs(self._path.encode()).refs
-        return {name.decode(): sha.decode() for name, sha in found.items() if sha and not name.endswith(b"^{}")}
+        """Return every branch and tag of the server with its target: `refs/heads/main` → id."""
+        refs = self._client.get_refs(self._path.encode()).refs
+        return {name.decode(): sha.decode() for name, sha in refs.items() if sha and not name.endswith(b"^{}")}
 
     def tip(self, branch: str) -> str:
-        """The newest commit of a branch, fetched without its history; empty where the server has no such branch."""
+        """Return the newest commit of a branch, fetched without its history; empty if the server has no such branch."""
         sha = self.refs().get(f"refs/heads/{branch}", "")
         return self._fetched(sha) if sha else ""
 
     def resolve(self, revision: str) -> str:
-        """The commit that a tag or a full commit id means, fetched without its history; empty where the server has none."""
+        """Return the commit of a tag or a full commit id, fetched without its history; empty if the server has none."""
         if is_commit(revision):
             return self._found(revision)
         sha = self.refs().get(f"refs/tags/{revision}", "")
         return self._fetched(sha) if sha else ""
 
     def read(self, commit: str, path: str = "") -> dict[str, str]:
-        """The files of a commit at or below a path: path from the repository's root → text. Links and submodules are left out."""
+        """Return the files of a commit at or below a path: path from the repository's root → text. Links and submodules are left
+        out.
+        """
         prefix = path.strip("/")
-        wanted = (one for one in self.entries(commit) if one.is_file)
-        below = (one for one in wanted if not prefix or one.path == prefix or one.path.startswith(f"{prefix}/"))
-        return {one.path: one.content.decode(errors="replace") for one in below}
+        wanted = (entry for entry in self.entries(commit) if entry.is_file)
+        below = (entry for entry in wanted if not prefix or entry.path == prefix or entry.path.startswith(f"{prefix}/"))
+        return {entry.path: entry.content.decode(errors="replace") for entry in below}
 
     def entries(self, commit: str, folder: str = "") -> Iterator[Entry]:
-        """All that a commit holds below a folder of it, submodules left out, fetched without history; folders come before what they
-        hold. Nothing where there is no such folder. Raises BadTask where the server gave out less than the commit names."""
+        """Yield the entries of a commit below a folder, folders before their content; nothing if there is no such folder.
+
+        Submodules are left out, and objects are fetched without history. Raises BadTask if the server lacks objects that the commit
+        names.
+        """
         self._fetch({commit}, 1)
         try:
             yield from trees.below(self._repo.object_store, self._commit(commit).tree, folder)
@@ -109,7 +114,9 @@ class Git:
             ) from error
 
     def commit(self, parent: str, files: Mapping[str, str | None], message: str, author: Author) -> str:
-        """A commit on top of `parent` (empty: the first one) with these files replaced, or removed where None; not yet pushed."""
+        """Return a new commit on top of `parent` (empty: the first one) with these files replaced, or removed if None. It is not
+        pushed yet.
+        """
         from dulwich.object_store import commit_tree_changes
         from dulwich.objects import Blob, Commit, ObjectID, Tree
 
@@ -118,19 +125,19 @@ class Git:
             blob = None if text is None else _stored(store, Blob.from_string(text.encode()))
             changes.append((path.encode(), None if blob is None else _FILE_MODE, blob))
         before = self._commit(parent).tree if parent else _stored(store, Tree())
-        made = Commit()
-        made.tree = commit_tree_changes(store, before, changes)
-        made.parents = [ObjectID(parent.encode())] if parent else []
-        made.author = made.committer = author.line
-        made.author_time = made.commit_time = int(author.when)
-        made.author_timezone = made.commit_timezone = 0
-        made.encoding, made.message = b"UTF-8", message.encode()
-        return str(_stored(store, made).decode())
+        new = Commit()
+        new.tree = commit_tree_changes(store, before, changes)
+        new.parents = [ObjectID(parent.encode())] if parent else []
+        new.author = new.committer = author.line
+        new.author_time = new.commit_time = int(author.when)
+        new.author_timezone = new.commit_timezone = 0
+        new.encoding, new.message = b"UTF-8", message.encode()
+        return str(_stored(store, new).decode())
 
     def push(self, updates: Mapping[str, tuple[str, str]]) -> None:
-        """Move refs: full name → (what it must be now, empty for none; the new id). Never by force.
+        """Move refs: full name → (current id, empty for none; new id). Never by force.
 
-        Raises git_errors.Raced when one of them is not what it must be, Refused when the server does not let us.
+        Raises git_errors.Raced if a ref has another current id, Refused if the server denies the push.
         """
         wanted = {name.encode(): (before.encode() or NOBODY.encode(), after.encode()) for name, (before, after) in updates.items()}
 
@@ -149,12 +156,13 @@ class Git:
                 raise git_errors.refused_ref(name.decode(), problem)
 
     def _found(self, commit: str) -> str:
-        """A commit by its id. Servers that give out only what a ref points to are asked for all branches and tags."""
+        """Return a commit by its id. If the server gives out only commits of refs, all branches and tags are fetched."""
         from dulwich.errors import GitProtocolError, HangupException
 
         try:
             return self._fetched(commit)
         except (GitProtocolError, HangupException, KeyError):
+            # servers may give out only commits that a ref names, so all refs are fetched instead
             if not (refs := self.refs()):
                 return ""
             self._fetch(set(refs.values()), None)
@@ -181,25 +189,27 @@ class Git:
         return ObjectID(sha.encode()) in self._repo.object_store
 
     def _commit(self, sha: str) -> Commit:
-        """The commit of an id, through annotated tags. Raises BadTask for what is none."""
+        """Return the commit of an id, through annotated tags. Raises BadTask for another object."""
         from dulwich.objects import Commit, Tag
 
-        found = self._repo[sha.encode()]
-        while isinstance(found, Tag):
-            found = self._repo[found.object[1]]
-        if not isinstance(found, Commit):
-            raise BadTask(f"{sha} is a {found.type_name.decode()}, not a commit")
-        return found
+        target = self._repo[sha.encode()]
+        while isinstance(target, Tag):
+            target = self._repo[target.object[1]]
+        if not isinstance(target, Commit):
+            raise BadTask(f"{sha} is a {target.type_name.decode()}, not a commit")
+        return target
 
 
-def _stored(store: Any, made: Any) -> Any:
-    """The id of an object that is now in the store."""
-    store.add_object(made)
-    return made.id
+def _stored(store: Any, new: Any) -> Any:
+    """Add an object to the store and return its id."""
+    store.add_object(new)
+    return new.id
 
 
 def _client(access: GitAccess, command: str, stack: ExitStack, *, bounded: bool) -> tuple[GitClient, str]:
-    """The client of an address, and the path for it. What is bounded comes in packs that are whole: dulwich spools others first."""
+    """Return the client of an address, and the path for it. Packs are whole if `bounded`, because dulwich spools thin
+    ones first.
+    """
     from dulwich import client
 
     if access.local is not None:
@@ -209,6 +219,7 @@ def _client(access: GitAccess, command: str, stack: ExitStack, *, bounded: bool)
     if access.url.startswith(("http://", "https://")):
         pool = stack.enter_context(_pool(access))
         user, password = access.username or None, access.password or None
+        # thin packs are spooled by dulwich before they can be counted
         return client.HttpGitClient(access.url, thin_packs=not bounded, pool_manager=pool, username=user, password=password), ""
     if access.is_ssh:
         return client.get_transport_and_path(access.url, thin_packs=not bounded, ssh_command=command)
@@ -217,7 +228,7 @@ def _client(access: GitAccess, command: str, stack: ExitStack, *, bounded: bool)
 
 @contextmanager
 def _pool(access: GitAccess) -> Iterator[urllib3.PoolManager | AuthCallbackPoolManager]:
-    """Connections to a Git server, all closed at the end: dulwich leaves the answers that it refuses open."""
+    """Yield connections to a Git server, and close all of them at the end: dulwich leaves refused answers open."""
     import urllib3
     from dulwich.client import default_urllib3_manager
 
@@ -229,7 +240,7 @@ def _pool(access: GitAccess) -> Iterator[urllib3.PoolManager | AuthCallbackPoolM
             return answers[-1]
 
     class Proxied(Direct, urllib3.ProxyManager):
-        """The same through the proxy that the environment names."""
+        """A pool that goes through the proxy that the environment names."""
 
     pool = default_urllib3_manager(None, Direct, Proxied, base_url=access.url)
     if access.ca:
@@ -245,12 +256,13 @@ def _pool(access: GitAccess) -> Iterator[urllib3.PoolManager | AuthCallbackPoolM
 
 
 def _made(place: Path) -> None:
-    """Make a rehearsal's repository; another step may be quicker."""
+    """Create a rehearsal's repository, unless another step is faster."""
     import shutil
 
     with TemporaryDirectory(prefix=".", dir=_existing(place.parent)) as folder:
         objects.bare(Path(folder, "new")).close()
         try:
+            # renamed when complete, so that no other step sees half a repository
             Path(folder, "new").rename(place)
         except OSError:
             if not place.exists():
@@ -268,7 +280,7 @@ def _existing(folder: Path) -> Path:
 
 @contextmanager
 def _translated(access: GitAccess) -> Iterator[None]:
-    """What goes wrong inside, as our own errors about the repository."""
+    """Translate errors of dulwich, urllib3 and the system into errors of bringup about the repository."""
     import urllib3
     from dulwich import client, errors
 

@@ -1,4 +1,4 @@
-"""What the trees of a commit hold, one entry after the other, as far as the objects are here."""
+"""Entries in the trees of a commit, as far as the objects are here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KIND, _FILE, _FOLDER, _SUBMODULE = 0o170000, 0o100000, 0o040000, 0o160000
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """A file, a link or a folder of a commit: path from its root, mode as Git has it, bytes (of a link: where it leads)."""
+    """A file, link or folder of a commit: path from its root, mode as in Git, content (of a link: its target)."""
 
     path: str
     mode: int
@@ -23,29 +23,31 @@ class Entry(Struct, frozen=True, kw_only=True):
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file, and not a link or a folder."""
+        """Return True if the entry is a file, not a link or a folder."""
         return self.mode & _KIND == _FILE
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder, whose entries come after it."""
+        """Return True if the entry is a folder; its content follows."""
         return self.mode & _KIND == _FOLDER
 
 
 def below(store: BaseObjectStore, tree: ObjectID, folder: str) -> Iterator[Entry]:
-    """All below a folder of a tree, submodules left out; nothing where there is none. Raises KeyError for a missing object."""
+    """Yield the entries below a folder of a tree without submodules; nothing if there is no such folder. Raises KeyError for a
+    missing object.
+    """
     from dulwich.object_store import iter_tree_contents
 
     prefix = f"{folder}/".encode() if folder else b""
-    for found in iter_tree_contents(store, _tree(store, tree, folder), include_trees=True):
-        kind = found.mode & _KIND
-        if found.path and kind != _SUBMODULE:
-            content = b"" if kind == _FOLDER else bytes(store[found.sha].as_raw_string())
-            yield Entry(path=(prefix + found.path).decode(errors="surrogateescape"), mode=found.mode, content=content)
+    for entry in iter_tree_contents(store, _tree(store, tree, folder), include_trees=True):
+        kind = entry.mode & _KIND
+        if entry.path and kind != _SUBMODULE:
+            content = b"" if kind == _FOLDER else bytes(store[entry.sha].as_raw_string())
+            yield Entry(path=(prefix + entry.path).decode(errors="surrogateescape"), mode=entry.mode, content=content)
 
 
 def _tree(store: BaseObjectStore, tree: ObjectID, folder: str) -> ObjectID | None:
-    """The tree of a folder; None where there is none of that name."""
+    """Return the tree of a folder; None if there is no such folder."""
     from dulwich.objects import Tree
 
     for part in folder.encode().split(b"/") if folder else ():

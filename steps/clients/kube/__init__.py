@@ -1,1 +1,1 @@
-"""Kubernetes API servers: how they are reached and trusted, raw reads, server-side apply."""
+"""Kubernetes API servers: access by kubeconfig, raw reads, server-side apply."""

@@ -1,6 +1,6 @@
-"""Requests to a Kubernetes API server: authentication, retries, and errors as our own types.
+"""Requests to a Kubernetes API server: authentication, retries, and translation of errors.
 
-Nothing heavy is imported before the first request, tenacity not before the first failure: each step is a process of its own.
+Nothing heavy is imported before the first request, and tenacity not before the first failure: each step is a process of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients.kube import kubeconfig, tls
+from steps.clients.kube import kubeconfig
 from steps.errors import Refused, StepError, Unreachable
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ _RETRIED = {429, 500, 502, 503, 504}
 
 
 class ApiStatus(Struct, frozen=True, kw_only=True):
-    """The fields of a Kubernetes `Status` answer that say what went wrong."""
+    """The fields of a Kubernetes `Status` that say what went wrong."""
 
     message: str = ""
     reason: str = ""
 
 
 class ApiError(StepError):
-    """The API server refused a request for good; `status` is the HTTP status, `reason` Kubernetes' word for it."""
+    """The API server refused a request for good. `status` is the HTTP status, `reason` the word of Kubernetes for it."""
 
     def __init__(self, message: str, status: int, reason: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class ApiError(StepError):
 
 
 class Busy(Unreachable):
-    """The API server asked to come back later."""
+    """The API server asks to retry later."""
 
     def __init__(self, message: str, wait: float) -> None:
         super().__init__(message, hint="the API server is starting or overloaded; the engine tries again")
@@ -48,9 +48,9 @@ class Busy(Unreachable):
 
 
 class Http:
-    """One API server; keeps its connections alive. Not for use by several threads at once on one request.
+    """HTTP client of one API server with persistent connections. Not for use by several threads at once on one request.
 
-    `who` asks (`STAGE.TASK`) stands behind our name in the API server's audit log.
+    `who` (`STAGE.TASK`) follows bringup's name in the API server's audit log.
     """
 
     def __init__(self, access: kubeconfig.Access, who: str = "") -> None:
@@ -61,7 +61,9 @@ class Http:
         if access.token:
             headers["Authorization"] = f"Bearer {access.token}"
         timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=timeouts.API_READ)
-        self._pool = urllib3.PoolManager(4, headers=headers, timeout=timeout, retries=False, ssl_context=tls.context(access))
+        self._pool = urllib3.PoolManager(
+            4, headers=headers, timeout=timeout, retries=False, ssl_context=kubeconfig.tls_context(access)
+        )
 
     def request(
         self,
@@ -72,7 +74,7 @@ class Http:
         body: Any = None,
         content_type: str = "application/json",
     ) -> bytes:
-        """The body of a successful answer. Raises ApiError (4xx), Refused (401, 403) or Unreachable after the last try."""
+        """Return the body of a successful answer. Raises ApiError (4xx), Refused (401, 403) or Unreachable after the last try."""
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
 
         def once() -> bytes:
@@ -84,7 +86,7 @@ class Http:
             return _again(once, error)
 
     def text(self, path: str) -> str | None:
-        """One GET without retries whose body is text whatever the status; None on 404. Raises Unreachable or Refused."""
+        """Return the text of one GET without retries, whatever the status; None on 404. Raises Unreachable or Refused."""
         import urllib3
 
         try:
@@ -96,7 +98,7 @@ class Http:
         return None if answer.status == 404 else answer.data.decode(errors="replace")
 
     def glance(self, path: str, query: dict[str, str], seconds: float) -> bytes | None:
-        """The body of one GET that may take `seconds`; None on any failure but Refused: for what is only good to have."""
+        """Return the body of one GET within `seconds`; None on any failure but Refused. For optional data."""
         import urllib3
 
         try:
@@ -113,6 +115,7 @@ class Http:
         url = self._server + path
         headers = {**self._pool.headers, "Content-Type": content_type} if data is not None else None
         try:
+            # urllib3 encodes `fields` of these methods into the body
             if query and method in ("POST", "PATCH", "PUT"):
                 from urllib.parse import urlencode
 
@@ -127,7 +130,7 @@ class Http:
 
 
 def _again(call: Callable[[], bytes], first: Unreachable) -> bytes:
-    """Go on after a first failure, which counts as the first try."""
+    """Retry after a first failure, which counts as the first try."""
     import tenacity
 
     retrying = tenacity.Retrying(

@@ -13,10 +13,10 @@ from steps.errors import Conflict, Garbled, NotUnderstood
 
 T = TypeVar("T")
 PAGE = 500
-"""Objects per LIST page: 5,000 nodes take 0.14 s in pages of 500 (embedded_k8s §5)."""
+"""Objects per LIST page. Measured: 5,000 nodes take 0.14 s in pages of 500, and 0.33 s in one page."""
 
 _BEGINNING = 60
-"""Bytes of an answer that cannot be read which its error shows: enough to know a proxy's page, too few for an object's content."""
+"""Bytes of an unreadable answer that an error shows: enough to recognise a proxy's page, too few for an object's content."""
 _ELSE = "see with `kubectl get --raw PATH` whether the server has another version of this kind, or something else answers"
 
 Object = dict[str, Any]
@@ -29,7 +29,7 @@ class ListMeta(Struct, frozen=True, rename="camel"):
 
 
 class Page(Struct, Generic[T], frozen=True):
-    """One page of a LIST. Every API server names its kind, so another's JSON that lacks `items` is no empty list."""
+    """A page of a LIST. `kind` is required, so that JSON of another server without `items` is not taken for an empty list."""
 
     kind: str
     metadata: ListMeta = ListMeta()
@@ -37,13 +37,13 @@ class Page(Struct, Generic[T], frozen=True):
 
 
 class EventMeta(Struct, frozen=True, rename="camel"):
-    """An event's time stamp for ordering."""
+    """Time of an event, by which events are ordered."""
 
     creation_timestamp: str = ""
 
 
 class Event(Struct, frozen=True, rename="camel"):
-    """The readable part of a core/v1 Event."""
+    """A core/v1 Event with its readable fields."""
 
     metadata: EventMeta = EventMeta()
     reason: str = ""
@@ -51,7 +51,7 @@ class Event(Struct, frozen=True, rename="camel"):
 
 
 class Resource(Struct, frozen=True, rename="camel"):
-    """One entry of API discovery."""
+    """An entry of API discovery."""
 
     name: str
     kind: str
@@ -65,7 +65,9 @@ class ResourceList(Struct, frozen=True):
 
 
 class Kube:
-    """The target cluster. Reads satisfy `steps.probes.reader.KubeReader`; writes are applied with our field manager."""
+    """Client of the target cluster. Reads satisfy `steps.stages.shared.kube_reader.KubeReader`; writes use the field manager
+    `bringup`.
+    """
 
     def __init__(self, access: kubeconfig.Access, who: str = "") -> None:
         self._http = Http(access, who)
@@ -73,11 +75,11 @@ class Kube:
 
     @classmethod
     def from_file(cls, path: Path, who: str = "") -> "Kube":
-        """The cluster that a kubeconfig names; `who` asks is told to its audit log."""
+        """Return the client of the cluster that a kubeconfig names. `who` appears in the cluster's audit log."""
         return cls(kubeconfig.load(path), who)
 
     def get(self, path: str, kind: type[T]) -> T | None:
-        """One object, None when it does not exist. Raises NotUnderstood where it has another form than `kind`."""
+        """Return one object, None if it does not exist. Raises NotUnderstood if it does not fit `kind`."""
         try:
             return decoded(f"GET {path}", self._http.request("GET", path), kind)
         except ApiError as error:
@@ -86,38 +88,41 @@ class Kube:
             raise
 
     def list(self, path: str, kind: type[T], labels: str = "", fields: str = "") -> tuple[T, ...] | None:
-        """All objects of a collection, None when the API does not serve it. Raises NotUnderstood where one has another form."""
+        """Return all objects of a collection, None if the API does not serve it. Raises NotUnderstood if one does not fit
+        `kind`.
+        """
         query = {"limit": str(PAGE)}
         query |= {"labelSelector": labels} if labels else {}
         query |= {"fieldSelector": fields} if fields else {}
         page_of = Page[kind]  # type: ignore[valid-type]  # a run-time type parameter
-        found: list[T] = []
+        objects: list[T] = []
         while True:
             try:
                 page: Page[T] = decoded(f"GET {path}", self._http.request("GET", path, query=query), page_of)
             except ApiError as error:
                 if error.status == 404:
                     return None
-                if error.status == 410 and "continue" in query:  # the snapshot behind the pages expired: start again
-                    found.clear()
+                if error.status == 410 and "continue" in query:  # 410 Gone: the snapshot behind the pages has expired
+                    objects.clear()
                     del query["continue"]
                     continue
                 raise
+            # something else may answer in the API server's place
             if not page.kind.endswith("List"):
                 raise NotUnderstood(f"GET {path}: this is a {page.kind}, no list", hint=_ELSE)
-            found.extend(page.items)
+            objects.extend(page.items)
             if not page.metadata.continue_:
-                return tuple(found)
+                return tuple(objects)
             query["continue"] = page.metadata.continue_
 
     def text(self, path: str) -> str | None:
-        """The body of a GET that is no JSON (`/readyz?verbose`), also of a 500, which says there what is not ready; None on 404."""
+        """Return the text of a GET (`/readyz?verbose`), also of a 500, which lists what is not ready; None on 404."""
         return self._http.text(path)
 
     def log(self, namespace: str, pod: str, container: str = "", tail: int = 200, previous: bool = False) -> str:
-        """The last lines of a pod's log (`previous`: of its container before the last restart); empty when there is none.
+        """Return the last lines of a pod's log (`previous`: before its last restart); empty if there is none.
 
-        Also empty where the kubelet does not answer soon: the API server would wait for it, and a look at all nodes with it.
+        Also empty if the kubelet does not answer soon: otherwise one dead node would delay the observation of all nodes.
         """
         query = {"tailLines": str(tail)} | ({"container": container} if container else {})
         query |= {"previous": "true"} if previous else {}
@@ -125,13 +130,13 @@ class Kube:
         return (data or b"").decode(errors="replace")
 
     def events(self, namespace: str, name: str) -> tuple[str, ...]:
-        """Events about one object as `Reason: message`, oldest first."""
-        found = self.list(f"/api/v1/namespaces/{namespace}/events", Event, fields=f"involvedObject.name={name}") or ()
-        ordered = sorted(found, key=lambda event: event.metadata.creation_timestamp)
+        """Return the events about one object as `Reason: message`, oldest first."""
+        events = self.list(f"/api/v1/namespaces/{namespace}/events", Event, fields=f"involvedObject.name={name}") or ()
+        ordered = sorted(events, key=lambda event: event.metadata.creation_timestamp)
         return tuple(f"{event.reason}: {event.message}" for event in ordered)
 
     def apply(self, manifest: Object, *, force: bool = False, dry_run: bool = False) -> Object:
-        """Server-side apply. Raises Conflict when another manager owns a field that we would change."""
+        """Apply an object on the server side and return it. Raises Conflict if another manager owns a field that would change."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false", "fieldValidation": "Strict"}
         query |= {"dryRun": "All"} if dry_run else {}
         try:
@@ -146,18 +151,20 @@ class Kube:
         return decoded(f"apply to {path}", data, Object)
 
     def create(self, manifest: Object) -> Object:
-        """Create an object; ApiError 409 when it exists, 400 for a field that the server does not know (it would drop it)."""
+        """Create an object. Raises ApiError 409 if it exists, and 400 for an unknown field, which the server would drop
+        silently.
+        """
         path = self.path(manifest).rsplit("/", 1)[0]
         query = {"fieldValidation": "Strict"}
         return decoded(f"POST {path}", self._http.request("POST", path, query=query, body=manifest), Object)
 
     def merge(self, path: str, patch: Object) -> Object:
-        """JSON merge patch of one object."""
+        """Apply a JSON merge patch to one object and return it."""
         data = self._http.request("PATCH", path, body=patch, content_type="application/merge-patch+json")
         return decoded(f"PATCH {path}", data, Object)
 
     def delete(self, path: str) -> bool:
-        """Delete one object and what it owns; False when it was not there."""
+        """Delete one object and what it owns; return False if it does not exist."""
         try:
             self._http.request("DELETE", path, body={"propagationPolicy": "Background"})
         except ApiError as error:
@@ -171,7 +178,7 @@ class Kube:
         self._http.request("DELETE", path, query={"labelSelector": labels})
 
     def path(self, manifest: Object) -> str:
-        """API path of an object, by discovery. Raises ApiError 404 when the server does not know its kind."""
+        """Return the API path of an object, by discovery. Raises ApiError 404 if the server does not know its kind."""
         version, kind, meta = str(manifest["apiVersion"]), str(manifest["kind"]), manifest["metadata"]
         base = f"/apis/{version}" if "/" in version else f"/api/{version}"
         resource = self._resource(base, kind)
@@ -184,20 +191,22 @@ class Kube:
         for resource in self._resources[base]:
             if resource.kind == kind and "/" not in resource.name:
                 return resource
-        del self._resources[base]  # a CRD may appear later
+        del self._resources[base]  # forget the discovery: a CRD may appear later
         raise ApiError(f"{base} does not serve {kind}", 404, "NotFound")
 
 
 def decoded(what: str, data: bytes, kind: type[T]) -> T:
-    """The API's answer to `what`. An empty list may be null there (a fresh CRD's conditions are), which says as much as no field.
+    """Return the API's answer to `what` as type `kind`.
 
-    Raises Garbled for what is no JSON, NotUnderstood for JSON of another form.
+    Null values count as missing fields, because the conditions of a fresh CRD are null. Raises Garbled if the answer is no JSON,
+    NotUnderstood if it has another form.
     """
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         plain = _plain(what, data)
     try:
+        # slow path for the few answers with null in place of a list or text
         return msgspec.convert(_without_nulls(plain), type=kind)
     except msgspec.ValidationError as error:
         named = str(plain.get("kind") or "object") if isinstance(plain, dict) else "answer"
@@ -220,5 +229,5 @@ def _plain(what: str, data: bytes) -> Any:
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The entries of a kubeconfig as kubectl reads them: of the right type, and none of a meaning that we would ignore in silence."""
+"""Entries of a kubeconfig, read like kubectl does: with type checks, and with unsupported fields refused instead of ignored."""
 
 import os
 from collections.abc import Sequence
@@ -26,12 +26,15 @@ REFUSED = {
         "password": _GONE,
     },
 }
-"""Fields that kubectl honours and we do not, by section, and what to do instead: to act without them is to act as somebody else,
-or to reach something else. (`disable-compression` and `extensions` change nothing that we do.)"""
+"""Fields that kubectl honours and bringup does not, by section, with advice.
+
+Ignoring them would mean to act as another user, or to reach another server. (`disable-compression` and `extensions` can be
+ignored.)
+"""
 
 
 class Entry(Struct, frozen=True):
-    """What one entry holds, and the file that it was found in: the files that it names lie beside that one.
+    """Fields of one entry, and its file: paths in the entry are relative to that file's folder.
 
     Every method raises BadTask with the file's name and the place in it.
     """
@@ -40,11 +43,11 @@ class Entry(Struct, frozen=True):
     fields: Fields
 
     def wrong(self, what: str, hint: str = "") -> BadTask:
-        """The error of this entry."""
+        """Return an error about this entry."""
         return BadTask(f"kubeconfig {self.path}: {what}", hint=hint)
 
     def text(self, field: str) -> str:
-        """A text, empty where it is absent or null."""
+        """Return a text field, empty if it is absent or null."""
         value = self.fields.get(field)
         if value is None:
             return ""
@@ -53,14 +56,14 @@ class Entry(Struct, frozen=True):
         return value
 
     def flag(self, field: str) -> bool:
-        """True or false; "false" in quotes is neither."""
+        """Return a boolean field. A quoted "false" is refused."""
         value = self.fields.get(field)
         if value is not None and not isinstance(value, bool):
             raise self.wrong(f"{field} is neither true nor false; write it without quotes")
         return bool(value)
 
     def beside(self, field: str) -> str:
-        """What the file holds that a field names, relative to where the kubeconfig lies; empty where it names none."""
+        """Return the content of the file that a field names, relative to the kubeconfig; empty if the field is absent."""
         name = self.text(field)
         try:
             return (self.path.parent / name).read_text() if name else ""
@@ -68,28 +71,29 @@ class Entry(Struct, frozen=True):
             raise self.wrong(f"{field} {name}: {getattr(error, 'strerror', None) or 'no text'}") from error
 
     def server(self) -> str:
-        """Of a cluster: the URL of the API server without a slash at its end; plain http only on this machine itself, where
-        emulated ones are."""
+        """Return the URL of the API server of a cluster without trailing slash. Plain http is accepted on this machine only, for
+        emulated servers.
+        """
         from urllib.parse import urlsplit
 
-        given = self.text("server")
-        if not given:
+        address = self.text("server")
+        if not address:
             raise self.wrong("its cluster names no server")
         try:
-            url = urlsplit(given)
+            url = urlsplit(address)
             usable = bool(url.hostname) and url.port != 0
         except ValueError:
             usable = False
         if not usable or url.scheme not in ("https", "http") or url.username is not None or url.query or url.fragment:
-            raise self.wrong(f"server {given!r} is no URL of an API server", "write it as https://HOST:PORT")
+            raise self.wrong(f"server {address!r} is no URL of an API server", "write it as https://HOST:PORT")
         if url.scheme == "http" and not _is_here(url.hostname or ""):
             hint = "write https://; or reach it by a tunnel that begins on this machine"
-            raise self.wrong(f"server {given!r} would be told its credentials over plain http", hint)
-        return given.rstrip("/")
+            raise self.wrong(f"server {address!r} would be told its credentials over plain http", hint)
+        return address.rstrip("/")
 
 
 class Entries:
-    """One kubeconfig, of one file or of several as `KUBECONFIG` lists them: of each name the first file's entry holds.
+    """A kubeconfig of one file, or of several as `KUBECONFIG` lists them. The first file's entry of each name counts.
 
     Every method raises BadTask with the file's name and the place in it.
     """
@@ -99,18 +103,18 @@ class Entries:
         self._documents = [_read(path) for path in paths]
 
     def wrong(self, what: str, hint: str = "") -> BadTask:
-        """The error of all files together."""
+        """Return an error about all files together."""
         return BadTask(f"kubeconfig {os.pathsep.join(map(str, self.paths))}: {what}", hint=hint)
 
     def context(self, wanted: str) -> str:
-        """The name of the context: the `wanted` one, else the current one."""
+        """Return the name of the context: `wanted`, else the current one."""
         name = wanted or next(filter(None, (document.text("current-context") for document in self._documents)), "")
         if not name:
             raise self.wrong("it has no current-context", "choose one: kubectl config use-context NAME --kubeconfig FILE")
         return name
 
     def named(self, section: str, name: str) -> Entry:
-        """What the first entry of that name holds under `context`, `cluster` or `user`."""
+        """Return the mapping `context`, `cluster` or `user` of the first entry of that name."""
         names = []
         for document in self._documents:
             rows = document.fields.get(section) or []
@@ -125,7 +129,7 @@ class Entries:
 
 
 def _read(path: Path) -> Entry:
-    """A whole file."""
+    """Return the document of a file. Raises BadTask if it is no YAML mapping."""
     read = Entry(path, {})
     try:
         raw = path.read_bytes()
@@ -134,11 +138,11 @@ def _read(path: Path) -> Entry:
         raise read.wrong(str(error.strerror), hint) from error
     if len(raw) > MAX_BYTES:
         raise BadTask(f"kubeconfig {path} has {len(raw)} bytes, limit {MAX_BYTES}")
-    import yaml  # a verb that does not reach for a cluster does not pay for it
+    import yaml  # imported here: some verbs need no cluster
 
     try:
         document = yaml.load(raw, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
+    except (yaml.YAMLError, ValueError) as error:  # ValueError for an impossible date
         raise BadTask(f"kubeconfig {path} is no YAML: {' '.join(str(error).split())}") from error
     if document is not None and not isinstance(document, dict):
         raise BadTask(f"kubeconfig {path} holds no mapping")

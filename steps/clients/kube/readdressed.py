@@ -1,14 +1,14 @@
-"""A kubeconfig that leads to the same cluster by another way, as through a tunnel. Pure."""
+"""A kubeconfig with another address for the same cluster, such as that of a tunnel. Pure."""
 
 from steps.errors import NotUnderstood
 
 
 def by_way_of(kubeconfig: str, server: str, name: str) -> str:
-    """The same kubeconfig for an API server that is reached at `server`, whose certificate is checked for `name`.
+    """Return the kubeconfig for an API server reached at `server`, whose certificate is checked for `name`.
 
-    Raises NotUnderstood for one that names no cluster.
+    Raises NotUnderstood if the kubeconfig names no cluster.
     """
-    import yaml  # a verb that does not reach for a cluster does not pay for it
+    import yaml  # imported here: some verbs need no cluster
 
     try:
         document = yaml.safe_load(kubeconfig)

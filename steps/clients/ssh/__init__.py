@@ -1,1 +1,1 @@
-"""How SSH reaches hosts: its configuration, jump hosts, HTTP proxies, and whose keys it believes."""
+"""SSH access to hosts: configuration, jump hosts, HTTP proxies, and trusted host keys."""

@@ -1,4 +1,4 @@
-"""An SSH configuration of our own: how each host is reached, through which others, whose keys are believed. Pure, but for `met`."""
+"""SSH configuration for a play: how each host is reached, through which others, with which host keys. Pure, but for `met`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,23 +18,31 @@ COMMON = """Host *
   ServerAliveInterval 5
   ServerAliveCountMax 3
 {exchange}"""
-"""Holds for jump hosts too. ServerAlive ends a dead connection after 15 s, also one that a master holds (ssh_ansible.md). SSH tells
-why a connection ended (closed by the other end, no algorithm in common) as information, which LogLevel keeps quiet, as it does the
-banners of sites: LogVerbose (OpenSSH 8.5) has it told all the same."""
+"""Options for all hosts, jump hosts included.
+
+ServerAlive ends a dead connection after 15 s, even one that a master holds (`playbooks/docs/facts.md`, SSH logins). SSH reports why
+a connection ended (closed by the other end, no algorithm in common) at level INFO, which LogLevel suppresses together with the
+banners of sites. LogVerbose (OpenSSH 8.5) shows these messages anyway.
+"""
 
 
 SLOW_EXCHANGES = "sntrup761"
-"""OpenSSH's first post-quantum key exchange: 80 ms of CPU a login, five times all the rest of it, and paid by one controller for
-each of its hosts. From OpenSSH 9.9 on, both ends have mlkem768, which is post-quantum too and takes no time. Where one end is
-older, having this one last means curve25519: as safe against whoever listens today, but a recorded session could be read with a
-quantum computer one day. Who must exclude that has `ssh.post_quantum` in the spec, and pays the 80 ms."""
+"""Prefix of OpenSSH's first post-quantum key exchange, which takes 80 ms of CPU a login: five times the rest of the login.
+
+One controller pays that for each of its hosts. From OpenSSH 9.9 on, both ends have mlkem768, which is post-quantum too and fast. If
+one end is older, preferring others means curve25519: safe today, but a recorded session could be read with a future quantum
+computer. A spec excludes that with `ssh.post_quantum`, at the cost of the 80 ms.
+"""
 
 
 def key_exchanges(settings: str) -> tuple[str, ...]:
-    """The key exchanges that this machine's SSH would offer, as `ssh -G` says, in their order, but the slow ones last: a host that
-    allows nothing else is reached all the same. Empty where SSH does not say."""
-    found = next((line.split()[1] for line in settings.splitlines() if line.startswith("kexalgorithms ")), "")
-    return tuple(sorted(filter(None, found.split(",")), key=lambda name: name.startswith(SLOW_EXCHANGES)))
+    """Return the key exchanges that this machine's SSH offers, from `ssh -G`, in their order but with the slow ones last.
+
+    A host that allows nothing else can still be reached. Empty if SSH does not list them.
+    """
+    offered = next((line.split()[1] for line in settings.splitlines() if line.startswith("kexalgorithms ")), "")
+    # sorted() is stable, so the others keep their order
+    return tuple(sorted(filter(None, offered.split(",")), key=lambda name: name.startswith(SLOW_EXCHANGES)))
 
 
 def configuration(
@@ -47,15 +55,19 @@ def configuration(
     exchanges: Iterable[str] = (),
     met: Met | None = None,
 ) -> str:
-    """The file. `keys` says where the private key of each `key_path` lies now, `known` which files hold host keys, `check` is SSH's
-    StrictHostKeyChecking (where there is `met`, it says both host by host), `exchanges` the key exchanges by preference. Jump hosts
-    get the same options and key checks as the hosts behind them. `proxies` has the command that goes through each HTTP proxy."""
+    """Return the SSH configuration file.
+
+    `keys` maps each `key_path` to the private key's current path. `known` are the files with host keys, `check` is SSH's
+    StrictHostKeyChecking; `met`, if given, sets both for each host. `exchanges` are key exchanges by preference. `proxies` maps
+    each HTTP proxy to its command. Jump hosts get the same options and key checks as the hosts behind them.
+    """
     members = tuple(hosts)
     aliases = {jump: f"bringup-jump-{number}" for number, jump in enumerate(jumps(members))}
-    every: list[tuple[str, PlayHost | Jump]] = [(alias, jump) for jump, alias in aliases.items()]
-    every += [(host.name, host) for host in members]
+    accesses: list[tuple[str, PlayHost | Jump]] = [(alias, jump) for jump, alias in aliases.items()]
+    accesses += [(host.name, host) for host in members]
     sections = [
-        "\n".join(_section(alias, access, keys, aliases, proxies) + (met.lines(access) if met else [])) for alias, access in every
+        "\n".join(_section(alias, access, keys, aliases, proxies) + (met.lines(access) if met else []))
+        for alias, access in accesses
     ]
     exchange = ",".join(exchanges)
     return "\n".join(
@@ -64,21 +76,21 @@ def configuration(
 
 
 def jumps(hosts: Iterable[PlayHost]) -> tuple[Jump, ...]:
-    """Every host that these are reached through, each once, the nearest first."""
-    found: dict[Jump, int] = {}
+    """Return every jump host of these hosts once, the nearest first."""
+    distances: dict[Jump, int] = {}
     for host in hosts:
         for jump in chain(host):
-            found[jump] = len(chain(jump))
-    return tuple(sorted(found, key=lambda jump: (found[jump], jump.address, jump.port, jump.user)))
+            distances[jump] = len(chain(jump))
+    return tuple(sorted(distances, key=lambda jump: (distances[jump], jump.address, jump.port, jump.user)))
 
 
 def chain(access: PlayHost | Jump) -> tuple[Jump, ...]:
-    """The hosts that one is reached through, the nearest last."""
+    """Return the jump hosts before a host, the nearest last."""
     return () if access.jump is None else (access.jump, *chain(access.jump))
 
 
 def first_hop(access: PlayHost | Jump) -> PlayHost | Jump:
-    """What this machine itself connects to, perhaps through an HTTP proxy."""
+    """Return the host that this machine itself connects to, perhaps through an HTTP proxy."""
     return (access, *chain(access))[-1]
 
 
@@ -95,5 +107,6 @@ def _section(
     if access.jump is not None:
         lines.append(f"  ProxyJump {aliases[access.jump]}")
     elif access.proxy is not None:
+        # with Fdpass SSH takes over the connection, and the proxy command ends
         lines += [f"  ProxyCommand {proxies[access.proxy]}", "  ProxyUseFdpass yes"]
     return lines

@@ -1,9 +1,9 @@
-"""SSH's way through an HTTP proxy: asks it to connect to a host (CONNECT), and hands the connection to SSH.
+"""Connection through an HTTP proxy (CONNECT), handed over to SSH.
 
-`python -I -S http_connect.py SETTINGS HOST PORT` is a ProxyCommand with ProxyUseFdpass: once the proxy has agreed, SSH holds the
-connection itself and this process is over. It runs once a login, so it imports little and nothing of ours. SETTINGS is a file for
-us alone, as `proxies` writes it: a login is on no command line. Why it failed is also left in a file, since SSH throws away
-what its ProxyCommand says where it keeps connections for later.
+`python -I -S http_connect.py SETTINGS HOST PORT` is a ProxyCommand with ProxyUseFdpass: once the proxy has agreed, SSH takes the
+connection and this process ends. It runs for each login, so it imports little and nothing of bringup. SETTINGS is a private file
+that `proxies` writes, so that no login is on a command line. The reason of a failure is also left in a file, since SSH drops the
+output of its ProxyCommand when it keeps connections open for later use.
 """
 
 import json
@@ -16,23 +16,23 @@ from contextlib import suppress
 from typing import Any
 
 MOST_BYTES = 16384
-"""A proxy's answer has a few hundred bytes."""
+"""Limit of a proxy's answer, which normally has a few hundred bytes."""
 SHOWN = 80
 
 
 class Failed(Exception):
-    """Why there is no connection; a sentence that goes on where the proxy's name ends."""
+    """The connection failed. The message continues a sentence that begins with the proxy's name."""
 
 
 class _Answer:
-    """Reads a proxy's answer byte by byte: what follows it is the host's, and stays in the socket for SSH."""
+    """Reader of a proxy's answer, byte by byte: what follows is the host's, and must stay in the socket for SSH."""
 
     def __init__(self, connection: socket.socket, until: float, late: str) -> None:
         self._connection, self._until, self._late = connection, until, late
         self.text = b""
 
     def head(self) -> tuple[str, list[str]]:
-        """Status line and headers. Raises Failed."""
+        """Return status line and headers. Raises Failed."""
         while not self.text.endswith((b"\r\n\r\n", b"\n\n")):
             self._more()
         first, *lines = self.text.decode("latin-1").splitlines()
@@ -41,6 +41,7 @@ class _Answer:
     def _more(self) -> None:
         try:
             self._connection.settimeout(max(self._until - time.monotonic(), 0.001))
+            # byte by byte: what follows the answer belongs to SSH
             byte = self._connection.recv(1)
         except TimeoutError:
             raise Failed(self._late) from None
@@ -53,7 +54,7 @@ class _Answer:
             raise Failed(f"does not speak HTTP: it answered {_shown(self.text + self._rest())!r}")
 
     def _rest(self) -> bytes:
-        """What is there already of a line that is no HTTP: an SSH or TLS server has told who it is."""
+        """Return more of an answer that is no HTTP: an SSH or TLS server identifies itself in it."""
         self._connection.settimeout(0)
         with suppress(OSError):
             return self._connection.recv(SHOWN).partition(b"\n")[0]
@@ -61,7 +62,7 @@ class _Answer:
 
 
 def connected(settings: Mapping[str, Any], host: str, port: str) -> socket.socket:
-    """The connection to a host, through the proxy. Raises Failed."""
+    """Return a connection to a host through the proxy. Raises Failed."""
     until = time.monotonic() + settings["seconds"]
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     connection = _dialled(settings, until)
@@ -82,16 +83,16 @@ def _broken(error: OSError) -> Failed:
 
 
 def _dialled(settings: Mapping[str, Any], until: float) -> socket.socket:
-    """A connection to the proxy itself, at the first of its addresses that answers; each gets its part of the time."""
+    """Return a connection to the proxy at the first of its addresses that answers; each gets its part of the time."""
     why = f"no answer within {settings['seconds']:g} s"
     try:
-        found = socket.getaddrinfo(settings["address"], settings["port"], type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(settings["address"], settings["port"], type=socket.SOCK_STREAM)
     except OSError as error:
         raise Failed(f"is not reached: {settings['address']}: {error.strerror}") from None
-    for number, (*_, address) in enumerate(found):
+    for number, (*_, address) in enumerate(addresses):
         try:
             return socket.create_connection(
-                (str(address[0]), settings["port"]), max(until - time.monotonic(), 0.001) / (len(found) - number)
+                (str(address[0]), settings["port"]), max(until - time.monotonic(), 0.001) / (len(addresses) - number)
             )
         except TimeoutError:
             continue
@@ -101,49 +102,54 @@ def _dialled(settings: Mapping[str, Any], until: float) -> socket.socket:
 
 
 def _check(status: str, headers: Sequence[str], settings: Mapping[str, Any], place: str) -> None:
-    """Raise Failed unless a proxy's answer says that the connection is there."""
+    """Raise Failed unless the proxy's answer says that the connection is made."""
     code, _, reason = status.partition(" ")[2].partition(" ")
-    said = _shown(f"{code} {reason}".encode("latin-1")).strip()
+    shown_status = _shown(f"{code} {reason}".encode("latin-1")).strip()
     if not (code.isdecimal() and len(code) == 3):
         raise Failed(f"does not speak HTTP: it answered {_shown(status.encode('latin-1'))!r}")
-    if code == "407" or (code == "401" and settings["login"]):  # tinyproxy's word for a wrong login
+    if code == "407" or (code == "401" and settings["login"]):  # tinyproxy answers 401 to a wrong login
         fields = (line.partition(":") for line in headers)
         ways = [value.split()[0] for name, _, value in fields if name.strip().lower() == "proxy-authenticate" and value.strip()]
         if ways and not any(way.lower() == "basic" for way in ways):
-            raise Failed(f"wants a login by {_shown(' or '.join(ways).encode('latin-1'))}, and only Basic is known here ({said})")
-        raise Failed(f"refuses the login of {settings['user']} ({said})" if settings["login"] else f"wants a login ({said})")
+            raise Failed(
+                f"wants a login by {_shown(' or '.join(ways).encode('latin-1'))}, and only Basic is known here ({shown_status})"
+            )
+        raise Failed(
+            f"refuses the login of {settings['user']} ({shown_status})" if settings["login"] else f"wants a login ({shown_status})"
+        )
     if code.startswith("5"):
-        raise Failed(f"cannot reach {place} ({said})")
+        raise Failed(f"cannot reach {place} ({shown_status})")
     if not code.startswith("2"):
-        raise Failed(f"refuses CONNECT to {place} ({said})")
+        raise Failed(f"refuses CONNECT to {place} ({shown_status})")
 
 
 def _shown(text: bytes) -> str:
-    """The beginning of what a stranger said, in plain characters on one line."""
+    """Return the beginning of a foreign text in plain characters on one line."""
     return "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in text.rstrip()[:SHOWN])
 
 
 def main(file: str, host: str, port: str) -> int:
-    """Connect, hand over, and say what went wrong."""
+    """Connect and hand over the connection, or report the failure; return the exit code."""
     with open(file, encoding="utf-8") as opened:
         settings = json.load(opened)
-    told = os.path.join(settings["told"], f"{host}_{port}")
+    reason_file = os.path.join(settings["told"], f"{host}_{port}")
     try:
         connection = connected(settings, host, port)
     except Failed as error:
         sentence = f"HTTP proxy {settings['url']} {error}"
         sys.stderr.write(f"{sentence}\n")
-        _leave(told, sentence)
+        _leave(reason_file, sentence)
         return 1
     with suppress(FileNotFoundError):
-        os.unlink(told)
+        # the reason of an earlier failure is out of date
+        os.unlink(reason_file)
     with socket.socket(fileno=os.dup(sys.stdout.fileno())) as ssh:
         socket.send_fds(ssh, [b"\0"], [connection.fileno()])
     return 0
 
 
 def _leave(file: str, sentence: str) -> None:
-    """Leave the sentence for whoever asked SSH; whole, also where several logins fail at once."""
+    """Write the sentence for the caller of SSH, atomically because several logins may fail at once."""
     fresh = f"{file}.{os.getpid()}"
     with open(fresh, "w", encoding="utf-8") as opened:
         opened.write(sentence)

@@ -1,6 +1,6 @@
-"""Whose key is believed where a spec allows a first contact: what was met once is kept, and from then on it is that key or none.
+"""Host keys of first contacts that a spec allows: the first key is kept, and only that key is accepted from then on.
 
-OpenSSH's own `accept-new` is not enough for that: it takes a key of another type as new, also from a host whose key it has.
+OpenSSH's own `accept-new` is not enough: it accepts a key of another type as new, even from a host whose key it has.
 """
 
 from pathlib import Path
@@ -14,22 +14,27 @@ SSH_PORT = 22
 
 
 class Met(Struct, frozen=True):
-    """Where keys of first contacts are kept. `folder` has a file for each place, so that plays which run side by side, on whichever
-    machine, never write one file for two hosts. `known` is the text of the file that the spec names: who stands there is known by
-    that alone. `files` are the paths of that file, if there is one."""
+    """Store of the keys of first contacts.
+
+    `folder` has a file for each address and port, so that plays that run at the same time, on any machine, never write one file for
+    two hosts. `known` is the text of the spec's file, which alone counts for the hosts in it; `files` are the paths of that file,
+    if there is one.
+    """
 
     folder: Path
     known: str = ""
     files: tuple[str, ...] = ()
 
     def lines(self, access: PlayHost | Jump) -> list[str]:
-        """What SSH is told of the keys of this host: it writes a new one to the first file."""
+        """Return the SSH options about the keys of this host. SSH writes a new key to the first file."""
         named = f"[{access.address}]:{access.port}" if access.port != SSH_PORT else access.address
         named = named.lower()
+        # the spec's file alone decides about a host that it names
         if any(key.host == named and not key.marker for key in delivery.host_keys(self.known, named)):
             return _lines(self.files, "yes")
-        kept = self.folder / f"{access.address.lower()}_{access.port}"
-        return _lines((str(kept), *self.files), "yes" if _has_content(kept) else "accept-new")
+        # a file for each address and port: plays that run side by side never write the same one
+        kept_keys = self.folder / f"{access.address.lower()}_{access.port}"
+        return _lines((str(kept_keys), *self.files), "yes" if _has_content(kept_keys) else "accept-new")
 
 
 def _lines(files: tuple[str, ...], check: str) -> list[str]:

@@ -1,1 +1,0 @@
-"""Makes and reads an image's files: squashfs, kernel, initrd, OCI archive and manifest."""

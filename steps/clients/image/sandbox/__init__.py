@@ -1,1 +1,0 @@
-"""Tests an image without booting it."""

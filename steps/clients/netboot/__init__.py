@@ -1,1 +1,0 @@
-"""Test boots of node images: real firmware under QEMU, DHCP and TFTP of its network, and an HTTP server of ours."""

@@ -1,0 +1,200 @@
+"""The description of a product's releases, which publish, roll back, verify and the usage report work by.
+
+A product (node images, software stacks) makes one `ReleaseKind` and, for each publication, one `StagedRelease`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
+
+from steps.clients.releases.release_tree import ReleaseTree, TreeLayout
+from steps.contract import detachment, release_layout
+from steps.contract.canonical import digest_bytes
+from steps.contract.detachment import NO_FACTORY, ExternalLink, Factory
+from steps.contract.release_layout import ReleaseError, ReleaseFile, Switch, UsageReport
+
+
+class TreeProblem(Struct, frozen=True, kw_only=True):
+    """A file that is wrong (path below the root of the tree), and in which way."""
+
+    place: str
+    why: str
+
+
+class Contents(Struct, frozen=True, kw_only=True):
+    """The parts of a manifest that a release tree needs: name of the product, files that the release must have, and digests by
+    which usage reports may name the version (besides the digest of the manifest).
+    """
+
+    product: str
+    files: tuple[ReleaseFile, ...]
+    digests: frozenset[str] = frozenset()
+
+
+class SharedFiles(Struct, frozen=True, kw_only=True):
+    """Files in the shared folder that follow the pointer: `files` by name, and the names of `stale` files to remove. Files in
+    `common` are written by all products, so each publication replaces them.
+    """
+
+    files: dict[str, bytes] = {}
+    stale: tuple[str, ...] = ()
+    common: frozenset[str] = frozenset()
+
+
+def no_shared_files(_tree: ReleaseTree, _version: str) -> SharedFiles:
+    """Return no files: for products that write nothing into a shared folder."""
+    return SharedFiles()
+
+
+def allow_rollback(tree: ReleaseTree, version: str, *, is_named: bool) -> None:
+    """Allow a rollback to any whole version."""
+
+
+def no_version_problems(_tree: ReleaseTree, _version: str) -> Iterable[TreeProblem]:
+    """Return no problems: for products without further rules about a version."""
+    return ()
+
+
+def no_tree_problems(_tree: ReleaseTree) -> Iterable[TreeProblem]:
+    """Return no problems: for products without further rules about a tree."""
+    return ()
+
+
+def any_machine(_tree: ReleaseTree) -> frozenset[str] | None:
+    """Return None: reports of all machines count."""
+    return None
+
+
+def links_out(tree: ReleaseTree, factory: Factory = NO_FACTORY) -> Iterator[ExternalLink]:
+    """Yield the symbolic links that lead out of a tree, then the files of versions that have a second hard link."""
+    yield from detachment.symbolic_links(
+        tree.root, {path: entry.target for path, entry in tree.entries.items() if entry.is_link}, factory
+    )
+    yield from hard_links(tree)
+
+
+def hard_links(tree: ReleaseTree) -> Iterator[ExternalLink]:
+    """Yield the files of versions that have a second hard link: writing to that one would change a published file."""
+    for path, entry in tree.below(tree.path(release_layout.VERSIONS)).items():
+        if entry.is_file and entry.names > 1:
+            place = tree.path(release_layout.VERSIONS, path)
+            yield ExternalLink(place=place, leads_to="another name of the same bytes", why="what is written there changes it here")
+
+
+class ReleaseKind(Struct, frozen=True, kw_only=True):
+    """A kind of release: names and rules that its product adds to those of every release tree.
+
+    `noun` and `command` are words for messages ("image", "bringup image"); the command has `verify`, `rollback` and `build
+    --again`. `namespace` is that of signatures (`ssh-keygen -Y sign -n`). `contents` reads a manifest and raises ReleaseError for
+    one that is none. SHA256SUMS must list the manifest and the `required` files; `folders` may be empty in a version.
+    """
+
+    noun: str
+    command: str
+    namespace: str
+    contents: Callable[[bytes], Contents]
+    layout: TreeLayout = TreeLayout()
+    required: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    external_links: Callable[[ReleaseTree], Iterable[ExternalLink]] = links_out
+    """Yields everything in a tree that leads out of it. A publication is refused if its own files are among that."""
+    shared_files: Callable[[ReleaseTree, str], SharedFiles] = no_shared_files
+    """Returns the shared files of a version that is in the tree, for a rollback to it."""
+    refuse_rollback: Callable[..., None] = allow_rollback
+    """Raises Refused for a version that readers could not use: `(tree, version, is_named=…)`; a person named it or not."""
+    version_problems: Callable[[ReleaseTree, str], Iterable[TreeProblem]] = no_version_problems
+    tree_problems: Callable[[ReleaseTree], Iterable[TreeProblem]] = no_tree_problems
+    usage: Callable[[str, bytes], UsageReport | None] | None = None
+    """Reads a node's report (its bytes); None for an unreadable one. Without it no report is read."""
+    machines: Callable[[ReleaseTree], frozenset[str] | None] = any_machine
+    """Returns the machines that may use the product; None if any may."""
+
+    def contents_of(self, tree: ReleaseTree, version: str) -> Contents | None:
+        """Return the contents of a version's manifest; None if it is missing or unreadable."""
+        data = tree.manifest(version)
+        try:
+            return None if data is None else self.contents(data)
+        except ReleaseError:
+            return None
+
+    def files_of(self, tree: ReleaseTree, version: str) -> tuple[ReleaseFile, ...]:
+        """Return the files that a version must have: those of its manifest, and those that only its SHA256SUMS lists."""
+        contents = self.contents_of(tree, version)
+        files = {file.name: file for file in contents.files} if contents else {}
+        for name, digest in tree.sums(version).items():
+            entry = tree.entries.get(tree.version_path(version, name))
+            files.setdefault(name, ReleaseFile(name=name, digest=digest, size=entry.size if entry else 0))
+        return tuple(files[name] for name in sorted(files))
+
+
+def files_found(tree: ReleaseTree, version: str) -> tuple[ReleaseFile, ...]:
+    """Return the files that lie in a version, but SHA256SUMS and its signature. Digests are empty where they were not read."""
+    folder = tree.version_path(version)
+    files = {name: entry for name, entry in tree.below(folder).items() if entry.is_file}
+    names = sorted(set(files) - {release_layout.SUMS, release_layout.SUMS_SIGNATURE})
+    return tuple(ReleaseFile(name=name, digest=tree.digests.get(f"{folder}/{name}", ""), size=files[name].size) for name in names)
+
+
+def folders_of(names: Iterable[str]) -> set[str]:
+    """Return the folders that files lie in, and those above them, by the paths of the files."""
+    return {str(folder) for name in names for folder in PurePosixPath(name).parents} - {"."}
+
+
+class StagedRelease(Struct, frozen=True, kw_only=True):
+    """A release on its way into a tree: a folder of files, a manifest that lists them, and small files that the manifest does not
+    list (`metadata`, by path). A product overrides the methods where its releases have more rules.
+    """
+
+    kind: ReleaseKind
+    product: str
+    folder: Path
+    manifest: bytes
+    files: tuple[ReleaseFile, ...]
+    metadata: Mapping[str, bytes] = {}
+
+    @property
+    def digest(self) -> str:
+        """Digest of the manifest."""
+        return digest_bytes(self.manifest)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files that the manifest lists."""
+        return sum(file.size for file in self.files)
+
+    def small_files(self, version: str) -> dict[str, bytes]:  # noqa: ARG002  # products render files by version
+        """Return the files of a version that the manifest does not list, by path. Raises BadTask if they cannot be made."""
+        return dict(self.metadata)
+
+    def shared_files(self, tree: ReleaseTree) -> SharedFiles:  # noqa: ARG002  # products read the tree
+        """Return the files to write into the shared folder at the switch. Raises BadTask if they cannot be made."""
+        return SharedFiles()
+
+    def refuse(self, tree: ReleaseTree) -> None:
+        """Raise Refused if the tree has something that this release must not replace or strand."""
+
+    def is_same(self, manifest: bytes) -> bool:
+        """Return True if a manifest is of this very release, whatever else it says of its making."""
+        try:
+            return self.kind.contents(manifest) == self.kind.contents(self.manifest)
+        except ReleaseError:
+            return False
+
+    def is_suitable(self, tree: ReleaseTree, version: str) -> bool:  # noqa: ARG002  # products compare both
+        """Return True if a version of the same release needs no new copy, so that the pointer may just name it."""
+        return True
+
+    def rolled_back(self, tree: ReleaseTree, alike: tuple[str, ...]) -> Switch | None:
+        """Return the rollback that left this release, which all the versions `alike` are; None if nobody went back from it."""
+        return None if tree.current in alike else release_layout.abandoning_rollback(tree.history, alike)
+
+    def alike(self, tree: ReleaseTree) -> tuple[str, ...]:
+        """Return the versions of the tree that are this very release, the oldest first."""
+        manifests = ((version, tree.manifest(version)) for version in tree.versions)
+        return tuple(version for version, manifest in manifests if manifest is not None and self.is_same(manifest))
+
+    def is_current(self, tree: ReleaseTree) -> bool:
+        """Return True if the pointer names this very release."""
+        manifest = tree.manifest(tree.current) if tree.current else None
+        return manifest is not None and self.is_same(manifest)

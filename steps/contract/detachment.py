@@ -1,0 +1,95 @@
+"""Detachment of a published tree from the factory that built it: checks for links and texts that lead into the factory or out of
+the tree.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from steps.contract import plain
+
+_OF_FACTORY = "of the factory"
+
+
+class ExternalLink(Struct, frozen=True, kw_only=True):
+    """A link, or an address in a file, that leads out of the tree. `place` is the path of the file below the tree's root."""
+
+    place: str
+    leads_to: str
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        """Return the link in words: `boot/gpu.ipxe leads to http://…: …`."""
+        return f"{self.place} leads to {self.leads_to}: {self.why}"
+
+
+class Factory(Struct, frozen=True, kw_only=True):
+    """The folders and hosts (names or addresses) of the factory, on which nothing published may depend."""
+
+    folders: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    def has(self, address: str) -> bool:
+        """Return True if a URL leads to a host of the factory."""
+        host = urlsplit(address).hostname if "://" in address else ""
+        return bool(host) and host in {name.lower() for name in self.hosts}
+
+
+NO_FACTORY = Factory()
+"""A factory without folders and hosts: only the tree's own borders are checked."""
+
+
+def symbolic_links(root: str, targets: Mapping[str, str], factory: Factory) -> Iterator[ExternalLink]:
+    """Yield the symbolic links (path below `root` → target) that lead out of the tree.
+
+    Absolute links count even if they stay inside: they break when the tree is mounted at another path.
+    """
+    for place, target in sorted(targets.items()):
+        if posixpath.isabs(target):
+            inside = is_below(posixpath.normpath(target), posixpath.normpath(root))
+            why = "an absolute link breaks where the tree is mounted elsewhere" if inside else explain(target, factory)
+            yield ExternalLink(place=place, leads_to=target, why=why)
+            continue
+        reached = posixpath.normpath(posixpath.join(posixpath.dirname(place), target))
+        if reached == ".." or reached.startswith("../"):
+            yield ExternalLink(place=place, leads_to=target, why="the link leads out of the tree")
+
+
+def mentions(place: str, text: str, factory: Factory, known: Iterable[ExternalLink] = ()) -> Iterator[ExternalLink]:
+    """Yield the hosts and folders of the factory that a text names outside of its comments. Mentions within `known` links are
+    skipped.
+    """
+    checked = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("#", ";"))).lower()
+    for link in known:
+        # a link that is reported already would be found again by its host or folder
+        checked = checked.replace(link.leads_to.lower(), " ") if link.why.endswith(_OF_FACTORY) else checked
+    for host in factory.hosts:
+        if plain.names(checked, host.lower()):
+            yield ExternalLink(place=place, leads_to=host, why="a host of the factory")
+    for folder in factory.folders:
+        if re.search(rf"(?<![\w.-]){re.escape(folder.lower())}(?![\w.-])", checked):
+            yield ExternalLink(place=place, leads_to=folder, why="a folder of the factory")
+
+
+def mentions_in(texts: Mapping[str, str], factory: Factory) -> Iterator[ExternalLink]:
+    """Yield the hosts and folders of the factory that files (path → text) name outside of their comments."""
+    for place, text in sorted(texts.items()):
+        yield from mentions(place, text, factory)
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return True if a path or URL is the folder or lies below it."""
+    return bool(folder) and (path == folder or path.startswith(folder.rstrip("/") + "/"))
+
+
+def explain(target: str, factory: Factory) -> str:
+    """Return why a path or URL that is not of the tree leads out of it."""
+    if "://" in target:
+        return "a host of the factory" if factory.has(target) else "not below the address of this tree"
+    if any(is_below(posixpath.normpath(target), posixpath.normpath(folder)) for folder in factory.folders):
+        return "a folder of the factory"
+    return "outside of the tree"

@@ -1,0 +1,41 @@
+"""Shortcuts of a pipeline: a stage that may find that nothing is left to do, so that all later stages are skipped."""
+
+import importlib
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+
+class Shortcut(Struct, frozen=True, kw_only=True):
+    """Declaration of a shortcut in a stage's contract, under the name SHORTCUT.
+
+    The output parameter `output` of its task `task` is `done` if nothing is left to do, else `proceed`, which is also the default.
+    `reason` is shown for the stages that were skipped. `changes` turns the observations of the task into the line that an approval
+    shows about what is going to change; it returns "" if there is nothing to show.
+    """
+
+    stage: str
+    task: str
+    output: str
+    done: str
+    proceed: str
+    reason: str
+    changes: Callable[[Iterable[object]], str]
+
+
+def declared(stages: Iterable[str]) -> tuple[Shortcut, ...]:
+    """Return the shortcuts that these stages declare, in the order of the stages."""
+    shortcuts = (_declared(stage) for stage in stages)
+    return tuple(shortcut for shortcut in shortcuts if shortcut is not None)
+
+
+def _declared(stage: str) -> Shortcut | None:
+    # ids may come from a store that another version wrote, so a stage without a module is no error
+    if not stage.isidentifier():
+        return None
+    try:
+        module = importlib.import_module(f"steps.stages.{stage}.contract")
+    except ModuleNotFoundError:
+        return None
+    shortcut: Shortcut | None = getattr(module, "SHORTCUT", None)
+    return shortcut

@@ -1,1 +1,0 @@
-"""One module a stage: what its probes observe and what its gates expect, as frozen types."""

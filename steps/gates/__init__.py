@@ -1,1 +1,0 @@
-"""Gates judge observations against expectations; they are pure and do no I/O."""

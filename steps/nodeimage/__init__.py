@@ -1,0 +1,1 @@
+"""Node images: what runs after submit to build, test and publish them."""

@@ -1,0 +1,1 @@
+"""Namespaces in which code and programs run over an overlay of layers."""

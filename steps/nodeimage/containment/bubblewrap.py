@@ -1,0 +1,62 @@
+"""Programs in a root that they cannot change, isolated from this machine: no network, empty /tmp, /run and /var/tmp."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from steps.clients import process
+from steps.errors import BadTask
+
+PROGRAM: Final = "bwrap"
+_EMPTY: Final = ("/tmp", "/var/tmp", "/run")
+_SPACES: Final = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
+"""Namespaces of the sandbox, without a user namespace: that would have one id, but a root has files of several users.
+
+`namespace.call` has made a user namespace if this process is not root.
+"""
+_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SYS_CHROOT", "SETFCAP")
+"""Capabilities of root in the sandbox: over files and processes of other users, none over this machine."""
+_ENVIRONMENT: Final = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LC_ALL": "C.UTF-8",
+    "TZ": "UTC",
+}
+
+
+def command(
+    root: Path,
+    words: Sequence[str],
+    *,
+    readable: Mapping[str, Path] | None = None,
+    writable: Mapping[str, Path] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Return the command line; `readable` and `writable` are places below /run or /tmp that show a folder of ours."""
+    made = [PROGRAM, "--ro-bind", str(root), "/", *_SPACES, "--die-with-parent", "--new-session", "--hostname", "image"]
+    made += ["--cap-drop", "ALL", *(word for one in _CAPABILITIES for word in ("--cap-add", f"CAP_{one}"))]
+    made += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]
+    for place in _EMPTY:
+        made += ["--perms", "0755" if place == "/run" else "1777", "--tmpfs", place]
+    for place, folder in (readable or {}).items():
+        made += ["--ro-bind", str(folder), place]
+    for place, folder in (writable or {}).items():
+        made += ["--bind", str(folder), place]
+    made += ["--clearenv"]
+    for name, value in {**_ENVIRONMENT, **(environment or {})}.items():
+        made += ["--setenv", name, value]
+    return [*made, "--chdir", "/", *words]
+
+
+def require(root: Path, seconds: float) -> None:
+    """Try the sandbox once. Raises BadTask with what is missing on this machine or in the root."""
+    if shutil.which(PROGRAM) is None:
+        raise BadTask("tests of an image run in bubblewrap, which is not installed", hint="install package bubblewrap")
+    tried = process.run(command(root, ["/bin/sh", "-c", ":"]), seconds=seconds)
+    if tried.code == 0:
+        return
+    said = tried.err.strip().splitlines()[-1] if tried.err.strip() else f"it ended with {tried.code}"
+    if "execvp" in said:
+        raise BadTask(f"nothing runs in this root: {said}", hint="see which layer should have brought /bin/sh, and build it anew")
+    raise BadTask(f"bubblewrap refuses to run here: {said}", hint="give the container SYS_ADMIN (privileged), or build as root")

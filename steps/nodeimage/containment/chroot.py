@@ -1,0 +1,152 @@
+"""Programs in the root that is being made, with the few devices, folders and settings that scripts of packages expect.
+
+Nothing of this gets into a layer: /dev, /proc, /run and /tmp are mounts of the namespace. The programs have no network, no settings
+of this machine, and no secrets but those for their command.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from msgspec import Struct
+
+from steps.nodeimage import kernel_calls
+
+OURS: Final = "run/bringup"
+"""Folder in the root for files of the builder; /run is a tmpfs."""
+SECRETS: Final = "run/secrets"
+TAIL: Final = 4000
+"""Characters of a program's output that are kept."""
+_READ: Final = 1 << 20
+"""Bytes of a longer output that are read."""
+_DEVICES: Final = ("full", "null", "random", "tty", "urandom", "zero")
+_LINKS: Final = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
+_STAND_IN: Final = "#!/bin/sh\n# stands in while a layer is built: initial RAM disks are made when an image is packed\nexit 0\n"
+_NO_SERVICES: Final = "#!/bin/sh\n# while an image is built no service is started\nexit 101\n"
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """Exit code of a program, and the end of its output if it failed."""
+
+    code: int
+    output: str
+
+
+def environment(epoch: int) -> dict[str, str]:
+    """Return the environment of every program in the root. Tools that know SOURCE_DATE_EPOCH write no other time."""
+    return {
+        "PATH": f"/{OURS}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "SOURCE_DATE_EPOCH": str(epoch),
+        "PYTHONHASHSEED": "0",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "DEBCONF_NONINTERACTIVE_SEEN": "true",
+        "INITRD": "No",
+    }
+
+
+def prepare(root: Path) -> None:
+    """Mount the folders that programs in the root need."""
+    for name, mode in (("dev", 0o755), ("proc", 0o555), ("run", 0o755), ("sys", 0o555), ("tmp", 0o1777)):
+        _folder(root / name, mode)
+    for name, options in (("dev", "mode=0755"), ("run", "mode=0755"), ("tmp", "mode=1777")):
+        kernel_calls.mount("tmpfs", root / name, "tmpfs", kernel_calls.NOSUID, options)
+    _devices(root / "dev")
+    kernel_calls.mount("/proc", root / "proc", "", kernel_calls.BIND | kernel_calls.REC)
+    _script(root / OURS / "bin" / "update-initramfs", _STAND_IN)
+    (root / "run" / "lock").mkdir()
+
+
+def _folder(path: Path, mode: int) -> None:
+    if not path.is_dir():
+        path.mkdir(parents=True)
+        path.chmod(mode)
+
+
+def _devices(folder: Path) -> None:
+    """Bind the devices of this machine: a user namespace may not make its own."""
+    for name in _DEVICES:
+        (folder / name).touch()
+        kernel_calls.mount(f"/dev/{name}", folder / name, "", kernel_calls.BIND)
+    for name in ("pts", "shm"):
+        (folder / name).mkdir()
+    kernel_calls.mount(
+        "devpts", folder / "pts", "devpts", kernel_calls.NOSUID | kernel_calls.NOEXEC, "newinstance,ptmxmode=0666,mode=0620"
+    )
+    kernel_calls.mount("tmpfs", folder / "shm", "tmpfs", kernel_calls.NOSUID | kernel_calls.NODEV, "mode=1777")
+    for name, target in _LINKS.items():
+        (folder / name).symlink_to(target)
+
+
+def _script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@contextlib.contextmanager
+def without_services(root: Path) -> Iterator[None]:
+    """Keep packages that are installed in this block from starting services."""
+    path = Path("/usr/sbin/policy-rc.d")
+    with entered(root):
+        path.unlink(missing_ok=True)  # never through a link
+        _script(path, _NO_SERVICES)
+    try:
+        yield
+    finally:
+        with entered(root):
+            path.unlink(missing_ok=True)
+
+
+def run(root: Path, command: Sequence[str], settings: Mapping[str, str], redact: Callable[[bytes], bytes] = bytes) -> Ended:
+    """Run a program in the root; processes that it leaves running are killed.
+
+    `redact` removes secrets from the output before it is cut: half of a secret would not be found.
+    """
+    return outside(["chroot", str(root), *command], settings, redact)
+
+
+def outside(command: Sequence[str], settings: Mapping[str, str], redact: Callable[[bytes], bytes] = bytes) -> Ended:
+    """Run a program of this machine on the root; processes that it leaves running are killed."""
+    with tempfile.TemporaryFile() as said:  # no pipe: what a script left running would hold it open
+        done = subprocess.run(
+            list(command), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, env=dict(settings), check=False
+        )
+        end_others()
+        return Ended(code=done.returncode, output=_end(said, redact) if done.returncode else "")
+
+
+def _end(said: IO[bytes], redact: Callable[[bytes], bytes]) -> str:
+    """Return the end of an output. Only the last part of a long one is read, without its first half, where a secret may be cut."""
+    size = said.seek(0, os.SEEK_END)
+    said.seek(max(0, size - _READ))
+    data = said.read()
+    left_out = len(redact(data[: _READ // 2])) if size > _READ else 0
+    return redact(data)[left_out:].decode(errors="replace")[-TAIL:]
+
+
+def end_others() -> None:
+    """Kill every other process of the namespace; this process is the first one in it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def entered(root: Path) -> Iterator[None]:
+    """Let this process see the root as `/`, so that no link in it can lead a path outside."""
+    before = os.open("/", os.O_PATH | os.O_DIRECTORY)
+    try:
+        os.chroot(root)
+        os.chdir("/")
+        yield
+    finally:
+        os.fchdir(before)
+        os.chroot(".")
+        os.close(before)

@@ -1,0 +1,212 @@
+"""Function calls in namespaces of their own (mounts, processes, network), over an overlay of layers.
+
+    packed = namespace.call(stack, "steps.nodeimage.files.root_packing:pack", Pack(...), Packed, seconds=600)
+
+calls `root_packing.pack(root, arguments)` in a child process, where `root` is the folder with the merged layers (read-only without
+`upper`), and returns its result.
+
+The function is root over all files of the layers, also if this process is not (a user namespace with subordinate ids). It has no
+network but loopback, and `TMPDIR` is a tmpfs that goes with the namespace. Lines that it prints come back through `say`. When the
+call ends, even by `kill -9` of the caller, all its processes are killed and nothing stays mounted.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from steps import errors, timeouts
+from steps.errors import BadTask, StepError, Temporary
+from steps.nodeimage import kernel_calls
+from steps.nodeimage.containment import id_ranges
+
+R = TypeVar("R")
+
+TAIL: Final = 40
+"""Lines of output that an error keeps."""
+_ROOT: Final = Path(__file__).parents[3]
+
+
+class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Request to the child process; `caller` is the process that sends it."""
+
+    caller: int
+    stack: tuple[str, ...]
+    function: str
+    arguments: msgspec.Raw
+    upper: str = ""
+    ids: id_ranges.Identities | None = None
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """Error of the child process, by the name of its class."""
+
+    kind: str
+    message: str
+    hint: str = ""
+
+
+class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Answer of the child process: the encoded result, or the error."""
+
+    value: msgspec.Raw = msgspec.Raw(b"")
+    problem: Problem | None = None
+
+
+def call(
+    stack: tuple[Path, ...],
+    function: str,
+    arguments: Struct,
+    kind: type[R],
+    *,
+    upper: Path | None = None,
+    seconds: float,
+    say: Callable[[str], None] | None = None,
+) -> R:
+    """Call `module:name` as name(root, arguments) over the layers, uppermost first; changes go to `upper`, if given.
+
+    Without layers and `upper` nothing is mounted, and `root` is `/`. A folder `work` lies beside `upper` afterwards, which the
+    caller removes. Errors of `steps.errors` are raised again here. Raises BadTask if this machine gives us no namespaces (the
+    sentence names the setting), Temporary after `seconds`.
+    """
+    request = Request(
+        caller=os.getpid(),
+        stack=tuple(str(folder.absolute()) for folder in stack),
+        function=function,
+        arguments=msgspec.Raw(msgspec.json.encode(arguments)),
+        upper=str(upper.absolute()) if upper else "",
+        ids=id_ranges.choose(),
+    )
+    with _held(stack):
+        answer, said = _converse(msgspec.json.encode(request), function, seconds, say)
+    return msgspec.json.decode(_value(answer, said, function), type=kind)
+
+
+def tell(line: str) -> None:
+    """Print a line from inside a call: the caller gets it through `say` at once."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _value(answer: bytes, said: deque[str], function: str) -> msgspec.Raw:
+    try:
+        reply = msgspec.json.decode(answer, type=Reply)
+    except msgspec.MsgspecError as error:
+        raise StepError(f"{function} ended without an answer: {' | '.join(said) or 'it said nothing'}") from error
+    if reply.problem is None:
+        return reply.value
+    found = getattr(errors, reply.problem.kind, StepError)
+    raise found(reply.problem.message, hint=reply.problem.hint)
+
+
+@contextlib.contextmanager
+def _held(stack: Iterable[Path]) -> Iterator[None]:
+    """Hold a shared lock on each layer, so that garbage collection removes none meanwhile. Raises BadTask if one is gone."""
+    with contextlib.ExitStack() as handles:
+        for folder in stack:
+            try:
+                handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+                handles.callback(os.close, handle)
+                fcntl.flock(handle, fcntl.LOCK_SH)
+                there = os.path.samestat(os.fstat(handle), folder.stat())
+            except FileNotFoundError:
+                there = False
+            if not there:
+                raise BadTask(f"layer {folder} is gone", hint="build the image's layers again")
+        yield
+
+
+def _converse(request: bytes, function: str, seconds: float, say: Callable[[str], None] | None) -> tuple[bytes, deque[str]]:
+    """Start the child, send the request, and return its answer (stdout) and its output (stderr)."""
+    said: deque[str] = deque(maxlen=TAIL)
+    with _child() as (child, stdin, stdout, stderr):
+        reader = threading.Thread(target=_listen, args=(stderr, said, say), daemon=True)
+        late = threading.Timer(seconds, child.kill)
+        reader.start()
+        late.start()
+        try:
+            with contextlib.suppress(BrokenPipeError):  # a child that ended early is told by its missing answer
+                stdin.write(request)
+                stdin.close()
+            answer = stdout.read()
+            child.wait()
+        finally:
+            over = late.finished.is_set()
+            late.cancel()
+        reader.join()
+    if over and not answer:
+        raise Temporary(f"{function} took longer than {seconds:.0f} s: {' | '.join(list(said)[-3:]) or 'it said nothing'}")
+    return answer, said
+
+
+@contextlib.contextmanager
+def _child() -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes], IO[bytes]]]:
+    """Run the child process; it ends with this block, and the kernel kills it if this process is killed."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "steps.nodeimage.containment.namespace_child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=_environment(),
+        cwd="/",
+    )
+    try:
+        if child.stdin is None or child.stdout is None or child.stderr is None:
+            raise BadTask("no pipes to a child process")
+        with child.stdin, child.stdout, child.stderr:
+            yield child, child.stdin, child.stdout, child.stderr
+    finally:
+        child.kill()
+        child.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Return one environment for all users, so that no settings of a user get into an image."""
+    before = os.environ.get("PYTHONPATH", "")
+    return {
+        "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin",
+        "PYTHONPATH": os.pathsep.join([str(_ROOT), *([before] if before else [])]),
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "HOME": "/root",
+    }
+
+
+def _listen(stream: IO[bytes], said: deque[str], say: Callable[[str], None] | None) -> None:
+    for raw in stream:
+        line = raw.decode(errors="replace").rstrip()
+        said.append(line)
+        if say is not None:
+            say(line)
+
+
+class FolderToRemove(Struct, frozen=True, kw_only=True):
+    """Folder to remove."""
+
+    folder: str
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with its content, also if its files belong to subordinate ids of the user; a missing folder is no error."""
+    if not folder.exists():
+        return
+    if kernel_calls.may_mount():
+        shutil.rmtree(folder)
+    else:
+        call((), f"{__name__}:remove_inside", FolderToRemove(folder=str(folder.absolute())), bool, seconds=timeouts.IMAGE_READ)
+
+
+def remove_inside(root: Path, doomed: FolderToRemove) -> bool:
+    """Remove a folder as root of a user namespace; called by `call`."""
+    shutil.rmtree(root / doomed.folder)
+    return True

@@ -1,0 +1,161 @@
+"""Protocol between a node and the server that tests it: lines of words, which a shell reads and writes without a parser.
+
+    bringup-tests 1                              GET URL/tests
+    test NAME SECONDS BASE64 of the script
+    end COUNT
+
+    bringup-report 1                             POST URL/report
+    mac 52:54:00:…                               node, mac, address, kernel, root, clock, uptime, …
+    failed UNIT
+    test NAME OUTCOME SECONDS BASE64 of the output's end
+    end COUNT
+
+Names are percent-encoded. A report is hostile input until it was read here.
+"""
+
+import base64
+import binascii
+import math
+import re
+import shlex
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from steps.contract import plain
+from steps.nodeimage.contract import debian
+from steps.nodeimage.contract.boot_tests import NodeReport
+from steps.nodeimage.contract.image_tests import Check, ImageTest, Outcome, Result, Where
+
+TESTS_FORM, REPORT_FORM = "bringup-tests 1", "bringup-report 1"
+MAX_REPORT: Final = 262_144
+"""Bytes of a report: a thousand tests with half a line of output each."""
+MAX_ROWS: Final = 2_000
+MAX_WORD: Final = 400
+MAX_OUTPUT: Final = 400
+
+_IS_INSTALLED = debian.IS_INSTALLED.replace("{", "{{").replace("}", "}}")  # a script is a form that its arguments go into
+_SCRIPTS: dict[str, str] = {
+    Check.SERVICES_ENABLED: 'for one in {}; do systemctl is-enabled -q "$one" || {{ echo "$one is not enabled"; exit 1; }}; done',
+    Check.PATHS_PRESENT: 'for path in {}; do [ -e "$path" ] || {{ echo "$path is absent"; exit 1; }}; done',
+    Check.PATHS_ABSENT: 'for path in {}; do [ ! -e "$path" ] || {{ echo "$path is there"; exit 1; }}; done',
+    Check.PACKAGES_PRESENT: f'for name in {{}}; do {_IS_INSTALLED} || {{{{ echo "$name is not installed"; exit 1; }}}}; done',
+    Check.PACKAGES_ABSENT: f'for name in {{}}; do ! {_IS_INSTALLED} || {{{{ echo "$name is installed"; exit 1; }}}}; done',
+    Check.MODULES_PRESENT: 'for name in {}; do modprobe -n -q "$name" || {{ echo "no module $name"; exit 1; }}; done',
+}
+"""Checks as shell. All other checks read the root as packed: a running node has a machine-id, keys and files of its own."""
+
+_GLOBBED = {Check.PATHS_PRESENT, Check.PATHS_ABSENT}
+
+
+class ReportError(ValueError):
+    """The bytes are no report; the message says why."""
+
+
+def on_node(tests: Iterable[ImageTest]) -> tuple[ImageTest, ...]:
+    """Return the tests that run on a booted node."""
+    return tuple(one for one in tests if one.where is not Where.SANDBOX)
+
+
+def can_run(test: ImageTest) -> bool:
+    """Return True if a booted node can run this test: some checks need the packed root."""
+    return bool(test.run) or test.check in _SCRIPTS
+
+
+def render(tests: Iterable[ImageTest], factor: float = 1.0) -> bytes:
+    """Render the list of tests that a node fetches; `factor` is how much slower the node is than a real one.
+
+    Raises ValueError for a test that cannot run on a node.
+    """
+    rows = [f"test {quote(one.name, safe='')} {max(1, math.ceil(one.seconds * factor))} {_coded(_script(one))}" for one in tests]
+    return "\n".join([TESTS_FORM, *rows, f"end {len(rows)}", ""]).encode()
+
+
+def _script(test: ImageTest) -> str:
+    if test.run:
+        return test.run
+    if not can_run(test):
+        raise ValueError(f"test {test.name}: check {test.check} needs the packed root; set its `where` to sandbox")
+    return _SCRIPTS[test.check].format(" ".join(_argument(test.check, one) for one in test.arguments)) + "\n"
+
+
+def _argument(check: str, value: str) -> str:
+    """Quote one shell word; `*` of a path stays a pattern."""
+    return "*".join(shlex.quote(part) if part else "" for part in value.split("*")) if check in _GLOBBED else shlex.quote(value)
+
+
+def _coded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def read(data: bytes) -> NodeReport:
+    """Read a node's report. Raises ReportError."""
+    if len(data) > MAX_REPORT:
+        raise ReportError(f"the report has {len(data)} bytes, limit {MAX_REPORT}")
+    lines = data.decode("ascii", errors="replace").split("\n")
+    if lines[0] != REPORT_FORM or lines[-1]:
+        began = plain.line(lines[0][:40])
+        raise ReportError(f"no whole report: it begins with {began!r}, not with {REPORT_FORM!r}, or has no last line end")
+    if len(lines) > MAX_ROWS:
+        raise ReportError(f"the report has {len(lines)} lines, limit {MAX_ROWS}")
+    fields: dict[str, Any] = {}
+    rows: dict[str, list[Any]] = {"failed": [], "test": []}
+    for line in lines[1:-2]:
+        _take(line, fields, rows)
+    _whole(lines[-2], len(rows["test"]), fields)
+    return NodeReport(**fields, failed_units=tuple(rows["failed"]), results=tuple(rows["test"]))
+
+
+def _take(line: str, fields: dict[str, Any], rows: dict[str, list[Any]]) -> None:
+    name, _, rest = line.partition(" ")
+    if name == "test":
+        rows["test"].append(_result(rest))
+    elif name == "failed":
+        rows["failed"].append(_word(rest))
+    elif name in fields:
+        raise ReportError(f"the report says {name} twice")
+    elif name in _READERS:
+        fields[name] = _READERS[name](rest)
+    else:
+        raise ReportError(f"the report says {plain.line(name[:40])!r}, which is no word of a report")
+
+
+def _whole(last: str, tests: int, fields: dict[str, Any]) -> None:
+    if last != f"end {tests}":
+        raise ReportError(f"the report has {tests} tests and ends with {plain.line(last[:40])!r}: it came in part")
+    missing = [name for name in ("mac", "address", "kernel", "root", "clock", "uptime") if name not in fields]
+    if missing:
+        raise ReportError(f"the report does not say {', '.join(missing)}")
+
+
+def _word(text: str) -> str:
+    if len(text) > MAX_WORD:
+        raise ReportError(f"a word of the report has {len(text)} characters, limit {MAX_WORD}")
+    return plain.line(text)
+
+
+def _number(text: str) -> float:
+    if not re.fullmatch(r"\d{1,12}(\.\d{1,12})?", text):
+        raise ReportError(f"{plain.line(text[:40])!r} is no number")
+    return float(text)
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("node", "mac", "address", "kernel", "root", "image", "firmware"), _word),
+    "clock": _number,
+    "uptime": _number,
+    "free_mib": lambda text: int(_number(text)),
+    "modules": lambda text: text == "1",
+}
+
+
+def _result(text: str) -> Result:
+    words = text.split(" ")
+    if len(words) != 4 or words[1] not in set(Outcome):
+        raise ReportError(f"{plain.line(text[:60])!r} is no result of a test")
+    try:
+        output = base64.b64decode(words[3], validate=True).decode(errors="replace")
+    except binascii.Error as error:
+        raise ReportError(f"the output of test {plain.line(words[0][:40])} is no base64") from error
+    name = _word(unquote(words[0]))
+    return Result(name=name, outcome=Outcome(words[1]), seconds=_number(words[2]), output=plain.line(output)[-MAX_OUTPUT:])

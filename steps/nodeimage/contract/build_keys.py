@@ -1,0 +1,52 @@
+"""Keys of the products of an image build: pure functions of the recipe, so that the plan knows them before anything is built."""
+
+from typing import Final
+
+from steps.contract.canonical import digest
+from steps.nodeimage.contract.resolved_recipe import Recipe
+
+BUILDER: Final = 2
+"""Version of the layer builder: raised whenever it would write other bytes for the same recipe, so that all layers are built anew.
+"""
+PACKER: Final = 4
+"""Version of the code that packs squashfs, initrd, manifest and OCI archive: raised whenever it would write other bytes."""
+
+
+def layers(recipe: Recipe) -> dict[str, str]:
+    """Return the key of each layer, lowest first, as 64 hex digits.
+
+    A key covers all that the root of the layer is made of: the parent, its packages, files, commands, users and services, the time
+    of its files and the version of the builder.
+    """
+    found: dict[str, str] = {}
+    parent = ""
+    for layer in recipe.layers:
+        where = {"distribution": recipe.distribution, "release": recipe.release, "architecture": recipe.architecture}
+        content = {
+            "packages": [[one.name, one.version, one.architecture, one.sha256, one.asked, one.essential] for one in layer.packages],
+            "users": layer.users,
+            "files": layer.files,
+            "commands": layer.commands,
+            "services": layer.services,
+        }
+        parent = _hex({"builder": BUILDER, "parent": parent, "epoch": recipe.epoch, **where, **content})
+        found[layer.name] = parent
+    return found
+
+
+def top(recipe: Recipe) -> str:
+    """Return the key of the whole root, which is the key of the uppermost layer."""
+    return list(layers(recipe).values())[-1]
+
+
+def image(recipe: Recipe) -> str:
+    """Return the key of the packed image, as 64 hex digits.
+
+    The key covers all of the recipe, its tests too (an image is published with the tests that it passed), and both versions of our
+    code.
+    """
+    return _hex({"packer": PACKER, "builder": BUILDER, "recipe": recipe.digest})
+
+
+def _hex(value: object) -> str:
+    return digest(value).removeprefix("sha256:")

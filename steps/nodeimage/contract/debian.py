@@ -1,0 +1,108 @@
+"""Facts of dpkg and apt: the files that Debian's package manager leaves in a root, their names, and pure readers of them.
+
+`steps/nodeimage/layer/package_installation` installs packages in a root, `workflows/nodeimage/package_resolution` resolves them; no
+other module of node images knows a package manager. Another family needs a module beside each of the three, chosen by the
+distribution of the recipe.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from steps.nodeimage.contract.resolved_recipe import Package
+
+STATUS: Final = "var/lib/dpkg/status"
+"""Path of the database of installed packages."""
+MARKS: Final = "var/lib/apt/extended_states"
+"""Path of the list of packages that were installed as dependencies."""
+NOTES: Final = "var/lib/dpkg/info"
+"""Folder with the files about each package: its paths (`NAME.list`), their digests (`NAME.md5sums`), its scripts."""
+DIGESTS: Final = f"{NOTES}/*.md5sums"
+SUFFIX: Final = ".deb"
+CACHES: Final = (Path("/var/cache/apt/archives"),)
+"""Folders of a machine that may have package files."""
+EMPTIED: Final = ("var/lib/apt/lists", "var/cache/apt")
+"""Folders that are emptied in an image: their files can be fetched again and contain times."""
+REMOVED: Final = (
+    "var/cache/debconf/*-old",
+    "var/lib/apt/daily_lock",
+    "var/lib/dpkg/*-old",
+    "var/lib/dpkg/lock*",
+    "var/lib/dpkg/triggers/Lock",
+)
+"""Paths that are removed from an image: locks and old copies."""
+IS_INSTALLED: Final = "dpkg-query -W -f '${db:Status-Status}' \"$name\" 2>&1 | grep -qx installed"
+"""Shell condition for a running node: package $name is installed completely."""
+
+INSTALLERS: Final = {"apt": ("apt-get", "--version"), "dpkg-deb": ("dpkg-deb", "--version"), "tar": ("tar", "--version")}
+"""Programs of the build machine that unpack and order packages, each with the command that prints its version."""
+
+_WHOLE: Final = " ok installed"
+_NOTE: Final = re.compile(rf"{NOTES}/([^/:]+?)(?::\w+)?\.(list|[a-z0-9]+)")
+
+
+class Note(Struct, frozen=True):
+    """File that the package manager keeps about a package; `lists`: it lists the paths of the package."""
+
+    package: str
+    lists: bool
+
+
+def cached_name(package: Package) -> str:
+    """Return the file name of a package in one of CACHES."""
+    named = f"{package.name}_{quote(package.version, safe='+~')}_{package.architecture}{SUFFIX}"
+    return named.replace("%3A", "%3a")
+
+
+def in_archive(archive: Path, sha256: str) -> Path:
+    """Return the path of a package in an archive, by its digest."""
+    return archive / sha256[:2] / f"{sha256}{SUFFIX}"
+
+
+def states(status: str) -> dict[str, str]:
+    """Return the packages of a database with their states, name → `install ok installed`."""
+    return {name: fields["Status"] for name, fields in _packages(status) if "Status" in fields}
+
+
+def is_whole(state: str) -> bool:
+    """Return True if a package of this state is installed completely."""
+    return state.endswith(_WHOLE)
+
+
+def installed(status: str) -> list[str]:
+    """Return `name=version` of all packages that are installed completely, sorted."""
+    return sorted(f"{name}={fields.get('Version', '')}" for name, fields in _packages(status) if is_whole(fields.get("Status", "")))
+
+
+def _packages(status: str) -> Iterable[tuple[str, dict[str, str]]]:
+    for block in status.split("\n\n"):
+        fields = dict(re.findall(r"^(Package|Status|Version): (.*)$", block, re.MULTILINE))
+        if "Package" in fields:
+            yield fields["Package"], fields
+
+
+def digests(notes: Iterable[str]) -> dict[str, str]:
+    """Read the texts of DIGESTS: path as a package has it → MD5 in hex."""
+    rows = (line.partition("  ") for text in notes for line in text.splitlines())
+    return {path: digest for digest, _, path in rows}
+
+
+def note(path: str) -> Note | None:
+    """Return the note that a path of a root is; None if the path is no note about a package."""
+    found = _NOTE.fullmatch(path)
+    return Note(found[1], found[2] == "list") if found else None
+
+
+def listed(text: str) -> list[str]:
+    """Return the paths of a package from a note that lists them, for a root whose /bin, /sbin and /lib are links into /usr."""
+    return [_merged(path) for path in text.splitlines() if path not in ("/.", "")]
+
+
+def _merged(path: str) -> str:
+    plain = os.path.normpath(path).lstrip("/")
+    return f"usr/{plain}" if re.match(r"(bin|sbin|lib\w*)/", plain) else plain

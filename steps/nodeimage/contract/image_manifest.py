@@ -1,0 +1,106 @@
+"""`manifest.json` of a built image: a full description, equal for equal inputs, so without times and hosts.
+
+The manifest of a published version also says where its recipe came from and how each test ended. That of a built image cannot,
+because two commits may give the same bytes. Durations and output of tests are in `tests.json` beside it.
+"""
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.canonical import canonical
+from steps.contract.release_layout import ReleaseFile
+from steps.nodeimage.contract.image_tests import Outcome
+
+SCHEMA: Final = 1
+MANIFEST: Final = "manifest.json"
+SIGNATURE: Final = "manifest.json.sig"
+"""Name of the signature file, made by `ssh-keygen -Y sign` over the manifest in namespace NAMESPACE."""
+NAMESPACE: Final = "bringup-image"
+ROOT, KERNEL, INITRD, OCI = "root.squashfs", "vmlinuz", "initrd.img", "root.oci.tar"
+PARTS: Final = (ROOT, KERNEL, INITRD, OCI)
+"""Files of an image beside its manifest."""
+
+
+class ImageFile(ReleaseFile, frozen=True, kw_only=True):
+    """One file of an image: its digest `sha256:…` and its size in bytes."""
+
+
+class LayerOf(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One layer as built: its key, the digest of its content listing, and the bytes and files that it adds."""
+
+    name: str
+    key: str
+    digest: str
+    size: int
+    files: int
+
+
+class PackageOf(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Installed package, with the layer that brought it."""
+
+    name: str
+    version: str
+    architecture: str
+    sha256: str
+    layer: str
+
+
+class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Description of one image.
+
+    `recipe` is the digest of the resolved recipe, `tools` the versions of the programs that packed it, `tests` the names of the
+    tests that it must pass. A published version also has `origin`, where the recipe came from (a commit, the version of bringup),
+    and `outcomes`, the outcome of each test by task and name.
+    """
+
+    name: str
+    key: str
+    recipe: str
+    distribution: str
+    release: str
+    architecture: str
+    epoch: int
+    kernel: str
+    kernel_arguments: tuple[str, ...]
+    parts: tuple[ImageFile, ...]
+    layers: tuple[LayerOf, ...]
+    packages: tuple[PackageOf, ...]
+    tools: dict[str, str] = {}
+    tests: tuple[str, ...] = ()
+    origin: str = ""
+    outcomes: dict[str, dict[str, Outcome]] = {}
+    schema: int = SCHEMA
+
+    def part(self, name: str) -> ImageFile | None:
+        """Return the file of this name; None if the manifest does not list it."""
+        return next((one for one in self.parts if one.name == name), None)
+
+    def is_same(self, other: "Manifest") -> bool:
+        """Return True if both manifests have the same key and the same files: they describe one image, whatever else they say."""
+        return (self.name, self.key, sorted(self.parts, key=_name)) == (other.name, other.key, sorted(other.parts, key=_name))
+
+
+def _name(part: ImageFile) -> str:
+    return part.name
+
+
+class ManifestError(ValueError):
+    """The file is no manifest of this version; the message says why."""
+
+
+def encode(manifest: Manifest) -> bytes:
+    """Return the bytes of `manifest.json`."""
+    return canonical(manifest) + b"\n"
+
+
+def decode(data: bytes) -> Manifest:
+    """Read a manifest. Raises ManifestError."""
+    try:
+        found = msgspec.json.decode(data, type=Manifest)
+    except msgspec.MsgspecError as error:
+        raise ManifestError(f"{MANIFEST}: {error}") from error
+    if found.schema != SCHEMA:
+        raise ManifestError(f"{MANIFEST} has schema {found.schema}, this version reads {SCHEMA}")
+    return found

@@ -1,0 +1,255 @@
+"""iPXE scripts that start a node: each names its files by full URL, and on failure says so, waits and tries again.
+
+A script never falls through to another way to boot: a node whose server is away waits for it. The kernel and initrd that a script
+loads restart the node if they cannot go on, so no node stops for good.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from steps.nodeimage.contract.boot_tests import REPORT_ARGUMENT, TESTS_ARGUMENT
+
+SAID: Final = "bringup:"
+"""Start of every line that these scripts print on a console."""
+WAIT: Final = 10
+"""Seconds between two tries: a server restarts within a few seconds, and a room full of waiting nodes must not overload it."""
+RESTART: Final = 60
+"""Seconds until a node restarts after its initial RAM disk has given up (no DHCP, server away) or its kernel panicked.
+
+The messages stay readable on the console that long; the console gives nobody a shell. A recipe's own `panic=` wins.
+"""
+FORWARDING: Final = 60
+"""Seconds that the initial RAM disk asks for an address.
+
+Loading the driver resets the link, and a switch port without edge setting forwards nothing for the next 30 s (spanning tree), nor
+does a bond that has not negotiated. live-boot's own limit of 15 s ends in a panic.
+"""
+LONGEST_ARGUMENTS: Final = 2000
+"""Bytes of kernel arguments: an x86 kernel keeps 2,047 and drops the rest silently."""
+
+_WORD = re.compile(r"[\x21-\x7e]+")
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_WHO = ":who"
+_PLACED = "--autofree --replace"
+"""Options by which a script replaces the running one.
+
+Without them a script that is returned to stays on iPXE's stack, which has 4 or 8 kB in a BIOS; a waiting machine loops any number
+of times.
+"""
+_IMAGE = "bringup.image="
+_BOOTIF = "BOOTIF=01-${netX/mac:hexhyp}"
+
+
+class ScriptError(ValueError):
+    """The script cannot be rendered; the message names what is wrong."""
+
+
+class Loaded(Struct, frozen=True, kw_only=True):
+    """Inputs of a boot script for one version.
+
+    All addresses are absolute URLs: the files of the version, the server that receives the report (empty: none), `entry`, the
+    script that the group is told to load, and `again`, the script with which a machine starts over that could load or start nothing
+    (without both it tries the same files again). The root's digest is `sha256:…`. Tests run in a test boot alone. Machines are MAC
+    address (lower case, with colons) → host name (empty: the image's own). Without any machine the script is for all but `others`,
+    which are sent to `start`, the script that finds a machine's own.
+    """
+
+    title: str
+    kernel: str
+    initrd: str
+    root: str
+    image: str
+    arguments: tuple[str, ...] = ()
+    report: str = ""
+    tests: bool = False
+    machines: Mapping[str, str] = {}
+    others: tuple[str, ...] = ()
+    start: str = ""
+    entry: str = ""
+    again: str = ""
+
+
+def arguments(loaded: Loaded) -> tuple[str, ...]:
+    """Return all kernel arguments.
+
+    live-boot fetches the root into memory and mounts an overlay over it; nothing is written to a disk. `nonetworking` makes
+    live-boot leave /etc/network/interfaces of the image alone.
+    """
+    told = [f"{_IMAGE}{loaded.image}"]
+    if loaded.report:
+        told += [f"{REPORT_ARGUMENT}={loaded.report}", *([f"{TESTS_ARGUMENT}=yes"] if loaded.tests else [])]
+    fetched = (f"fetch={loaded.root}", f"ethdevice-timeout={FORWARDING}", "nonetworking")
+    return ("boot=live", "nopersistence", *fetched, f"panic={RESTART}", *told, *loaded.arguments)
+
+
+def given(script: str) -> tuple[str, ...]:
+    """Return the kernel arguments that image and group gave to a script of ours.
+
+    Left out are those that every boot has, the location of the tree, the server that receives the report, and the machine's name.
+    """
+    line = next((line.split() for line in script.splitlines() if line.startswith("kernel ")), [])
+    start = next((at for at, word in enumerate(line, start=1) if word.startswith(_IMAGE)), len(line))
+    end = next((at for at, word in enumerate(line) if word.startswith(_BOOTIF.partition("=")[0])), len(line))
+    return tuple(word for word in line[start:end] if word.partition("=")[0] not in {REPORT_ARGUMENT, TESTS_ARGUMENT})
+
+
+def script(loaded: Loaded) -> str:
+    """Return the script that loads one version. Raises ScriptError."""
+    words = arguments(loaded)
+    for value in (loaded.kernel, loaded.initrd, loaded.root):
+        _absolute(value)
+    for word in (loaded.kernel, loaded.initrd, *words):
+        _plain(word)
+    longest = max(loaded.machines.values(), key=len, default="")
+    named = ["initrd=initrd.img", *words, _BOOTIF, *(["systemd.hostname=${node}"] if longest else [])]
+    length = len(" ".join(named)) + len(longest)
+    if length > LONGEST_ARGUMENTS:
+        raise ScriptError(f"the kernel arguments have {length} bytes, a kernel keeps {LONGEST_ARGUMENTS}: leave some out")
+    lines = [
+        "#!ipxe",
+        f"# {_title(loaded.title)}",
+        *_guard(loaded.machines, loaded.entry),
+        *(_sent_on(loaded.others, loaded.start) if loaded.others and not loaded.machines else ()),
+        ":load",
+        "imgfree",
+        f"echo {SAID} loads {_title(loaded.title)}",
+        f"kernel --name vmlinuz {loaded.kernel} {' '.join(named)} || goto failed",
+        f"initrd --name initrd.img {loaded.initrd} || goto failed",
+        f"echo {SAID} starts the kernel",
+        "boot || goto failed",
+        *_again("failed", "could not load or start it: ${errno}", "load", loaded.again),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def chain(url: str, start: str = "") -> str:
+    """Return a script that continues with another one, such as that of the TFTP server, which stays the same when images change.
+
+    If the other script cannot be loaded it tries again; with `start` it continues with that script instead, because the machine's
+    own script may have changed. Raises ScriptError.
+    """
+    _loadable(url)
+    lines = [
+        "#!ipxe",
+        ":next",
+        "isset ${netX/ip} || dhcp || goto failed",
+        f"echo {SAID} asks {url}",
+        f"chain {_PLACED} {url} || goto failed",
+        *_again("failed", f"could not go on with {url}: ${{errno}}", "next", start),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def first(machines: str, known: Iterable[str], default: str, start: str) -> str:
+    """Return the script that every machine may be given; `start` is its own URL.
+
+    A machine of `known` (MAC addresses) continues with its own script, whose URL begins with `machines`, and with no other, however
+    long that cannot be loaded: a short failure of the server must not boot it as another kind of machine. All other machines
+    continue with the default (empty: none). A machine that cannot continue starts over, and may be known then. Raises ScriptError.
+    """
+    for one in (machines, *((default,) if default else ())):
+        _loadable(one)
+    own, others = f"{machines}${{netX/mac:hexhyp}}.ipxe", [f"echo {SAID} there is no script for ${{netX/mac}}"]
+    if default:
+        others = [f"echo {SAID} no script for ${{netX/mac}} alone, asks {default}", f"chain {_PLACED} {default} ||"]
+    lines = [
+        "#!ipxe",
+        ":next",
+        "isset ${netX/ip} || dhcp || goto failed",
+        *(f"iseq ${{netX/mac}} {mac} && goto own ||" for mac in _macs(known)),
+        *others,
+        "goto failed",
+        ":own",
+        f"echo {SAID} asks {own}",
+        f"chain {_PLACED} {own} || goto failed",
+        *_again("failed", "could not go on with a script for ${netX/mac}: ${errno}", "next", start),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def is_guarded(script: str) -> bool:
+    """Return True if a script of ours continues only on the machines that it names."""
+    return f"\n{_WHO}\n" in script
+
+
+def _sent_on(others: Sequence[str], start: str) -> Sequence[str]:
+    """Return lines that send machines with an own script away: a script that failed to load for a moment must not boot its machine
+    as another kind of machine.
+    """
+    _loadable(start)
+    return [
+        *(f"iseq ${{netX/mac}} {mac} && goto elsewhere ||" for mac in _macs(others)),
+        "goto load",
+        ":elsewhere",
+        f"echo {SAID} ${{netX/mac}} has a script of its own, asks {start}",
+        f"sleep {WAIT}",
+        *_anew(start),
+        "goto elsewhere",
+    ]
+
+
+def _guard(machines: Mapping[str, str], entry: str) -> Sequence[str]:
+    """Return lines that continue only on the named machines, each with its host name; others ask for the current list again."""
+    if not machines:
+        return []
+    if odd := [host for host in machines.values() if host and not _HOST.fullmatch(host)]:
+        raise ScriptError(f"{odd[0]!r} is no host name")
+    bare = sorted(mac for mac, host in machines.items() if not host)
+    if bare and len(bare) < len(machines):
+        raise ScriptError(f"{bare[0]} has no host name, others have: name all of them, or none")
+    tests = [f"iseq ${{netX/mac}} {mac} && set node {machines[mac] or 'known'} ||" for mac in _macs(machines)]
+    return [
+        _WHO,
+        "clear node ||",  # of a list that it was in before
+        *tests,
+        "isset ${node} && goto load ||",
+        f"echo {SAID} this script is for other machines, not for ${{netX/mac}}",
+        f"sleep {WAIT}",
+        *_anew(entry),
+        "goto who",
+    ]
+
+
+def _macs(found: Iterable[str]) -> Sequence[str]:
+    ordered = sorted(found)
+    if odd := [mac for mac in ordered if not _MAC.fullmatch(mac)]:
+        raise ScriptError(f"{odd[0]!r} is no MAC address in lower case with colons, as 52:54:00:12:34:56")
+    return ordered
+
+
+def _again(label: str, said: str, back: str, start: str = "") -> Sequence[str]:
+    lines = [f":{label}", f"echo {SAID} {said}", f"echo {SAID} tries again in {WAIT} s", f"sleep {WAIT}"]
+    return [*lines, *_anew(start), f"goto {back}"]
+
+
+def _anew(start: str) -> Sequence[str]:
+    """Return lines that start another script in place of this one; if that cannot be loaded, this one continues."""
+    if not start:
+        return []
+    _loadable(start)
+    return [f"chain {_PLACED} {start} ||"]
+
+
+def _loadable(url: str) -> None:
+    """Return a URL that a script may contain as it is."""
+    _absolute(url)
+    _plain(url)
+
+
+def _absolute(url: str) -> None:
+    if not re.match(r"https?://[^/]+/.", url):
+        raise ScriptError(f"{url!r} is no absolute http URL of a file")
+
+
+def _plain(word: str) -> None:
+    """Return True if iPXE would not split or expand this word or take it for its own `||`."""
+    if not _WORD.fullmatch(word) or "${" in word or word in {"||", "&&"}:
+        raise ScriptError(f"{word!r} cannot stand in an iPXE script: printable ASCII without spaces and ${{…}} only")
+
+
+def _title(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9 ._:+-]", "?", text)

@@ -1,0 +1,168 @@
+"""Resolved recipe: the content of one node image, layer by layer, every package by its digest.
+
+The compiler writes `recipe.json` beside the tasks and the builder reads it; tasks name it by its digest.
+"""
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.canonical import canonical, digest
+from steps.nodeimage.contract.image_tests import ImageTest
+
+SCHEMA: Final = 1
+FILE: Final = "image.recipe.json"
+"""Name of the resolved recipe in the tasks folder."""
+FILES: Final = "image.files.json"
+"""Name in the tasks folder of the recipe's own files: sha256 → base64 of the bytes."""
+MAX_BYTES: Final = 800_000
+"""Limit for the recipe, its files and the groups with their machines: they share a ConfigMap, of 1 MiB at most, with the tasks."""
+
+
+class PackageRepository(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Package repository: apt's `deb URL SUITE COMPONENTS`.
+
+    `keyring` is a file, on the machine that makes the lock, with the key that signs the repository; a resolved recipe has none.
+    """
+
+    url: str
+    suite: str
+    components: tuple[str, ...] = ("main",)
+    keyring: str = ""
+
+
+class Package(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One locked package.
+
+    `path` is its place below the URL of the repository, `source` the index of that repository in the recipe. `asked`: the recipe
+    names it, else it is a dependency. `essential`: part of the first, smallest root. `source_version`: version of the source
+    package if that differs, by which vulnerability feeds count; a resolved recipe has none.
+    """
+
+    name: str
+    version: str
+    architecture: str
+    sha256: str
+    size: int
+    path: str
+    source: int = 0
+    asked: bool = False
+    essential: bool = False
+    source_version: str = ""
+
+
+class PlacedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """File (`sha256` of its bytes), link (`link`) or folder (neither) at the absolute `path`. `mode` is octal, as 0o644."""
+
+    path: str
+    sha256: str = ""
+    link: str = ""
+    mode: int = 0o644
+    uid: int = 0
+    gid: int = 0
+
+
+class LayerCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Shell script (`/bin/sh -e`) that runs in the layer as root, without network.
+
+    `secrets` are names of secret files that this command alone sees, at /run/secrets/NAME; a secret is no part of any key.
+    """
+
+    run: str
+    secrets: tuple[str, ...] = ()
+
+
+class LayerService(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """systemd unit that is enabled, disabled or masked."""
+
+    unit: str
+    state: str = "enabled"
+
+
+class LayerUser(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """User, never with a password. `gid` 0: equal to `uid`. `keys` are SSH public keys."""
+
+    name: str
+    uid: int
+    gid: int = 0
+    groups: tuple[str, ...] = ()
+    shell: str = "/bin/bash"
+    home: str = ""
+    keys: tuple[str, ...] = ()
+
+
+class ResolvedLayer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Content that one layer adds to the one below, applied in this order: packages, users, files, commands, services.
+
+    `budget_mib` limits what it adds to the root; 0: no limit.
+    """
+
+    name: str
+    packages: tuple[Package, ...] = ()
+    users: tuple[LayerUser, ...] = ()
+    files: tuple[PlacedFile, ...] = ()
+    commands: tuple[LayerCommand, ...] = ()
+    services: tuple[LayerService, ...] = ()
+    budget_mib: int = 0
+
+
+class Recipe(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One node image, resolved.
+
+    `epoch` is the time of every file (SOURCE_DATE_EPOCH, seconds), `kernel` the package with the kernel, `budget_mib` the limit of
+    the squashfs. `origin` says where the recipe came from (a commit, a folder), and is no part of any key.
+    """
+
+    name: str
+    distribution: str
+    release: str
+    architecture: str
+    epoch: int
+    sources: tuple[PackageRepository, ...]
+    layers: tuple[ResolvedLayer, ...]
+    kernel: str
+    kernel_arguments: tuple[str, ...] = ()
+    tests: tuple[ImageTest, ...] = ()
+    budget_mib: int = 0
+    origin: str = ""
+    schema: int = SCHEMA
+
+    @property
+    def digest(self) -> str:
+        """Digest by which tasks name the recipe. It covers neither the recipe's origin nor the mirrors, because package bytes are
+        locked.
+        """
+        plain = msgspec.structs.replace(self, origin="", sources=())
+        return digest(decode(encode(plain)))  # as it is read: 5 seconds are 5.0 then
+
+    def layer(self, name: str) -> ResolvedLayer:
+        """Return the layer of this name. Raises KeyError."""
+        return {one.name: one for one in self.layers}[name]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the layers, lowest first."""
+        return tuple(one.name for one in self.layers)
+
+
+class RecipeError(ValueError):
+    """The file is no resolved recipe of this version; the message names the place."""
+
+
+def encode(recipe: Recipe) -> bytes:
+    """Return the bytes of `recipe.json`."""
+    return canonical(recipe)
+
+
+def decode(data: bytes) -> Recipe:
+    """Read a resolved recipe. Raises RecipeError."""
+    if len(data) > MAX_BYTES:
+        raise RecipeError(f"{FILE} has {len(data)} bytes, limit {MAX_BYTES}")
+    try:
+        found = msgspec.json.decode(data, type=Recipe)
+    except msgspec.MsgspecError as error:
+        raise RecipeError(f"{FILE}: {error}") from error
+    if found.schema != SCHEMA:
+        raise RecipeError(f"{FILE} has schema {found.schema}, this version reads {SCHEMA}: render again with this version")
+    return found

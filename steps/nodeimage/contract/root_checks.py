@@ -1,0 +1,176 @@
+"""Built-in checks of a root, judged from a listing of its files. Pure: the same listing gives the same words."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from steps.nodeimage.contract import debian
+from steps.nodeimage.contract.image_tests import Check
+from steps.nodeimage.contract.root_listing import FOLDER, LINK, REGULAR, RootListing, plain_path
+
+MODULE_LISTS: Final = ("modules.dep", "modules.builtin")
+MODULES: Final = "usr/lib/modules"
+MACHINE_ID: Final = "etc/machine-id"
+TEXTS: Final = (debian.STATUS, MACHINE_ID)
+"""Files whose text the checks read, besides MODULE_LISTS below MODULES."""
+MOST_TOLD: Final = 4
+
+_UNITS: Final = ("etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
+_EMPTY_IDENTITY: Final = ("", "uninitialized")
+_IDENTITY: Final = (
+    ("/etc/ssh/ssh_host_*", "SSH host key"),
+    ("/var/lib/systemd/random-seed", "random seed"),
+    ("/var/lib/systemd/credential.secret", "credential secret"),
+    ("/var/lib/NetworkManager/secret_key", "secret key of NetworkManager"),
+    ("/var/lib/dhcp/*.leases", "DHCP lease"),
+    ("/var/lib/NetworkManager/*.lease", "DHCP lease"),
+)
+_WORLD_WRITABLE, _STICKY, _SET_ID = 0o002, 0o1000, 0o6000
+_SEPARATOR: Final = "!"
+MIB: Final = 1 << 20
+
+
+class UnknownCheck(ValueError):
+    """A built-in check that this version does not have, or not with these arguments; the message names what it knows."""
+
+
+def judge(check: str, arguments: Sequence[str], root: RootListing) -> tuple[str, ...]:
+    """Return the problems that a check finds in a root, one clause each; none: it passes. Raises UnknownCheck."""
+    try:
+        found = _CHECKS[Check(check)]
+    except ValueError as error:
+        known = ", ".join(one.value for one in Check)
+        raise UnknownCheck(f"there is no check {check!r}; this version has {known}") from error
+    return tuple(found(arguments, root))
+
+
+def told(problems: Sequence[str]) -> str:
+    """Return the first problems in one line, and how many more there are."""
+    more = f"; and {len(problems) - MOST_TOLD} more" if len(problems) > MOST_TOLD else ""
+    return "; ".join(problems[:MOST_TOLD]) + more
+
+
+def _services_enabled(units: Sequence[str], root: RootListing) -> Iterable[str]:
+    for unit in units:
+        if root.link_of(f"/etc/systemd/system/{unit}") == "/dev/null":
+            yield f"{unit} is masked"
+        elif not any(root.expand(f"/{place}/{kind}/{unit}") for place in _UNITS for kind in ("*.wants", "*.requires")):
+            yield f"{unit} is not enabled: no .wants or .requires folder has a link to it"
+        elif not any(root.resolve(f"/{place}/{name}") for place in _UNITS for name in (unit, _template(unit))):
+            yield f"{unit} is enabled, but there is no such unit file"
+
+
+def _template(unit: str) -> str:
+    head, at, tail = unit.partition("@")
+    return f"{head}@.{tail.rpartition('.')[2]}" if at else unit
+
+
+def _paths_present(patterns: Sequence[str], root: RootListing) -> Iterable[str]:
+    for pattern in patterns:
+        found = root.expand(pattern)
+        if not found:
+            yield f"{pattern} is missing"
+        elif not any(root.resolve(path) for path in found):
+            yield f"{pattern} is a link to {root.link_of(found[0])}, which is missing"
+
+
+def _paths_absent(patterns: Sequence[str], root: RootListing) -> Iterable[str]:
+    return (f"{path} is there" for pattern in patterns for path in root.expand(pattern))
+
+
+def _packages_present(names: Sequence[str], root: RootListing) -> Iterable[str]:
+    states = _states(root)
+    for name in names:
+        state = states.get(name)
+        if state is None:
+            yield f"package {name} is not installed"
+        elif not debian.is_whole(state):
+            yield f"package {name} is not installed completely ({state})"
+
+
+def _packages_absent(names: Sequence[str], root: RootListing) -> Iterable[str]:
+    states = _states(root)
+    return (f"package {name} is there ({states[name]})" for name in names if name in states)
+
+
+def _states(root: RootListing) -> dict[str, str]:
+    return debian.states(root.texts.get(debian.STATUS, ""))
+
+
+def _links_resolve(arguments: Sequence[str], root: RootListing) -> Iterable[str]:
+    folders, tolerated = _split(arguments)
+    bearable = {plain_path(path) for pattern in tolerated for path in root.expand(pattern)}
+    for path, entry in root.below(folders or ("/",)):
+        if entry.kind == LINK and path not in bearable and not root.resolve(f"/{path}"):
+            yield f"/{path} is a link to {entry.link}, which is missing"
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split arguments into folders and tolerated paths, which follow `!` or begin with it."""
+    given = list(arguments)
+    cut = given.index(_SEPARATOR) if _SEPARATOR in given else len(given)
+    folders = [one for one in given[:cut] if not one.startswith(_SEPARATOR)]
+    marked = [one.removeprefix(_SEPARATOR) for one in given[:cut] if one.startswith(_SEPARATOR)]
+    return folders, marked + given[cut + 1 :]
+
+
+def _not_world_writable(folders: Sequence[str], root: RootListing) -> Iterable[str]:
+    for path, entry in root.below(folders or ("/",)):
+        loose = entry.kind == REGULAR or (entry.kind == FOLDER and not entry.mode & _STICKY)
+        if loose and entry.mode & _WORLD_WRITABLE:
+            yield f"/{path} is writable by everybody (mode {entry.mode:04o})"
+
+
+def _no_host_identity(_: Sequence[str], root: RootListing) -> Iterable[str]:
+    if root.texts.get(MACHINE_ID, "").strip() not in _EMPTY_IDENTITY:
+        yield f"/{MACHINE_ID} has the id of one machine"
+    other = root.entries.get("var/lib/dbus/machine-id")
+    if other is not None and other.kind == REGULAR and other.size:
+        yield "/var/lib/dbus/machine-id has the id of one machine"
+    for pattern, what in _IDENTITY:
+        for path in root.expand(pattern):
+            yield f"{path} is left behind ({what})"
+
+
+def _size_budget(arguments: Sequence[str], root: RootListing) -> Iterable[str]:
+    if len(arguments) != 1 or not arguments[0].isdigit():
+        raise UnknownCheck(f"check size_budget takes one number of MiB, not {list(arguments)}")
+    size, most = root.size / MIB, int(arguments[0])
+    if size > most:
+        yield f"the root has {size:.1f} MiB, {size - most:.1f} more than its budget of {most}"
+
+
+def _modules_present(names: Sequence[str], root: RootListing) -> Iterable[str]:
+    found = {_module(line) for path, text in root.texts.items() if path.endswith(MODULE_LISTS) for line in text.splitlines()}
+    return (f"the kernel has no module {name}" for name in names if _module(name) not in found)
+
+
+def _module(line: str) -> str:
+    """Return the name of a module: `kernel/drivers/net/e1000e.ko.xz: …` → `e1000e`; `-` and `_` are equal in such a name."""
+    return line.partition(":")[0].rpartition("/")[2].partition(".ko")[0].replace("-", "_")
+
+
+def _setuid(patterns: Sequence[str], root: RootListing) -> Iterable[str]:
+    allowed = {path for pattern in patterns for one in root.expand(pattern) if (path := root.resolve(one))}
+    for path, entry in root.below(("/",)):
+        if entry.kind == REGULAR and entry.mode & _SET_ID and path not in allowed:
+            yield f"/{path} is setuid or setgid (mode {entry.mode:04o}) and is not among the allowed ones"
+    named = {path for one in patterns if "*" not in one and (path := root.resolve(one))}
+    for path in sorted(named):
+        entry = root.entries[path]
+        if entry.kind == REGULAR and not entry.mode & _SET_ID:
+            yield f"/{path} has lost its setuid bit (mode {entry.mode:04o})"
+
+
+_CHECKS: dict[Check, Callable[[Sequence[str], RootListing], Iterable[str]]] = {
+    Check.SERVICES_ENABLED: _services_enabled,
+    Check.PATHS_PRESENT: _paths_present,
+    Check.PATHS_ABSENT: _paths_absent,
+    Check.PACKAGES_PRESENT: _packages_present,
+    Check.PACKAGES_ABSENT: _packages_absent,
+    Check.LINKS_RESOLVE: _links_resolve,
+    Check.NOT_WORLD_WRITABLE: _not_world_writable,
+    Check.NO_HOST_IDENTITY: _no_host_identity,
+    Check.SIZE_BUDGET: _size_budget,
+    Check.MODULES_PRESENT: _modules_present,
+    Check.SETUID: _setuid,
+}

@@ -1,0 +1,101 @@
+"""Addresses in boot scripts and kernel arguments, and those of them that lead out of the published tree. Pure."""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import unquote
+
+from steps.contract import release_layout
+from steps.contract.detachment import ExternalLink, Factory, explain, is_below, mentions
+from steps.nodeimage.contract.boot_tests import REPORT_ARGUMENT
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"'<>\\]+", re.IGNORECASE)
+_LOADERS = ("kernel", "initrd", "module", "chain", "imgfetch", "imgload", "imgexec", "boot")
+_WITH_VALUE = ("--name", "-n", "--timeout", "-t")
+_FETCHERS = ("fetch", "httpfs", "ftpfs", "root", "netroot", "nfsroot", "live", "url", "ks", "inst.repo")
+"""Kernel arguments whose value is the address of something that is loaded."""
+
+
+def leading_out(url: str, texts: Mapping[str, str], files: Iterable[str], factory: Factory) -> Iterator[ExternalLink]:
+    """Yield what leads out of a tree in its boot scripts (path → text). `url` is the address of the tree, `files` are its paths.
+
+    An address leads out if it is not below `url`, or if the tree has no such file. A host or folder of the factory counts
+    anywhere in a script, as in a kernel argument or in the address that nodes report to.
+    """
+    have = set(files)
+    for place, text in sorted(texts.items()):
+        links = [link for address in addresses(text) for link in _address(place, address, url.rstrip("/"), have, factory)]
+        reported = (address for address in report_addresses(text) if factory.has(address))
+        links += [ExternalLink(place=place, leads_to=address, why="nodes report to a host of the factory") for address in reported]
+        yield from links
+        yield from mentions(place, "\n".join(line for line in text.splitlines() if line.split()[:1] != ["echo"]), factory, links)
+
+
+def fetched(arguments: Iterable[str]) -> tuple[str, ...]:
+    """Return the addresses that kernel arguments tell the kernel or the initial RAM disk to fetch, each once."""
+    words = tuple(arguments)
+    named = (word.split("=", 1) for word in words if "=" in word)
+    values = [value for name, value in named if name in _FETCHERS and _is_address(value)]
+    return tuple(dict.fromkeys([*values, *(word for word in words if _URL.fullmatch(word))]))
+
+
+def fetched_elsewhere(arguments: Iterable[str], url: str) -> tuple[str, ...]:
+    """Return the addresses in kernel arguments that are not below the URL of a tree."""
+    return tuple(address for address in fetched(arguments) if not is_below(address, url.rstrip("/")))
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Return the addresses that a boot script loads, in order, each once: the operands of iPXE's commands, and addresses in kernel
+    arguments. The address that nodes report to is not among them."""
+    found: dict[str, None] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if not words or words[0].startswith("#") or words[0] == "echo":
+            continue
+        if words[0] in _LOADERS:
+            found.update(dict.fromkeys(_operand(words[1:])))
+        found.update(dict.fromkeys(fetched(words)))
+    return tuple(found)
+
+
+def report_addresses(text: str) -> tuple[str, ...]:
+    """Return the addresses to which a boot script tells nodes to send their report."""
+    start = f"{REPORT_ARGUMENT}="
+    return tuple(word.removeprefix(start) for line in text.splitlines() for word in line.split() if word.startswith(start))
+
+
+def tree_urls(texts: Iterable[str], image: str) -> tuple[str, ...]:
+    """Return the URLs of the trees that boot scripts of an image lead to; a sound tree has exactly one."""
+    marks = [f"/{image}/{below}/" for below in (release_layout.VERSIONS, release_layout.CURRENT)]
+    # The last mark counts: the tree's own URL may have the image's name in it.
+    found = {address[:cut] for text in texts for address in addresses(text) if (cut := max(map(address.rfind, marks))) >= 0}
+    return tuple(sorted(found))
+
+
+def _operand(words: list[str]) -> Iterator[str]:
+    """Yield the first word after the options of an iPXE command."""
+    skip = False
+    for word in words:
+        if not skip and not word.startswith("-"):
+            if word != "||":
+                yield word
+            return
+        skip = word in _WITH_VALUE
+
+
+def _is_address(value: str) -> bool:
+    # `nfsroot=HOST:/PATH` and a local path are addresses too, but a device such as root=/dev/sda1 is on the node itself.
+    return "://" in value or ":/" in value or (value.startswith("/") and not value.startswith("/dev/"))
+
+
+def _address(place: str, address: str, url: str, have: set[str], factory: Factory) -> Iterator[ExternalLink]:
+    if "://" not in address:
+        yield ExternalLink(place=place, leads_to=address, why="no address of its own: where it leads depends on who serves it")
+    elif factory.has(address) or not is_below(address, url):
+        yield ExternalLink(place=place, leads_to=address, why=explain(address, factory))
+    else:
+        path = unquote(address[len(url) :]).lstrip("/")
+        if posixpath.normpath(path) != path or path.startswith(".."):
+            yield ExternalLink(place=place, leads_to=address, why="the path leads out of the tree")
+        elif path not in have and "${" not in path:  # iPXE fills in ${…} on the machine: such a path cannot be checked here
+            yield ExternalLink(place=place, leads_to=address, why="the tree has no such file")

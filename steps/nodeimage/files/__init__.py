@@ -1,0 +1,1 @@
+"""The files of an image: packed, read back and compared."""

@@ -1,0 +1,122 @@
+"""Reader of an initrd that can also remove files: `newc` archives in a row, plain or compressed, as the kernel takes them."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from steps import timeouts
+from steps.errors import BadTask
+from steps.nodeimage.store import programs
+
+_MAGIC: Final = b"070701"
+_HEADER: Final = 110
+_TRAILER: Final = "TRAILER!!!"
+_COMPRESSED: Final = (
+    (b"\x28\xb5\x2f\xfd", ("zstd", "-dcq"), ("zstd", "-cq")),
+    (b"\x1f\x8b", ("gzip", "-dc"), ("gzip", "-cn")),
+    (b"\xfd7zXZ", ("xz", "-dc"), ("xz", "-c", "--check=crc32")),
+    (b"\x02\x21\x4c\x18", ("lz4", "-dc"), ("lz4", "-lc")),
+)
+"""Magic bytes of each compression, the command that unpacks it, and the command that packs it as the kernel takes it."""
+
+
+class Member(Struct, frozen=True):
+    """One member; `digest` is the sha256 of a file's bytes or the target of a link, `links` the number of its names."""
+
+    path: str
+    mode: int
+    links: int
+    uid: int
+    gid: int
+    time: int
+    size: int
+    digest: str
+
+
+def read(path: Path) -> list[Member]:
+    """Return all members of an initrd in order. Raises BadTask if it is none."""
+    data, found = path.read_bytes(), []
+    while data := data.lstrip(b"\0"):
+        if data.startswith(_MAGIC):
+            end = 0
+            for at, member in _members(data, path.name):
+                end = at
+                if member:
+                    found.append(member)
+            data = data[end:]
+        else:
+            data, _ = _plain(data, path.name)
+    return found
+
+
+def without(path: Path, unwanted: str) -> bytes:
+    """Return the initrd without the members whose path matches; each archive stays plain or compressed as before.
+
+    Raises BadTask if no member matches: the boot that should differ would be the same.
+    """
+    data = path.read_bytes()
+    kept, taken = _without(data, path.name, re.compile(unwanted))
+    if not taken:
+        raise BadTask(f"{path.name} has nothing like {unwanted} that could be taken out")
+    return kept
+
+
+def _without(data: bytes, name: str, unwanted: re.Pattern[str]) -> tuple[bytes, int]:
+    kept, taken = b"", 0
+    while rest := data.lstrip(b"\0"):
+        kept += data[: len(data) - len(rest)]
+        if not rest.startswith(_MAGIC):
+            plain, pack = _plain(rest, name)
+            inner, found = _without(plain, name, unwanted)
+            return kept + programs.through(pack, inner, timeouts.IMAGE_TOOL), taken + found
+        begin, parts = 0, []
+        for end, member in _members(rest, name):
+            if member and unwanted.fullmatch(member.path):
+                taken += 1
+            else:
+                parts.append(rest[begin:end])
+            begin = end
+        kept, data = kept + b"".join(parts), rest[begin:]
+    return kept + data, taken
+
+
+def _plain(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
+    """Return the uncompressed bytes, and the command that compresses them again."""
+    for magic, unpack, pack in _COMPRESSED:
+        if data.startswith(magic):
+            try:
+                return programs.through(unpack, data, timeouts.IMAGE_TOOL), pack
+            except BadTask as error:
+                raise BadTask(f"{name} is damaged or cut off: {error}", hint="build the image anew") from error
+    raise BadTask(
+        f"{name} is no initrd: neither a newc archive nor compressed by zstd, gzip, xz or lz4", hint="build the image anew"
+    )
+
+
+def _members(data: bytes, name: str) -> Iterator[tuple[int, Member | None]]:
+    """Yield each member with the position behind it; the trailer as None."""
+    at = 0
+    while data[at : at + 6] == _MAGIC and len(data) >= at + _HEADER:
+        fields = [int(data[at + 6 + 8 * number : at + 14 + 8 * number], 16) for number in range(13)]
+        mode, uid, gid, links, time, size, length = (*fields[1:7], fields[11])
+        body = _aligned(at + _HEADER + length)
+        path = data[at + _HEADER : at + _HEADER + length - 1].decode(errors="replace")
+        at = _aligned(body + size)
+        if at > len(data) + 3:
+            break
+        if path == _TRAILER:
+            yield at, None
+            return
+        content = data[body : body + size]
+        linked = mode & 0o170000 == 0o120000
+        said = content.decode(errors="replace") if linked else hashlib.sha256(content).hexdigest()
+        yield at, Member(path, mode, links, uid, gid, time, size, said if size else "")
+    raise BadTask(f"{name} is cut off: its archive has no end", hint="build the image anew")
+
+
+def _aligned(place: int) -> int:
+    return (place + 3) & ~3

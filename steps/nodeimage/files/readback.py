@@ -1,0 +1,109 @@
+"""Reader of a packed image: digests of its files, and the versions of its kernel and of the modules in root and initrd."""
+
+import hashlib
+import re
+import zlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from steps import timeouts
+from steps.clients import process
+from steps.contract.canonical import digest_bytes
+from steps.errors import BadTask, StepError
+from steps.nodeimage.contract import image_manifest
+from steps.nodeimage.contract.image_manifest import INITRD, KERNEL, MANIFEST, PARTS, ROOT, ImageFile, ManifestError
+from steps.nodeimage.files import initrd_archive
+from steps.stages.image_assemble.contract import Assembled
+
+_BOOT_SECTOR: Final = 0x200
+_VERSION_AT: Final = 0x20E
+_MAGIC: Final = b"HdrS"
+_MAGIC_AT: Final = 0x202
+_GZIP: Final = b"\x1f\x8b"
+_LINUX: Final = re.compile(rb"Linux version ([0-9][\w.+~-]*)")
+_IN_ROOT: Final = re.compile(r"(?:usr/)?lib/modules/([^/]+)/modules\.dep$", re.MULTILINE)
+_THREADS: Final = 4
+RACKED: Final = ("ice", "i40e", "ixgbe", "igb", "bnxt_en", "tg3")
+"""Drivers among `initrds.DRIVERS` for network cards that racked machines have and virtual ones do not."""
+
+
+def read(folder: Path, key: str) -> Assembled:
+    """Read a packed image. An error is told in `problem`; missing files are missing in the result."""
+    try:
+        listed = image_manifest.decode((folder / MANIFEST).read_bytes())
+        with ThreadPoolExecutor(max_workers=_THREADS) as beside:
+            root, initrd = beside.submit(_of_root, folder / ROOT), beside.submit(_of_initrd, folder / INITRD)
+            found = tuple(part for part in beside.map(lambda name: part_of(folder, name), PARTS) if part)
+            return Assembled(
+                key=key,
+                manifest=digest_bytes((folder / MANIFEST).read_bytes()),
+                found=found,
+                listed=listed.parts,
+                kernel=kernel_version(folder / KERNEL),
+                root_modules=root.result(),
+                initrd_modules=versions(initrd.result()),
+                unracked=unracked(initrd.result()),
+            )
+    except (StepError, ManifestError, OSError) as error:
+        return Assembled(key=key, problem=f"{folder.name}: {error}")
+
+
+def part_of(folder: Path, name: str) -> ImageFile | None:
+    """Return one file with its digest and size; None if it is missing."""
+    try:
+        with (folder / name).open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+            return ImageFile(name=name, digest=f"sha256:{found}", size=file.tell())
+    except FileNotFoundError:
+        return None
+
+
+def kernel_version(path: Path) -> str:
+    """Return the version in a kernel's file; empty if it has none. Also reads gzipped kernels, such as Ubuntu's for arm64."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return ""
+    if data[_MAGIC_AT : _MAGIC_AT + 4] == _MAGIC:
+        at = int.from_bytes(data[_VERSION_AT : _VERSION_AT + 2], "little") + _BOOT_SECTOR
+        return data[at : at + 256].split(b"\0")[0].split(b" ")[0].decode(errors="replace")
+    found = _LINUX.search(_unzipped(data) if data.startswith(_GZIP) else data)
+    return found[1].decode() if found else ""
+
+
+def _unzipped(data: bytes) -> bytes:
+    """Unpack a gzip file; empty if it is cut off or damaged."""
+    try:
+        return zlib.decompress(data, wbits=zlib.MAX_WBITS | 16)
+    except zlib.error:
+        return b""
+
+
+def _of_root(path: Path) -> str:
+    """Return the versions of the modules in a squashfs."""
+    if not path.is_file():
+        return ""
+    done = process.run(["unsquashfs", "-lc", str(path), "usr/lib/modules"], seconds=timeouts.IMAGE_TOOL)
+    if done.code != 0:
+        raise BadTask(f"{path.name} is no whole squashfs: {' '.join(done.err.split())[-200:]}", hint="build the image anew")
+    return ", ".join(sorted(_IN_ROOT.findall(done.out)))
+
+
+def _of_initrd(path: Path) -> list[str]:
+    return [member.path for member in initrd_archive.read(path)] if path.is_file() else []
+
+
+def versions(paths: Iterable[str]) -> str:
+    """Return the versions of the modules in an initrd with these paths."""
+    return ", ".join(sorted({found[1] for path in paths if (found := _IN_ROOT.search(path))}))
+
+
+def unracked(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the drivers of racked machines' network cards if an initrd with these paths has none of them.
+
+    Empty if it has one, or no files at all.
+    """
+    names = {path.rpartition("/")[2].partition(".ko")[0].replace("-", "_") for path in paths}
+    return () if not names or names.intersection(RACKED) else RACKED

@@ -1,0 +1,123 @@
+"""Packing of a merged root into squashfs, kernel and initrd; runs in a namespace with the root mounted read-only."""
+
+import os
+import re
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from steps import timeouts
+from steps.clients import process
+from steps.errors import BadTask
+from steps.nodeimage.containment import namespace
+from steps.nodeimage.contract import debian
+from steps.nodeimage.contract.image_manifest import INITRD, KERNEL, ROOT
+from steps.nodeimage.files import initrds
+from steps.nodeimage.sandbox import root_scan
+from steps.nodeimage.store import programs, store_entries
+
+LEVEL: Final = 3
+"""Compression level of zstd: 19 takes 15 times as long for a tenth less."""
+_MOST_PROCESSORS: Final = 8
+_MOST_MIB: Final = 2048
+"""Memory limit for mksquashfs, which by itself takes a quarter of the machine's: a pod has less than its node."""
+_UNHEARD: Final = "Unrecognised xattr prefix system.posix_acl"
+"""Warning of mksquashfs that is ignored: a squashfs keeps no access lists.
+
+Only /var/log/journal has some, and systemd-tmpfiles sets them again when a node starts.
+"""
+
+
+class Pack(Struct, frozen=True, kw_only=True):
+    """Output folder, time of all files, and the folder of kept initrds."""
+
+    out: str
+    epoch: int
+    initrds: str
+
+
+class Packed(Struct, frozen=True, kw_only=True):
+    """Result of the packing: version of the kernel, reuse of a kept initrd, packages of the root with their states in the words of
+    the package manager, and seconds of each part.
+    """
+
+    kernel: str
+    initrd_kept: bool
+    installed: dict[str, str]
+    seconds: dict[str, float]
+
+
+def pack(root: Path, told: Pack) -> Packed:
+    """Write squashfs, kernel and initrd in parallel."""
+    out, seconds = Path(told.out), dict[str, float]()
+    kernel = initrds.kernel_of(root)
+    with store_entries.writing(), ThreadPoolExecutor(max_workers=1) as beside:
+        squashed = beside.submit(_squash, root, out / ROOT, told.epoch, seconds)
+        shutil.copyfile(root_scan.path_in_root(root, f"boot/vmlinuz-{kernel}"), out / KERNEL)
+        begun = time.monotonic()
+        listing = root_scan.read(root)
+        made = initrds.put(root, listing, Path(told.initrds), out / INITRD, told.epoch)
+        seconds["initrd"] = time.monotonic() - begun
+        squashed.result()
+    for name in (ROOT, KERNEL, INITRD):
+        (out / name).chmod(0o644)
+    states = debian.states(listing.texts.get(debian.STATUS, ""))
+    return Packed(kernel=kernel, initrd_kept=made.cached, installed=states, seconds=seconds)
+
+
+def _squash(root: Path, out: Path, epoch: int, seconds: dict[str, float]) -> None:
+    """Write the squashfs.
+
+    mksquashfs sorts by itself and gives the same bytes for any number of processors; times after `epoch` become `epoch`.
+    """
+    begun = time.monotonic()
+    processors = min(len(os.sched_getaffinity(0)), _MOST_PROCESSORS)
+    words = ["mksquashfs", str(root), str(out), "-noappend", "-no-progress", "-quiet", "-no-exports", *attribute_words(root)]
+    words += ["-comp", "zstd", "-Xcompression-level", str(LEVEL), "-processors", str(processors), "-mem", f"{_memory_mib()}M"]
+    words += ["-wildcards", "-e", f"{root_scan.LEFT_OUT}/*"]
+    done = process.run(["env", f"SOURCE_DATE_EPOCH={epoch}", *words], seconds=timeouts.IMAGE_SQUASH)
+    said = [line for line in done.err.splitlines() if line.strip() and _UNHEARD not in line]
+    store_entries.raise_if_full(done.err, f"mksquashfs could not write {out.name}")
+    if done.code != 0 or said:
+        raise BadTask(f"mksquashfs ended with {done.code}: {' | '.join(said[-4:]) or 'it said nothing'}")
+    seconds["squashfs"] = time.monotonic() - begun
+
+
+def _memory_mib() -> int:
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return min(whole // 4, _MOST_MIB)
+
+
+_OWN: Final = r"^(user\.|security\.capability$)"
+"""Extended attributes that belong to an image: capabilities of files, and attributes of users."""
+_CHOOSES: Final = (4, 6)
+"""First release of mksquashfs that can be told which attributes to take."""
+_SEEN: Final = ("", "etc", "usr/bin")
+"""Folders in which attributes of the builder's kernel are looked for: SELinux labels all files, IMA at least programs."""
+_NEVER: Final = "system."
+"""Prefix of attributes that no squashfs takes."""
+
+
+def attribute_words(root: Path) -> list[str]:
+    """Return the arguments of mksquashfs about extended attributes.
+
+    A release that takes all of them also packs what the builder's kernel wrote, which is reported: other machines make other bytes.
+    """
+    release = programs.version(["mksquashfs", "-version"])
+    if tuple(int(part) for part in re.findall(r"\d+", release)[:2]) >= _CHOOSES:
+        return ["-xattrs-include", _OWN]
+    if found := _others(root):
+        told = f"note: mksquashfs {release} packs what this machine's kernel writes to files ({', '.join(found)})"
+        namespace.tell(f"{told}: other machines make other bytes of the image; mksquashfs 4.6 leaves it out")
+    return ["-xattrs"]
+
+
+def _others(root: Path) -> list[str]:
+    folders = [path for path in (root_scan.path_in_root(root, name) if name else root for name in _SEEN) if path.is_dir()]
+    paths = [path for folder in folders for path in (folder, *folder.iterdir())]
+    names = {name for path in paths for name in os.listxattr(path, follow_symlinks=False)}
+    return sorted(name for name in names if not re.match(_OWN, name) and not name.startswith(_NEVER))

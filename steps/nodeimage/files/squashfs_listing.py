@@ -1,0 +1,144 @@
+"""Readers of a squashfs that need no mount: every path with its kind and digest, and the text files below its /etc."""
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+from steps import timeouts
+from steps.clients import process
+from steps.errors import BadTask
+from steps.nodeimage.contract import debian
+from steps.nodeimage.contract.image_difference import FileOf
+from steps.nodeimage.store import programs
+
+SAME: Final = "same"
+"""Kind of a further name of a file; `link` is the name that has the facts."""
+_KINDS: Final = {"D": "folder", "R": "file", "S": "link", "C": "device", "B": "device", "F": "pipe", "I": "special", "L": SAME}
+_ATTRIBUTE: Final = "x"
+"""Kind of a line that squashfs-tools print from 4.6 on; earlier ones print no attributes, so this module ignores them."""
+_HEADER_END: Final = b"# START OF DATA - DO NOT MODIFY"
+_ESCAPED: Final = re.compile(r"\\(.)")
+_SPLIT: Final = re.compile(r"(?<!\\) ")
+_CHUNK: Final = 1 << 20
+_MOST_HEADER: Final = 256 << 20
+
+
+class Squashed:
+    """Content of a squashfs: `files` by path, and `owners`, the package of each path that the package manager knows."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, FileOf] = {}
+        self.owners: dict[str, str] = {}
+
+
+def read(path: Path) -> Squashed:
+    """Read a whole squashfs in one pass. Raises BadTask if it is none, or unsquashfs is not installed."""
+    found = Squashed()
+    with tempfile.TemporaryDirectory(prefix="bringup-squashfs-") as scratch:
+        words = ["unsquashfs", "-no-progress", "-quiet", "-pf", "/dev/stdout", str(path)]
+        with programs.out_of(words, Path(scratch) / "errors") as stream:
+            sources = _listing(stream, found, path.name)
+            _contents(stream, sources, found, path.name)
+    return found
+
+
+def _listing(stream: IO[bytes], found: Squashed, name: str) -> list[tuple[int, int, str]]:
+    """Read the paths, and return for each file the position, size and path of its bytes."""
+    sources, size = [], 0
+    for raw in stream:
+        size += len(raw)
+        if raw.startswith(_HEADER_END) or size > _MOST_HEADER:
+            break
+        line = raw.decode(errors="surrogateescape").rstrip("\n")
+        if line.startswith("#") or not line:
+            continue
+        path, kind, *words = _SPLIT.split(line)
+        path = _ESCAPED.sub(r"\1", path)
+        if kind == _ATTRIBUTE:
+            continue
+        if kind == "L":
+            found.files[path] = FileOf(_KINDS[kind], 0, "", 0, link=_ESCAPED.sub(r"\1", " ".join(words)))
+            continue
+        found.files[path] = _file(kind, words)
+        if kind == "R":
+            sources.append((int(words[5]), int(words[4]), path))
+    if not found.files:
+        raise BadTask(
+            f"{name} is no whole squashfs: unsquashfs lists nothing of it", hint="`bringup image verify` says what is wrong"
+        )
+    return sorted(sources)
+
+
+def _file(kind: str, words: list[str]) -> FileOf:
+    time, mode, uid, gid, *rest = words
+    size = int(rest[0]) if kind == "R" else 0
+    link = _ESCAPED.sub(r"\1", " ".join(rest)) if kind in ("S", "C", "B", "I") else ""
+    return FileOf(_KINDS.get(kind, kind), int(mode, 8), f"{uid}:{gid}", int(time), size, link=link)
+
+
+def _contents(stream: IO[bytes], sources: list[tuple[int, int, str]], found: Squashed, name: str) -> None:
+    """Compute the digests; the bytes of the files come in the order of `sources`, after one more comment line."""
+    at = 0
+    stream.readline()
+    for begin, size, path in sources:
+        _skip(stream, begin - at)
+        note = debian.note(path)
+        digest, text = hashlib.sha256(), []
+        for chunk in _chunks(stream, size, name):
+            digest.update(chunk)
+            if note and note.lists:
+                text.append(chunk)
+        at = begin + size
+        before = found.files[path]
+        found.files[path] = FileOf(before.kind, before.mode, before.owner, before.time, size, digest.hexdigest())
+        if note:
+            paths = debian.listed(b"".join(text).decode(errors="surrogateescape"))
+            found.owners.update(dict.fromkeys([*paths, path], note.package))
+
+
+def _skip(stream: IO[bytes], size: int) -> None:
+    while size > 0:
+        size -= len(stream.read(min(size, _CHUNK))) or size
+
+
+def _chunks(stream: IO[bytes], size: int, name: str) -> Iterator[bytes]:
+    while size > 0:
+        chunk = stream.read(min(size, _CHUNK))
+        if not chunk:
+            raise BadTask(
+                f"{name} is cut off: {size} bytes of a file are missing", hint="`bringup image verify` says what is wrong"
+            )
+        size -= len(chunk)
+        yield chunk
+
+
+FOLDER: Final = "etc"
+_LARGEST: Final = 1 << 20
+
+
+def read_settings(squashfs: Path) -> dict[str, str]:
+    """Return the texts below /etc by path. Files that are no text or too large for settings are left out.
+
+    Raises BadTask if not all of the folder can be read, Temporary.
+    """
+    with tempfile.TemporaryDirectory(prefix="bringup-settings-") as scratch:
+        into = Path(scratch) / "root"
+        words = ["unsquashfs", "-quiet", "-no-progress", "-no-xattrs", "-dest", str(into), str(squashfs), FOLDER]
+        done = process.run(words, seconds=timeouts.IMAGE_SETTINGS)
+        if done.code != 0 or not (into / FOLDER).is_dir():
+            raise BadTask(f"{squashfs.name} cannot be read: {' '.join(done.err.split())[:200]}")
+        return dict(_texts(into))
+
+
+def _texts(root: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted((root / FOLDER).rglob("*")):
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
+            continue
+        path.chmod(0o600)  # this copy is ours, whoever may read the original
+        try:
+            yield f"/{path.relative_to(root)}", path.read_bytes().decode()
+        except UnicodeDecodeError:  # a key store
+            continue

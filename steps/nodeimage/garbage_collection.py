@@ -1,0 +1,186 @@
+"""Garbage collection of the image store: removes entries that no recipe or published image reaches, that are not in use, nor
+recent.
+
+Keys alone decide reachability (`Roots`, pure). Locks of builds decide use: a shared lock on each mounted layer, one on the archive
+while packages are installed, and the lock of a key while its entry is made, booted or published.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from steps.nodeimage.containment import namespace
+from steps.nodeimage.contract import build_keys, debian
+from steps.nodeimage.contract.image_manifest import Manifest
+from steps.nodeimage.contract.resolved_recipe import Recipe
+from steps.nodeimage.store import programs, store_entries
+
+LAYERS, IMAGES, BLOBS, INITRDS, ARCHIVE = "layers", "assembled", "oci", "initrds", "archive"
+
+
+class Roots(Struct, frozen=True, kw_only=True):
+    """Entries that must stay: keys of layers and images, digests of packages, all as hex digits."""
+
+    layers: frozenset[str] = frozenset()
+    images: frozenset[str] = frozenset()
+    packages: frozenset[str] = frozenset()
+
+    def __or__(self, other: "Roots") -> "Roots":
+        return Roots(layers=self.layers | other.layers, images=self.images | other.images, packages=self.packages | other.packages)
+
+
+class Garbage(Struct, frozen=True, kw_only=True):
+    """Entry that was removed, or would be: `kind` is the folder of the store, `name` a key or digest, `size` its bytes on disk."""
+
+    kind: str
+    name: str
+    size: int
+
+
+class Collected(Struct, frozen=True, kw_only=True):
+    """Result of a collection: removed entries, unreachable entries in use, and the number of entries that stayed."""
+
+    removed: tuple[Garbage, ...]
+    in_use: tuple[Garbage, ...]
+    kept: int
+
+
+def of_recipe(recipe: Recipe) -> Roots:
+    """Return the entries that a recipe needs to be built again without building anything."""
+    return Roots(
+        layers=frozenset(build_keys.layers(recipe).values()),
+        images=frozenset({build_keys.image(recipe)}),
+        packages=frozenset(package.sha256 for layer in recipe.layers for package in layer.packages),
+    )
+
+
+def of_manifest(manifest: Manifest) -> Roots:
+    """Return the entries that a published image needs to be changed or built again."""
+    return Roots(
+        layers=frozenset(layer.key for layer in manifest.layers),
+        images=frozenset({manifest.key}),
+        packages=frozenset(package.sha256 for package in manifest.packages),
+    )
+
+
+def of_pins(pins: Iterable[str]) -> Roots:
+    """Return keys or digests that a user wants to keep, whatever their kind."""
+    found = frozenset(pins)
+    return Roots(layers=found, images=found, packages=found)
+
+
+def collect(images: Path, roots: Roots, *, recent: float, dry_run: bool, packages: bool = False) -> Collected:
+    """Remove entries that are not reached and were not used in the last `recent` seconds; `dry_run` removes nothing.
+
+    Packages go only with `packages`: everything else can be built again, but mirrors drop old versions.
+    """
+    before = time.time() - recent
+    removed: list[Garbage] = []
+    in_use: list[Garbage] = []
+    kept = 0
+    for kind, path in _entries(images):
+        if (kind == ARCHIVE and not packages) or _reached(kind, path, roots) or _used(path) >= before:
+            kept += 1
+            continue
+        found = Garbage(kind=kind, name=path.name.removesuffix(debian.SUFFIX), size=_size(path))
+        with _alone(images, kind, path, create=not dry_run) as free:
+            if _used(path) >= before:  # between the first look and the lock
+                kept += 1
+                continue
+            (removed if free else in_use).append(found)
+            if free and not dry_run:
+                _take(path)
+    for path in _half_made(images):
+        with _locked(path.with_name(f".{path.name.split('.')[1]}.lock"), create=not dry_run) as free:
+            if free and os.path.lexists(path):  # whoever made it may have come to its end meanwhile
+                removed.append(Garbage(kind="half made", name=path.name, size=_size(path)))
+                if not dry_run:
+                    namespace.remove_folder(path)
+    return Collected(removed=tuple(removed), in_use=tuple(in_use), kept=kept)
+
+
+def _entries(images: Path) -> Iterator[tuple[str, Path]]:
+    for kind, pattern in ((LAYERS, "*"), (IMAGES, "*"), (BLOBS, "*"), (INITRDS, "*/*"), (ARCHIVE, f"*/*{debian.SUFFIX}")):
+        for path in sorted((images / kind).glob(pattern)):
+            if not path.name.startswith("."):
+                yield kind, path
+
+
+def _reached(kind: str, path: Path, roots: Roots) -> bool:
+    """Return True if an entry is reached. Initial RAM disks are never: they are copies that save seconds, so only use
+    keeps them.
+    """
+    known = {LAYERS: roots.layers, BLOBS: roots.layers, IMAGES: roots.images, ARCHIVE: roots.packages, INITRDS: frozenset[str]()}
+    return programs.key_of(path.name.removesuffix(debian.SUFFIX)) in known[kind]
+
+
+def _used(path: Path) -> float:
+    """Return when an entry was made or last used, by its newest file; now, if another process removes it meanwhile."""
+    names = [path, *(path.glob("*.json") if path.is_dir() else ())]
+    try:
+        return float(max(name.stat().st_mtime for name in names))
+    except FileNotFoundError:
+        return time.time()
+
+
+def _size(path: Path) -> int:
+    """Return the bytes on disk, as far as this user may read; files that vanish meanwhile count 0."""
+    seen: dict[tuple[int, int], int] = {}
+    with contextlib.suppress(FileNotFoundError):
+        if not path.is_dir():
+            return path.stat().st_size
+        for folder, _, names in os.walk(path):
+            for name in names:
+                status = Path(folder, name).lstat()
+                seen[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(seen.values())
+
+
+def _half_made(images: Path) -> Iterator[Path]:
+    for pattern in (*(f"{kind}/.*.part*" for kind in (LAYERS, IMAGES, BLOBS)), f"{INITRDS}/*/.*.part*"):
+        yield from sorted(images.glob(pattern))
+
+
+@contextlib.contextmanager
+def _alone(images: Path, kind: str, path: Path, *, create: bool) -> Iterator[bool]:
+    """Yield True if nobody uses an entry or can while this block lasts."""
+    with contextlib.ExitStack() as locks:
+        wanted: list[Callable[[], contextlib.AbstractContextManager[bool]]] = []
+        if kind == LAYERS:
+            wanted.append(lambda: _locked(path / "tree"))
+        if kind == ARCHIVE:
+            wanted.append(lambda: _locked(images / ARCHIVE))
+        else:
+            wanted.append(lambda: _locked(store_entries.lock_of(path), create=create))
+        yield all(locks.enter_context(lock()) for lock in wanted)
+
+
+@contextlib.contextmanager
+def _locked(path: Path, *, create: bool = False) -> Iterator[bool]:
+    """Take an exclusive lock without waiting; yield True if it was free."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT if create else os.O_RDONLY, 0o644)
+    except FileNotFoundError:
+        yield True
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        free = True
+    except BlockingIOError:
+        free = False
+    try:
+        yield free
+    finally:
+        os.close(handle)
+
+
+def _take(path: Path) -> None:
+    if path.is_dir():
+        store_entries.take_away(path, namespace.remove_folder)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,212 @@
+"""Parts of a node image that verb `build` makes, one function each, and their inputs; boots that an earlier run has shown are
+reused.
+"""
+
+import base64
+import binascii
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract import evidence
+from steps.contract import run as runs
+from steps.contract.evidence import Evidence
+from steps.errors import BadTask, Unreachable
+from steps.nodeimage.contract import boot_tree, build_keys
+from steps.nodeimage.contract import image_manifest as manifests
+from steps.nodeimage.contract import resolved_recipe as contract
+from steps.nodeimage.contract.boot_tests import Firmware
+from steps.nodeimage.contract.boot_tree import PublishTarget
+from steps.nodeimage.contract.image_tests import ExpectedTest, ImageTest, Where
+from steps.nodeimage.files import image_assembly
+from steps.nodeimage.layer import layer_cache, package_archive
+from steps.nodeimage.netboot import machine_boots
+from steps.nodeimage.sandbox import sandbox_tests as sandbox
+from steps.runtime import reuse
+from steps.runtime.context import Context
+from steps.stages.image_assemble.contract import Assembled
+from steps.stages.image_boot.contract import Booted
+from steps.stages.image_layers.contract import Built
+from steps.stages.image_lock.contract import Archive
+from steps.stages.image_sandbox.contract import Sandboxed
+
+IMAGES: Final = "images"
+"""Folder of the store in which builds keep layers, packages and images."""
+SANDBOX, BOOT = "sandbox", "boot"
+"""Parts that run the recipe's tests."""
+
+
+class BuildArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of verb `build`.
+
+    `recipe` is the digest of the resolved recipe beside the task. `layer` is for part `layer`; its task names the secret files that
+    its commands see, so that the pod gets them. The fields after it are for part `boot`.
+    """
+
+    part: str
+    recipe: str
+    gate: str
+    layer: str = ""
+    secrets: tuple[str, ...] = ()
+    firmware: Firmware = Firmware.BIOS
+    machines: int = 1
+    memory_mib: int = 3072
+    seconds: int = 300
+
+
+class ImageInput(Struct, frozen=True, kw_only=True):
+    """Input of a part: its arguments and the recipe."""
+
+    wanted: BuildArguments
+    recipe: contract.Recipe
+
+
+def opened(context: Context, wanted: BuildArguments) -> ImageInput:
+    """Read the recipe beside the task. Raises BadTask if it is not the one that the task was made for."""
+    if wanted.part not in PARTS:
+        raise BadTask(f"part {wanted.part!r} of an image is not one of {', '.join(PARTS)}")
+    return ImageInput(wanted=wanted, recipe=recipe(context, wanted.recipe))
+
+
+def recipe(context: Context, digest: str) -> contract.Recipe:
+    """Read the resolved recipe of the tasks folder. Raises BadTask unless it has this digest."""
+    try:
+        found = contract.decode((context.environment.tasks / contract.FILE).read_bytes())
+    except (OSError, contract.RecipeError) as error:
+        raise BadTask(str(error), hint=_AGAIN) from error
+    if found.digest != digest:
+        raise BadTask(f"{contract.FILE} is recipe {found.digest}, the task was made for {digest}", hint=_AGAIN)
+    return found
+
+
+def placed(context: Context, place: PublishTarget, groups: str) -> PublishTarget:
+    """Return the place with its groups, from the file beside the task. Raises BadTask unless the file has the digest `groups`."""
+    try:
+        found = boot_tree.decode_groups((context.environment.tasks / boot_tree.GROUPS).read_bytes(), groups)
+    except (OSError, boot_tree.GroupsError) as error:
+        raise BadTask(str(error), hint=_AGAIN) from error
+    return msgspec.structs.replace(place, groups=found)
+
+
+_AGAIN = "render again and submit both together"
+
+
+def packed(context: Context, wanted: contract.Recipe) -> Path:
+    """Return the folder of the packed image of a recipe, which need not exist."""
+    return context.environment.store / IMAGES / "assembled" / build_keys.image(wanted)
+
+
+def packed_root(context: Context, wanted: contract.Recipe) -> str:
+    """Return the digest of the packed root; empty if none can be read, which the reader of the image reports."""
+    with contextlib.suppress(OSError, manifests.ManifestError):
+        part = manifests.decode((packed(context, wanted) / manifests.MANIFEST).read_bytes()).part(manifests.ROOT)
+        return part.digest if part else ""
+    return ""
+
+
+def _files(context: Context) -> dict[str, bytes]:
+    """Read the recipe's own files by digest, which only layers need. Raises BadTask."""
+    path = context.environment.tasks / contract.FILES
+    try:
+        packed = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.exists() else {}
+        return {digest: base64.b64decode(text, validate=True) for digest, text in packed.items()}
+    except (OSError, msgspec.MsgspecError, binascii.Error) as error:
+        raise BadTask(f"{contract.FILES}: {error}", hint=_AGAIN) from error
+
+
+def _lock(context: Context, image: ImageInput) -> Archive:
+    """Fill the archive. Raises Unreachable if only silent mirrors are in the way; packages that a mirror dropped are left to the
+    gate.
+    """
+    seen = package_archive.fill(context.environment.store / IMAGES, image.recipe, context.say)
+    if seen.is_only_away:
+        lacking, said = f"{len(seen.missing)} of {seen.packages} locked packages are not in the archive", seen.problems[0]
+        raise Unreachable(f"{lacking}, and their mirror is away ({said})", hint="run again when the mirror answers")
+    return seen
+
+
+def _layer(context: Context, image: ImageInput) -> Built:
+    at, secrets = context.environment.store / IMAGES, context.environment.secrets
+    return layer_cache.build(at, image.recipe, _files(context), image.wanted.layer, secrets, context.say)
+
+
+def _assemble(context: Context, image: ImageInput) -> Assembled:
+    found = image_assembly.assemble(context.environment.store / IMAGES, image.recipe, context.say)
+    return msgspec.structs.replace(found, origin=image.recipe.origin)
+
+
+def _sandbox(context: Context, image: ImageInput) -> Sandboxed:
+    return sandbox.run(context.environment.store / IMAGES, image.recipe, context.say)
+
+
+def _boot(context: Context, image: ImageInput) -> Booted:
+    wanted, at = image.wanted, context.environment.store / IMAGES
+    return machine_boots.boot(at, image.recipe, wanted.firmware, wanted.machines, wanted.memory_mib, wanted.seconds, context.say)
+
+
+Seen = Archive | Built | Assembled | Sandboxed | Booted
+PARTS: Final[dict[str, Callable[[Context, ImageInput], Seen]]] = {
+    "lock": _lock,
+    "layer": _layer,
+    "assemble": _assemble,
+    SANDBOX: _sandbox,
+    BOOT: _boot,
+}
+"""Functions by the name of the part, in running order."""
+
+_TESTED: Final = {SANDBOX: (Where.SANDBOX, Where.BOTH), BOOT: (Where.BOOT, Where.BOTH)}
+
+
+def expected(context: Context, image: ImageInput) -> dict[str, Any]:
+    """Return the expectation of the gate: that of the task, plus the recipe's tests if this part runs them."""
+    told = dict(context.task.expectations)
+    if image.wanted.part in _TESTED:
+        places = _TESTED[image.wanted.part]
+        told["tests"] = [msgspec.to_builtins(_case(one)) for one in image.recipe.tests if one.where in places]
+    return told
+
+
+def _case(one: ImageTest) -> ExpectedTest:
+    return ExpectedTest(name=one.name, incident=one.incident, next_step=one.next_step)
+
+
+def changes(seen: Seen) -> Iterator[str]:
+    """Yield what was written to the store, for the record; nothing for parts that were found there."""
+    if isinstance(seen, Archive) and seen.fetched:
+        yield f"fetched {seen.fetched} packages into the archive"
+    elif isinstance(seen, Built) and not seen.cached and not seen.failed:
+        yield f"built layer {seen.key[:12]}"
+    elif isinstance(seen, Assembled) and not seen.cached and not seen.problem:
+        yield f"packed image {seen.key[:12]}"
+
+
+def earlier_boot(context: Context, root: str) -> Evidence | None:
+    """Return the passed record of this very task from the run that the workflow names for reuse; None if there is none.
+
+    The task names the image by its key, and a boot leaves nothing behind that could have changed, so its observation holds as long
+    as the image is the same. If the image was packed anew since, other tool versions may have made other bytes: a boot of another
+    root than `root` proves nothing (empty: unknown). The gate judges the observation again.
+    """
+    run = context.environment.reuse
+    if run in ("", reuse.NONE) or run == context.environment.run:
+        return None
+    header, mine = (context.store.read(runs.header_key(name)) for name in (run, context.environment.run))
+    if header is None or mine is None or runs.decode_header(header).cluster != runs.decode_header(mine).cluster:
+        return None
+    records = context.store.records(run, context.task.stage, context.task.name)
+    same = (record for record in records if record.input_digest == context.task.input_digest and _booted(record, root))
+    return next((record for record in same if record.verdict is not None and record.verdict.is_pass), None)
+
+
+def _booted(record: Evidence, root: str) -> bool:
+    known = boot_of(record)
+    return known is not None and (not root or known.root_digest in ("", root))
+
+
+def boot_of(record: Evidence) -> Booted | None:
+    """Return the observation of a boot record; None if another version wrote it in another form."""
+    return evidence.seen(record.observation, Booted)

@@ -1,0 +1,1 @@
+"""One layer of an image: built, cached and checked."""

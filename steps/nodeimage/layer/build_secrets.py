@@ -1,0 +1,111 @@
+"""Secrets of a build: read anew each time they are needed, and hidden from the programs that a layer runs.
+
+The process beside which those programs run knows the path and digest of a secret, never its bytes, and the file is covered except
+for the command that may read it. The process reads secrets only after a command has failed, to remove them from the output: no
+other program runs after that.
+"""
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from steps.errors import BadTask, Temporary
+from steps.nodeimage import kernel_calls
+from steps.nodeimage.containment import chroot
+from steps.nodeimage.layer import secret_scan
+
+
+class Noted(Struct, frozen=True, kw_only=True):
+    """Path of a secret and the sha256 of its bytes: the scan must look for the bytes that a command got."""
+
+    path: str
+    sha256: str
+
+
+def note(folder: Path, names: Iterable[str], layer: str) -> dict[str, Noted]:
+    """Return the secrets of a layer by name. Raises BadTask if one is missing or too short."""
+    found = {}
+    for name in names:
+        try:
+            path = (folder / name).resolve(strict=True)
+            data = path.read_bytes()
+        except OSError as error:
+            said = f"secret {name} of layer {layer}: {folder / name}: {error.strerror}"
+            raise BadTask(said, hint="give the build this secret") from error
+        if len(secret_scan.bare(data)) < secret_scan.SHORTEST:
+            said = f"secret {name} of layer {layer} has fewer than {secret_scan.SHORTEST} bytes"
+            raise BadTask(said, hint="use a longer one: an image cannot be searched for words that short")
+        found[name] = Noted(path=str(path), sha256=hashlib.sha256(data).hexdigest())
+    return found
+
+
+def read(secrets: Mapping[str, Noted]) -> dict[str, bytes]:
+    """Return the bytes of the secrets. Raises Temporary if a secret has changed since the build began."""
+    found = {}
+    for name, noted in secrets.items():
+        try:
+            found[name] = Path(noted.path).read_bytes()
+        except FileNotFoundError:
+            found[name] = b""
+        if hashlib.sha256(found[name]).hexdigest() != noted.sha256:
+            raise Temporary(f"secret {name} ({noted.path}) was changed while the layer was built; nothing of it is kept")
+    return found
+
+
+@contextlib.contextmanager
+def hidden(secrets: Mapping[str, Noted]) -> Iterator[None]:
+    """Cover the files of the secrets within a namespace, also for programs that reach the builder's own root through /proc."""
+    _cover(secrets)
+    try:
+        yield
+    finally:
+        _uncover(secrets)
+
+
+@contextlib.contextmanager
+def shown(secrets: Mapping[str, Noted]) -> Iterator[None]:
+    """Uncover hidden secrets within this block."""
+    _uncover(secrets)
+    try:
+        yield
+    finally:
+        _cover(secrets)
+
+
+@contextlib.contextmanager
+def with_secrets(root: Path, secrets: Mapping[str, Noted]) -> Iterator[None]:
+    """Provide hidden secrets as files at /run/secrets, in a tmpfs that goes with this block, as does every process left running."""
+    folder = root / chroot.SECRETS
+    if not secrets:
+        yield
+        return
+    folder.mkdir()
+    kernel_calls.mount("tmpfs", folder, "tmpfs", kernel_calls.NOSUID | kernel_calls.NODEV | kernel_calls.NOEXEC, "mode=0700")
+    try:
+        with shown(secrets):
+            for name, noted in secrets.items():
+                shutil.copyfile(noted.path, folder / name)  # by the kernel: the bytes do not get into this process
+                (folder / name).chmod(0o400)
+        yield
+    finally:
+        chroot.end_others()
+        kernel_calls.unmount(folder)
+        folder.rmdir()
+
+
+def _cover(secrets: Mapping[str, Noted]) -> None:
+    for path in _places(secrets):
+        kernel_calls.mount("/dev/null", path, "", kernel_calls.BIND)
+
+
+def _uncover(secrets: Mapping[str, Noted]) -> None:
+    for path in _places(secrets):
+        kernel_calls.unmount(path)
+
+
+def _places(secrets: Mapping[str, Noted]) -> list[Path]:
+    return [Path(path) for path in sorted({noted.path for noted in secrets.values()})]

@@ -1,0 +1,208 @@
+"""Cache of layers: one folder per key, which appears whole or not at all; a missing layer is built.
+
+layers/KEY/tree/         files of the layer, as overlayfs reads them layers/KEY/content.list  every path in it with the digest of
+its bytes layers/KEY/entry.json    description; names, modes and sizes are checked against the tree before use, the bytes when an
+image is
+                         packed (`layer_integrity`)
+
+Versions of the package manager and of tar are in the entry and in no key. Another version may configure packages in another
+order, which decides the number of a package's user. But keys are known before a build, and builders of several versions that
+share a store would otherwise rebuild each other's layers again and again. A build that uses a layer of other versions says so.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from steps import timeouts
+from steps.errors import BadTask
+from steps.nodeimage import kernel_calls
+from steps.nodeimage.containment import namespace
+from steps.nodeimage.contract import build_keys, debian
+from steps.nodeimage.contract.resolved_recipe import Recipe, ResolvedLayer
+from steps.nodeimage.layer import layer_build, layer_content
+from steps.nodeimage.layer.layer_build import TREE
+from steps.nodeimage.store import programs, store_entries
+from steps.stages.image_layers.contract import Built
+
+SCHEMA: Final = 1
+ENTRY: Final = "entry.json"
+
+
+class LayerEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Content of `entry.json`.
+
+    It has the layer's name and content, the seconds of its build, the packages installed in its root, the user whose subordinate
+    ids its files have (0: the ids of the machine), and the versions of the programs that installed its packages.
+    """
+
+    key: str
+    name: str
+    content: layer_content.LayerContent
+    seconds: float
+    installed: tuple[str, ...]
+    user: int
+    tools: dict[str, str] = {}
+    schema: int = SCHEMA
+
+
+def shelf(images: Path) -> Path:
+    """Return the folder with all layers."""
+    return images / "layers"
+
+
+def stack(images: Path, recipe: Recipe) -> tuple[Path, ...]:
+    """Return the folders of a recipe's layers, uppermost first. Raises BadTask if one is missing."""
+    return _stack(images, build_keys.layers(recipe))
+
+
+def entry(images: Path, key: str) -> LayerEntry | None:
+    """Return the cache entry of a layer; None if there is none. Raises BadTask if another user built it."""
+    try:
+        found = msgspec.json.decode((shelf(images) / key / ENTRY).read_bytes(), type=LayerEntry)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise BadTask(f"{shelf(images) / key / ENTRY}: {error}", hint=f"remove {shelf(images) / key}: it is built anew") from error
+    user = 0 if kernel_calls.may_mount() else os.geteuid()
+    if found.user != user:
+        raise BadTask(
+            f"layer {found.name} in {shelf(images)} was built by user {found.user}, this is user {user}: its files have other ids",
+            hint="build as that user, or with a store of your own (BRINGUP_HOME)",
+        )
+    return found
+
+
+@store_entries.writing()
+def build(images: Path, recipe: Recipe, files: Mapping[str, bytes], layer: str, secrets: Path, say: Callable[[str], None]) -> Built:
+    """Return a layer of a recipe, from the cache or built now together with missing layers below it.
+
+    `files` are the recipe's own files by digest, `secrets` is the folder with build secrets. Raises BadTask, StoreBusy, Temporary.
+    """
+    found = build_keys.layers(recipe)
+    if layer not in found:
+        raise BadTask(f"recipe {recipe.name} has no layer {layer!r}", hint=f"it has {', '.join(found)}")
+    stack: tuple[Path, ...] = ()
+    for name in recipe.names[: recipe.names.index(layer)]:
+        if entry(images, found[name]) is None:
+            below = _build(layer_build.LayerInputs(images, recipe, files, name, secrets, say, stack))
+            if below.failed or below.secrets_found:
+                return msgspec.structs.replace(below, key=found[layer], failed=below.failed and f"layer {name}: {below.failed}")
+        stack = (shelf(images) / found[name] / TREE, *stack)
+    wanted = layer_build.LayerInputs(images, recipe, files, layer, secrets, say, stack)
+    return _cached(wanted) or _build(wanted)
+
+
+class OutlineRequest(Struct, frozen=True, kw_only=True):
+    """Folder of a layer to read."""
+
+    tree: str
+
+
+def outline(root: Path, asked: OutlineRequest) -> str:
+    """Return the digest of names, modes and sizes of a layer; called in a namespace."""
+    return layer_content.outline(root / asked.tree)
+
+
+def _cached(layer: layer_build.LayerInputs) -> Built | None:
+    """Return the layer of the cache if it is unchanged; else remove it and return None."""
+    key, say = layer.key, layer.say
+    found, folder = entry(layer.images, key), shelf(layer.images) / key
+    if found is None:
+        if folder.exists():
+            _discard(folder, say, f"layer {key[:12]} has no {ENTRY}")
+        return None
+    asked = OutlineRequest(tree=str((folder / TREE).absolute()))
+    try:
+        if kernel_calls.may_mount():
+            now = layer_content.outline(folder / TREE)
+        else:
+            now = namespace.call((), f"{__name__}:outline", asked, str, seconds=timeouts.IMAGE_READ)
+    except FileNotFoundError:
+        now = "nothing"
+    if now != found.content.outline:
+        _discard(folder, say, f"layer {found.name} ({key[:12]}) is no longer what was built")
+        return None
+    store_entries.note_use(folder / ENTRY)
+    if odd := _made_by_others(layer, found):
+        say(f"layer {found.name} was made by {odd}: this machine may make other bytes of it")
+    return _told(found, cached=True)
+
+
+def _made_by_others(layer: layer_build.LayerInputs, found: LayerEntry) -> str:
+    with contextlib.suppress(BadTask):  # a machine that cannot build layers takes what is there
+        return other_installers(found.tools, installers_of(layer.layer))
+    return ""
+
+
+def _discard(folder: Path, say: Callable[[str], None], why: str) -> None:
+    say(f"{why}: it is removed and built anew")
+    with contextlib.suppress(FileNotFoundError):  # another build has done so just now
+        store_entries.take_away(folder, namespace.remove_folder)
+
+
+def _told(found: LayerEntry, *, cached: bool) -> Built:
+    known = found.content
+    return Built(
+        key=found.key,
+        digest=known.digest,
+        size=known.size,
+        files=known.files,
+        cached=cached,
+        seconds=found.seconds,
+        installed=found.installed,
+    )
+
+
+def _build(layer: layer_build.LayerInputs) -> Built:
+    """Build a layer, unless another build has made it meanwhile."""
+    work = layer_build.gather(layer)
+    try:
+        with store_entries.making(shelf(layer.images), layer.key, remove=namespace.remove_folder) as folder:
+            if folder is not None:
+                return _told(_written(layer, layer_build.make(layer, work, folder), folder), cached=False)
+    except layer_build.Failed as error:
+        return error.built
+    return _cached(layer) or _build(layer)
+
+
+def _written(layer: layer_build.LayerInputs, made: layer_build.BuiltLayer, folder: Path) -> LayerEntry:
+    user = 0 if kernel_calls.may_mount() else os.geteuid()
+    found = LayerEntry(
+        key=layer.key,
+        name=layer.name,
+        content=made.content,
+        seconds=made.seconds,
+        installed=made.installed,
+        user=user,
+        tools=installers_of(layer.layer),
+    )
+    (folder / ENTRY).write_bytes(msgspec.json.encode(found, order="sorted"))
+    return found
+
+
+def _stack(images: Path, wanted: Mapping[str, str]) -> tuple[Path, ...]:
+    found = []
+    for name, key in wanted.items():
+        if entry(images, key) is None:
+            raise BadTask(f"layer {name} ({key[:12]}) is not in {shelf(images)}", hint="build the image's layers first")
+        found.append(shelf(images) / key / TREE)
+    return tuple(reversed(found))
+
+
+def installers_of(layer: ResolvedLayer) -> dict[str, str]:
+    """Return the versions of the programs here that install packages; empty for a layer without packages.
+
+    Raises BadTask if a program is not installed.
+    """
+    return {name: programs.version(words) for name, words in debian.INSTALLERS.items()} if layer.packages else {}
+
+
+def other_installers(made_by: Mapping[str, str], have: Mapping[str, str]) -> str:
+    """Return which programs of other versions made a layer; empty if the versions are equal or unknown."""
+    return ", ".join(f"{name} {made_by[name]}, here {have[name]}" for name in have if made_by.get(name, have[name]) != have[name])

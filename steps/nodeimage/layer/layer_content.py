@@ -1,0 +1,201 @@
+"""Content list of a layer: its digest says if two layers are equal, wherever and whenever they were built."""
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+OPAQUE: Final = "user.overlay.opaque"
+"""Attribute of a folder that hides the folder below it."""
+_OVERLAY: Final = "user.overlay."
+_KINDS: Final = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "folder",
+    stat.S_IFLNK: "link",
+    stat.S_IFCHR: "character",
+    stat.S_IFBLK: "block",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+}
+_CHUNK: Final = 1 << 20
+_HASHING: Final = 4
+"""Threads that read and hash files."""
+_BATCH: Final = 64
+"""Files that a hashing thread gets at a time: most files are small."""
+
+
+class ContentItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One entry of a layer.
+
+    `kind` is `file`, `folder`, `link`, `whiteout` (hides a lower entry) or that of a device. `link` is the target of a symbolic
+    link, `same` the first path of a file with several names. `opaque`: the folder hides the one below it.
+    """
+
+    path: str
+    kind: str
+    mode: int = 0
+    uid: int = 0
+    gid: int = 0
+    size: int = 0
+    sha256: str = ""
+    link: str = ""
+    same: str = ""
+    device: str = ""
+    opaque: bool = False
+    attributes: dict[str, bytes] = {}
+
+
+class LayerContent(Struct, frozen=True, kw_only=True):
+    """Content of a layer: digest of the list, digest of its outline (all that is known without reading files), bytes
+    and entries.
+    """
+
+    digest: str
+    outline: str
+    size: int
+    files: int
+
+
+def read(tree: Path, listing: Path | None = None) -> LayerContent:
+    """Read a whole layer and write its list to `listing`, by which changes can be named later. Needs root over its files."""
+    whole, outline = hashlib.sha256(), hashlib.sha256()
+    size = files = 0
+    with listing.open("wb") if listing else contextlib.nullcontext() as kept:
+        for item in items(tree):
+            line = _line(item)
+            whole.update(line)
+            outline.update(_outlined(item))
+            size += item.size if not item.same else 0
+            files += item.path != "."
+            if kept:
+                kept.write(line)
+    return LayerContent(digest=f"sha256:{whole.hexdigest()}", outline=f"sha256:{outline.hexdigest()}", size=size, files=files)
+
+
+def changed(tree: Path, digest: str, listing: Path) -> list[str] | None:
+    """Return the paths of a layer that differ from the content with this digest.
+
+    Empty: they cannot be named, because the list is damaged. None: nothing has changed.
+    """
+    now = [_line(item) for item in items(tree)]
+    if _digest(now) == digest:
+        return None
+    before = listing.read_bytes().splitlines(keepends=True) if listing.is_file() else []
+    if _digest(before) != digest:
+        return []
+    return sorted({msgspec.json.decode(line, type=ContentItem).path for line in {*now} ^ {*before}})
+
+
+def _line(item: ContentItem) -> bytes:
+    return msgspec.json.encode(item, order="sorted") + b"\n"
+
+
+def _digest(lines: Iterable[bytes]) -> str:
+    found = hashlib.sha256()
+    for line in lines:
+        found.update(line)
+    return f"sha256:{found.hexdigest()}"
+
+
+def outline(tree: Path) -> str:
+    """Return the digest of names, kinds, modes and sizes. It reads no file and takes a tenth of a second for a large layer."""
+    found = hashlib.sha256()
+    for path, status in _walk(tree):
+        found.update(_outlined(_plain(path, status)))
+    return f"sha256:{found.hexdigest()}"
+
+
+def items(tree: Path) -> Iterator[ContentItem]:
+    """Yield every entry, sorted by the bytes of its path; a folder comes before its content."""
+    first: dict[tuple[int, int], str] = {}
+    entries = list(_walk(tree))
+    with ThreadPoolExecutor(_HASHING) as pool:
+        batches = (entries[at : at + _BATCH] for at in range(0, len(entries), _BATCH))
+        sums = chain.from_iterable(pool.map(lambda batch: [_sum(tree, *entry) for entry in batch], batches))
+        for (path, status), sha256 in zip(entries, sums, strict=True):
+            same = first.setdefault((status.st_dev, status.st_ino), path) if _several(status) else path
+            yield _item(tree, path, status, sha256, "" if same == path else same)
+
+
+def _sum(tree: Path, path: str, status: os.stat_result) -> str:
+    return _hashed(tree / path) if stat.S_ISREG(status.st_mode) else ""
+
+
+def _walk(tree: Path) -> Iterator[tuple[str, os.stat_result]]:
+    found = [(".", tree.lstat())]
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        with os.scandir(tree / folder) as entries:
+            for entry in entries:
+                path = folder + entry.name
+                status = entry.stat(follow_symlinks=False)
+                found.append((path, status))
+                if stat.S_ISDIR(status.st_mode):
+                    folders.append(f"{path}/")
+    return iter(sorted(found, key=lambda pair: os.fsencode(pair[0])))
+
+
+def _several(status: os.stat_result) -> bool:
+    return status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode) and not is_whiteout(status)
+
+
+def is_whiteout(status: os.stat_result) -> bool:
+    """Return True if overlayfs reads this entry as one that hides an entry of the layers below."""
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
+
+
+def _plain(path: str, status: os.stat_result) -> ContentItem:
+    """Return the part of an entry that is known without opening a file."""
+    path = os.fsencode(path).decode(errors="backslashreplace")
+    if is_whiteout(status):
+        return ContentItem(path=path, kind="whiteout")
+    kind = _KINDS[stat.S_IFMT(status.st_mode)]
+    device = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}" if kind in ("character", "block") else ""
+    size = status.st_size if kind == "file" else 0
+    return ContentItem(
+        path=path, kind=kind, mode=stat.S_IMODE(status.st_mode), uid=status.st_uid, gid=status.st_gid, size=size, device=device
+    )
+
+
+def _item(tree: Path, path: str, status: os.stat_result, sha256: str, same: str) -> ContentItem:
+    plain = _plain(path, status)
+    if plain.kind == "whiteout":
+        return plain
+    full = tree / path
+    marks = attributes(full) if plain.kind in ("file", "folder") else {}
+    return msgspec.structs.replace(
+        plain,
+        sha256=sha256,
+        same=os.fsencode(same).decode(errors="backslashreplace"),
+        link=os.fsencode(os.readlink(full)).decode(errors="backslashreplace") if plain.kind == "link" else "",
+        opaque=marks.get(OPAQUE) == b"y",
+        attributes={name: value for name, value in sorted(marks.items()) if not name.startswith(_OVERLAY)},
+    )
+
+
+def attributes(path: Path) -> dict[str, bytes]:
+    """Return the extended attributes of the image: capabilities, access lists, those of users, and those of overlayfs."""
+    names = os.listxattr(path, follow_symlinks=False)
+    kept = [name for name in names if name == "security.capability" or name.startswith(("system.posix_acl_", "user."))]
+    return {name: os.getxattr(path, name, follow_symlinks=False) for name in kept}
+
+
+def _hashed(path: Path) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+def _outlined(item: ContentItem) -> bytes:
+    return f"{item.path}\0{item.kind}\0{item.mode}\0{item.uid}\0{item.gid}\0{item.size}\0{item.device}\n".encode()

@@ -1,0 +1,218 @@
+"""Download of packages from mirrors: size and digest are checked as the bytes come, and errors that may pass are retried."""
+
+import hashlib
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import IO, Any, Final
+from urllib.parse import urlsplit
+
+import tenacity
+import urllib3
+
+from steps import timeouts
+from steps.clients import http_proxies
+from steps.contract import plain
+from steps.errors import BadTask, NotUnderstood, StepError, Unreachable
+from steps.nodeimage.contract.resolved_recipe import Package
+from steps.nodeimage.layer import mirror_settings
+
+_CHUNK: Final = 1 << 18
+_WANTS_LOGIN: Final = 401
+_LATER: Final = {408, 425, 429, 500, 502, 503, 504}
+_REDIRECTS: Final = 4
+_LONGEST_KIND: Final = 40
+MOST_ODD: Final = 8
+"""Packages in a row for which an answering mirror gives an error or a page, before it is asked for no more.
+
+One broken object must not block others, and a mirror in maintenance must not be asked a thousand times.
+"""
+
+
+class Gone(NotUnderstood):
+    """The mirror does not have the package or refuses it: a retry would not help."""
+
+
+class Different(NotUnderstood):
+    """The mirror sends bytes that are not the locked package."""
+
+
+class Page(Different):
+    """The mirror sent a whole answer that is shorter than the package.
+
+    Some mirrors and proxies send such pages with status 200 for an error. A retry may help; the mirror is not away.
+    """
+
+
+class Busy(Unreachable):
+    """The mirror answers that it cannot give this package now."""
+
+
+class Mirrors:
+    """Mirrors of one recipe, used by several threads. A mirror that was found to be away is not asked again."""
+
+    def __init__(self, connections: int) -> None:
+        self._wait = urllib3.Timeout(connect=timeouts.PACKAGE_CONNECT, read=timeouts.PACKAGE_READ)
+        self._connections = connections
+        self._pools: dict[tuple[str, str], urllib3.PoolManager] = {}
+        self._given_up: dict[str, Page | Unreachable] = {}
+        self._odd: Counter[str] = Counter()
+        self._told: dict[tuple[str, str], str] = {}
+        self._lock = threading.Lock()
+
+    def fetch(self, source: str, package: Package, file: IO[bytes]) -> None:
+        """Write a package of the repository `source` to an empty file. Raises Gone, Different or Unreachable."""
+        if why := self._given_up.get(source):
+            raise type(why)(str(why))
+        try:
+            _patiently(lambda: self._once(f"{source}/{package.path}", package, file))
+        except (Page, Unreachable) as error:
+            self._failed(source, error)
+            raise
+        self._odd[source] = 0
+
+    def _failed(self, source: str, error: Page | Unreachable) -> None:
+        if not isinstance(error, (Page, Busy)):
+            self._given_up[source] = error
+            return
+        self._odd[source] += 1
+        if self._odd[source] >= MOST_ODD:
+            self._given_up[source] = type(error)(f"{error}; it did so {MOST_ODD} times, and is not asked for others")
+
+    def _once(self, url: str, package: Package, file: IO[bytes]) -> None:
+        file.seek(0)
+        file.truncate()
+        followed = urllib3.Retry(total=_REDIRECTS, connect=0, read=0, status=0, other=0, redirect=_REDIRECTS)
+        try:
+            answer = self._pool(url).request("GET", url, preload_content=False, decode_content=False, retries=followed)
+            with _given_back(answer):
+                _taken(answer, url, package, file)
+        except urllib3.exceptions.HTTPError as error:
+            raise Unreachable(f"{_host(url)} does not answer{self._through(url)}: {_reason(error)}") from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        for pool in self._pools.values():
+            pool.clear()
+
+    def _pool(self, url: str) -> urllib3.PoolManager:
+        """Return the connections to a mirror, through its proxy. Raises BadTask for a proxy that is none."""
+        with self._lock:
+            authorities = self._apt.authorities(url)
+            try:
+                proxy = self._proxy(url)
+                if (proxy, authorities) not in self._pools:
+                    self._pools[proxy, authorities] = self._connected(proxy, authorities)
+            except ValueError as error:
+                raise BadTask(f"the proxy that {_namer(url)} for {_host(url)} is none ({type(error).__name__})") from None
+            except OSError as error:
+                raise BadTask(
+                    f"{authorities}, apt's CAInfo for {_host(url)}, holds no certificates: {error.strerror or error}"
+                ) from error
+            return self._pools[proxy, authorities]
+
+    @cached_property
+    def _apt(self) -> mirror_settings.Settings:
+        return mirror_settings.read()
+
+    def _proxy(self, url: str) -> str:
+        """Return the proxy for a mirror from the environment, else from apt's settings; empty for none."""
+        return http_proxies.on_the_way(url, self._told_by_apt)
+
+    def _told_by_apt(self, url: str) -> str:
+        """Return the proxy of apt's settings, asked once per host as apt does: a slow program may answer."""
+        parts = urlsplit(url)
+        place = (parts.scheme, parts.netloc)
+        if place not in self._told:
+            self._told[place] = self._apt.proxy(url)
+        return self._told[place]
+
+    def _through(self, url: str) -> str:
+        proxy = self._proxy(url)
+        return f" through proxy {urlsplit(proxy).netloc.rpartition('@')[2]}, which {_namer(url)}" if proxy else ""
+
+    def _connected(self, proxy: str, authorities: str) -> urllib3.PoolManager:
+        told: dict[str, Any] = {"maxsize": self._connections, "block": True, "timeout": self._wait}
+        if authorities:  # besides those of the system: a package is known by its digest
+            told["ssl_context"] = ssl.create_default_context()
+            told["ssl_context"].load_verify_locations(authorities)
+        if not proxy:
+            return urllib3.PoolManager(**told)
+        bare, login = http_proxies.apart(proxy)
+        return urllib3.ProxyManager(bare, proxy_headers=login, **told)
+
+
+def _namer(url: str) -> str:
+    """Return the setting that names the proxy for a mirror."""
+    return "the environment names" if http_proxies.in_environment(url) else "apt's settings name"
+
+
+def _patiently(once: Callable[[], None]) -> None:
+    tenacity.Retrying(
+        stop=tenacity.stop_after_attempt(timeouts.PACKAGE_TRIES),
+        wait=tenacity.wait_exponential(multiplier=timeouts.PACKAGE_BACKOFF_FIRST, max=timeouts.PACKAGE_BACKOFF_MAX),
+        retry=tenacity.retry_if_exception_type((Page, Unreachable)),
+        reraise=True,
+    )(once)
+
+
+@contextmanager
+def _given_back(answer: urllib3.BaseHTTPResponse) -> Iterator[None]:
+    """Return the connection to the pool, closed if the answer was not read to its end: a broken one must not be reused."""
+    try:
+        yield
+    finally:
+        answer.close()
+        answer.release_conn()
+
+
+def _taken(answer: urllib3.BaseHTTPResponse, url: str, package: Package, file: IO[bytes]) -> None:
+    """Write the body. Raises Gone, Different, Unreachable; lets errors of urllib3 through if the connection breaks."""
+    if answer.status != 200:
+        said = f"{_host(url)} answers {answer.status} {answer.reason or ''}".rstrip() + f" to {urlsplit(url).path}"
+        said += "; no login is sent, nor is that of apt's auth.conf" if answer.status == _WANTS_LOGIN else ""
+        raise Busy(said) if answer.status in _LATER else Gone(said)
+    seen, size = hashlib.sha256(), 0
+    while chunk := answer.read(_CHUNK, decode_content=False):
+        size += len(chunk)
+        if size > package.size:
+            raise Different(f"{_host(url)} sends more than the {package.size} bytes of {package.name}={package.version}")
+        seen.update(chunk)
+        file.write(chunk)
+    if size < package.size:
+        raise _short(answer, url, size, package)
+    if seen.hexdigest() != package.sha256:
+        raise Different(
+            f"{_host(url)} sends another {package.name}={package.version} than the locked one: sha256 {seen.hexdigest()}"
+        )
+
+
+def _short(answer: urllib3.BaseHTTPResponse, url: str, size: int, package: Package) -> Page | Unreachable:
+    """Return why too few bytes came. If the answer gives its length, urllib3 has already raised before this point."""
+    what = f"the {package.size} bytes of {package.name}={package.version}"
+    if "Content-Length" not in answer.headers and "chunked" not in answer.headers.get("Transfer-Encoding", "").lower():
+        return Unreachable(f"{_host(url)} sent {size} of {what}")
+    kind = plain.line(answer.headers.get("Content-Type", ""))[:_LONGEST_KIND]
+    return Page(f"{_host(url)} answers with {size} bytes{f' of {kind}' if kind else ''} for {what}")
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc
+
+
+def _reason(error: urllib3.exceptions.HTTPError) -> str:
+    """Return the system's reason for a failed connection, which lies below urllib3's errors (twice with a proxy)."""
+    cause: BaseException = getattr(error, "reason", None) or error
+    below: BaseException | None = cause
+    while (below := below and (below.__cause__ or below.__context__)) is not None:
+        if isinstance(below, OSError) and below.strerror:
+            return below.strerror
+    return str(cause.args[-1]) if cause.args else type(cause).__name__
+
+
+def in_words(error: StepError) -> str:
+    """Return one line about why a package could not be fetched."""
+    return " ".join(str(error).split())[:300]

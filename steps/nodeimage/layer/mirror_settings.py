@@ -1,0 +1,60 @@
+"""Settings of this machine's apt for reaching mirrors: proxies and certificate authorities.
+
+A lock is made by apt. The download of locked packages uses the same settings unless the environment names a proxy; it works without
+apt too.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from steps.clients import process
+from steps.errors import StepError
+
+DIRECT: Final = "DIRECT"
+"""Word of apt for no proxy."""
+_OPTION = re.compile(r'^acquire::(\S+) "(.+)";$', re.MULTILINE | re.IGNORECASE)
+_DETECTORS: Final = ("proxy-auto-detect", "proxyautodetect")
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Options of apt below `Acquire`, in lower case because apt ignores case."""
+
+    options: Mapping[str, str]
+
+    def proxy(self, url: str) -> str:
+        """Return the proxy for a URL; empty for none."""
+        found = self._of_host("proxy", url) or self._detected(url) or self._of_all("proxy", url)
+        return "" if found == DIRECT else found
+
+    def authorities(self, url: str) -> str:
+        """Return the file of certificate authorities for a mirror; empty for those of the system."""
+        return self._of_host("cainfo", url) or self._of_all("cainfo", url)
+
+    def _of_host(self, option: str, url: str) -> str:
+        return self._of_all(f"{option}::{(urlsplit(url).hostname or '').lower()}", url)
+
+    def _of_all(self, option: str, url: str) -> str:
+        """Return the setting for the URL's scheme; https falls back to http."""
+        return next((found for scheme in (urlsplit(url).scheme, "http") if (found := self.options.get(f"{scheme}::{option}"))), "")
+
+    def _detected(self, url: str) -> str:
+        """Return the output of apt's proxy detection program; empty without one."""
+        program = next((found for name in _DETECTORS if (found := self._of_all(name, url))), "")
+        return _said(program, url).strip() if program else ""
+
+
+def read() -> Settings:
+    """Read the settings of this machine; empty without apt, or if apt may not read them."""
+    return Settings(options={name.lower(): value for name, value in _OPTION.findall(_said("apt-config", "dump", "Acquire"))})
+
+
+def _said(*command: str) -> str:
+    try:
+        done = process.run(command)
+    except (StepError, OSError):
+        return ""
+    return done.out if done.code == 0 else ""

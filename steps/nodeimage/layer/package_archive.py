@@ -1,0 +1,203 @@
+"""Archive of packages by digest: locked packages are fetched once and kept, because mirrors drop old versions.
+
+`archive/AB/SHA256` plus the suffix of packages. A file is renamed there after its bytes were verified and flushed to disk. Until
+then it lies in `archive/incoming`, locked by its writer; a file that nobody locks is left over from a kill and is removed.
+"""
+
+import fcntl
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO, Final
+from uuid import uuid4
+
+from msgspec import Struct
+
+from steps.errors import StepError, StoreBusy, Unreachable
+from steps.nodeimage.contract import debian
+from steps.nodeimage.contract.resolved_recipe import Package, Recipe
+from steps.nodeimage.layer.mirror_download import Mirrors, in_words
+from steps.nodeimage.store import store_entries
+from steps.stages.image_lock.contract import Archive
+
+FOLDER: Final = "archive"
+INCOMING: Final = "incoming"
+SIDE_BY_SIDE: Final = 4
+"""Parallel downloads: some mirrors take more for an attack, and four fill a gigabit."""
+MOST_PROBLEMS: Final = 20
+MOST_SAID: Final = 5
+"""Number of problems in the record and on the way: a mirror that is away affects hundreds of packages."""
+
+
+class _Got(Struct, frozen=True, kw_only=True):
+    """Result for one package: `kept`, `seeded`, `fetched`, `missing` or `wrong`."""
+
+    package: Package
+    how: str
+    problem: str = ""
+    is_away: bool = False
+
+
+def path(images: Path, sha256: str) -> Path:
+    """Return the path of a package in the archive, by its digest."""
+    return debian.in_archive(images / FOLDER, sha256)
+
+
+def fill(images: Path, recipe: Recipe, say: Callable[[str], None], seeds: Sequence[Path] = debian.CACHES) -> Archive:
+    """Collect every package that the recipe locks: keep valid files, take others from `seeds`, fetch the rest.
+
+    Never raises for a mirror: packages that cannot be fetched are `missing`, with the mirror's words. Raises StoreBusy for the
+    disk.
+    """
+    wanted = {one.sha256: one for layer in recipe.layers for one in layer.packages}
+    _clean(images)
+    try:
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            there = dict(zip(wanted, pool.map(lambda sha256: _state(images, sha256), wanted), strict=True))
+            lacking = [package for sha256, package in wanted.items() if there[sha256] != "kept"]
+            got = _brought(images, recipe, lacking, there, say, seeds, pool) if lacking else []
+    except OSError as error:
+        raise StoreBusy(f"the archive of packages: {error.filename or images}: {error.strerror}") from error
+    return _told(recipe, list(wanted.values()), there, got)
+
+
+def _state(images: Path, sha256: str) -> str:
+    """Return `kept`, `wrong` (other bytes) or `missing`, and note the use of kept packages, so that garbage collection spares
+    them.
+    """
+    place = path(images, sha256)
+    try:
+        store_entries.note_use(place)
+        with place.open("rb") as file:
+            return "kept" if hashlib.file_digest(file, "sha256").hexdigest() == sha256 else "wrong"
+    except FileNotFoundError:
+        return "missing"
+
+
+def _brought(
+    images: Path,
+    recipe: Recipe,
+    lacking: Sequence[Package],
+    there: dict[str, str],
+    say: Callable[[str], None],
+    seeds: Sequence[Path],
+    pool: ThreadPoolExecutor,
+) -> list[_Got]:
+    size = sum(one.size for one in lacking)
+    say(f"{len(lacking)} of {len(there)} packages are not in the archive: {size / 1e6:.0f} MB")
+    found, had, problems = [], 0, 0
+    with closing(Mirrors(SIDE_BY_SIDE)) as mirrors:
+
+        def bring(package: Package) -> _Got:
+            return _bring(images, recipe, package, there[package.sha256], seeds, mirrors)
+
+        for number, one in enumerate(pool.map(bring, lacking), 1):
+            found.append(one)
+            had += one.package.size
+            problems += bool(one.problem)
+            if one.problem and problems <= MOST_SAID:
+                say(one.problem)
+            elif number == len(lacking) or number % max(1, len(lacking) // 5) == 0:
+                say(f"{number} of {len(lacking)} packages, {had / 1e6:.0f} MB")
+    return found
+
+
+def _bring(images: Path, recipe: Recipe, package: Package, before: str, seeds: Sequence[Path], mirrors: Mirrors) -> _Got:
+    source = recipe.sources[package.source].url.rstrip("/") if package.source < len(recipe.sources) else ""
+    with _incoming(images) as (file, unfinished):
+        if any(_copied(seed, package, file) for seed in seeds):
+            how = "seeded"
+        else:
+            try:
+                if not source:
+                    return _Got(
+                        package=package, how=before, problem=f"{_named(package)}: the recipe has no source {package.source}"
+                    )
+                mirrors.fetch(source, package, file)
+                how = "fetched"
+            except StepError as error:
+                is_away, problem = isinstance(error, Unreachable), f"{_named(package)}: {in_words(error)}"
+                return _Got(package=package, how=before, problem=problem, is_away=is_away)
+        _appear(file, unfinished, path(images, package.sha256))
+    return _Got(package=package, how=how)
+
+
+def _copied(seed: Path, package: Package, file: IO[bytes]) -> bool:
+    """Copy a package from a folder, such as the cache of the package manager or another archive; return True if it was there."""
+    for there in (debian.in_archive(seed, package.sha256), seed / debian.cached_name(package)):
+        try:
+            data = there.read_bytes() if there.stat().st_size == package.size else b""
+        except OSError:
+            continue
+        if hashlib.sha256(data).hexdigest() == package.sha256:
+            file.write(data)
+            return True
+    return False
+
+
+@contextmanager
+def _incoming(images: Path) -> Iterator[tuple[IO[bytes], Path]]:
+    """Yield a locked temporary file; it is removed unless it was renamed."""
+    folder = images / FOLDER / INCOMING
+    folder.mkdir(parents=True, exist_ok=True)
+    while True:
+        unfinished = folder / uuid4().hex
+        with unfinished.open("wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not unfinished.exists():  # taken for a left-over in the moment before it was locked
+                continue
+            try:
+                yield file, unfinished
+            finally:
+                unfinished.unlink(missing_ok=True)
+            return
+
+
+def _appear(file: IO[bytes], unfinished: Path, place: Path) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+    place.parent.mkdir(exist_ok=True)
+    unfinished.replace(place)
+    folder = os.open(place.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _clean(images: Path) -> None:
+    """Remove files that a kill left half-written: those that nobody locks."""
+    folder = images / FOLDER / INCOMING
+    for left in folder.iterdir() if folder.is_dir() else ():
+        try:
+            with left.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink(missing_ok=True)
+        except OSError:
+            continue  # somebody writes it just now, or has just ended
+
+
+def _told(recipe: Recipe, wanted: Sequence[Package], there: dict[str, str], got: Sequence[_Got]) -> Archive:
+    counted = Counter(one.how for one in got)
+    problems = list(dict.fromkeys(one.problem for one in got if one.problem))
+    if len(problems) > MOST_PROBLEMS:
+        problems[MOST_PROBLEMS:] = [f"and {len(problems) - MOST_PROBLEMS} more"]
+    return Archive(
+        recipe=recipe.digest,
+        packages=sum(len(layer.packages) for layer in recipe.layers),
+        kept=sum(state == "kept" for state in there.values()),
+        fetched=counted["fetched"] + counted["seeded"],
+        bytes=sum(one.size for one in wanted),
+        missing=tuple(sorted(_named(one.package) for one in got if one.how == "missing")),
+        wrong=tuple(sorted(_named(one.package) for one in got if one.how == "wrong")),
+        problems=tuple(problems),
+        away=sum(one.is_away for one in got if one.how == "missing"),
+    )
+
+
+def _named(package: Package) -> str:
+    return f"{package.name}={package.version}"

@@ -1,0 +1,209 @@
+"""Installation of exactly the locked packages with dpkg and apt, from the archive alone, for Debian and Ubuntu.
+
+Essential packages are unpacked and then installed by the new root's own dpkg, as mmdebstrap does. apt installs all others from
+outside, which needs nothing in the root. apt sees one repository: an index written from the lock, over the archive. It checks each
+file against the index, so either the installed files have the locked digests or nothing is installed.
+"""
+
+import contextlib
+import hashlib
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from steps.nodeimage import kernel_calls
+from steps.nodeimage.containment import chroot
+from steps.nodeimage.contract import debian
+from steps.nodeimage.contract.resolved_recipe import Package
+
+ARCHIVE: Final = f"{chroot.OURS}/archive"
+_FIRST: Final = ("base-passwd", "base-files")
+"""Packages that are unpacked first: others need their users, groups and folders."""
+_MERGED: Final = ("bin", "lib", "sbin")
+_MERGED_64: Final = ("lib32", "lib64", "libx32")
+_READERS: Final = 4
+_SHORT: Final = (Path("/mnt"), Path("/media"), Path("/srv"))
+"""Folders that exist on every machine and that no program needs for work on a root (FHS 3.0 §3)."""
+
+
+class CannotInstall(Exception):
+    """The packages could not be installed; the message is the end of the output."""
+
+
+def unpack(root: Path, archive: Path, packages: Iterable[Package]) -> None:
+    """Unpack the essential packages into an empty root, so that there is a dpkg that can install them. Raises CannotInstall."""
+    essential = _essential(packages)
+    if not essential:
+        return
+    _merge_usr(root, essential)
+    for package in essential:
+        file = debian.in_archive(archive, package.sha256)
+        if hashlib.sha256(file.read_bytes()).hexdigest() != package.sha256:
+            raise CannotInstall(
+                f"{file} is not the locked {package.name}={package.version}: remove it, and run the lock stage again"
+            )
+        _unpack(root, file)
+
+
+def _essential(packages: Iterable[Package]) -> list[Package]:
+    """Return the essential packages in the order in which dpkg takes them."""
+    found = [one for one in packages if one.essential]
+    return sorted(found, key=lambda one: (one.name not in _FIRST, one.name != _FIRST[0], one.name))
+
+
+def install(root: Path, archive: Path, packages: Sequence[Package], epoch: int) -> None:
+    """Install the packages into the prepared root, where the essential ones are unpacked. Raises CannotInstall."""
+    place = root / ARCHIVE
+    place.mkdir(parents=True)
+    kernel_calls.mount(str(archive), place, "", kernel_calls.BIND)
+    with chroot.without_services(root):
+        _bootstrap(root, _essential(packages), epoch)
+        rest = [one for one in packages if not one.essential]
+        if rest:
+            with _short(root) as place:
+                _install_with_apt(place, rest, epoch)
+    with chroot.entered(root):
+        _mark(Path("/", debian.MARKS), [one for one in packages if not one.asked and not one.essential])
+
+
+def installed(root: Path) -> list[str]:
+    """Return `name=version` of all packages that dpkg's database calls completely installed, sorted."""
+    status = root / debian.STATUS
+    return debian.installed(status.read_text()) if status.is_file() else []
+
+
+def _bootstrap(root: Path, packages: Sequence[Package], epoch: int) -> None:
+    """Let the root's own dpkg install the unpacked packages."""
+    if not packages:
+        return
+    for folder in (debian.NOTES, "var/lib/dpkg/updates", "var/lib/dpkg/triggers"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    for file in (debian.STATUS, "var/lib/dpkg/available"):
+        (root / file).touch()
+    files = [f"/{debian.in_archive(Path(ARCHIVE), package.sha256)}" for package in packages]
+    command = ["dpkg", "--force-depends", "--force-unsafe-io", "--force-confnew", "--install", *files]
+    _succeed(chroot.run(root, command, chroot.environment(epoch)))
+
+
+def _merge_usr(root: Path, packages: Sequence[Package]) -> None:
+    """Make /bin, /lib and others links into /usr, as every supported release has them: packages do not bring these links."""
+    wide = any(one.architecture == "amd64" for one in packages)
+    for name in (*_MERGED, *(_MERGED_64 if wide else ())):
+        (root / "usr" / name).mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(f"usr/{name}")
+
+
+def _unpack(root: Path, file: Path) -> None:
+    tar = ["tar", "--directory", str(root), "--extract", "--keep-directory-symlink", "--numeric-owner", "--file", "-"]
+    with (
+        subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as source,
+        subprocess.Popen(tar, stdin=source.stdout, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as sink,
+    ):
+        if source.stdout:
+            source.stdout.close()  # tar alone reads it: where tar ends early, dpkg-deb must not wait for us
+        said = b"".join(one.stderr.read() for one in (sink, source) if one.stderr)
+    if source.returncode or sink.returncode:
+        raise CannotInstall(f"{file.name}: {said.decode(errors='replace').strip()[-chroot.TAIL :]}")
+
+
+@contextlib.contextmanager
+def _short(root: Path) -> Iterator[Path]:
+    """Bind the root to a short path in this namespace: apt names a file after the whole path of a repository, and a name has at
+    most 255 bytes.
+    """
+    real = root.resolve()
+    place = next((folder for folder in _SHORT if folder.is_dir() and not real.is_relative_to(folder.resolve())), None)
+    if place is None:
+        yield root
+        return
+    kernel_calls.mount(str(root), place, "", kernel_calls.BIND | kernel_calls.REC)
+    try:
+        yield place
+    finally:
+        kernel_calls.unmount(place)
+
+
+def _install_with_apt(root: Path, packages: Sequence[Package], epoch: int) -> None:
+    ours = root / chroot.OURS
+    (ours / "Packages").write_text("".join(_index(root / ARCHIVE, packages)))
+    for folder in ("apt/lists/partial", "apt/cache/archives/partial", "apt/log"):
+        (ours / folder).mkdir(parents=True, exist_ok=True)
+    address = quote(quote(str(ours)))  # apt decodes it twice: as a word of the line, and as an address
+    (ours / "apt/sources.list").write_text(f"deb [trusted=yes] file:{address} ./\n")
+    (ours / "apt/apt.conf").write_text(_configuration(root, packages))
+    settings = {**chroot.environment(epoch), "APT_CONFIG": str(ours / "apt/apt.conf")}
+    _succeed(chroot.outside(["apt-get", "-q", "update"], settings))
+    wanted = [f"{one.name}:{one.architecture}={one.version}" for one in packages if one.architecture != "all"]
+    wanted += [f"{one.name}={one.version}" for one in packages if one.architecture == "all"]
+    _succeed(chroot.outside(["apt-get", "-q", "--yes", "--no-remove", "install", *sorted(wanted)], settings))
+
+
+def _configuration(root: Path, packages: Sequence[Package]) -> str:
+    """Return all settings of apt, none of this machine's. The database is not flushed on each write: the layer is flushed once."""
+    ours = root / chroot.OURS / "apt"
+    architecture = next((one.architecture for one in packages if one.architecture != "all"), "")
+    settings = {
+        "Dir::State": f"{ours}",
+        "Dir::State::status": f"{root / debian.STATUS}",
+        "Dir::Cache": f"{ours}/cache",
+        "Dir::Log": f"{ours}/log",
+        "Dir::Etc": f"{ours}",
+        "Dir::Etc::sourcelist": f"{ours}/sources.list",
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::Etc::parts": "/dev/null",
+        "Dir::Etc::preferencesparts": "/dev/null",
+        "Dir::Etc::trustedparts": "/dev/null",
+        "DPkg::Chroot-Directory": f"{root}",
+        "Dpkg::Use-Pty": "false",
+        "APT::Install-Recommends": "false",
+        "APT::Install-Suggests": "false",
+        "APT::Sandbox::User": "root",
+        "Acquire::Languages": "none",
+        **({"APT::Architecture": architecture} if architecture else {}),
+    }
+    lines = [f'{name} "{value}";\n' for name, value in settings.items()]
+    lines.append('DPkg::Options { "--force-unsafe-io"; "--force-confnew"; };\n')
+    if architecture:
+        lines.append(f'APT::Architectures {{ "{architecture}"; }};\n')
+    return "".join(lines)
+
+
+def _index(archive: Path, packages: Sequence[Package]) -> Iterable[str]:
+    """Return the index of the repository: the control data of each package, with file name and digest of the lock."""
+    with ThreadPoolExecutor(_READERS) as pool:
+        for package, control in zip(
+            packages, pool.map(lambda one: _control(debian.in_archive(archive, one.sha256)), packages), strict=True
+        ):
+            fields = dict(re.findall(r"^(Package|Version|Architecture): (.*)$", control, re.MULTILINE))
+            said = (fields.get("Package"), fields.get("Version"), fields.get("Architecture"))
+            if said != (package.name, package.version, package.architecture):
+                raise CannotInstall(
+                    f"the archive's file of {package.name}={package.version} says that it is {said}: lock the recipe again"
+                )
+            name = f"./archive/{debian.in_archive(Path(), package.sha256)}"
+            yield f"{control.strip()}\nFilename: {name}\nSize: {package.size}\nSHA256: {package.sha256}\n\n"
+
+
+def _control(file: Path) -> str:
+    done = subprocess.run(["dpkg-deb", "--field", str(file)], capture_output=True, check=False)
+    if done.returncode:
+        raise CannotInstall(f"{file.name}: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout.decode(errors="replace")
+
+
+def _mark(marks: Path, packages: Sequence[Package]) -> None:
+    """Mark dependencies as automatically installed in the root's own apt."""
+    if packages:
+        marks.parent.mkdir(parents=True, exist_ok=True)
+        before = marks.read_text() if marks.is_file() else ""
+        blocks = [f"Package: {one.name}\nArchitecture: {one.architecture}\nAuto-Installed: 1\n\n" for one in packages]
+        marks.write_text(before + "".join(sorted(blocks)))
+
+
+def _succeed(ended: chroot.Ended) -> None:
+    if ended.code:
+        raise CannotInstall(ended.output)

@@ -1,0 +1,151 @@
+"""Search for the bytes of secrets in a layer: in files, names, links and attributes, plain, encoded and packed.
+
+White space is ignored in secrets and in the searched bytes: programs wrap their output (`base64` after 76 characters, `od` after
+each byte), and a key may be put on one line. Packed files are opened (`packed_streams`) unless they are unchanged files of a
+package, which contain no secret.
+"""
+
+import base64
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Final
+from urllib.parse import quote_from_bytes
+
+from steps.nodeimage.contract import debian
+from steps.nodeimage.layer import layer_content, packed_streams
+
+SHORTEST: Final = 8
+"""Bytes of a secret, or of one of its lines, without white space; shorter ones occur in many files by chance."""
+MARK: Final = "[redacted]"
+_CHUNK: Final = 4 << 20
+_WHITE: Final = b" \t\n\v\f\r"
+_FRAME: Final = b"-----"
+"""Start of the lines around a key, which occur in many files."""
+
+
+def bare(data: bytes) -> bytes:
+    """Return the bytes without white space."""
+    return data.translate(None, _WHITE)
+
+
+def forms(secret: bytes) -> list[bytes]:
+    """Return the forms in which a secret may occur: plain, base64 at each of its three offsets, hex, URL-encoded, and each line
+    alone, all without white space.
+    """
+    whole = secret.strip()
+    found = {whole, whole.hex().encode(), whole.hex().upper().encode(), quote_from_bytes(whole).encode()}
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        for offset in range(3):
+            coded = encode(bytes(offset) + whole)
+            found.add(coded[-(-offset * 4 // 3) : len(coded) - 4])  # without what the bytes before and after it change
+    found |= {line for line in whole.splitlines() if not line.startswith(_FRAME)}
+    return sorted({short for one in found if len(short := bare(one)) >= SHORTEST})
+
+
+def search(tree: Path, secrets: Mapping[str, bytes]) -> list[str]:
+    """Return `NAME in PATH` of each place with a secret, sorted; also of files that pack more than can be searched."""
+    needles = [(name, form) for name, secret in secrets.items() for form in forms(secret)]
+    brought = _Brought(tree)
+    found = set()
+    for folder, folders, names in os.walk(tree):
+        for name in [*folders, *names]:
+            path = Path(folder, name)
+            place = f"/{path.relative_to(tree)}"
+            found |= {f"{secret} in {place}" for secret in _holding(path, needles)}
+            found |= {f"{secret} in {place}" for secret in _packed(path, needles, brought)}
+    return sorted(found)
+
+
+class _Brought:
+    """Files of the layer's packages by path, with their digests; read on first use."""
+
+    def __init__(self, tree: Path) -> None:
+        self._tree = tree
+
+    def has(self, path: Path) -> bool:
+        """Return True if a file is byte by byte the file of a package."""
+        place = str(path.relative_to(self._tree))
+        noted = self._noted.get(place) or self._noted.get(place.removeprefix("usr/"))
+        if noted is None:
+            return False
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest() == noted
+
+    @cached_property
+    def _noted(self) -> dict[str, str]:
+        texts = (path.read_text(errors="replace") for path in self._tree.glob(debian.DIGESTS))
+        return debian.digests(texts)
+
+
+def _packed(path: Path, needles: list[tuple[str, bytes]], brought: _Brought) -> set[str]:
+    """Return the secrets within a packed file, and `perhaps one` if it packs too much to be searched."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        return set()
+    with path.open("rb") as file:
+        if not packed_streams.is_packed(file.read(packed_streams.HEAD)) or brought.has(path):
+            return set()
+        file.seek(0)
+        try:
+            return {name for stream in packed_streams.inside(file) for name in _in_stream(stream, needles)}
+        except packed_streams.TooMuch:
+            return {"perhaps one (it packs too much to be searched)"}
+
+
+def _holding(path: Path, needles: Iterable[tuple[str, bytes]]) -> set[str]:
+    status = path.lstat()
+    words = [os.fsencode(path.name)]
+    if stat.S_ISLNK(status.st_mode):
+        words.append(os.fsencode(os.readlink(path)))
+    elif stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
+        words += layer_content.attributes(path).values()
+    near = {name for name, form in needles if any(form in bare(word) for word in words)}
+    return near | (_in_file(path, needles) if stat.S_ISREG(status.st_mode) else set())
+
+
+def _in_file(path: Path, needles: Iterable[tuple[str, bytes]]) -> set[str]:
+    with path.open("rb") as stream:
+        return _in_stream(stream, needles)
+
+
+def _in_stream(stream: IO[bytes], needles: Iterable[tuple[str, bytes]]) -> set[str]:
+    overlap = max(len(form) for _, form in needles) - 1
+    found: set[str] = set()
+    before = b""
+    while chunk := stream.read(_CHUNK):
+        window = before + bare(chunk)
+        found |= {name for name, form in needles if form in window}
+        before = window[-overlap:]
+    return found
+
+
+def redact(said: str, secrets: Mapping[str, bytes]) -> str:
+    """Return the text without the secrets, in any of their forms."""
+    return redact_bytes(said.encode(errors="replace"), secrets).decode(errors="replace")
+
+
+def redact_bytes(said: bytes, secrets: Mapping[str, bytes]) -> bytes:
+    """Return the output of a program without the secrets, in any of their forms."""
+    short = bare(said)
+    found = sorted(span for secret in secrets.values() for form in forms(secret) for span in _spans(short, form))
+    if not found:
+        return said
+    places = [place for place, byte in enumerate(said) if byte not in _WHITE]
+    kept, end = b"", 0
+    for first, last in found:
+        begin = places[first]
+        if begin >= end:
+            kept += said[end:begin] + MARK.encode()
+        end = max(end, places[last] + 1)
+    return kept + said[end:]
+
+
+def _spans(text: bytes, form: bytes) -> Iterator[tuple[int, int]]:
+    """Return the positions of a form: its first and last byte."""
+    at = text.find(form)
+    while at >= 0:
+        yield at, at + len(form) - 1
+        at = text.find(form, at + 1)

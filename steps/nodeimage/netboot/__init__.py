@@ -1,0 +1,1 @@
+"""PXE boots of an image in QEMU machines."""

@@ -1,0 +1,223 @@
+"""HTTP server of a test boot: serves each machine its files and tests, records requests, and receives reports."""
+
+import secrets
+import socket
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from msgspec import Struct
+
+from steps import timeouts
+from steps.contract import plain
+from steps.nodeimage.contract import boot_test_protocol
+from steps.nodeimage.contract.boot_tests import REPORT_PATH, TESTS_PATH, Event, NodeReport
+
+CHUNK = 1 << 18
+_MOST_DIGITS = 12
+
+
+class ServedFile(Struct, frozen=True, kw_only=True):
+    """File as it is served: its first `size` bytes; after `gone_after` bytes the server goes away (None: it stays)."""
+
+    what: str
+    path: Path
+    size: int
+    gone_after: int | None = None
+
+
+class Orders(Struct, frozen=True, kw_only=True):
+    """Files of one machine: its script, its list of tests, and other files by name."""
+
+    script: str
+    tests: bytes
+    parts: Mapping[str, ServedFile]
+
+
+class Heard(Struct, kw_only=True):
+    """State of one machine at the server: events as [seconds, what, sent, size], and its report, or why that was refused."""
+
+    rows: list[list[float | str | int]]
+    report: NodeReport | None = None
+    clock: float = 0.0
+    problem: str = ""
+
+
+class BootTestServer:
+    """Server of `http://127.0.0.1:PORT/SECRET/MACHINE/…` while it is entered; `news` is set whenever a report came.
+
+    Every account of this host reaches the port: requests without the secret get nothing.
+    """
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_hex(16)
+        self._orders: dict[str, Orders] = {}
+        self._heard: dict[str, Heard] = {}
+        self._began = time.monotonic()
+        self.news = threading.Event()
+        server = self
+
+        class Handler(_Handler):
+            home = server
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads, self._http.block_on_close = True, False
+        self._thread = threading.Thread(target=self._http.serve_forever, name="netboot-http", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.leave()
+
+    @property
+    def port(self) -> int:
+        """Port of the server."""
+        return int(self._http.server_address[1])
+
+    def place(self, machine: str) -> str:
+        """Return the URL path of a machine's folder."""
+        return f"/{self._secret}/{machine}"
+
+    def machine(self, path: str) -> tuple[str, str]:
+        """Return the machine whose folder a path leads into, and the rest of the path; no machine for other paths."""
+        found, slash, rest = path.removeprefix(self.place("")).partition("/")
+        return (found, slash + rest) if path.startswith(self.place("")) else ("", path)
+
+    def serve(self, machine: str, orders: Orders) -> None:
+        """Set the files that a machine gets from now on."""
+        self._orders[machine] = orders
+        self._heard[machine] = Heard(rows=[])
+
+    def start(self) -> None:
+        """Start the clock of the events: the machines are started now."""
+        self._began = time.monotonic()
+
+    def leave(self) -> None:
+        """Stop listening; an open connection ends with its request."""
+        self._http.shutdown()
+        self._http.server_close()
+
+    def orders(self, machine: str) -> Orders | None:
+        """Return the files of a machine; None for an unknown one."""
+        return self._orders.get(machine)
+
+    def note(self, machine: str, what: str, size: int, sent: int | None = None) -> list[float | str | int]:
+        """Record an event now; its third item is the bytes sent so far, which the caller may raise. Without `sent` all bytes were
+        sent.
+        """
+        row: list[float | str | int] = [round(time.monotonic() - self._began, 2), what, size if sent is None else sent, size]
+        self._heard[machine].rows.append(row)
+        return row
+
+    def refuse(self, machine: str, why: str) -> bytes:
+        """Record why a machine's report is not even read, and return the answer that says so."""
+        self._heard[machine].problem = plain.line(why)
+        return f"{plain.line(why)}\n".encode()
+
+    def take(self, machine: str, data: bytes) -> str:
+        """Record the first valid report of a machine; return why it is refused, else nothing."""
+        heard, clock = self._heard[machine], time.time()
+        try:
+            report = boot_test_protocol.read(data)
+        except boot_test_protocol.ReportError as error:
+            heard.problem = str(error)
+            self.note(machine, "report", len(data))
+            return heard.problem
+        self.note(machine, "report", len(data))
+        if heard.report is None:
+            heard.clock = clock
+            heard.report = report
+        self.news.set()
+        return ""
+
+    def heard(self, machine: str) -> Heard:
+        """Return the state of a machine."""
+        return self._heard[machine]
+
+    def events(self, machine: str) -> tuple[Event, ...]:
+        """Return the requests and reports of a machine so far."""
+        rows = [list(row) for row in self._heard[machine].rows]
+        return tuple(Event(at=float(at), what=str(what), sent=int(sent), size=int(size)) for at, what, sent, size in rows)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Connection of a machine to its folder: `boot.ipxe`, `FILE`, `tests`, `report`."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = timeouts.BOOT_SILENCE
+    home: BootTestServer
+
+    def do_GET(self) -> None:  # the library's name
+        """Serve a file, the script or the tests."""
+        machine, path = self.home.machine(self.path)
+        orders = self.home.orders(machine)
+        if orders is None:
+            self._answer(404, b"no such machine\n")
+        elif path == "/boot.ipxe":
+            self.home.note(machine, "script", len(orders.script))
+            self._answer(200, orders.script.encode())
+        elif path == TESTS_PATH:
+            self.home.note(machine, "tests", len(orders.tests))
+            self._answer(200, orders.tests)
+        elif part := orders.parts.get(path.removeprefix("/")):
+            self._send(machine, part)
+        else:
+            self._answer(404, b"no such file\n")
+
+    def do_POST(self) -> None:  # the library's name
+        """Receive a report."""
+        machine, path = self.home.machine(self.path)
+        size = self.headers.get("Content-Length", "")
+        if self.home.orders(machine) is None or path != REPORT_PATH:
+            self._answer(404, b"no such place\n")
+        elif not size.isdecimal() or int(size) > boot_test_protocol.MAX_REPORT:
+            why = f"it has {size[:_MOST_DIGITS] or 'no'} bytes, a report has a length of at most {boot_test_protocol.MAX_REPORT}"
+            self._answer(413, self.home.refuse(machine, why))
+        else:
+            refused = self.home.take(machine, self.rfile.read(int(size)))
+            self._answer(400 if refused else 200, f"{refused or 'heard'}\n".encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # the library's name
+        """Print nothing: events are recorded."""
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _send(self, machine: str, part: ServedFile) -> None:
+        row = self.home.note(machine, part.what, part.size, sent=0)
+        self.send_response(200)
+        self.send_header("Content-Length", str(part.size))
+        self.end_headers()
+        left, sent = part.size if part.gone_after is None else part.gone_after, 0
+        with part.path.open("rb") as file:
+            while left > 0 and (data := file.read(min(CHUNK, left))):
+                self.wfile.write(data)
+                left, sent = left - len(data), sent + len(data)
+                row[2] = sent
+        if part.gone_after is not None or sent < part.size:
+            self._break_off(leave=part.gone_after is not None)
+
+    def _break_off(self, *, leave: bool) -> None:
+        """Stop listening and reset the connection, as the kernel of a dead server would."""
+        self.close_connection = True
+        if leave:
+            self.home.leave()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+
+    def handle(self) -> None:
+        """Ignore a broken connection: a machine that ends in the middle shows in its events."""
+        try:
+            super().handle()
+        except (OSError, ValueError):
+            self.close_connection = True

@@ -1,0 +1,255 @@
+"""Boots of an image in test machines, and the result of each; faults change the image, its script, the machine or the server."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from steps import timeouts
+from steps.clients.private_folder import private_folder
+from steps.errors import BadTask
+from steps.nodeimage.contract import boot_test_protocol, build_keys, console, image_manifest, ipxe
+from steps.nodeimage.contract.boot_tests import UNBOOTED, Boot, BootedMachine, BootFault, Firmware, why_not_booted
+from steps.nodeimage.contract.image_manifest import INITRD, KERNEL, ROOT, Manifest
+from steps.nodeimage.contract.resolved_recipe import Recipe
+from steps.nodeimage.files import initrd_archive
+from steps.nodeimage.netboot.boot_test_server import BootTestServer, Orders, ServedFile
+from steps.nodeimage.netboot.qemu_machine import GATEWAY, Hardware, Running, start
+from steps.nodeimage.store import store_entries
+from steps.stages.image_boot.contract import Booted
+
+SLOWER = 20.0
+"""Factor by which a test may take longer than on a real node: every instruction is emulated."""
+ARGUMENTS = ("console=ttyS0", "panic=1", "mitigations=off", "nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1", "no_timer_check")
+"""Kernel arguments of every test boot: text on the serial line, end of the machine on a panic, and no watchdog alarms.
+
+An emulated machine stands still for seconds on a busy host. If the first ticks of its timer come late, its kernel would panic with
+`IO-APIC + timer doesn't work!`.
+"""
+
+Say = Callable[[str], None]
+
+
+class Disturbance(Struct, frozen=True, kw_only=True):
+    """Changes that a fault makes to a good boot.
+
+    `root_share` of the root is served; after `gone_share` of it the server goes away. `kernel_file` is served in place of the
+    kernel. The initrd is served without the files whose path matches `initrd_without`. `stranger`: the script is for another
+    machine.
+    """
+
+    arguments: tuple[str, ...] = ()
+    hardware: Hardware = Hardware()
+    root_share: float = 1.0
+    gone_share: float | None = None
+    kernel_file: str = ""
+    initrd_without: str = ""
+    stranger: bool = False
+
+
+NONE = Disturbance()
+
+ALL: Mapping[BootFault, Disturbance] = MappingProxyType(
+    {
+        BootFault.TRUNCATED_ROOT: Disturbance(root_share=0.5),
+        BootFault.WRONG_KERNEL: Disturbance(kernel_file=INITRD),
+        # the driver of the card that every test machine has: the firmware can use it, and the kernel finds none
+        BootFault.NO_NETWORK_DRIVER: Disturbance(initrd_without=r".*/virtio_net\.ko(\.\w+)?"),
+        BootFault.SERVER_GONE: Disturbance(gone_share=0.5),
+        BootFault.WRONG_MAC: Disturbance(stranger=True),
+        # live-boot's overlay lies in a tmpfs
+        BootFault.TMPFS_FULL: Disturbance(arguments=("overlay-size=512k",)),
+        BootFault.WRONG_CLOCK: Disturbance(hardware=Hardware(clock="2038-01-01T00:00:00")),
+        # live-boot mounts the squashfs itself, read-only
+        BootFault.ROOT_NOT_OVERLAY: Disturbance(arguments=("exposedroot", "skipunion", "skipconfig")),
+    }
+)
+"""Disturbances by fault."""
+
+
+class BootPlan(Struct, frozen=True, kw_only=True):
+    """Inputs of a boot: the folder of the packed image, its manifest, its tests, and the disturbance."""
+
+    folder: Path
+    image: Manifest
+    recipe: Recipe
+    disturbance: Disturbance
+
+
+def boot(
+    images: Path,
+    recipe: Recipe,
+    firmware: Firmware,
+    machines: int,
+    memory_mib: int,
+    seconds: float,
+    say: Say,
+    fault: BootFault | None = None,
+) -> Booted:
+    """Boot an image in this many machines at once. Raises BadTask if it is not packed, or if no machine can be started here."""
+    if why := why_not_booted(recipe.name, recipe.architecture):
+        raise BadTask(why, hint=UNBOOTED)
+    key = build_keys.image(recipe)
+    folder = images / "assembled" / key
+    with store_entries.held(folder):
+        image = _manifest(folder)
+        root = image.part(ROOT)
+        disturbance = ALL[fault] if fault else NONE
+        plan = BootPlan(folder=folder, image=image, recipe=recipe, disturbance=disturbance)
+        wanted = [machine(number, firmware, memory_mib) for number in range(1, machines + 1)]
+        booted = Booted(key=key, root_digest=root.digest if root else "", root_size=root.size if root else 0, kernel=image.kernel)
+        return replace(booted, boots=_all(plan, wanted, seconds, say))
+
+
+def machine(number: int, firmware: Firmware, memory_mib: int) -> BootedMachine:
+    """Return the test machine with this number and firmware."""
+    family = list(Firmware).index(firmware)
+    mac = f"52:54:00:b0:{family:02x}:{number:02x}"
+    return BootedMachine(name=f"{firmware}{number}", firmware=firmware, mac=mac, memory_mib=memory_mib)
+
+
+def _manifest(folder: Path) -> Manifest:
+    try:
+        return image_manifest.decode((folder / image_manifest.MANIFEST).read_bytes())
+    except FileNotFoundError as error:
+        raise BadTask(f"{folder} has no packed image", hint="assemble it first: `bringup image build`") from error
+    except image_manifest.ManifestError as error:
+        raise BadTask(f"{folder}: {error}", hint="remove this folder; the next build packs the image again") from error
+
+
+def _all(plan: BootPlan, machines: list[BootedMachine], seconds: float, say: Say) -> tuple[Boot, ...]:
+    with private_folder() as private, BootTestServer() as server:
+        parts = _parts(plan, private)
+        for one in machines:
+            _prepare(plan, one, parts, private / one.name, server)
+        server.start()
+        watch = Watch(server, seconds, say)
+        try:
+            for one in machines:
+                watch.running[one.name] = start(one, plan.disturbance.hardware, private / one.name)
+                say(f"{one.name}: started, {one.firmware}, {one.memory_mib} MiB, {one.mac}")
+            return watch.until_all_ended()
+        finally:
+            for running in watch.running.values():
+                running.end()
+
+
+def _prepare(plan: BootPlan, one: BootedMachine, parts: dict[str, ServedFile], folder: Path, server: BootTestServer) -> None:
+    """Prepare the machine's folder, and return what the server has for it."""
+    (folder / "tftp").mkdir(parents=True)
+    base = f"http://{GATEWAY}:{server.port}{server.place(one.name)}"
+    (folder / "tftp" / "boot.ipxe").write_text(ipxe.chain(f"{base}/boot.ipxe"))
+    tests = _tests(plan.recipe)
+    server.serve(one.name, Orders(script=_script(plan, one, base), tests=tests, parts=parts))
+
+
+def _tests(recipe: Recipe) -> bytes:
+    try:
+        return boot_test_protocol.render(boot_test_protocol.on_node(recipe.tests), SLOWER)
+    except ValueError as error:
+        raise BadTask(f"recipe {recipe.name}: {error}") from error
+
+
+def _script(plan: BootPlan, one: BootedMachine, base: str) -> str:
+    root = plan.image.part(ROOT)
+    mac = "52:54:00:b0:ff:ff" if plan.disturbance.stranger else one.mac
+    return ipxe.script(
+        ipxe.Loaded(
+            title=f"{plan.image.name} for {one.name}",
+            kernel=f"{base}/{KERNEL}",
+            initrd=f"{base}/{INITRD}",
+            root=f"{base}/{ROOT}",
+            image=root.digest if root else "",
+            arguments=(*plan.image.kernel_arguments, *ARGUMENTS, *plan.disturbance.arguments),
+            report=base,
+            tests=True,
+            machines={mac: one.name},
+        )
+    )
+
+
+def _parts(plan: BootPlan, private: Path) -> dict[str, ServedFile]:
+    """Return the files of the image as this boot serves them; a changed file lies in the private folder."""
+    changed, parts = plan.disturbance, {}
+    for what, name in (("kernel", KERNEL), ("initrd", INITRD), ("root", ROOT)):
+        path = plan.folder / (changed.kernel_file if what == "kernel" and changed.kernel_file else name)
+        parts[name] = ServedFile(what=what, path=path, size=path.stat().st_size)
+    if changed.initrd_without:
+        path = private / INITRD
+        path.write_bytes(initrd_archive.without(plan.folder / INITRD, changed.initrd_without))
+        parts[INITRD] = ServedFile(what="initrd", path=path, size=path.stat().st_size)
+    root = parts[ROOT]
+    gone = None if changed.gone_share is None else int(root.size * changed.gone_share)
+    parts[ROOT] = replace(root, size=int(root.size * changed.root_share), gone_after=gone)
+    return parts
+
+
+class Watch:
+    """Watches machines until each of them has ended."""
+
+    def __init__(self, server: BootTestServer, seconds: float, say: Say) -> None:
+        self.running: dict[str, Running] = {}
+        self._server = server
+        self._seconds = seconds
+        self._say = say
+        self._began = time.monotonic()
+        self._found: dict[str, Boot] = {}
+        self._over: dict[str, float] = {}
+
+    def until_all_ended(self) -> tuple[Boot, ...]:
+        """Return the boot of each machine; a machine is stopped as soon as its result is known."""
+        while left := [one for name, one in self.running.items() if name not in self._found]:
+            for one in left:
+                ended = self._ended(one)
+                if ended:
+                    self._found[one.machine.name] = self._result(one, ended)
+                    one.end()
+            if len(self._found) < len(self.running):
+                self._server.news.wait(timeouts.BOOT_LOOK)
+                self._server.news.clear()
+        return tuple(self._found[name] for name in self.running)
+
+    def _ended(self, one: Running) -> str:
+        """Return how a machine's boot ended; empty while it goes on."""
+        stopped = one.ended  # before what it said last is looked at
+        if self._server.heard(one.machine.name).report is not None:
+            return "report"
+        if stopped:
+            return "exit"
+        if one.too_long:
+            return "flood"
+        if self._is_over(one):
+            return "console"
+        return "deadline" if time.monotonic() - self._began > self._seconds else ""
+
+    def _is_over(self, one: Running) -> bool:
+        """Return True if its console has shown for a while that nothing more will come."""
+        if not console.read(one.console()).over:
+            self._over.pop(one.machine.name, None)
+            return False
+        first = self._over.setdefault(one.machine.name, time.monotonic())
+        return time.monotonic() - first >= timeouts.BOOT_OVER
+
+    def _result(self, one: Running, ended: str) -> Boot:
+        name, text = one.machine.name, one.console()
+        heard, reading = self._server.heard(name), console.read(text)
+        taken = time.monotonic() - self._began
+        self._say(f"{name}: {ended} after {taken:.1f} s{f', {reading.name}' if reading.name else ''}")
+        return Boot(
+            name=name,
+            firmware=one.machine.firmware,
+            mac=one.machine.mac,
+            seconds=round(taken, 2),
+            ended=ended,
+            events=self._server.events(name),
+            report=heard.report,
+            clock=heard.clock,
+            console=console.last_lines(text),
+            stopped_at=reading.name,
+            kernel=reading.kernel,
+            problem=heard.problem,
+            broken=one.broken() if ended == "exit" else "",
+        )

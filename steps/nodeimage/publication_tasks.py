@@ -1,0 +1,198 @@
+"""Publication of a node image: find out whether the image is published already, and publish it.
+
+The first task has the connection, account and image of the second, but not its signing key. Both remember in the store which
+versions they saw, so that a tree whose mount is missing is told from the tree of a new site.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from steps.clients.releases import release_lease
+from steps.contract import release_layout
+from steps.contract.canonical import canonical, digest
+from steps.contract.exit import ExitCode
+from steps.contract.verdict import Status
+from steps.errors import Refused
+from steps.nodeimage import image_parts
+from steps.nodeimage.contract import build_keys
+from steps.nodeimage.contract.boot_tree import PublishTarget
+from steps.nodeimage.contract.image_tests import Result
+from steps.nodeimage.publishing import image_publication, publication_status
+from steps.nodeimage.store import store_entries
+from steps.runtime import gating
+from steps.runtime.context import Context
+from steps.stages.image_boot.contract import Booted
+from steps.stages.image_publish.contract import Published
+from steps.stages.image_sandbox.contract import Sandboxed
+from steps.stages.image_standing.contract import CHANGED, CURRENT, OUTPUT
+
+_SIGNED = "signed"
+"""Placeholder for the name of the signing key, which only the publishing task gets."""
+
+
+class StatusArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of the task that asks the published tree.
+
+    `recipe` is the digest of the resolved recipe, `image` its name, `key` that of the packed image, `place` the tree, `groups` the
+    digest of the file of its groups, `firmware` those that must have booted it; `signed`: the published version must be signed.
+    """
+
+    recipe: str
+    gate: str
+    image: str
+    key: str
+    place: PublishTarget
+    groups: str
+    firmware: tuple[str, ...]
+    signed: bool = False
+
+
+def find_status(context: Context) -> ExitCode:
+    """Ask the tree, judge and store; the output says whether anything is left to do.
+
+    Raises a StepError if the tree cannot be asked: the image could not be published there either.
+    """
+    wanted = context.arguments(StatusArguments)
+    place = image_parts.placed(context, wanted.place, wanted.groups)
+    place = msgspec.structs.replace(place, key=_SIGNED) if wanted.signed else place
+    recipe = image_parts.recipe(context, wanted.recipe)
+    packages = {one.name: one.version for layer in recipe.layers for one in layer.packages}
+    known = known_versions(context, place)
+    seen = publication_status.query(place, context.environment.secrets, wanted.image, wanted.key, wanted.firmware, packages, known)
+    if seen.version:
+        remember_version(context, place, wanted.image, seen.version)
+    gate = gating.find(wanted.gate)
+    verdict = gate.decide(seen, gate.expect(context.task.expectations, ()))
+    context.say(verdict.reason)
+    context.record(verdict, observation=msgspec.to_builtins(seen))
+    context.output(OUTPUT, CURRENT if verdict.is_pass and seen.is_current else CHANGED)
+    return ExitCode.OK
+
+
+_TESTED: Final[dict[str, type[Sandboxed] | type[Booted]]] = {"image_sandbox": Sandboxed, "image_boot": Booted}
+"""Stages whose judges must have passed this image in this very run."""
+
+
+class PublicationArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of the publishing task.
+
+    `recipe` is the digest of the resolved recipe beside the task, `place` the tree, `groups` the digest of the file of its groups.
+    `again`: publish also an image that a rollback left, or into a tree that was emptied.
+    """
+
+    recipe: str
+    gate: str
+    place: PublishTarget
+    groups: str
+    again: bool = False
+
+
+def publish_image(context: Context) -> ExitCode:
+    """Publish, read back, judge and store. Raises Refused if this run has not shown that the image works."""
+    wanted = context.arguments(PublicationArguments)
+    recipe = image_parts.recipe(context, wanted.recipe)
+    place = image_parts.placed(context, wanted.place, wanted.groups)
+    key = build_keys.image(recipe)
+    assembled = image_parts.packed(context, recipe)
+    by, secrets, known = f"run {context.environment.run}", context.environment.secrets, known_versions(context, place)
+    with store_entries.held(assembled):
+        results = _results(context, key, image_parts.packed_root(context, recipe))
+
+        def publish() -> Published:
+            return image_publication.publish(
+                place, assembled, results, secrets, by, context.say, again=wanted.again, origin=recipe.origin, known=known
+            )
+
+        seen = release_lease.retried(publish, context.clock, context.task.deadline_seconds, context.say)
+    if seen.version:
+        remember_version(context, place, recipe.name, seen.version, again=wanted.again)
+    gate = gating.find(wanted.gate)
+    verdict = gate.decide(seen, gate.expect(context.task.expectations, ()))
+    done = () if seen.unchanged else (f"published {recipe.name} {seen.version}",)
+    removed = (f"removed version {version}" for version in seen.removed)
+    context.record(verdict, observation=msgspec.to_builtins(seen), changes=(*done, *removed))
+    context.output("verdict", verdict.status.value)
+    return ExitCode.OK
+
+
+def _results(context: Context, key: str, root: str) -> dict[str, list[Result]]:
+    """Return the test results of this run by task (`image_boot.boot_uefi`).
+
+    Raises Refused if a stage did not pass, tested another image, or booted another root: the order of an engine alone is no proof,
+    and other tool versions make other bytes of the same key.
+    """
+    found: dict[str, list[Result]] = {}
+    for stage in _TESTED:
+        judged = context.store.records(context.environment.run, stage, "judge")
+        if not judged or not all(record.verdict is not None and record.verdict.status is Status.PASS for record in judged):
+            raise Refused(f"stage {stage} of this run has not passed", hint="an image is published only by the run that tested it")
+        for task in _tasks(context, stage):
+            record = context.store.records(context.environment.run, stage, task)[-1]
+            if record.verdict is None or not record.verdict.is_pass:
+                said = f"{stage}.{task}: {record.verdict.reason if record.verdict else 'no verdict'}"
+                raise Refused(said, hint="an image is published only where each of its tests has passed")
+            seen: Sandboxed | Booted = msgspec.convert(record.observation, _TESTED[stage])
+            if seen.key != key:
+                said = f"{stage}.{task} tested image {seen.key[:12]}, this is {key[:12]}"
+                raise Refused(said, hint="run the whole pipeline again")
+            if isinstance(seen, Booted) and root and seen.root_digest not in ("", root):
+                said = f"{stage}.{task} booted a root of {seen.root_digest[:19]}, that of the image is {root[:19]}"
+                raise Refused(said, hint="it was packed anew since, by other versions of tools: run the whole pipeline again")
+            found[f"{stage}.{task}"] = _of(seen)
+    return found
+
+
+def _of(seen: Sandboxed | Booted) -> list[Result]:
+    if isinstance(seen, Sandboxed):
+        return list(seen.results)
+    return [result for boot in seen.boots if boot.report is not None for result in boot.report.results]
+
+
+def _tasks(context: Context, stage: str) -> list[str]:
+    """Return the names of a stage's tasks that left records, without judge and approval."""
+    prefix = f"runs/{context.environment.run}/evidence/{stage}/"
+    names = {key.removeprefix(prefix).partition("/")[0] for key in context.store.keys(prefix.rstrip("/"))}
+    return sorted(names - {"judge", "confirm", "announce"})
+
+
+TREES: Final = "trees"
+"""Folder of the store with a folder for each tree, and in that a file for each image."""
+
+
+class KnownVersion(Struct, frozen=True, kw_only=True):
+    """Newest version of an image that was current in a tree, and the address of the tree for people who read the store."""
+
+    image: str
+    version: str
+    root: str
+    host: str = ""
+
+
+def known_versions(context: Context, place: PublishTarget) -> Mapping[str, str]:
+    """Return the known versions of a tree by image; empty for a tree that no run of this store has seen. Unreadable files are
+    skipped.
+    """
+    found = {}
+    for key in context.store.keys(_folder(place)):
+        try:
+            one = msgspec.json.decode(context.store.read(key) or b"", type=KnownVersion)
+        except msgspec.MsgspecError:
+            continue
+        found[one.image] = one.version
+    return found
+
+
+def remember_version(context: Context, place: PublishTarget, image: str, version: str, *, again: bool = False) -> None:
+    """Remember that a version is current if it is the newest so far, or if the tree is started anew on purpose (`again`)."""
+    before = known_versions(context, place).get(image, "")
+    if version == before or not (again or release_layout.number_of(version) > release_layout.number_of(before)):
+        return
+    one = KnownVersion(image=image, version=version, root=place.root, host=place.host)
+    context.store.replace(f"{_folder(place)}/{image}.json", canonical(one))
+
+
+def _folder(place: PublishTarget) -> str:
+    return f"{TREES}/{digest([place.host, place.root]).removeprefix('sha256:')[:32]}"

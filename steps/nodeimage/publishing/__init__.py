@@ -1,0 +1,1 @@
+"""Published node images on boot servers."""

@@ -1,0 +1,82 @@
+"""Node images as a kind of release (`steps.clients.releases.release_kind`), and the access to trees of them."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+
+from steps.clients.releases import connections, release_signatures, usage, verification
+from steps.clients.releases.local_transport import LocalTransport
+from steps.clients.releases.release_kind import Contents, ReleaseKind, TreeProblem
+from steps.clients.releases.release_tree import ReleaseTree, TreeLayout
+from steps.clients.releases.tree_operations import TreeTransport
+from steps.contract import release_layout
+from steps.contract.release_layout import ReleaseError, ReleaseTarget
+from steps.nodeimage.contract import boot_tree, image_manifest
+from steps.nodeimage.contract.image_manifest import ManifestError
+from steps.nodeimage.publishing import boot_entries, external_links, image_verification, image_versions
+
+LAYOUT = TreeLayout(
+    manifest=image_manifest.MANIFEST, pointer=release_layout.CURRENT, shared=boot_tree.BOOT, read=(boot_tree.SCRIPT,)
+)
+"""Names in a tree of node images."""
+
+
+def image_kind(url: str = "") -> ReleaseKind:
+    """Return the description of node images in a tree at an address; empty: the address that its scripts and entries name."""
+    return ReleaseKind(
+        noun="image",
+        command="bringup image",
+        namespace=image_manifest.NAMESPACE,
+        contents=_contents,
+        layout=LAYOUT,
+        required=(boot_tree.TESTS,),
+        folders=(boot_tree.BOOT,),
+        external_links=partial(external_links.external_links, url=url),
+        shared_files=boot_entries.for_version,
+        refuse_rollback=boot_entries.refuse_rollback,
+        version_problems=image_verification.script_problems,
+        tree_problems=partial(image_verification.entry_problems, url=url),
+        usage=image_versions.usage_report,
+        machines=image_versions.machines,
+    )
+
+
+def _contents(data: bytes) -> Contents:
+    try:
+        image = image_manifest.decode(data)
+    except ManifestError as error:
+        raise ReleaseError(str(error)) from error
+    root = image.part(image_manifest.ROOT)
+    return Contents(product=image.name, files=image.parts, digests=frozenset({root.digest} if root else ()))
+
+
+def connected(target: ReleaseTarget, secrets: Path) -> AbstractContextManager[TreeTransport]:
+    """Open a transport to a target's tree, by SSH if it has a host, and close it at the end. Raises a StepError."""
+    return connections.connected(target, secrets, LAYOUT)
+
+
+def local_tree(root: Path) -> LocalTransport:
+    """Return a transport to a tree on this machine. Raises a StepError for a root that is no folder."""
+    return LocalTransport(root, LAYOUT)
+
+
+def problems(tree: ReleaseTree, signers: tuple[str, ...] = (), url: str = "") -> tuple[TreeProblem, ...]:
+    """Return everything that is wrong with an image in a tree, which must have the digests of all versions. `url` is the address at
+    which nodes reach the tree; empty: the one in the scripts of the current version."""
+    return verification.tree_problems(image_kind(url or image_verification.current_url(tree)), tree, signers)
+
+
+def version_problems(tree: ReleaseTree, version: str, signers: tuple[str, ...] = ()) -> Iterator[TreeProblem]:
+    """Yield what is wrong with a version of an image, whose digests the tree must have."""
+    return verification.version_problems(image_kind(), tree, version, signers)
+
+
+def in_use(tree: ReleaseTree) -> tuple[str, ...]:
+    """Return the versions of an image that nodes reported to run."""
+    return usage.in_use(image_kind(), tree)
+
+
+def signature_state(tree: ReleaseTree, version: str, signers: tuple[str, ...]) -> str:
+    """Return the state of the signatures of a version (see `release_signatures.state`)."""
+    return release_signatures.state(image_kind(), tree, version, signers)

@@ -1,0 +1,96 @@
+"""Publication of a node image, and the observation of the tree afterwards by which its gate judges."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from steps.clients.releases import preflight, publication, release_signatures, usage
+from steps.clients.releases.publication import PublishOutcome, PublishRequest, Say
+from steps.clients.releases.release_kind import files_found
+from steps.clients.releases.tree_operations import TreeTransport
+from steps.nodeimage.contract import boot_tree
+from steps.nodeimage.contract.boot_tree import PublishTarget, Tested
+from steps.nodeimage.contract.image_tests import Result
+from steps.nodeimage.publishing import external_links, image_kind, image_release, image_versions
+from steps.stages.image_publish.contract import Published
+
+Results = Mapping[str, list[Result]]
+_NONE: Mapping[str, str] = {}
+
+
+def request(
+    target: PublishTarget,
+    assembled: Path,
+    results: Results,
+    secrets: Path,
+    by: str,
+    *,
+    again: bool = False,
+    origin: str = "",
+    known: Mapping[str, str] = _NONE,
+) -> PublishRequest:
+    """Return the request to publish the packed image in folder `assembled`. Its manifest gets `origin`, which is where the recipe
+    came from, and the outcomes of `results`; neither makes a new version. Raises BadTask if the folder holds no image.
+    """
+    tested = Tested(origin=origin, results=dict(results))
+    release = image_release.staged(image_release.load(assembled, tested), target, tested)
+    return PublishRequest(release=release, target=target, secrets=secrets, by=by, again=again, known=dict(known))
+
+
+def publish(
+    target: PublishTarget,
+    assembled: Path,
+    results: Results,
+    secrets: Path,
+    by: str,
+    say: Say,
+    *,
+    again: bool = False,
+    origin: str = "",
+    known: Mapping[str, str] = _NONE,
+) -> Published:
+    """Publish the packed image in folder `assembled`, wherever the target is, and read the tree back (see `request` for the
+    arguments, and `publication.publish`). Raises a StepError."""
+    wanted = request(target, assembled, results, secrets, by, again=again, origin=origin, known=known)
+    with image_kind.connected(target, secrets) as transport:
+        return publish_through(transport, wanted, say)
+
+
+def publish_through(transport: TreeTransport, request: PublishRequest, say: Say) -> Published:
+    """Publish an image through an open transport, and read the tree back (see `publication.publish`). Raises a StepError."""
+    return _observed(request, publication.publish(transport, request, say))
+
+
+def _observed(request: PublishRequest, done: PublishOutcome) -> Published:
+    """Return the tree as the gate of a publication looks at it."""
+    tree, kind, version = done.tree, request.release.kind, done.tree.current
+    added, removed, changed = image_versions.package_changes(tree, done.before, version)
+    scripts, images = image_versions.scripts(tree, version), external_links.entry_images(tree)
+    found, listed = files_found(tree, version), kind.files_of(tree, version)
+    # Scripts of machines may be thousands: sound ones are left out of the evidence.
+    sound = {file for file in set(found) & set(listed) if _is_of_machine(file.name)}
+    led = {name: (named, images.get(name)) == (version, tree.product) for name, named in scripts.items()}
+    return Published(
+        version=version,
+        origin=image_versions.tested(tree, version).origin,
+        manifest=tree.manifest_digest(version),
+        before=done.before,
+        found=tuple(file for file in found if file not in sound),
+        listed=tuple(file for file in listed if file not in sound),
+        scripts={name: named for name, named in scripts.items() if not boot_tree.is_machine(name)},
+        unchanged=done.unchanged,
+        incoming=tree.unfinished,
+        outside=tuple(link.sentence for link in preflight.external_links(kind, tree)),
+        signature=release_signatures.state(kind, tree, version, request.target.signers),
+        versions=tree.versions,
+        removed=done.removed,
+        packages_added=added,
+        packages_removed=removed,
+        packages_changed=changed,
+        entries=tuple(name for name, image in images.items() if image == tree.product and not boot_tree.is_machine(name)),
+        lost=tuple(name for name in scripts if boot_tree.is_machine(name) and not led[name]),
+        in_use=usage.in_use(kind, tree),
+    )
+
+
+def _is_of_machine(path: str) -> bool:
+    return boot_tree.is_machine(path.removeprefix(f"{boot_tree.BOOT}/").removesuffix(boot_tree.SCRIPT))

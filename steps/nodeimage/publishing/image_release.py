@@ -1,0 +1,162 @@
+"""A packed node image on its way into a tree: its parts in the store, and the small files that a version has besides."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from steps.clients.releases import publication
+from steps.clients.releases.release_kind import SharedFiles, StagedRelease
+from steps.clients.releases.release_tree import ReleaseTree
+from steps.contract import release_layout
+from steps.contract.release_layout import Switch
+from steps.errors import BadTask
+from steps.nodeimage.contract import boot_scripts, boot_tree, ipxe
+from steps.nodeimage.contract import image_manifest as manifests
+from steps.nodeimage.contract.boot_scripts import BootScriptError
+from steps.nodeimage.contract.boot_tree import PublishTarget, Tested
+from steps.nodeimage.contract.image_manifest import Manifest, ManifestError
+from steps.nodeimage.publishing import boot_entries, image_kind, image_versions
+
+_UNTESTED = Tested()
+
+
+class PackedImage(Struct, frozen=True, kw_only=True):
+    """A packed image: the folder with its parts, and its manifest as it is published, decoded and as bytes."""
+
+    folder: Path
+    manifest: Manifest
+    data: bytes
+
+    @property
+    def name(self) -> str:
+        """Name of the image."""
+        return self.manifest.name
+
+
+class ImageRelease(StagedRelease, frozen=True, kw_only=True):
+    """A packed image that is published to a target, with the test results that let it be published."""
+
+    image: PackedImage
+    target: PublishTarget
+    tested: Tested
+
+    def small_files(self, version: str) -> dict[str, bytes]:
+        """Return `tests.json` and the boot scripts of a version, by path. Raises BadTask if the scripts cannot be rendered."""
+        if not self.target.groups:
+            raise BadTask("there is no group of nodes, hence no boot script", hint="see publish.groups in the spec")
+        return {boot_tree.TESTS: self.tested.encoded, **scripts(self.image, self.target, version)}
+
+    def shared_files(self, tree: ReleaseTree) -> SharedFiles:
+        """Return the boot entries of the target's groups and machines."""
+        return boot_entries.for_target(tree, self.target)
+
+    def refuse(self, tree: ReleaseTree) -> None:
+        """Raise Refused if a group or machine boots another image, or a group would be stranded."""
+        boot_entries.refuse_foreign(tree, self.target)
+
+    def is_same(self, manifest: bytes) -> bool:
+        """Return True if a manifest has the same key and the same bytes: its origin and its test results may differ."""
+        try:
+            return manifests.decode(manifest).is_same(self.image.manifest)
+        except ManifestError:
+            return False
+
+    def is_suitable(self, tree: ReleaseTree, version: str) -> bool:
+        """Return True if a version has the boot scripts of today, and was tested as this release was."""
+        alike = has_same_scripts(self.image, tree, self.target, version)
+        return alike and set(image_versions.tested(tree, version).results) >= set(self.tested.results)
+
+    def rolled_back(self, tree: ReleaseTree, alike: tuple[str, ...]) -> Switch | None:
+        """Return the rollback that left this image (see `rolled_back`)."""
+        return rolled_back(tree, self.target, dict.fromkeys(alike, self.image))
+
+
+def staged(image: PackedImage, target: PublishTarget, tested: Tested) -> ImageRelease:
+    """Return the release of a packed image for a target."""
+    return ImageRelease(
+        kind=image_kind.image_kind(target.url),
+        product=image.name,
+        folder=image.folder,
+        manifest=image.data,
+        files=image.manifest.parts,
+        image=image,
+        target=target,
+        tested=tested,
+    )
+
+
+def load(folder: Path, tested: Tested = _UNTESTED) -> PackedImage:
+    """Return the packed image in a folder, with the origin and the outcomes of `tested` in its manifest. Raises BadTask if a file
+    is missing or has another size than the manifest says.
+    """
+    hint = "build the image again"
+    try:
+        manifest = manifests.decode((folder / manifests.MANIFEST).read_bytes())
+        boot_scripts.name_of(manifest.name, "an image")
+    except (OSError, ManifestError, BootScriptError) as error:
+        raise BadTask(f"{folder} holds no image: {error}", hint=hint) from error
+    lacking = [name for name in (manifests.ROOT, manifests.KERNEL, manifests.INITRD) if manifest.part(name) is None]
+    if lacking or not {part.name for part in manifest.parts} <= set(manifests.PARTS):
+        raise BadTask(f"{folder}: its manifest lists other files than {', '.join(manifests.PARTS)}", hint=hint)
+    for part in manifest.parts:
+        path = folder / part.name
+        if not path.is_file() or path.stat().st_size != part.size:
+            raise BadTask(f"{path} is not the file of {part.size} bytes that the manifest lists", hint=hint)
+    published = msgspec.structs.replace(manifest, origin=tested.origin, outcomes=tested.outcomes)
+    return PackedImage(folder=folder, manifest=published, data=manifests.encode(published))
+
+
+def examine(image: PackedImage) -> None:
+    """Read the parts of a packed image. Raises BadTask for the first that is not what the manifest says."""
+    publication.examine(image.folder, image.manifest.parts)
+
+
+def scripts(image: PackedImage, target: PublishTarget, version: str) -> dict[str, bytes]:
+    """Return the boot scripts of a version by path within it. Raises BadTask if they cannot be rendered."""
+    try:
+        texts = {group.name: boot_scripts.version_script(target, version, image.manifest, group) for group in target.groups}
+        texts |= {
+            boot_tree.machine_name(mac): boot_scripts.machine_script(target, version, image.name, group.name)
+            for group in target.groups
+            for mac in group.nodes
+        }
+    except BootScriptError as error:
+        raise BadTask(str(error), hint="see publish in the spec, and the recipe's kernel arguments") from error
+    return {f"{boot_tree.BOOT}/{name}{boot_tree.SCRIPT}": data for name, data in texts.items()}
+
+
+def has_same_scripts(image: PackedImage, tree: ReleaseTree, target: PublishTarget, version: str) -> bool:
+    """Return True if a version has exactly the boot scripts that it would get now. Raises BadTask."""
+    expected = {tree.version_path(version, path): data for path, data in scripts(image, target, version).items()}
+    folder = f"{tree.version_path(version, boot_tree.BOOT)}/"
+    return expected == {path: data for path, data in tree.contents.items() if path.startswith(folder)}
+
+
+def starts_alike(image: PackedImage, tree: ReleaseTree, target: PublishTarget, version: str) -> bool:
+    """Return True if each group that has a script in a version starts its kernel with the arguments of today. Further groups, the
+    machines of groups, and the address of the tree may differ."""
+    folder, own = tree.version_path(version, boot_tree.BOOT), image.manifest.kernel_arguments
+    texts = [(group, tree.contents.get(f"{folder}/{group.name}{boot_tree.SCRIPT}")) for group in target.groups]
+    return all(
+        data is None or ipxe.given(data.decode(errors="replace")) == (*own, *group.kernel_arguments) for group, data in texts
+    )
+
+
+def rolled_back(tree: ReleaseTree, target: PublishTarget, alike: Mapping[str, PackedImage]) -> Switch | None:
+    """Return the rollback that left an image; None if there is none, or if the image became current since.
+
+    `alike` are all versions of the image, each with what its scripts are rendered from. All versions whose groups start the kernel
+    in the same way count as one: another machine in a group, or another address of the tree, mends nothing that the image did.
+    Other kernel arguments may. A rollback between two of these versions left the scripts of the first one.
+    """
+    exact = tuple(name for name, image in alike.items() if has_same_scripts(image, tree, target, name))
+    same = tuple(name for name, image in alike.items() if starts_alike(image, tree, target, name))
+    history = tree.history
+    if tree.current in exact:
+        return None
+    if tree.current not in same and (rollback := release_layout.abandoning_rollback(history, same)):
+        return rollback
+    rollback = release_layout.abandoning_rollback(history, exact)
+    return rollback if rollback and rollback.to in same else None

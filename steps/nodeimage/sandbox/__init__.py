@@ -1,0 +1,1 @@
+"""Tests of an image without a boot."""

@@ -1,0 +1,69 @@
+"""Listing of a root's folder (`steps.nodeimage.contract.root_listing`), with the texts that checks need, and safe
+paths in a root.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from steps.errors import BadTask
+from steps.nodeimage.contract import root_checks
+from steps.nodeimage.contract.root_listing import FOLDER, LINK, OTHER, REGULAR, RootEntry, RootListing
+
+_KINDS: Final = {stat.S_IFREG: REGULAR, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK}
+LEFT_OUT: Final = "boot"
+"""Folder whose content is no part of an image's root: kernel and initrd are files beside it."""
+
+
+def read(root: Path) -> RootListing:
+    """Return the listing of a root, /boot as an empty folder, and the texts of `root_checks`."""
+    entries: dict[str, RootEntry] = {}
+    seen: set[tuple[int, int]] = set()
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        with os.scandir(root / folder) as found:
+            for one in found:
+                path = f"{folder}/{one.name}" if folder else one.name
+                entries[path] = _entry(one, seen)
+                if entries[path].kind == FOLDER and path != LEFT_OUT:
+                    folders.append(path)
+    return RootListing(entries, {path: _text(root / path) for path in _wanted(entries)})
+
+
+def _entry(one: "os.DirEntry[str]", seen: set[tuple[int, int]]) -> RootEntry:
+    facts = one.stat(follow_symlinks=False)
+    kind = _KINDS.get(stat.S_IFMT(facts.st_mode), OTHER)
+    size = facts.st_size if kind == REGULAR else 0
+    if facts.st_nlink > 1 and kind == REGULAR:
+        size = 0 if (facts.st_dev, facts.st_ino) in seen else size
+        seen.add((facts.st_dev, facts.st_ino))
+    link = os.readlink(one.path) if kind == LINK else ""
+    return RootEntry(kind, stat.S_IMODE(facts.st_mode), size, link, facts.st_uid, facts.st_gid)
+
+
+def _wanted(entries: dict[str, RootEntry]) -> list[str]:
+    kernels = [path for path in entries if path.startswith(f"{root_checks.MODULES}/") and path.count("/") == 3]
+    wanted = [f"{kernel}/{name}" for kernel in kernels for name in root_checks.MODULE_LISTS]
+    return [path for path in (*root_checks.TEXTS, *wanted) if path in entries and entries[path].kind == REGULAR]
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace")
+
+
+def path_in_root(root: Path, path: str) -> Path:
+    """Return a path with all links resolved, below a root that nobody changes meanwhile.
+
+    Raises BadTask if its links lead outside; links that begin with / do, as this machine sees them.
+    """
+    try:
+        found = (root / path).resolve()
+    except RuntimeError as error:
+        raise BadTask(f"the root's /{path} is a link that leads in a circle", hint="see which layer makes it") from error
+    if not found.is_relative_to(root.resolve()):
+        raise BadTask(
+            f"the root's /{path} is a link that leads out of the root", hint="have the layer make it a relative one, or a file"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Folders of the image store that appear whole, and the external programs that fill them."""

@@ -1,0 +1,154 @@
+"""External programs: streams of bytes through them, which `process.run` with its text output does not do, and their versions."""
+
+import contextlib
+import ctypes
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Final
+
+from steps.clients import process
+from steps.errors import BadTask, Temporary
+from steps.nodeimage.contract import build_keys
+
+_ASKED: Final = {"mksquashfs": ["mksquashfs", "-version"], "zstd": ["zstd", "--version"]}
+_LIBRARY: Final = "libzstd.so.1"
+"""Library by which mksquashfs compresses; its version may differ from that of the program zstd."""
+
+
+def through(command: Sequence[str], data: bytes, seconds: float) -> bytes:
+    """Return the output of a program for some input bytes. Raises BadTask if it is not installed or fails."""
+    try:
+        done = subprocess.run(list(command), input=data, capture_output=True, timeout=seconds, check=False)
+    except FileNotFoundError as error:
+        raise _missing(command[0]) from error
+    except subprocess.TimeoutExpired as error:
+        raise Temporary(f"{command[0]} took longer than {seconds:.0f} s") from error
+    _require(command[0], done.returncode, done.stderr)
+    return done.stdout
+
+
+@contextlib.contextmanager
+def into(command: Sequence[str], file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Open the input of a program that writes to a file. Raises BadTask if it is not installed or fails."""
+    try:
+        child = subprocess.Popen(list(command), stdin=subprocess.PIPE, stdout=file, stderr=subprocess.DEVNULL)
+    except FileNotFoundError as error:
+        raise _missing(command[0]) from error
+    with child:
+        if child.stdin is None:
+            raise BadTask(f"no pipe to {command[0]}")
+        yield child.stdin
+        child.stdin.close()
+        _require(command[0], child.wait(), b"")
+
+
+@contextlib.contextmanager
+def fed(command: Sequence[str], source: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Open the output of a program that reads a stream; it need not be read to its end.
+
+    Raises BadTask if the program is not installed, or fails although it got all of its input.
+    """
+    try:
+        child = subprocess.Popen(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    except FileNotFoundError as error:
+        raise _missing(command[0]) from error
+    with child, ThreadPoolExecutor(max_workers=1) as beside:
+        if child.stdin is None or child.stdout is None:
+            raise BadTask(f"no pipe to {command[0]}")
+        try:
+            feeding = beside.submit(_feed, source, child.stdin)
+            try:
+                yield child.stdout
+            except Exception:
+                if _at_its_end(child.stdout) and (unread := feeding.exception()):
+                    raise unread from None  # what came of it was cut off by that alone
+                raise
+            if not child.stdout.read(1):
+                feeding.result()
+                _require(command[0], child.wait(), b"")
+        finally:
+            child.kill()
+
+
+def _at_its_end(output: IO[bytes]) -> bool:
+    """Return True if no more output comes: the program has ended, and the thread that feeds it has ended or is about to."""
+    return not output.closed and not output.read(1)
+
+
+def _feed(source: IO[bytes], pipe: IO[bytes]) -> None:
+    """Copy the stream to the program; one that has ended takes no more."""
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            shutil.copyfileobj(source, pipe)
+    finally:
+        with contextlib.suppress(BrokenPipeError):  # or else the program waits for more, and who reads it for the program
+            pipe.close()
+
+
+@contextlib.contextmanager
+def out_of(command: Sequence[str], errors: Path) -> Iterator[IO[bytes]]:
+    """Open the output of a program; its stderr goes to the file `errors`. The output need not be read to its end."""
+    with errors.open("wb") as said:
+        try:
+            child = subprocess.Popen(list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)
+        except FileNotFoundError as error:
+            raise _missing(command[0]) from error
+    try:
+        if child.stdout is None:
+            raise BadTask(f"no pipe from {command[0]}")
+        with child.stdout:
+            yield child.stdout
+            if not child.stdout.read(1):
+                _require(command[0], child.wait(), errors.read_bytes())
+    finally:
+        child.kill()
+        child.wait()
+
+
+def _missing(program: str) -> BadTask:
+    return BadTask(f"{program} is not installed", hint=f"install the package that brings {program}")
+
+
+def _require(program: str, code: int, said: bytes) -> None:
+    if code != 0:
+        words = " ".join(said.decode(errors="replace").split())[-400:]
+        raise BadTask(f"{program} ended with {code}: {words or 'it said nothing'}")
+
+
+def version(words: Sequence[str]) -> str:
+    """Return the version that a program prints. Raises BadTask if it is not installed."""
+    said = process.run(list(words)).out.replace(",", " ").split()
+    return next((word.lstrip("v") for word in said if word.lstrip("v")[:1].isdigit()), "unknown")
+
+
+def tool_versions() -> dict[str, str]:
+    """Return the versions of the programs that can change the bytes of an image, by name. Raises BadTask if one is not
+    installed.
+    """
+    found = {name: version(words) for name, words in _ASKED.items()}
+    return found | {"libzstd": _library(), "packer": str(build_keys.PACKER)}
+
+
+def mark(key: str, found: Mapping[str, str]) -> str:
+    """Return the name of what zstd and our packer make of something with this key: other versions may make other bytes."""
+    squeezed = hashlib.sha256(f"{found['zstd']} {found['packer']}".encode())
+    return f"{key}-{squeezed.hexdigest()[:12]}"
+
+
+def key_of(name: str) -> str:
+    """Return the key in a name made by `mark`."""
+    return name.partition("-")[0]
+
+
+def _library() -> str:
+    try:
+        said = ctypes.CDLL(_LIBRARY).ZSTD_versionString
+    except (OSError, AttributeError):
+        return "unknown"
+    said.restype = ctypes.c_char_p
+    found: bytes = said()
+    return found.decode()

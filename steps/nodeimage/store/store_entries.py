@@ -1,0 +1,129 @@
+"""Entries of the image store: folders that appear whole by one rename, made beside their place under a lock."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from steps.errors import StoreBusy
+from steps.nodeimage import kernel_calls
+
+FRESH: Final = 6 * 3600.0
+"""Seconds after which the use of an entry is noted again.
+
+A run that changes nothing writes nothing, and garbage collection still sees which entries were used lately.
+"""
+_REMOVALS = 3
+"""Attempts to empty a folder: the kernel ends the processes of a killed build within milliseconds."""
+
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
+_SAID: Final = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT))
+HINT: Final = (
+    "make room (`bringup image gc`), or use another disk (BRINGUP_HOME); in a home cluster the pod of "
+    "workflows/examples/images/collect.yaml makes room, and a larger claim has more"
+)
+
+
+def _good(_: Path) -> bool:
+    """Accept an entry as it is."""
+    return True
+
+
+@contextlib.contextmanager
+def making(
+    parent: Path, key: str, *, remove: Callable[[Path], None] = shutil.rmtree, good: Callable[[Path], bool] = _good
+) -> Iterator[Path | None]:
+    """Yield a new folder, which becomes `parent/key` when the block ends without error; yield None if that exists and is `good`.
+
+    Waits for other processes that make or read this entry. Leftovers of a kill are removed by `remove`: their maker held the lock.
+    An entry that is not `good` stays until the new one is whole.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    with lock_of(parent / key).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in parent.glob(f".{key}.part*"):
+            _gone(left, remove)
+        place = parent / key
+        if place.exists() and good(place):
+            yield None
+            return
+        work = parent / f".{key}.part{os.getpid()}"
+        work.mkdir()
+        try:
+            yield work
+            kernel_calls.flush(work)
+            if place.exists():
+                take_away(place, remove)
+            work.rename(place)
+            kernel_calls.flush(parent)
+        finally:
+            if work.exists():
+                _gone(work, remove)
+
+
+@contextlib.contextmanager
+def held(place: Path) -> Iterator[None]:
+    """Hold a shared lock on an entry while it is read, so that garbage collection spares it. A missing entry is left to the
+    reader.
+    """
+    if not place.parent.is_dir():
+        yield
+        return
+    handle = os.open(lock_of(place), os.O_RDONLY | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(handle)
+
+
+def note_use(file: Path) -> None:
+    """Note the use of an entry by the time of one of its files. A missing file, or one of another user, is left alone."""
+    with contextlib.suppress(OSError):
+        if time.time() - file.stat().st_mtime > FRESH:
+            os.utime(file)
+
+
+def lock_of(place: Path) -> Path:
+    """Return the file whose lock is held by processes that make, read or collect an entry."""
+    return place.with_name(f".{place.name}.lock")
+
+
+def take_away(place: Path, remove: Callable[[Path], None] = shutil.rmtree) -> None:
+    """Remove an entry so that nobody sees half of it: rename it first, then remove it from disk."""
+    gone = place.with_name(f".{place.name}.part{uuid.uuid4().hex}")
+    place.rename(gone)
+    _gone(gone, remove)
+
+
+def _gone(folder: Path, remove: Callable[[Path], None]) -> None:
+    """Remove a folder into which processes that are being killed may still write."""
+    for _ in range(_REMOVALS):
+        with contextlib.suppress(OSError):
+            remove(folder)
+            return
+    remove(folder)
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Wrap code that writes to the image store. Raises StoreBusy if the disk is full, read-only or away."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise StoreBusy(f"the store of images cannot be written: {error.strerror}", hint=HINT) from error
+
+
+def raise_if_full(said: str, what: str) -> None:
+    """Raise StoreBusy if the output of a failed program says that the disk is full; `what` names the failed action."""
+    if any(words in said for words in _SAID):
+        raise StoreBusy(f"the store of images is full: {what}", hint=HINT)

@@ -1,1 +1,0 @@
-"""Probes read the world into observations; they do not judge."""

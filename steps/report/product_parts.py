@@ -1,0 +1,31 @@
+"""Parts of a report that a product writes itself, found by the stages of the run."""
+
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import Protocol, cast
+
+from msgspec import Struct
+
+from steps.contract.evidence import Evidence
+from steps.contract.products import products_of
+
+
+class ProductReport(Protocol):
+    """Interface of `steps.PRODUCT.report`."""
+
+    def details(self, latest: Sequence[Evidence]) -> Struct | None:
+        """Return what the last records of a run say about the product; None if they say nothing."""
+        ...
+
+    def nothing_to_do(self, latest: Iterable[Evidence]) -> str:
+        """Return why all later stages were skipped; empty if they were not."""
+        ...
+
+    def template(self) -> str:
+        """Return the Jinja template that shows `details` in the HTML report."""
+        ...
+
+
+def reports_of(stages: Iterable[str]) -> tuple[ProductReport, ...]:
+    """Return the report modules of the products that some stages belong to."""
+    return tuple(cast(ProductReport, importlib.import_module(f"steps.{product}.report")) for product in products_of(stages))

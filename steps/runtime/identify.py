@@ -1,0 +1,126 @@
+"""Identification of the servers before the first host is changed: the cluster they already belong to must be the run's, and no
+other run may hold it.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract import run as contract
+from steps.contract.identity import PLAYBOOK, ServerIdentity, State
+from steps.contract.play import HostOutcome, HostStatus
+from steps.errors import Refused, Unreachable
+from steps.runtime import reach, target
+from steps.runtime.context import Context
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """Identity that the servers show, for the evidence. `uid` is that of the cluster they run; `servers` has the state of each in
+    words.
+    """
+
+    uid: str = ""
+    servers: dict[str, str] = {}
+
+
+class Way(Struct, frozen=True):
+    """Address of the API of a cluster that the servers run: their registration address, or `server` of the spec."""
+
+    registration: str = ""
+    server: str = ""
+    server_name: str = ""
+
+
+def identify(context: Context, ssh: reach.Ssh, way: Way) -> Found:
+    """Ask the servers over SSH which cluster they run; nothing is changed on them.
+
+    If the spec names no cluster, the one that was found becomes the run's. It is held from now on if its API answers. Raises
+    Refused if the servers run another cluster than the run's, or several, or if another run holds it. If the run's cluster is named
+    and no server shows it, this raises Refused if they run none, and Unreachable if that could not be read, unless a kubeconfig can
+    prove it later.
+    """
+    hosts = context.fleet.hosts("server")
+    if not hosts:
+        return Found()
+    from steps.clients.ansible import playing  # imported here: a run without plays does not need it
+
+    played = playing.play(
+        reach.request(context, PLAYBOOK, ssh, hosts, variables={"rke2_registration_address": way.registration}),
+        on_event=context.hear,
+    )
+    identities = {outcome.host: _identity(outcome) for outcome in played.hosts}
+    uids = {identity.uid: name for name, identity in identities.items() if identity.state is State.RUNNING}
+    if len(uids) > 1:
+        listed = ", ".join(f"{name} of {uid}" for uid, name in sorted(uids.items()))
+        raise Refused(
+            f"the servers belong to different clusters: {listed}", hint="nothing was changed; correct the hosts in the spec"
+        )
+    uid = next(iter(uids), "")
+    if uid:
+        _compare(context, uid, uids[uid])
+        reserve(context, [identity for identity in identities.values() if identity.uid == uid], way)
+    elif contract.target_uid(context.environment.run, context.store.read) and not context.kubeconfig().exists():
+        raise _no_proof(context, identities)
+    return Found(uid=uid, servers={name: _said(identity) for name, identity in identities.items()})
+
+
+def _identity(outcome: HostOutcome) -> ServerIdentity:
+    if outcome.status is not HostStatus.OK and not outcome.facts:  # facts from before a cut-off are still valid
+        return ServerIdentity(state=State.UNREADABLE, message=outcome.message)
+    try:
+        identity = msgspec.convert(outcome.facts, ServerIdentity)
+    except msgspec.ValidationError as error:  # facts come from a host and may have any form
+        return ServerIdentity(state=State.UNREADABLE, message=f"its facts are no identity: {error}")
+    return (
+        identity
+        if identity.uid or identity.state is not State.RUNNING
+        else ServerIdentity(state=State.UNREADABLE, message="no UID")
+    )
+
+
+def _compare(context: Context, uid: str, server: str) -> None:
+    wanted = target.agreed(context, uid)
+    if uid != wanted:
+        raise Refused(
+            f"server {server} belongs to cluster {uid}, this run is about {wanted}",
+            hint="nothing was changed; correct the hosts, or target.uid in the spec",
+        )
+
+
+def reserve(context: Context, servers: Sequence[ServerIdentity], way: Way) -> None:
+    """Refuse a cluster that another run holds, as its servers say, and hold it through the kubeconfig of one of them.
+
+    If the API does not answer here nothing more is done: a broken cluster must stay open for the run that repairs it or rolls it
+    back.
+    """
+    # before anything is written: the servers see the lease even if the API is not reachable from here
+    for server in servers:
+        if server.lease is not None:
+            target.keep_out(context, server.lease)
+    kubeconfig = next((server.kubeconfig for server in servers if server.kubeconfig), "")
+    if kubeconfig or context.kubeconfig().exists():
+        why = target.reserve(context, target.by_way_of(context, kubeconfig, way.server, way.server_name) if kubeconfig else "")
+        context.say(
+            f"this cluster is not held against other runs until its API answers here: {why}" if why else "holds the cluster"
+        )
+
+
+def _no_proof(context: Context, shown: Mapping[str, ServerIdentity]) -> Refused | Unreachable:
+    wanted = contract.target_uid(context.environment.run, context.store.read)
+    silent = next((f"{name}: {_said(identity)}" for name, identity in shown.items() if identity.state is State.UNREADABLE), "")
+    if silent:
+        return Unreachable(
+            f"this run is about cluster {wanted}, and no server says which it belongs to; {silent}",
+            hint="bring a server's API up, or leave target.uid out of the spec to go on without this check",
+        )
+    return Refused(
+        f"this run is about cluster {wanted}, but no cluster runs on its servers",
+        hint="nothing was changed; leave target.uid out of the spec for a new cluster, or name the cluster's kubeconfig",
+    )
+
+
+def _said(identity: ServerIdentity) -> str:
+    """Return a server's identity in words: `bare`, `running rke2 UID`, or `unreadable` with the last line of the reason."""
+    last = identity.message.strip().splitlines()[-1:]
+    return " ".join(part for part in (identity.state.value, identity.kind, identity.uid, *last) if part)[:300]

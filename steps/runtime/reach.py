@@ -1,0 +1,156 @@
+"""SSH access of plays: the SSH part of a task's arguments, and the request to Ansible that is made of it."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract import run
+from steps.contract.fleet import Host
+from steps.contract.play import PYTHON, HostKeys, HttpProxy, Jump, PlayHost, PlayRequest, RoleArchive, through
+from steps.errors import BadTask
+from steps.runtime.context import Context
+
+FORKS = 50
+"""Default forks of a play, a whole shard. 50 unchanged hosts took 15.1 s with 10 forks, 13.7 s with 25, 12.2 s with 50
+(tests/bench, row `forks`).
+"""
+PROXY = "bringup_proxy"
+"""Variable of every play with the proxy environment of the hosts, if the spec names a proxy."""
+PROXY_USER, PROXY_PASSWORD = "bringup_proxy_user", "bringup_proxy_password"
+"""Variables with the login for the proxy; the password's value is in a secret file."""
+
+
+class Ssh(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """SSH access to hosts. Paths are names below the secrets folder.
+
+    `proxy` is the environment by which hosts reach the outside; every play gets it as the variable `bringup_proxy`, and the login
+    for it as two more. `http_proxy` is the URL of a proxy for SSH itself, before a jump host if there is one; its login is also
+    used for the proxies of groups. `post_quantum` keeps SSH's own order of key exchanges.
+    """
+
+    user: str = "root"
+    port: int = 22
+    key: str = ""
+    known_hosts: str = ""
+    host_keys: HostKeys = HostKeys.STRICT
+    jump: Jump | None = None
+    sudo_password: str = ""
+    proxy: dict[str, str] = {}
+    proxy_user: str = ""
+    proxy_password: str = ""
+    http_proxy: str = ""
+    http_proxy_user: str = ""
+    http_proxy_password: str = ""
+    post_quantum: bool = False
+
+
+def request(
+    context: Context,
+    playbook: str,
+    ssh: Ssh,
+    hosts: Iterable[Host],
+    *,
+    helpers: Iterable[Host] = (),
+    variables: Mapping[str, Any] | None = None,
+    secret_variables: Mapping[str, str] | None = None,
+    forks: int = FORKS,
+    role: RoleArchive | None = None,
+    together: bool = False,
+) -> PlayRequest:
+    """Return the request to play a playbook on these hosts. Tasks may be delegated to `helpers`.
+
+    `secret_variables` are variables with values in secret files: the run's own secrets take precedence over the secrets folder, and
+    files that do not exist are left out.
+    """
+    secrets = context.environment.secrets
+    path = {name: str(secrets / name) if name else "" for name in (ssh.key, ssh.known_hosts)}
+    named = dict(secret_variables or {}) | ({"ansible_become_password": ssh.sudo_password} if ssh.sudo_password else {})
+    named |= {PROXY_PASSWORD: ssh.proxy_password} if ssh.proxy_password else {}
+    way = _Through(ssh, secrets)
+    return PlayRequest(
+        playbook=playbook,
+        hosts=tuple(_host(host, ssh, path[ssh.key], *way(host)) for host in hosts),
+        helpers=tuple(_host(host, ssh, path[ssh.key], *way(host)) for host in helpers),
+        variables={**(variables or {}), **_proxy(ssh)},
+        secret_variables=_existing(context, named),
+        known_hosts=path[ssh.known_hosts],
+        host_keys=ssh.host_keys,
+        met=_met(context) if ssh.host_keys is HostKeys.ACCEPT_NEW else "",
+        post_quantum=ssh.post_quantum,
+        forks=forks,
+        together=together,
+        role=_role(role, context),
+        timeout_seconds=context.task.deadline_seconds,
+    )
+
+
+def _met(context: Context) -> str:
+    """Return the store folder of host keys from first contacts, shared by all tasks of all runs about this cluster. Raises BadTask
+    before `open`.
+    """
+    header = context.store.read(run.header_key(context.environment.run))
+    if header is None:
+        raise BadTask("a first contact needs a run that says which cluster it is about", hint="its task `open` comes first")
+    return str(context.store.folder(run.met_folder(run.decode_header(header).cluster)))
+
+
+def _proxy(ssh: Ssh) -> dict[str, Any]:
+    return {name: value for name, value in ((PROXY, ssh.proxy), (PROXY_USER, ssh.proxy_user)) if value}
+
+
+def _host(host: Host, ssh: Ssh, key_path: str, jump: Jump | None, proxy: HttpProxy | None) -> PlayHost:
+    return PlayHost(
+        name=host.name,
+        address=host.address,
+        port=int(host.variables.get("ssh_port", ssh.port)),
+        user=host.variables.get("ssh_user", ssh.user),
+        key_path=key_path,
+        jump=jump,
+        proxy=proxy,
+        python=host.variables.get("python", PYTHON),
+        groups=(host.group, host.role),
+        variables=dict(host.variables),
+    )
+
+
+def _role(role: RoleArchive | None, context: Context) -> RoleArchive | None:
+    """Return a role of the site with the path of its file, which is beside the tasks."""
+    return role and msgspec.structs.replace(role, file=str(context.environment.tasks / role.file))
+
+
+class _Through:
+    """Finder of a host's jump hosts and HTTP proxy: those of its group, else those of all hosts."""
+
+    def __init__(self, ssh: Ssh, secrets: Path) -> None:
+        self._key = str(secrets / ssh.key) if ssh.key else ""
+        self._all = _jump(ssh.jump, secrets)
+        self._ssh = ssh
+        self._password = str(secrets / ssh.http_proxy_password) if ssh.http_proxy_password else ""
+
+    def __call__(self, host: Host) -> tuple[Jump | None, HttpProxy | None]:
+        own = host.variables.get("ssh_jump", "")
+        # a host group may have its own jump hosts and proxy
+        jump = Jump.of(own, self._key) if own else self._all
+        url = host.variables.get("ssh_http_proxy", self._ssh.http_proxy)
+        proxy = HttpProxy.of(url, self._ssh.http_proxy_user, self._password) if url else None
+        return through(jump, proxy)
+
+
+def _jump(jump: Jump | None, secrets: Path) -> Jump | None:
+    """Return a jump host, and those before it, with the paths of their keys."""
+    if jump is None:
+        return None
+    path = str(secrets / jump.key_path) if jump.key_path else ""
+    return msgspec.structs.replace(jump, key_path=path, jump=_jump(jump.jump, secrets))
+
+
+def _existing(context: Context, named: Mapping[str, str]) -> dict[str, str]:
+    """Return variable → file for all files that exist."""
+    folders = (context.run_secrets, context.environment.secrets)
+    paths = {
+        variable: next((folder / name for folder in folders if (folder / name).exists()), None) for variable, name in named.items()
+    }
+    return {variable: str(path) for variable, path in paths.items() if path is not None}

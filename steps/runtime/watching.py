@@ -1,0 +1,106 @@
+"""Watching of a gate: observe and judge until it passes, fails for good, or its deadline is reached."""
+
+from collections.abc import Callable, Set
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from steps import timeouts
+from steps.clients.clock import Clock
+from steps.contract.verdict import FailureClass, Status, Verdict, inconclusive
+from steps.errors import Temporary
+
+Look = Callable[[], tuple[Any, Verdict]]
+"""A function that makes one observation and returns it with the gate's verdict."""
+
+
+class Watched(Struct, frozen=True, kw_only=True):
+    """The last observation and verdict, and the time until then in seconds of the target's clock."""
+
+    observation: Any
+    verdict: Verdict
+    waited: float
+
+
+def until_decided(look: Look, clock: Clock, deadline_seconds: float, stable_seconds: float = 0.0) -> Watched:
+    """Look until a pass held for `stable_seconds`, a final fail was seen twice, or the deadline was reached.
+
+    The look at the deadline gives the verdict, so a slow pass is a pass and an unfinished one is none.
+    """
+    start = clock.now()
+    deadline, pause = start + deadline_seconds, timeouts.POLL_FIRST
+    pass_since = fail_since = -1.0
+    reasons: list[str] = []
+    while True:
+        observation, verdict = _look(look, clock.now() >= deadline)
+        now = clock.now()
+        if not verdict.is_pass and (not reasons or reasons[-1] != verdict.reason):
+            reasons.append(verdict.reason)
+        pass_since = _since(pass_since, verdict.is_pass, now)
+        fail_since = _since(fail_since, verdict.final and not verdict.is_pass, now)
+        # operators report states for a moment while they restart, so passes and final failures must last
+        stable = verdict.is_pass and now - pass_since >= stable_seconds
+        settled = fail_since >= 0 and now - fail_since >= timeouts.FAIL_CONFIRM
+        if stable or settled or now >= deadline:
+            ended = _at_end(verdict, stable, now - start)
+            return Watched(observation=observation, verdict=_with_history(ended, reasons), waited=now - start)
+        clock.pause(_next_pause(pause, verdict, now, pass_since, stable_seconds), deadline)
+        pause = min(pause * timeouts.POLL_FACTOR, timeouts.POLL_MAX)
+
+
+def settled(verdict: Verdict, lost: Set[str]) -> Verdict:
+    """Return the verdict, made final if waiting cannot bring any missing node.
+
+    A node is lost for good if its row is final or if it is in `lost`. A gate that judges all nodes as one lacks every lost node.
+    """
+    missing = [row for row in verdict.nodes if row.status not in (Status.PASS, Status.SKIPPED)]
+    over = all(row.final or row.node in lost for row in missing) if missing else bool(lost and not verdict.is_pass)
+    return msgspec.structs.replace(verdict, final=True) if over else verdict
+
+
+def _look(look: Look, last: bool) -> tuple[Any, Verdict]:
+    """Look once. Until the last look, an API server that does not answer is an inconclusive verdict instead of an error."""
+    try:
+        return look()
+    # not the end: the GPU Operator's toolkit restarts containerd, and on RKE2 the API server with it (NVIDIA/gpu-operator#992)
+    except Temporary as error:
+        if last:
+            raise
+        verdict = inconclusive(
+            "api",
+            seen=f"the API server does not answer: {error}",
+            expected="an answer",
+            next_step="wait",
+            failure_class=FailureClass.RUNTIME,
+        )
+        return None, verdict
+
+
+def _since(since: float, holds: bool, now: float) -> float:
+    if not holds:
+        return -1.0
+    return since if since >= 0 else now
+
+
+def _next_pause(pause: float, verdict: Verdict, now: float, pass_since: float, stable_seconds: float) -> float:
+    # look again when the pass has lasted long enough
+    if verdict.is_pass:
+        return min(pause, max(stable_seconds - (now - pass_since), 0.1))
+    return min(pause, timeouts.FAIL_CONFIRM) if verdict.final else pause
+
+
+def _with_history(verdict: Verdict, reasons: list[str]) -> Verdict:
+    """Add the previous reason as a note: the better one may be gone by the end, as with the log of a failed install Job."""
+    if verdict.is_pass or len(reasons) < 2:
+        return verdict
+    return msgspec.structs.replace(verdict, notes=(*verdict.notes, f"before: {reasons[-2]}"))
+
+
+def _at_end(verdict: Verdict, stable: bool, waited: float) -> Verdict:
+    if verdict.is_pass and not stable:
+        reason = f"passed only at the deadline and not for long enough to be stable: {verdict.reason}"
+        return msgspec.structs.replace(verdict, status=Status.INCONCLUSIVE, reason=reason)
+    if verdict.status is Status.INCONCLUSIVE:
+        return msgspec.structs.replace(verdict, reason=f"still so after {waited:.0f} s: {verdict.reason}")
+    return verdict

@@ -1,0 +1,184 @@
+"""Types of stage base_services: observations of charts, storage, certificates and Argo CD, and the expectations of its gates."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
+from steps.contract.checks import CheckPod
+from steps.contract.crds import Crd
+
+
+class StorageClass(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A storage class of the cluster."""
+
+    name: str
+    provisioner: str = ""
+    default: bool = False
+
+
+class Webhook(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A webhook of an admission configuration.
+
+    `service` is `NAMESPACE/NAME`, `ready` counts the service's ready endpoints, `trusted` is True if its CA bundle is filled in.
+    """
+
+    name: str
+    service: str
+    ready: int = 0
+    trusted: bool = False
+
+
+class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Charts, CRDs, storage classes, and the webhooks of the namespaces that the task names."""
+
+    releases: tuple[ReleaseState, ...] = ()
+    root_app: RootState | None = None
+    crds: tuple[Crd, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
+    webhooks: tuple[Webhook, ...] = ()
+
+
+class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate base_services/control.
+
+    `crds` must be established. `storage_class` must be the only default; empty if none is needed. Each of `webhook_namespaces` must
+    have at least one webhook, all of them trusted and with ready endpoints.
+    """
+
+    releases: tuple[Release, ...] = ()
+    root_app: RootApplication | None = None
+    crds: tuple[str, ...] = ()
+    storage_class: str = ""
+    webhook_namespaces: tuple[str, ...] = ()
+
+
+class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A PersistentVolumeClaim. `events` are read while it is not bound."""
+
+    phase: str = ""
+    storage_class: str = ""
+    volume: str = ""
+    events: tuple[str, ...] = ()
+
+
+class Certificate(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Condition Ready of a Certificate."""
+
+    ready: bool = False
+    reason: str = ""
+    message: str = ""
+
+
+class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The objects of check `pvc`: its claim, its pods with `wrote` and `read` in their reports, and its certificate."""
+
+    claim: Claim | None = None
+    pods: tuple[CheckPod, ...] = ()
+    certificate: Certificate | None = None
+
+
+class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate base_services/functional.
+
+    A claim of `storage_class` must bind and keep a nonce; empty if this is not checked. `certificate`: a certificate must be
+    issued.
+    """
+
+    storage_class: str = ""
+    certificate: bool = False
+
+
+# ---- GitOps delivery -----------------------------------------------------------------------------------------------------------
+
+COMPONENTS = ("application-controller", "applicationset-controller", "redis", "repo-server")
+"""Workloads that Argo CD needs: their names end with `-COMPONENT`, or their label app.kubernetes.io/component is COMPONENT."""
+REDIS = "redis"
+"""The one component whose image is not Argo CD's own."""
+
+
+class Component(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A workload of Argo CD. `component` is its label app.kubernetes.io/component; empty if absent."""
+
+    workload: Workload
+    component: str = ""
+
+
+class ArgoCdObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Argo CD itself: its release if we install it, its workloads, the troubles of their pods, and its CRDs."""
+
+    releases: tuple[ReleaseState, ...] = ()
+    components: tuple[Component, ...] = ()
+    trouble: tuple[Trouble, ...] = ()
+    crds: tuple[Crd, ...] = ()
+
+
+class ArgoCdExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate base_services/argo_cd.
+
+    `version` is a line (`3.4`) or an exact version (`3.4.4`). `releases` holds the chart argo-cd if we install it.
+    """
+
+    namespace: str
+    version: str
+    releases: tuple[Release, ...] = ()
+    components: tuple[str, ...] = COMPONENTS
+    crds: tuple[str, ...] = ()
+
+
+class Project(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An AppProject with its spec."""
+
+    name: str
+    spec: dict[str, Any] = {}
+
+
+class Repository(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A Secret that configures a repository of Argo CD: its address, and the names of its keys, never their values."""
+
+    name: str
+    url: str = ""
+    keys: tuple[str, ...] = ()
+
+
+class Trust(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Host keys or certificates as digests (`delivery.text_digest`).
+
+    `given` are those of the site's file. `found` are those that Argo CD reads for the repository's server; of other servers, only
+    those that the file gives too.
+    """
+
+    given: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+
+
+class DeliveryObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Settings of Argo CD.
+
+    `config` maps argocd-cm's keys to `delivery.text_digest` of their texts; None without the ConfigMap. `projects` and
+    `repositories` are the AppProjects and repository Secrets that the task names. `host_keys` and `certificates` are None if not
+    asked for or without ConfigMap.
+    """
+
+    config: dict[str, str] | None = None
+    projects: tuple[Project, ...] = ()
+    repositories: tuple[Repository, ...] = ()
+    host_keys: Trust | None = None
+    certificates: Trust | None = None
+
+
+class DeliveryExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate base_services/delivery.
+
+    `keys` maps keys of argocd-cm to `delivery.text_digest` of their texts. `projects` must exist exactly as given. `credentials`: a
+    Secret for `repo` must have some. `host_keys` and `certificates`: Argo CD must trust what the site's files give, and nothing
+    else for the repository's server.
+    """
+
+    namespace: str
+    repo: str
+    keys: dict[str, str] = {}
+    projects: tuple[Project, ...] = ()
+    credentials: bool = False
+    host_keys: bool = False
+    certificates: bool = False

@@ -1,0 +1,185 @@
+"""Reads charts, CRDs, storage classes, webhooks, and the objects of the storage and certificate check."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from steps.contract.checks import CHECK_NAMESPACE
+from steps.stages.base_services import probe_delivery
+from steps.stages.base_services.contract import (
+    ArgoCdObservation,
+    Certificate,
+    Claim,
+    ControlObservation,
+    DeliveryObservation,
+    FunctionalObservation,
+    StorageClass,
+    Webhook,
+)
+from steps.stages.shared import probe_charts, probe_checks
+from steps.stages.shared.kube_reader import KubeReader, Scope
+from steps.stages.shared.probe_conditions import Condition
+from steps.stages.shared.probe_crds import read_crds
+from steps.stages.shared.probe_workloads import Conditioned, Meta
+
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+CHECK = "pvc"
+_ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+
+
+class RawClass(Struct, frozen=True):
+    """A StorageClass as the API returns it."""
+
+    metadata: Meta = Meta()
+    provisioner: str = ""
+
+
+class Service(Struct, frozen=True):
+    """Service behind a webhook."""
+
+    namespace: str = ""
+    name: str = ""
+
+
+class ClientConfig(Struct, frozen=True, rename="camel"):
+    """Connection of the API server to a webhook."""
+
+    service: Service | None = None
+    ca_bundle: str = ""
+
+
+class RawWebhook(Struct, frozen=True, rename="camel"):
+    """A webhook of an admission configuration."""
+
+    name: str = ""
+    client_config: ClientConfig = ClientConfig()
+
+
+class Configuration(Struct, frozen=True):
+    """An admission configuration."""
+
+    metadata: Meta = Meta()
+    webhooks: tuple[RawWebhook, ...] = ()
+
+
+class EndpointConditions(Struct, frozen=True):
+    """Readiness of an endpoint; absent means ready."""
+
+    ready: bool | None = None
+
+
+class Endpoint(Struct, frozen=True):
+    """An endpoint of a service."""
+
+    addresses: tuple[str, ...] = ()
+    conditions: EndpointConditions = EndpointConditions()
+
+
+class Slice(Struct, frozen=True):
+    """An EndpointSlice as the API returns it."""
+
+    metadata: Meta = Meta()
+    endpoints: tuple[Endpoint, ...] | None = None
+
+
+class ClaimSpec(Struct, frozen=True, rename="camel"):
+    """Storage class and volume of a claim."""
+
+    storage_class_name: str = ""
+    volume_name: str = ""
+
+
+class ClaimStatus(Struct, frozen=True):
+    """Phase of a claim."""
+
+    phase: str = ""
+
+
+class RawClaim(Struct, frozen=True):
+    """A PersistentVolumeClaim as the API returns it."""
+
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+
+def control(kube: KubeReader, scope: Scope) -> ControlObservation:
+    """Return charts, the CRDs and webhooks that the task names, and all storage classes."""
+    return ControlObservation(
+        releases=probe_charts.observe(kube, probe_charts.scoped(scope)),
+        root_app=probe_charts.root(kube, scope),
+        crds=read_crds(kube, probe_charts.asked(scope, "crds")),
+        storage_classes=_storage_classes(kube),
+        webhooks=_webhooks(kube, probe_charts.asked(scope, "webhook_namespaces")),
+    )
+
+
+def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
+    """Return the current objects of check `pvc`."""
+    return FunctionalObservation(claim=_claim(kube), pods=probe_checks.read(kube, CHECK), certificate=_certificate(kube))
+
+
+def argo_cd(kube: KubeReader, scope: Scope) -> ArgoCdObservation:
+    """Return the state of Argo CD itself."""
+    return probe_delivery.argo_cd(kube, scope)
+
+
+def delivery(kube: KubeReader, scope: Scope) -> DeliveryObservation:
+    """Return the settings of Argo CD."""
+    return probe_delivery.delivery(kube, scope)
+
+
+def _storage_classes(kube: KubeReader) -> tuple[StorageClass, ...]:
+    classes = kube.list("/apis/storage.k8s.io/v1/storageclasses", RawClass) or ()
+    return tuple(
+        StorageClass(
+            name=raw.metadata.name,
+            provisioner=raw.provisioner,
+            default=raw.metadata.annotations.get(DEFAULT_CLASS) == "true",
+        )
+        for raw in sorted(classes, key=lambda raw: raw.metadata.name)
+    )
+
+
+def _webhooks(kube: KubeReader, namespaces: Iterable[str]) -> tuple[Webhook, ...]:
+    wanted = frozenset(namespaces)
+    if not wanted:
+        return ()
+    kinds = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
+    every = (raw for kind in kinds for found in kube.list(f"{_ADMISSION}/{kind}", Configuration) or () for raw in found.webhooks)
+    webhooks = []
+    for raw in every:
+        service = raw.client_config.service
+        if service is not None and service.namespace in wanted:
+            ready = _ready_endpoints(kube, service)
+            place = f"{service.namespace}/{service.name}"
+            webhooks.append(Webhook(name=raw.name, service=place, ready=ready, trusted=bool(raw.client_config.ca_bundle)))
+    return tuple(webhooks)
+
+
+def _ready_endpoints(kube: KubeReader, service: Service) -> int:
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{service.namespace}/endpointslices"
+    slices = kube.list(path, Slice, labels=f"kubernetes.io/service-name={service.name}") or ()
+    return sum(
+        len(endpoint.addresses) for part in slices for endpoint in part.endpoints or () if endpoint.conditions.ready is not False
+    )
+
+
+def _claim(kube: KubeReader) -> Claim | None:
+    raw = kube.get(f"/api/v1/namespaces/{CHECK_NAMESPACE}/persistentvolumeclaims/{CHECK}", RawClaim)
+    if raw is None:
+        return None
+    bound = raw.status.phase == "Bound"
+    return Claim(
+        phase=raw.status.phase,
+        storage_class=raw.spec.storage_class_name,
+        volume=raw.spec.volume_name,
+        events=() if bound else kube.events(CHECK_NAMESPACE, CHECK)[-5:],
+    )
+
+
+def _certificate(kube: KubeReader) -> Certificate | None:
+    raw = kube.get(f"/apis/cert-manager.io/v1/namespaces/{CHECK_NAMESPACE}/certificates/{CHECK}", Conditioned)
+    if raw is None:
+        return None
+    ready = next((entry for entry in raw.status.conditions if entry.type == "Ready"), Condition())
+    return Certificate(ready=ready.status == "True", reason=ready.reason, message=ready.message[:300])

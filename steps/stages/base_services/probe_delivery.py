@@ -1,0 +1,147 @@
+"""Reads Argo CD itself and its settings: argocd-cm, AppProjects, trusted servers, and repository Secrets."""
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.delivery import (
+    HOST_KEYS,
+    SECRET_TYPE,
+    KnownHosts,
+    ServerCertificates,
+    certificates,
+    host_keys,
+    text_digest,
+)
+from steps.stages.base_services.contract import ArgoCdObservation, Component, DeliveryObservation, Project, Repository, Trust
+from steps.stages.shared import probe_charts, probe_workloads
+from steps.stages.shared.kube_reader import KubeReader, Scope
+from steps.stages.shared.probe_crds import read_crds
+from steps.stages.shared.probe_workloads import Meta, Raw
+
+PART_OF, COMPONENT = "app.kubernetes.io/part-of", "app.kubernetes.io/component"
+ARGO_CD = "argocd"
+CONFIG = "argocd-cm"
+
+
+class ConfigMap(Struct, frozen=True):
+    """Data of a ConfigMap."""
+
+    data: dict[str, str] = {}
+
+
+class RawProject(Struct, frozen=True):
+    """An AppProject as the API returns it."""
+
+    metadata: Meta = Meta()
+    spec: dict[str, Any] = {}
+
+
+class RawSecret(Struct, frozen=True):
+    """A Secret of a repository. Only the value of `url` is read; other values are only tested for being empty."""
+
+    metadata: Meta = Meta()
+    data: dict[str, str] = {}
+
+
+def argo_cd(kube: KubeReader, scope: Scope) -> ArgoCdObservation:
+    """Return the release if we install it, the workloads that are part of Argo CD, and its CRDs."""
+    space, labels = _namespace(scope), dict[str, str]()
+
+    def keep(raw: Raw) -> bool:
+        labels[raw.metadata.name] = raw.metadata.labels.get(COMPONENT, "")
+        return raw.metadata.labels.get(PART_OF) == ARGO_CD
+
+    workloads = probe_workloads.read(kube, space, keep)
+    unsettled = [workload.name for workload in workloads if not workload.settled()]
+    # pods are read only for their troubles, which costs a LIST
+    pods = probe_workloads.pods(kube, space) if unsettled else ()
+    troubled = (pod for pod in pods if any(pod.metadata.name.startswith(f"{name}-") for name in unsettled))
+    return ArgoCdObservation(
+        releases=probe_charts.observe(kube, probe_charts.scoped(scope)),
+        components=tuple(Component(workload=workload, component=labels[workload.name]) for workload in workloads),
+        trouble=probe_workloads.troubles(troubled),
+        crds=read_crds(kube, probe_charts.asked(scope, "crds")),
+    )
+
+
+def delivery(kube: KubeReader, scope: Scope) -> DeliveryObservation:
+    """Return the texts of argocd-cm as digests, and the AppProjects that the task names.
+
+    If the task names a `repo`, repository Secrets are read; with `known_hosts` or `certificates`, those that Argo CD trusts.
+    """
+    space = _namespace(scope)
+    config = _config_map(kube, space, CONFIG)
+    names = (project if isinstance(project, str) else project["name"] for project in probe_charts.asked(scope, "projects"))
+    projects = ((name, kube.get(_project(space, name), RawProject)) for name in names)
+    return DeliveryObservation(
+        config={key: text_digest(text) for key, text in config.data.items()} if config is not None else None,
+        projects=tuple(Project(name=name, spec=raw.spec) for name, raw in projects if raw is not None),
+        repositories=_repositories(kube, space) if probe_charts.asked(scope, "repo") else (),
+        host_keys=_host_keys(kube, scope),
+        certificates=_certificates(kube, scope),
+    )
+
+
+def _host_keys(kube: KubeReader, scope: Scope) -> Trust | None:
+    if not (asked := probe_charts.asked(scope, "known_hosts")):
+        return None
+    wanted = msgspec.convert(asked, KnownHosts)
+    digests = scope.trusted.get(wanted.name, ())
+
+    def ours(text: str) -> tuple[str, ...]:
+        """Return the lines for the wanted host, and lines that the site's file gives too. Other lines belong to other users."""
+        return tuple(
+            one.text for one in host_keys(text, wanted.host) if one.lets_in(wanted.host) or text_digest(one.text) in digests
+        )
+
+    return _trust(digests, _config_map(kube, wanted.namespace, wanted.name), HOST_KEYS, ours)
+
+
+def _certificates(kube: KubeReader, scope: Scope) -> Trust | None:
+    if not (asked := probe_charts.asked(scope, "certificates")):
+        return None
+    wanted = msgspec.convert(asked, ServerCertificates)
+    digests = scope.trusted.get(wanted.name, ())
+    return _trust(digests, _config_map(kube, wanted.namespace, wanted.name), wanted.host, certificates)
+
+
+def _trust(given: tuple[str, ...], found: ConfigMap | None, key: str, parts: Callable[[str], tuple[str, ...]]) -> Trust | None:
+    if found is None:
+        return None
+    return Trust(given=given, found=tuple(map(text_digest, parts(found.data.get(key, "")))))
+
+
+def _config_map(kube: KubeReader, space: str, name: str) -> ConfigMap | None:
+    return kube.get(f"/api/v1/namespaces/{space}/configmaps/{name}", ConfigMap)
+
+
+def _namespace(scope: Scope) -> str:
+    return str(probe_charts.asked(scope, "namespace") or ARGO_CD)
+
+
+def _project(space: str, name: str) -> str:
+    return f"/apis/argoproj.io/v1alpha1/namespaces/{space}/appprojects/{name}"
+
+
+def _repositories(kube: KubeReader, space: str) -> tuple[Repository, ...]:
+    secrets = kube.list(f"/api/v1/namespaces/{space}/secrets", RawSecret, labels=f"{SECRET_TYPE}=repository") or ()
+    return tuple(
+        Repository(
+            name=raw.metadata.name,
+            url=_plain(raw.data.get("url", "")),
+            keys=tuple(sorted(key for key, value in raw.data.items() if value)),
+        )
+        for raw in sorted(secrets, key=lambda raw: raw.metadata.name)
+    )
+
+
+def _plain(data: str) -> str:
+    try:
+        return base64.b64decode(data, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

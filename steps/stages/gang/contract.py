@@ -1,0 +1,157 @@
+"""Types of stage gang: observations of schedulers, queues, nodes and test gangs, and the expectations of its gates."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
+
+
+class Scheduler(StrEnum):
+    """The scheduler of a gang. With `kueue`, quota is admitted all or nothing, and the default scheduler places the pods."""
+
+    VOLCANO = "volcano"
+    KAI = "kai"
+    KUEUE = "kueue"
+
+
+class Queue(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A queue. `name` is `KIND NAME` or `KIND NAMESPACE/NAME`; `active` is None if its state is unknown; `why` is its reason."""
+
+    name: str
+    active: bool | None = None
+    why: str = ""
+
+
+class Flavor(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A Kueue ResourceFlavor and the node labels that it stands for."""
+
+    name: str
+    labels: dict[str, str] = {}
+
+
+class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Releases, the schedulers' Deployments, queues and flavors. `covered` maps each ClusterQueue to the resources under its
+    quota.
+    """
+
+    releases: tuple[ReleaseState, ...] = ()
+    root_app: RootState | None = None
+    workloads: tuple[Workload, ...] = ()
+    trouble: tuple[Trouble, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    flavors: tuple[Flavor, ...] = ()
+    covered: dict[str, tuple[str, ...]] = {}
+
+
+class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate gang/control.
+
+    `deployments` (`NAMESPACE/NAME`) must be settled, `queues` active, and `flavors` must exist with these labels. Every
+    ClusterQueue must cover the resources in `covered`: a quota on another resource than the advertised one governs nothing.
+    """
+
+    releases: tuple[Release, ...] = ()
+    root_app: RootApplication | None = None
+    deployments: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    flavors: dict[str, dict[str, str]] = {}
+    covered: tuple[str, ...] = ()
+
+
+class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node as a scheduler sees it. `labels` are those that flavors name; `free` are units that no pod has requested."""
+
+    name: str
+    schedulable: bool = True
+    labels: dict[str, str] = {}
+    units: int = 0
+    free: int = 0
+
+
+class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The expected nodes that exist."""
+
+    nodes: tuple[Node, ...] = ()
+
+
+class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate gang/nodes: every node advertises `resource`, and carries the labels of a flavor if there are
+    flavors.
+    """
+
+    resource: str
+    nodes: tuple[str, ...] = ()
+    flavors: dict[str, dict[str, str]] = {}
+
+
+class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pod of the gang. `bound` is when PodScheduled became True, in seconds since the epoch; 0 if it is not True."""
+
+    name: str
+    node: str = ""
+    bound: float = 0.0
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A condition of the gang's group. `since` is its last transition, in seconds since the epoch."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: float = 0.0
+
+
+class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The object by which the scheduler knows the gang: Volcano's or KAI's PodGroup, or Kueue's Workload.
+
+    `least` is its minMember; for a Workload it is the number of pods.
+    """
+
+    name: str
+    least: int = 0
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class GangObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A gang of a check. `now` is the target's clock, `since` when the check created the gang.
+
+    `free` are the units on schedulable nodes that pods outside the check leave; None if they could not be counted. `others` are
+    pending gangs of other users. `bindings` are events since then that report a member as bound (`POD: MESSAGE`); they remain after
+    the pod is gone.
+    """
+
+    now: float
+    since: float
+    free: int | None = None
+    group: Group | None = None
+    members: tuple[Member, ...] = ()
+    others: tuple[str, ...] = ()
+    bindings: tuple[str, ...] = ()
+
+
+class OversizeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate gang/oversize: a gang of `count` members with `units` each, more than is free, binds none for
+    `observe_seconds`.
+    """
+
+    scheduler: Scheduler
+    count: int
+    units: int = 1
+    observe_seconds: float = 60.0
+
+
+class FitExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate gang/functional: a gang of `count` members with `units` each is bound as a whole in
+    `within_seconds`.
+    """
+
+    scheduler: Scheduler
+    count: int
+    units: int = 1
+    within_seconds: float = 180.0

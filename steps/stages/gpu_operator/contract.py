@@ -1,0 +1,158 @@
+"""Types of stage gpu_operator: observations of the operator, the nodes and a CUDA check, and the expectations of its gates."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
+from steps.contract.checks import CheckPod
+
+GPU_LABELS = tuple(f"feature.node.kubernetes.io/{name}.present" for name in ("pci-10de", "pci-0302_10de", "pci-0300_10de"))
+"""Labels of Node Feature Discovery by any of which the operator finds GPU nodes (NVIDIA/gpu-operator
+controllers/state_manager.go).
+"""
+
+
+class Mode(StrEnum):
+    """The way in which GPUs are advertised: by the device plugin (ClusterPolicy) or as DRA devices (GPUCluster, from 26.7)."""
+
+    CLUSTER_POLICY = "cluster_policy"
+    GPU_CLUSTER = "gpu_cluster"
+
+
+class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A condition of a root resource. `since` is its last transition, in seconds since the epoch."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: float = 0.0
+
+
+class Root(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A root custom resource of the operator: a ClusterPolicy or a GPUCluster.
+
+    `changed` is when its spec was last written, by the API server's clock. The operator sets no observedGeneration, so a stale
+    status can be found only by this time (NVIDIA/gpu-operator internal/conditions/clusterpolicy.go). `driver` is the version in its
+    spec.
+    """
+
+    name: str
+    state: str = ""
+    changed: float = 0.0
+    driver: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """State of the operator in the cluster.
+
+    `now` is the target's clock, `operands` are the operator's own workloads. `nfd` are the NFD workers of the whole cluster
+    (`NAMESPACE/NAME`), `gpu_nodes` the nodes in which NFD found an NVIDIA GPU.
+    """
+
+    now: float = 0.0
+    releases: tuple[ReleaseState, ...] = ()
+    root_app: RootState | None = None
+    cluster_policies: tuple[Root, ...] = ()
+    gpu_clusters: tuple[Root, ...] = ()
+    operands: tuple[Workload, ...] = ()
+    trouble: tuple[Trouble, ...] = ()
+    nfd: tuple[str, ...] = ()
+    gpu_nodes: tuple[str, ...] = ()
+
+
+class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate gpu_operator/control.
+
+    `nodes` are the GPU nodes still in the run; every one of `operands` (DaemonSets) must serve at least `least` of them. `driver`
+    is the driver version that the operator installs; empty if the host has its own driver or the chart decides.
+    """
+
+    nodes: tuple[str, ...] = ()
+    least: int = 1
+    releases: tuple[Release, ...] = ()
+    root_app: RootApplication | None = None
+    mode: Mode = Mode.CLUSTER_POLICY
+    operands: tuple[str, ...] = ()
+    driver: str = ""
+
+
+class Validator(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The operator's validator pod on a node. `stuck` is the first init container that has not ended well, `reason` its state's
+    reason.
+    """
+
+    pod: str
+    ready: bool = False
+    stuck: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A GPU node.
+
+    `labels` are those that the gate compares. `deployed` counts the labels `nvidia.com/gpu.deploy.*` with value true, and `paused`
+    are the others (name and value). `capacity` and `allocatable` hold NVIDIA's resources. `devices` counts DRA devices (-1: not
+    counted), and `drivers` are the versions that they report.
+    """
+
+    name: str
+    ready: bool = False
+    unschedulable: bool = False
+    labels: dict[str, str] = {}
+    deployed: int = 0
+    paused: dict[str, str] = {}
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    devices: int = -1
+    drivers: tuple[str, ...] = ()
+    validator: Validator | None = None
+
+
+class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Expected nodes that exist. `validators` is the validators' DaemonSet; if it is complete, its pods are not read one by one."""
+
+    nodes: tuple[Node, ...] = ()
+    validators: Workload | None = None
+
+
+class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate gpu_operator/nodes for every GPU node.
+
+    `gpus` is the number per node, `others` maps nodes with another number to it. `shapes` are the accepted advertisements as
+    resources per GPU: whole GPUs, or as sharing leaves them on a second run; empty if nothing is advertised before sharing.
+    `products` are the accepted `nvidia.com/gpu.product` labels, the plain one first: only with that one are count and memory
+    physical. `driver` is a prefix of the wanted driver version.
+    """
+
+    nodes: tuple[str, ...] = ()
+    gpus: int = 8
+    others: dict[str, int] = {}
+    mode: Mode = Mode.CLUSTER_POLICY
+    shapes: tuple[dict[str, int], ...] = ()
+    products: tuple[str, ...] = ()
+    driver: str = ""
+
+
+class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Pods of the check `cuda-smoke`.
+
+    A report is `{"node", "uuids": […], "devices": N, "passed": N, "error": ""}`. Devices are the GPUs, or their MIG instances, on
+    which a CUDA kernel was started.
+    """
+
+    pods: tuple[CheckPod, ...] = ()
+
+
+class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate gpu_operator/functional.
+
+    Every node must show its number of GPUs, each under a UUID that no other node shows, and a CUDA kernel must run on each.
+    """
+
+    nodes: tuple[str, ...] = ()
+    gpus: int = 8
+    others: dict[str, int] = {}

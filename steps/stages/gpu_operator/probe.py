@@ -1,0 +1,181 @@
+"""Reads the GPU Operator's root resources and DaemonSets, labels and resources of the nodes, and the pods of the CUDA check."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from steps.contract.charts import Workload
+from steps.stages.gpu_operator.contract import (
+    GPU_LABELS,
+    Condition,
+    ControlObservation,
+    FunctionalObservation,
+    Mode,
+    Node,
+    NodesObservation,
+    Root,
+    Validator,
+)
+from steps.stages.shared import probe_charts, probe_checks, probe_devices, probe_managed, probe_workloads
+from steps.stages.shared.kube_reader import KubeReader, Scope
+from steps.stages.shared.probe_conditions import Condition as RawCondition
+from steps.stages.shared.probe_nfd import nfd_workers
+
+NAMESPACE = "gpu-operator"
+CHECK = "cuda-smoke"
+DEPLOY = "nvidia.com/gpu.deploy."
+KEPT_LABELS = frozenset(
+    {
+        *GPU_LABELS,
+        "nvidia.com/gpu.present",
+        "nvidia.com/gpu.product",
+        "nvidia.com/gpu.count",
+        "nvidia.com/gpu.memory",
+        "nvidia.com/cuda.driver-version.full",
+        "nvidia.com/gpu-driver-upgrade-state",
+    }
+)
+Devices = tuple[probe_devices.Device, ...]
+VALIDATORS = ("nvidia-operator-validator", "nvidia-dra-validator")
+
+
+class DriverSpec(Struct, frozen=True):
+    """Driver version that a root resource asks for."""
+
+    version: str = ""
+
+
+class RootSpec(Struct, frozen=True):
+    """Part of a root resource's spec that is compared."""
+
+    driver: DriverSpec | None = None
+
+
+class RootStatus(Struct, frozen=True):
+    """Status of a ClusterPolicy or GPUCluster."""
+
+    state: str = ""
+    conditions: tuple[RawCondition, ...] | None = None
+
+
+class RawRoot(Struct, frozen=True):
+    """A ClusterPolicy or a GPUCluster as the API returns it."""
+
+    metadata: probe_managed.Meta = probe_managed.Meta()
+    spec: RootSpec = RootSpec()
+    status: RootStatus = RootStatus()
+
+
+def control(kube: KubeReader, scope: Scope) -> ControlObservation:
+    """Return charts, root resources, operands with the troubles of their pods, NFD workers, and the nodes in which NFD found a
+    GPU.
+    """
+    operands = probe_workloads.read(kube, NAMESPACE, lambda _: True, ("DaemonSet",))
+    settled = all(entry.settled() or entry.desired == 0 for entry in operands)
+    return ControlObservation(
+        now=scope.now,
+        releases=probe_charts.observe(kube, probe_charts.scoped(scope)),
+        root_app=probe_charts.root(kube, scope),
+        cluster_policies=_roots(kube, "/apis/nvidia.com/v1/clusterpolicies"),
+        gpu_clusters=_roots(kube, "/apis/nvidia.com/v1alpha1/gpuclusters"),
+        operands=operands,
+        trouble=() if settled else probe_workloads.troubles(probe_workloads.pods(kube, NAMESPACE)),
+        nfd=nfd_workers(kube),
+        gpu_nodes=_gpu_nodes(kube),
+    )
+
+
+def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
+    """Return the expected nodes. Validator pods are read only while their DaemonSet is incomplete."""
+    raw_nodes, wanted = probe_workloads.nodes(kube), frozenset(scope.nodes)
+    daemon = next(filter(None, (_daemon_set(kube, name) for name in VALIDATORS)), None)
+    # a DaemonSet that has not seen a new node yet is complete without it
+    chosen = sum(raw.metadata.labels.get(f"{DEPLOY}operator-validator") == "true" for raw in raw_nodes)
+    complete = daemon is not None and daemon.ready >= daemon.desired >= max(chosen, len(wanted))
+    validators = {} if daemon is None or complete else _validators(kube, daemon.name)
+    devices = probe_devices.by_node(kube) if scope.arguments.get("mode") == Mode.GPU_CLUSTER else None
+    kept = (_node(raw, validators, devices) for raw in raw_nodes if raw.metadata.name in wanted)
+    return NodesObservation(nodes=tuple(sorted(kept, key=lambda node: node.name)), validators=daemon)
+
+
+def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
+    """Return the pods of check `cuda-smoke`."""
+    return FunctionalObservation(pods=probe_checks.read(kube, CHECK))
+
+
+def _roots(kube: KubeReader, path: str) -> tuple[Root, ...]:
+    return tuple(_root(raw) for raw in kube.list(path, RawRoot) or ())
+
+
+def _root(raw: RawRoot) -> Root:
+    return Root(
+        name=raw.metadata.name,
+        state=raw.status.state,
+        changed=probe_managed.spec_changed(raw.metadata),
+        driver=raw.spec.driver.version if raw.spec.driver else "",
+        conditions=tuple(
+            Condition(
+                type=entry.type,
+                status=entry.status,
+                reason=entry.reason,
+                message=entry.message[:500],
+                since=entry.since,
+            )
+            for entry in raw.status.conditions or ()
+        ),
+    )
+
+
+def _gpu_nodes(kube: KubeReader) -> tuple[str, ...]:
+    """Return nodes with one of NFD's labels of an NVIDIA GPU, by one LIST: a selector cannot ask for one of several labels."""
+    raw_nodes = kube.list("/api/v1/nodes", probe_charts.AnyObject) or ()
+    return tuple(
+        sorted(raw.metadata.name for raw in raw_nodes if any(raw.metadata.labels.get(label) == "true" for label in GPU_LABELS))
+    )
+
+
+def _daemon_set(kube: KubeReader, name: str) -> Workload | None:
+    daemons = probe_workloads.read(kube, NAMESPACE, lambda raw: raw.metadata.name == name, ("DaemonSet",))
+    return daemons[0] if daemons else None
+
+
+def _validators(kube: KubeReader, name: str) -> dict[str, Validator]:
+    return {
+        pod.spec.node_name: _validator(pod) for pod in probe_workloads.pods(kube, NAMESPACE, f"app={name}") if pod.spec.node_name
+    }
+
+
+def _validator(pod: probe_workloads.Pod) -> Validator:
+    stuck = pod.stuck_init
+    state = (stuck.state.waiting or stuck.state.terminated) if stuck else None
+    return Validator(
+        pod=pod.metadata.name,
+        ready=pod.ready,
+        stuck=stuck.name if stuck and not pod.ready else "",
+        reason=state.reason if state else "",
+        message=state.message[:300] if state else "",
+    )
+
+
+def _node(raw: probe_workloads.Node, validators: Mapping[str, Validator], devices: Mapping[str, Devices] | None) -> Node:
+    name, labels = raw.metadata.name, raw.metadata.labels
+    deploy = {key.removeprefix(DEPLOY): value for key, value in labels.items() if key.startswith(DEPLOY)}
+    return Node(
+        name=name,
+        ready=raw.ready,
+        unschedulable=raw.spec.unschedulable,
+        labels={key: labels[key] for key in sorted(KEPT_LABELS & labels.keys())},
+        deployed=sum(value == "true" for value in deploy.values()),
+        paused={key: value for key, value in deploy.items() if value != "true"},
+        capacity=_resources(raw.status.capacity),
+        allocatable=_resources(raw.status.allocatable),
+        devices=-1 if devices is None else len(devices.get(name, ())),
+        drivers=probe_devices.driver_versions((devices or {}).get(name, ())),
+        validator=validators.get(name),
+    )
+
+
+def _resources(quantities: Mapping[str, str]) -> dict[str, int]:
+    """Return NVIDIA's extended resources; -1 for a quantity that is not a whole number."""
+    counts = {key: probe_workloads.whole(text) for key, text in quantities.items() if key.startswith("nvidia.com/")}
+    return {key: -1 if count is None else count for key, count in counts.items()}

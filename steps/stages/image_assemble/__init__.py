@@ -1,0 +1,1 @@
+"""Stage image_assemble of a node image: the files of the image are packed."""

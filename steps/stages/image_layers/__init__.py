@@ -1,0 +1,1 @@
+"""Stage image_layers of a node image: the layers are built."""

@@ -1,0 +1,1 @@
+"""Stage image_lock of a node image: the locked packages are in the archive."""

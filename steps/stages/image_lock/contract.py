@@ -1,0 +1,46 @@
+"""Types of stage image_lock: the locked packages in the archive, and the expectation of its gate."""
+
+from typing import Final
+
+from msgspec import Struct
+
+PRODUCT: Final = "nodeimage"
+"""Folder of `steps` with the tasks and the report of this stage."""
+
+ID: Final = "image_lock"
+TASK: Final = "archive"
+"""The task that fetches the packages."""
+
+
+class Archive(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The package archive of the store.
+
+    `missing` and `wrong` (with other bytes than the locked ones) are `name=version`. `fetched` packages were downloaded now, `kept`
+    ones were there. `recipe` is the digest of the recipe. `problems` are the mirrors' reasons for missing packages. `away` counts
+    the missing packages whose mirror did not answer, which may pass.
+    """
+
+    recipe: str
+    packages: int
+    kept: int = 0
+    fetched: int = 0
+    bytes: int = 0
+    missing: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    away: int = 0
+
+    @property
+    def is_only_away(self) -> bool:
+        """Return True if packages are missing only because their mirrors did not answer."""
+        return bool(self.missing) and not self.wrong and self.away == len(self.missing)
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Digest of the recipe, and the number of packages that it locks. `relock` are the commands with which the user makes the lock
+    again.
+    """
+
+    recipe: str
+    packages: int
+    relock: str = ""

@@ -1,0 +1,1 @@
+"""Stage image_publish of a node image: the image is published."""

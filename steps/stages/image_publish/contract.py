@@ -1,0 +1,55 @@
+"""Types of stage image_publish: the published tree, read back, and the expectation of its gate."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from steps.contract.release_layout import ReleaseFile
+
+PRODUCT: Final = "nodeimage"
+"""Folder of `steps` with the tasks and the report of this stage."""
+
+
+class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The tree after publishing, read back from the place from which nodes read.
+
+    `version` is the version that the pointer names, `before` the one that it named before. `manifest` is the digest of that
+    version's manifest, `found` are its files, `listed` those of its manifest. `scripts` maps each group to the version that all
+    paths of its boot script name; empty if they name several or none. `unchanged`: this image was published already, and nothing
+    was written. `incoming` are half copied files of an earlier attempt. `outside` are paths or links that lead out of the tree,
+    except those of older versions. `signature` is `good`, `bad`, `none`, or `unknown` if no signer is trusted.
+    """
+
+    version: str
+    manifest: str = ""
+    before: str = ""
+    found: tuple[ReleaseFile, ...] = ()
+    listed: tuple[ReleaseFile, ...] = ()
+    scripts: dict[str, str] = {}
+    unchanged: bool = False
+    incoming: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    signature: str = "none"
+    versions: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    packages_added: tuple[str, ...] = ()
+    packages_removed: tuple[str, ...] = ()
+    packages_changed: tuple[str, ...] = ()
+    """Changes against the version published before; entries are `name=version`, or `name old → new` for changed packages."""
+    problem: str = ""
+    entries: tuple[str, ...] = ()
+    """Groups whose ROOT/boot/GROUP.ipxe leads to the pointer of this image."""
+    in_use: tuple[str, ...] = ()
+    """Versions that nodes report to run; they are kept, whatever their number."""
+    lost: tuple[str, ...] = ()
+    """Machines that the version has a script for, but that are not led to it."""
+    origin: str = ""
+    """Origin of the version's recipe at the time it was published."""
+
+
+class Wanted(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Groups that must have scripts, whether the manifest must be signed, and the number of versions to keep."""
+
+    groups: tuple[str, ...]
+    signed: bool = False
+    keep: int = 3

@@ -1,0 +1,139 @@
+"""Gate of image_publish: nodes read the whole version that was tested, and nothing in its tree leads elsewhere."""
+
+from collections.abc import Iterator
+
+from steps.contract import release_layout
+from steps.contract.verdict import FailureClass, Verdict, passed
+from steps.stages.image_publish.contract import Published, Wanted
+from steps.stages.shared.finding import Finding, fail, unknown
+
+GATE = "image_publish/tree"
+_MOST_TOLD = 3
+
+
+def tree(seen: Published, want: Wanted) -> Verdict:
+    """Check that the pointer names a whole version, every group boots it, and the tree does not depend on anything outside."""
+    if first := next(_findings(seen, want), None):
+        return first.verdict(GATE)
+    size = sum(part.size for part in seen.found)
+    how = "is current already: nothing was written" if seen.unchanged else "is current"
+    was = f", it was {seen.before}" if seen.before and not seen.unchanged else ""
+    signed = ", signed" if seen.signature == "good" else ""
+    groups = ", ".join(want.groups)
+    return passed(GATE, f"{seen.version} {how}{was}: {len(seen.found)} files, {size / 1e6:.1f} MB{signed}; groups {groups} boot it")
+
+
+def _findings(seen: Published, want: Wanted) -> Iterator[Finding]:
+    yield from _read(seen)
+    yield from _files(seen)
+    yield from _groups(seen, want)
+    yield from _signed(seen, want)
+    yield from _tree(seen, want)
+
+
+def _read(seen: Published) -> Iterator[Finding]:
+    if seen.problem:
+        yield unknown(FailureClass.RUNTIME, f"the tree could not be read back: {seen.problem}", "a tree read back", "publish again")
+    if not seen.version:
+        step = "see where `current` leads; `bringup image rollback` sets it"
+        yield fail(FailureClass.APPLY, "the pointer names no version", "a pointer to a version", step)
+    elif seen.version not in seen.versions:
+        seen_ = f"the pointer names {seen.version}, which is not in the tree"
+        yield fail(
+            FailureClass.APPLY, seen_, "a pointer to a version that is there", "`bringup image rollback` to one that is there"
+        )
+    if not seen.manifest:
+        step = f"see {seen.version}/manifest.json; publish again"
+        yield unknown(FailureClass.RUNTIME, "the version has no manifest that can be read", "its manifest", step)
+    elif release_layout.version_name(release_layout.number_of(seen.version), seen.manifest) != seen.version:
+        step = "roll back, and see who wrote into the version"
+        yield fail(
+            FailureClass.COMPARISON, f"{seen.version} has the manifest {seen.manifest}", "the digest in the version's name", step
+        )
+    if not seen.listed or not seen.found:
+        yield unknown(FailureClass.RUNTIME, "no file of the version was read back", "all files of its manifest", "publish again")
+
+
+def _files(seen: Published) -> Iterator[Finding]:
+    found = {part.name: part for part in seen.found}
+    step = "roll back, see the disk of the boot server, publish again"
+    wrong = []
+    for part in seen.listed:
+        have = found.pop(part.name, None)
+        if have is None:
+            wrong.append(f"{part.name} is missing")
+        elif have.size != part.size:
+            wrong.append(f"{part.name} has {have.size} bytes instead of {part.size}")
+        elif have.digest != part.digest:
+            wrong.append(f"{part.name} has the digest {have.digest or 'of nothing: it was not read'} instead of {part.digest}")
+    if wrong:
+        yield fail(FailureClass.COMPARISON, f"in {seen.version} {_told(wrong)}", "the files that its manifest lists", step)
+    extra = sorted(set(found) - {"manifest.json.sig"})
+    if extra:
+        said = f"{seen.version} has files that nothing lists: {_told(extra)}"
+        yield fail(FailureClass.COMPARISON, said, "listed files and no others", "see who wrote into a version that is published")
+
+
+def _groups(seen: Published, want: Wanted) -> Iterator[Finding]:
+    if not want.groups:
+        yield unknown(FailureClass.INPUT, "no group was asked for", "at least one group of nodes", "see publish.groups in the spec")
+    step = "publish again; see that nothing else writes into ROOT/boot"
+    if missing := sorted(set(want.groups) - set(seen.scripts)):
+        yield fail(FailureClass.APPLY, f"{seen.version} has no boot script for {_told(missing)}", "a script for each group", step)
+    for group in want.groups:
+        if (named := seen.scripts[group]) != seen.version:
+            said = f"names {named}" if named else "names several versions, or none"
+            next_step = "roll back; the script was changed after it was published"
+            yield fail(
+                FailureClass.COMPARISON, f"the script of group {group} {said}", f"{seen.version} in all its paths", next_step
+            )
+    if seen.lost:
+        said = f"{len(seen.lost)} machines are not led to {seen.version}: {_told(seen.lost)}"
+        yield fail(FailureClass.APPLY, said, "boot/MACHINE.ipxe of each machine that a group names, leading to its group", step)
+    if lost := sorted(set(want.groups) - set(seen.entries)):
+        said = f"what nodes of {_told(lost)} load does not lead to the pointer"
+        yield fail(FailureClass.APPLY, said, "boot/GROUP.ipxe of each group chaining to the pointer", step)
+
+
+def _signed(seen: Published, want: Wanted) -> Iterator[Finding]:
+    if seen.signature == "bad":
+        step = "roll back, and see who wrote into the version, or which key signed it"
+        yield fail(FailureClass.PERMISSION, "the signature does not fit the files", "one by a trusted key over these bytes", step)
+    elif want.signed and seen.signature == "none":
+        yield fail(
+            FailureClass.PERMISSION, "the version is not signed", "a signature", "see publish.sign in the spec; publish again"
+        )
+    elif want.signed and seen.signature != "good":
+        step = "add the public key to publish.signers"
+        yield unknown(FailureClass.INPUT, "nobody says whose signature counts", "a signature by a trusted key", step)
+
+
+def _tree(seen: Published, want: Wanted) -> Iterator[Finding]:
+    if seen.outside:
+        step = "make them part of the tree: a boot server must work without the factory"
+        yield fail(FailureClass.DEPENDENCY, f"the tree leads out of itself: {_told(seen.outside)}", "nothing that leads out", step)
+    if seen.incoming:
+        said = f"something is left half copied: {_told(seen.incoming)}"
+        yield fail(FailureClass.RUNTIME, said, "nothing in incoming", "publish again: it removes what a stopped attempt left")
+    lacking = sorted({seen.before, *seen.in_use} - {"", *seen.versions})
+    if lacking:
+        said = f"{_told(lacking)} is not in the tree any more"
+        expected = "the version before, to go back to, and those that nodes run"
+        yield fail(FailureClass.RUNTIME, said, expected, "see who removed it; publish keeps these")
+    if many := _too_many(seen, want):
+        said = f"{len(seen.versions)} versions are there, {_told(many)} beyond what is kept"
+        step = "see why they could not be removed, then publish again"
+        yield fail(FailureClass.RUNTIME, said, f"the newest {want.keep}, those to roll back to, and those that nodes run", step)
+
+
+def _too_many(seen: Published, want: Wanted) -> tuple[str, ...]:
+    """Return versions beyond those to keep: the newest, the current, one to roll back to, and those that nodes run."""
+    ordered = sorted(seen.versions, key=release_layout.number_of)
+    stay = {*ordered[-want.keep :], seen.version, seen.before, *seen.in_use}
+    spare = [name for name in ordered if name not in stay]
+    return tuple(spare[:-1])
+
+
+def _told(things: "list[str] | tuple[str, ...]") -> str:
+    more = f" and {len(things) - _MOST_TOLD} more" if len(things) > _MOST_TOLD else ""
+    return ", ".join(things[:_MOST_TOLD]) + more

@@ -1,0 +1,96 @@
+"""Gate of image_sandbox: every test of the image ran in its root and passed."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from steps.contract.verdict import FailureClass, Verdict, inconclusive, passed
+from steps.nodeimage.contract.image_tests import SANDBOX_SECONDS, ExpectedTest, Outcome, Result
+from steps.stages.image_sandbox.contract import Sandboxed, Wanted
+from steps.stages.shared.finding import Finding, fail, unknown
+
+GATE: Final = "image_sandbox/tests"
+_MOST_NAMED: Final = 5
+_SLOWEST: Final = 3
+_STEP: Final = "correct the layer that brings it, and build again"
+_ENDED: Final = {
+    Outcome.FAIL: "failed",
+    Outcome.TIMEOUT: "did not end within its time",
+    Outcome.ERROR: "could not be run",
+}
+
+
+def tests(seen: Sandboxed, want: Wanted) -> Verdict:
+    """Check that every wanted test has one result and that it is a pass; a failure is reported with the incident
+    behind the test.
+    """
+    if seen.problem:
+        return unknown(FailureClass.RUNTIME, seen.problem, "a sandbox to test the root in", "see the hint in the log").verdict(GATE)
+    if seen.key != want.key:
+        said = f"the image of {seen.key[:12] or 'no key'} was tested"
+        step = "build with the recipe that was planned"
+        return fail(FailureClass.COMPARISON, said, f"that of {want.key[:12]}", step).verdict(GATE, final=True)
+    if not want.tests:
+        return inconclusive(
+            GATE,
+            seen="no test is asked for",
+            expected="at least one test",
+            next_step="give the recipe tests",
+            failure_class=FailureClass.INPUT,
+        )
+    findings = list(_findings(seen, want))
+    if findings:
+        return _summed(findings, len(want.tests))
+    return passed(GATE, f"{len(want.tests)} tests passed in {seen.seconds:.1f} s", notes=_notes(seen))
+
+
+def _findings(seen: Sandboxed, want: Wanted) -> Iterator[tuple[str, Finding]]:
+    results: dict[str, list[Result]] = {}
+    for result in seen.results:
+        results.setdefault(result.name, []).append(result)
+    for case in want.tests:
+        found = results.get(case.name, [])
+        if len(found) != 1:
+            said = f"{case.name} has {len(found) or 'no'} result{'s' if found else ''}"
+            yield case.name, unknown(FailureClass.RUNTIME, said, "one result of every test", "build again")
+        for result in found:
+            if result.outcome is not Outcome.PASS:
+                yield case.name, _of(case, result)
+    asked = {case.name for case in want.tests}
+    for result in seen.results:
+        if result.name not in asked and result.outcome is not Outcome.PASS:
+            yield result.name, _of(ExpectedTest(name=result.name), result)
+
+
+def _of(case: ExpectedTest, result: Result) -> Finding:
+    said = f"{case.name} {_ENDED.get(result.outcome, result.outcome.value)}"
+    said += f": {result.output}" if result.output else ""
+    expected = f"a pass, since {case.incident.rstrip('.')}" if case.incident else "a pass"
+    kind = FailureClass.RUNTIME if result.outcome is Outcome.ERROR else FailureClass.HEALTH
+    return fail(kind, said, expected, case.next_step or _STEP)
+
+
+def _summed(findings: list[tuple[str, Finding]], tests_wanted: int) -> Verdict:
+    """Return the first failed finding, else the first finding, as a verdict with the names of the others."""
+    name, first = next((one for one in findings if one[1].status == "fail"), findings[0])
+    others = sorted({other for other, _ in findings if other != name})
+    named = ", ".join(others[:_MOST_NAMED])
+    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    bad = len({one for one, _ in findings})
+    tail = f"; also {named}{more}" if others else ""
+    whole = Finding(
+        status=first.status,
+        seen=f"{bad} of {tests_wanted} tests did not pass: {first.seen}{tail}",
+        expected=first.expected,
+        next_step=first.next_step,
+        failure_class=first.failure_class,
+    )
+    return whole.verdict(GATE)
+
+
+def _notes(seen: Sandboxed) -> list[str]:
+    """Return the slowest tests, and all that took longer than `SANDBOX_SECONDS`."""
+    slowest = sorted(seen.results, key=lambda result: (-result.seconds, result.name))
+    over = sum(result.seconds > SANDBOX_SECONDS for result in slowest)
+    marks = [f", over {SANDBOX_SECONDS:g} s"] * over + [""] * _SLOWEST
+    shown = slowest[: max(over, _SLOWEST)]
+    return [f"{result.name}: {result.seconds:.2f} s{mark}" for result, mark in zip(shown, marks, strict=False)]

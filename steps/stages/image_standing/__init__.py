@@ -1,0 +1,1 @@
+"""Stage image_standing of a node image: is the image published already."""

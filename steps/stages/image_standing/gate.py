@@ -1,0 +1,33 @@
+"""Gate of image_standing: an image from which a rollback went back is not built again; any other answer lets the run go on."""
+
+from steps.contract.release_layout import Switch, rolled_back_sentence
+from steps.contract.verdict import FailureClass, Verdict, passed
+from steps.nodeimage.contract.boot_tree import REPUBLISH_HINT
+from steps.stages.image_standing.contract import CHANGED, LEFT, NOTHING, Standing, Wanted
+from steps.stages.shared.finding import Finding, fail, unknown
+
+GATE = "image_standing/tree"
+
+
+def tree(seen: Standing, want: Wanted) -> Verdict:
+    """Check that the tree was asked about this image, and that nobody rolled back from it."""
+    if seen.key != want.key or not seen.key:
+        about = f"image {seen.key[:12]}" if seen.key else "no image"
+        step = "render again, and submit all files together"
+        return unknown(FailureClass.INPUT, f"a tree was asked about {about}", f"image {want.key[:12]}", step).verdict(GATE)
+    if seen.answer == LEFT and seen.left:
+        return _left(seen).verdict(GATE, final=True)
+    if seen.is_current and seen.where:
+        return passed(GATE, seen.sentence)
+    if seen.answer == NOTHING and seen.where:
+        return passed(GATE, f"to be built: {seen.where} has no version of it yet")
+    if seen.answer == CHANGED and seen.where and seen.version and seen.differs:
+        return passed(GATE, f"to be built: {seen.differs}")
+    told = f"{seen.where or 'no tree'} answered {seen.answer or 'nothing'}, and not all that belongs to it"
+    step = "run again; if it stays so, report it as a bug"
+    return unknown(FailureClass.RUNTIME, told, "whether this image is published", step).verdict(GATE)
+
+
+def _left(seen: Standing) -> Finding:
+    told = rolled_back_sentence(Switch(to=seen.version, before=seen.left, by=seen.left_by, at=seen.left_at))
+    return fail(FailureClass.INPUT, told, "an image that nobody went back from", REPUBLISH_HINT)

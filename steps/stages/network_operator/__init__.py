@@ -1,0 +1,1 @@
+"""Stage network_operator: pods reach the RDMA fabric through the Network Operator, with the wanted bandwidth."""

@@ -1,0 +1,137 @@
+"""Types of stage network_operator: observations of the operator, the nodes and the bandwidth check, and
+expectations of its gates.
+"""
+
+from msgspec import Struct
+
+from steps.contract.charts import Trouble, Workload
+from steps.contract.checks import CheckPod
+
+
+class AppliedState(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of a NicClusterPolicy: `ready`, `notReady`, `error`, or `ignore` if the policy's spec does not name the part."""
+
+    name: str
+    state: str
+    message: str = ""
+
+
+class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A NicClusterPolicy. It has neither conditions nor observedGeneration; `changed` is when its spec was last written."""
+
+    name: str
+    state: str = ""
+    reason: str = ""
+    changed: float = 0.0
+    applied: tuple[AppliedState, ...] = ()
+
+
+class Network(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A secondary network; `attached` is True if its NetworkAttachmentDefinition exists."""
+
+    kind: str
+    name: str
+    state: str = ""
+    reason: str = ""
+    attached: bool = False
+
+
+class Pool(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An address pool, and the nodes that have a block of it."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+
+
+class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """State of the operator in the cluster.
+
+    `now` is the target's clock, `operands` are the operator's workloads. `nfd` and `multus` are the DaemonSets of NFD workers and
+    of Multus in the whole cluster (`NAMESPACE/NAME`).
+    """
+
+    now: float = 0.0
+    policies: tuple[Policy, ...] = ()
+    networks: tuple[Network, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    operands: tuple[Workload, ...] = ()
+    trouble: tuple[Trouble, ...] = ()
+    nfd: tuple[str, ...] = ()
+    multus: tuple[str, ...] = ()
+
+
+class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate network_operator/control.
+
+    `states` maps each state that must be ready to the image tag of its workloads; `least` nodes must be served. `networks` are
+    `KIND/NAME`, `pools` are names. `multus`: exactly one Multus must run, otherwise at most one.
+    """
+
+    nodes: tuple[str, ...] = ()
+    least: int = 1
+    states: dict[str, str] = {}
+    networks: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    multus: bool = False
+
+
+class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node.
+
+    `nic` is NFD's label of an NVIDIA NIC, `mofed_wait` the operator's label (empty if absent), `sync` the SR-IOV state with
+    `sync_error`. `capacity` and `allocatable` count the wanted resource.
+    """
+
+    name: str
+    ready: bool = False
+    unschedulable: bool = False
+    nic: bool = False
+    mofed_wait: str = ""
+    upgrade_state: str = ""
+    capacity: int = 0
+    allocatable: int = 0
+    sync: str = ""
+    sync_error: str = ""
+
+
+class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Expected nodes that exist."""
+
+    nodes: tuple[Node, ...] = ()
+
+
+class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate network_operator/nodes.
+
+    Each node must advertise at least `count` of `resource`, all of them allocatable. `mofed`: the operator installs the NIC driver.
+    `sriov`: the SR-IOV operator creates virtual functions.
+    """
+
+    nodes: tuple[str, ...] = ()
+    resource: str
+    count: int = 1
+    mofed: bool = False
+    sriov: bool = False
+
+
+class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Pods of the check `ib-write-bw`, which form a ring by completion index.
+
+    A report is `{"node", "index", "peer": index of the next pod, "rails": [{"device", "state", "gbit", "error"}], "error"}`. `gbit`
+    is the average of ib_write_bw from this pod to the peer in Gbit/s, 0 if it did not run.
+    """
+
+    pods: tuple[CheckPod, ...] = ()
+
+
+class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate network_operator/functional.
+
+    Between two neighbours at least `rails` devices must reach `floor` Gbit/s each. Pods must be attached to `networks`
+    (`NAMESPACE/NAME`).
+    """
+
+    nodes: tuple[str, ...] = ()
+    rails: int = 8
+    floor: float = 0.0
+    networks: tuple[str, ...] = ()

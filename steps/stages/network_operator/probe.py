@@ -1,0 +1,198 @@
+"""Reads the Network Operator's resources, the nodes' RDMA resources, and the pods of the bandwidth check."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from steps.contract.crds import ChartsObservation
+from steps.stages.network_operator.contract import (
+    AppliedState,
+    ControlObservation,
+    FunctionalObservation,
+    Network,
+    Node,
+    NodesObservation,
+    Policy,
+    Pool,
+)
+from steps.stages.shared import probe_charts as releases
+from steps.stages.shared import probe_checks, probe_crds, probe_managed, probe_workloads
+from steps.stages.shared.kube_reader import KubeReader, Scope
+from steps.stages.shared.probe_nfd import nfd_workers
+
+NAMESPACE = "nvidia-network-operator"
+CHECK = "ib-write-bw"
+NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
+NIC_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
+MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
+UPGRADE_STATE = "nvidia.com/ofed-driver-upgrade-state"
+KINDS = {
+    "MacvlanNetwork": "/apis/mellanox.com/v1alpha1/macvlannetworks",
+    "IPoIBNetwork": "/apis/mellanox.com/v1alpha1/ipoibnetworks",
+    "HostDeviceNetwork": "/apis/mellanox.com/v1alpha1/hostdevicenetworks",
+    "SriovNetwork": "/apis/sriovnetwork.openshift.io/v1/sriovnetworks",
+    "SriovIBNetwork": "/apis/sriovnetwork.openshift.io/v1/sriovibnetworks",
+}
+"""Kinds of secondary networks and their API paths."""
+
+
+class State(Struct, frozen=True):
+    """An applied state of a NicClusterPolicy."""
+
+    name: str = ""
+    state: str = ""
+    message: str = ""
+
+
+class PolicyStatus(Struct, frozen=True, rename="camel"):
+    """Status of a NicClusterPolicy or of a secondary network."""
+
+    state: str = ""
+    reason: str = ""
+    applied_states: tuple[State, ...] | None = None
+
+
+class RawPolicy(Struct, frozen=True):
+    """A NicClusterPolicy or a secondary network as the API returns it."""
+
+    metadata: probe_managed.Meta = probe_managed.Meta()
+    status: PolicyStatus = PolicyStatus()
+
+
+class Allocation(Struct, frozen=True, rename="camel"):
+    """A node's block of addresses."""
+
+    node_name: str = ""
+
+
+class PoolStatus(Struct, frozen=True):
+    """Blocks of an address pool that were handed out."""
+
+    allocations: tuple[Allocation, ...] | None = None
+
+
+class RawPool(Struct, frozen=True):
+    """An IPPool of nv-ipam."""
+
+    metadata: probe_managed.Meta = probe_managed.Meta()
+    status: PoolStatus = PoolStatus()
+
+
+class SyncStatus(Struct, frozen=True, rename="camel"):
+    """Progress of the SR-IOV operator on a node."""
+
+    sync_status: str = ""
+    last_sync_error: str = ""
+
+
+class NodeState(Struct, frozen=True):
+    """A SriovNetworkNodeState of the SR-IOV operator."""
+
+    metadata: probe_managed.Meta = probe_managed.Meta()
+    status: SyncStatus = SyncStatus()
+
+
+def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
+    """Return the chart and its CRDs."""
+    return probe_crds.with_charts(kube, scope)
+
+
+def control(kube: KubeReader, scope: Scope) -> ControlObservation:
+    """Return policies, networks and pools, the operator's workloads, and every NFD and Multus of the cluster."""
+    operands = probe_workloads.read(kube, NAMESPACE, lambda _: True, ("DaemonSet", "Deployment"))
+    settled = all(entry.settled() or entry.desired == 0 for entry in operands)
+    return ControlObservation(
+        now=scope.now,
+        policies=tuple(_policy(raw) for raw in kube.list("/apis/mellanox.com/v1alpha1/nicclusterpolicies", RawPolicy) or ()),
+        networks=_networks(kube),
+        pools=_pools(kube),
+        operands=operands,
+        trouble=() if settled else probe_workloads.troubles(probe_workloads.pods(kube, NAMESPACE)),
+        nfd=nfd_workers(kube),
+        multus=_multus(kube),
+    )
+
+
+def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
+    """Return the expected nodes, with the resource that the task's arguments name."""
+    resource = str(scope.arguments.get("resource", ""))
+    states = _sync_states(kube) if scope.arguments.get("sriov") else {}
+    wanted = frozenset(scope.nodes)
+    found = (raw for raw in probe_workloads.nodes(kube) if raw.metadata.name in wanted)
+    return NodesObservation(nodes=tuple(sorted((_node(raw, resource, states) for raw in found), key=lambda node: node.name)))
+
+
+def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
+    """Return the pods of check `ib-write-bw` with their network status."""
+    return FunctionalObservation(pods=probe_checks.read(kube, CHECK, annotations=(NETWORK_STATUS,)))
+
+
+def _policy(raw: RawPolicy) -> Policy:
+    applied = (
+        AppliedState(name=applied_state.name, state=applied_state.state, message=applied_state.message[:300])
+        for applied_state in raw.status.applied_states or ()
+    )
+    return Policy(
+        name=raw.metadata.name,
+        state=raw.status.state,
+        reason=raw.status.reason[:300],
+        changed=probe_managed.spec_changed(raw.metadata),
+        applied=tuple(applied),
+    )
+
+
+def _networks(kube: KubeReader) -> tuple[Network, ...]:
+    attachments = kube.list("/apis/k8s.cni.cncf.io/v1/network-attachment-definitions", releases.AnyObject) or ()
+    names = {raw.metadata.name for raw in attachments}
+    return tuple(
+        Network(
+            kind=kind,
+            name=raw.metadata.name,
+            state=raw.status.state,
+            reason=raw.status.reason[:300],
+            attached=raw.metadata.name in names,
+        )
+        for kind, path in KINDS.items()
+        for raw in kube.list(path, RawPolicy) or ()
+    )
+
+
+def _pools(kube: KubeReader) -> tuple[Pool, ...]:
+    pools = kube.list(f"/apis/nv-ipam.nvidia.com/v1alpha1/namespaces/{NAMESPACE}/ippools", RawPool) or ()
+    return tuple(
+        Pool(name=raw.metadata.name, nodes=tuple(sorted(allocation.node_name for allocation in raw.status.allocations or ())))
+        for raw in pools
+    )
+
+
+def _multus(kube: KubeReader) -> tuple[str, ...]:
+    # in all namespaces: RKE2 brings its own Multus in kube-system
+    daemons = kube.list("/apis/apps/v1/daemonsets", probe_workloads.Raw) or ()
+    return tuple(sorted(f"{raw.metadata.namespace}/{raw.metadata.name}" for raw in daemons if _is_multus(raw)))
+
+
+def _is_multus(raw: probe_workloads.Raw) -> bool:
+    """Return True for Multus itself, but not for the `whereabouts` or DHCP helpers that its chart also brings."""
+    name = raw.metadata.name
+    return name in ("kube-multus-ds", "rke2-multus", "multus") or name.endswith("-multus-ds")
+
+
+def _sync_states(kube: KubeReader) -> dict[str, SyncStatus]:
+    path = f"/apis/sriovnetwork.openshift.io/v1/namespaces/{NAMESPACE}/sriovnetworknodestates"
+    return {raw.metadata.name: raw.status for raw in kube.list(path, NodeState) or ()}
+
+
+def _node(raw: probe_workloads.Node, resource: str, states: Mapping[str, SyncStatus]) -> Node:
+    labels, sync = raw.metadata.labels, states.get(raw.metadata.name, SyncStatus())
+    return Node(
+        name=raw.metadata.name,
+        ready=raw.ready,
+        unschedulable=raw.spec.unschedulable,
+        nic=labels.get(NIC_LABEL) == "true",
+        mofed_wait=labels.get(MOFED_WAIT, ""),
+        upgrade_state=labels.get(UPGRADE_STATE, ""),
+        capacity=probe_workloads.whole(raw.status.capacity.get(resource, "0")) or 0,
+        allocatable=probe_workloads.whole(raw.status.allocatable.get(resource, "0")) or 0,
+        sync=sync.sync_status,
+        sync_error=sync.last_sync_error[:300],
+    )

@@ -1,0 +1,168 @@
+"""Types of stage os_prep: the observation of a prepared machine, and the expectation of its gates.
+
+The Ansible module `playbooks/library/node_profile.py` observes the node on itself: after its changes, and again after a reboot.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from steps.contract.play import Played
+
+
+class ItemStatus(StrEnum):
+    """State of one item of the profile. `differs`: not as wanted in a read-only run. `unavailable`: this machine has no such
+    thing.
+    """
+
+    OK = "ok"
+    CHANGED = "changed"
+    DIFFERS = "differs"
+    FAILED = "failed"
+    UNAVAILABLE = "unavailable"
+
+
+class Item(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An item of the profile. `name` is its kind and its object, for example `sysctl vm.max_map_count`."""
+
+    name: str
+    status: ItemStatus
+    want: str = ""
+    before: str = ""
+    after: str = ""
+    why: str = ""
+
+
+class Disk(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Space of the file system that holds `path`, in MiB."""
+
+    path: str
+    free_mib: int
+    total_mib: int
+
+
+class Clock(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The node's clock. `epoch` is its UTC time when read, `after_seconds` after the module began.
+
+    `offset_seconds` is the offset that its time service reports; None if it reports none.
+    """
+
+    epoch: float
+    after_seconds: float = 0.0
+    service: str = ""
+    synchronized: bool | None = None
+    offset_seconds: float | None = None
+
+
+class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Facts of one machine.
+
+    `init` is `systemd` or `none`. Driver and fabric manager are versions, empty if absent. `gpu_machine`: the plan counts the
+    machine among those with GPUs, so it got their part of the profile; None if unknown. `rebooted_from` is the boot id before the
+    reboot that the play asked for; empty if it asked for none. `reboot_reasons` are pending reasons for a reboot, and
+    `rke2_running` says that RKE2 runs, so that the node was not rebooted. `disks_used`: RKE2 is set up there, and a disk has less
+    free space than a first bring-up asks for. `fabric_states` are the states of the GPUs in the NVLink fabric, each once;
+    `Completed` is followed by the error if there was one. `nvidia_driver` is the running driver, which may be a container's.
+    `driver_installed`: a driver is installed on the host itself, loaded or not; None if unknown. `nvidia_smi_hangs`: nvidia-smi did
+    not end in time, so nothing is known of these. `nic_firmware` has board and firmware of every RDMA device. `cgroup` is v1 or v2,
+    the version of the kernel's control groups; empty if unknown. `selinux` is its mode, `none` without SELinux, empty if unknown.
+    Fields without a default are those whose absence would read as good.
+    """
+
+    os_id: str
+    os_version: str
+    kernel: str
+    architecture: str
+    python: str
+    clock: Clock
+    machine_id: str
+    gpus: int
+    nvswitches: int
+    nouveau_loaded: bool
+    init: str = "none"
+    hostname: str = ""
+    boot_id: str = ""
+    rebooted_from: str = ""
+    cmdline: str = ""
+    product: str = ""
+    bios: str = ""
+    gpu_machine: bool | None = None
+    cpu_model: str = ""
+    cpus: int = 0
+    memory_mib: int = 0
+    swap_mib: int = 0
+    memlock: str = ""
+    nvidia_driver: str = ""
+    driver_installed: bool | None = None
+    fabric_manager: str = ""
+    fabric_manager_active: bool = False
+    fabric_states: tuple[str, ...] = ()
+    nvidia_smi_hangs: bool = False
+    nic_firmware: tuple[str, ...] = ()
+    cgroup: str = ""
+    selinux: str = ""
+    apparmor: str = ""
+    reboot_required: bool = False
+    reboot_reasons: tuple[str, ...] = ()
+    rke2_running: bool = False
+    disks_used: bool = False
+    disks: tuple[Disk, ...] = ()
+
+
+class NodeObservation(Played, frozen=True, kw_only=True, omit_defaults=True):
+    """A node after the play: how the play ended there, its items and its facts.
+
+    `skew_seconds` is the least difference between its clock and the controller's that explains the reading; None if unknown.
+    """
+
+    items: tuple[Item, ...] = ()
+    facts: Facts | None = None
+    skew_seconds: float | None = None
+
+
+class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All nodes that a play returned."""
+
+    nodes: tuple[NodeObservation, ...]
+
+
+class FleetNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node with the facts that are compared over the whole fleet."""
+
+    node: str
+    facts: Facts | None = None
+
+
+class FleetObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The nodes of all shards."""
+
+    nodes: tuple[FleetNode, ...]
+
+
+class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Expectation of the gates os_prep/nodes and os_prep/fleet.
+
+    `nodes` are all that must have a record. `items` are shell patterns, each of which must match at least one observed item;
+    `gpu_items` are further ones for machines with GPUs. `tolerate` are patterns of items that may be `unavailable`. `systems` are
+    `ID VERSION` patterns (`debian 12`, `ubuntu 2*`); empty means any. `kernel` is the beginning of `uname -r`. `selinux` is the
+    mode that the plan names; empty if it names none that enforces. `clock_synchronized`: the time service must report that it is
+    synchronized. `cgroup_v2`: kubelets of the plan do not start with version 1 of control groups. `driver_on_host` is the opposite
+    of the GPU Operator's `driver.enabled`; None without a GPU Operator. `same` are facts that must be equal on all nodes; other
+    differences are only noted. Disk space is in MiB.
+    """
+
+    nodes: tuple[str, ...]
+    items: tuple[str, ...] = ()
+    gpu_items: tuple[str, ...] = ()
+    tolerate: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
+    kernel: str = ""
+    python_min: str = "3.9"
+    swap_off: bool = True
+    clock_offset_seconds: float = 0.5
+    clock_synchronized: bool = False
+    selinux: str = ""
+    cgroup_v2: bool = False
+    driver_on_host: bool | None = None
+    disk_free_mib: dict[str, int] = {}
+    same: tuple[str, ...] = ("architecture",)

@@ -1,0 +1,198 @@
+"""Gates of os_prep: each node is prepared as the profile says, and the nodes of the fleet are alike where they must be."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+
+from steps.contract.play import FailureKind, HostStatus
+from steps.contract.plural import count
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
+from steps.stages.os_prep import gate_facts, gate_fleet
+from steps.stages.os_prep.contract import Expectation, Facts, FleetObservation, Item, ItemStatus, NodeObservation, Observation
+from steps.stages.shared import gate_plays
+from steps.stages.shared.finding import Finding, fail, unknown
+
+GATE, FLEET = "os_prep/nodes", "os_prep/fleet"
+LOCKED = "the kernel is locked down"
+"""Text with which node_profile reports that Secure Boot prevents a change: the site must decide, the hardware is fine."""
+OLD_CGROUP = (
+    "a kubelet of Kubernetes 1.35 or later does not start there: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's "
+    'command line, or write fail-cgroupv1: "false" in rke2.kubelet_args'
+)
+POLICY = ("package rke2-selinux", "repository of rke2-selinux")
+"""Items of RKE2's SELinux policy, which no distribution ships."""
+OF_POLICY = ("rancher-rke2", "rpm.rancher.io")
+"""Texts with which dnf names the policy's repository when it does not answer."""
+IN_PLACE = {"package manager": ("package *",), "services": ("service *", "time service")}
+"""Items that fail if a tool of the machine does not work, with the items that cannot be checked without that tool."""
+TOLD = {
+    "hosts over a boot": "whose /etc/hosts does not last",
+    "firewall": "with a firewall that bringup does not change",
+    "package *": "with a package repository that does not serve",
+    "interfaces of pods": "with fabric interfaces in pods' networks",
+}
+"""Items that can pass with a remark, and the wording of the remark for their nodes."""
+
+
+def nodes(seen: Observation, want: Expectation) -> Verdict:
+    """Judge every expected node; one without a record has not passed."""
+    by_name = {node.node: node for node in seen.nodes}
+    rows = [_verdict(name, _findings(name, by_name.get(name), want), "prepared") for name in want.nodes]
+    return of_nodes(GATE, rows, what="prepared", notes=_notes(seen.nodes, want))
+
+
+def fleet(seen: FleetObservation, want: Expectation) -> Verdict:
+    """Compare the machines of all shards: alike where they must be, and each with a machine id of its own."""
+    facts = {node.node: node.facts for node in seen.nodes if node.facts is not None}
+    odd = gate_fleet.findings(facts, want.same)
+    rows = [_verdict(name, _compared(name, facts, odd), "compared with the others") for name in want.nodes]
+    return of_nodes(FLEET, rows, what="alike where they must be, and no clones", notes=gate_fleet.remarks(facts))
+
+
+def _compared(name: str, facts: Mapping[str, Facts], odd: Mapping[str, list[Finding]]) -> Iterator[Finding]:
+    if name not in facts:
+        yield unknown(FailureClass.RUNTIME, "no facts to compare", "the facts of this node", f"see gate {GATE} for {name}")
+    yield from odd.get(name, [])
+
+
+def _verdict(name: str, findings: Iterable[Finding], good: str) -> NodeVerdict:
+    """Return the worst finding as the verdict on the node, with the number of further ones."""
+    rows = sorted(findings, key=lambda finding: finding.status is not Status.FAIL)
+    if not rows:
+        return NodeVerdict(node=name, status=Status.PASS, seen=good)
+    first, others = rows[0], len(rows) - 1
+    more = f" (and {others} more: {'; '.join(row.seen for row in rows[1:4])})" if others else ""
+    return NodeVerdict(
+        node=name,
+        status=first.status,
+        seen=first.seen + more,
+        expected=first.expected,
+        next_step=first.next_step,
+        failure_class=first.failure_class,
+    )
+
+
+def _findings(name: str, node: NodeObservation | None, want: Expectation) -> Iterator[Finding]:
+    if node is None:
+        yield unknown(
+            FailureClass.RUNTIME, "no record", "a record of this node", f"read the log of the play's shard that holds {name}"
+        )
+        return
+    yield from _play(node)
+    if node.facts is None:
+        if node.outcome is HostStatus.OK:
+            yield unknown(
+                FailureClass.RUNTIME,
+                node.message or "no observation",
+                "an observation of node_profile",
+                f"play os_prep on {name} again",
+            )
+        return
+    yield from _items(node, want)
+    yield from gate_facts.findings(node.facts, node.skew_seconds, want)
+
+
+def _play(node: NodeObservation) -> Iterator[Finding]:
+    """Yield the failure of the play itself, unless failed items explain it better."""
+    failed = any(item.status is ItemStatus.FAILED for item in node.items)
+    problem = gate_plays.problem(node)
+    if problem is not None and not (failed and node.kind is FailureKind.TASK_FAILED):
+        yield problem
+
+
+def _items(node: NodeObservation, want: Expectation) -> Iterator[Finding]:
+    if not node.items:
+        yield unknown(
+            FailureClass.RUNTIME, "an observation without items", "the items of the profile", f"play os_prep on {node.node} again"
+        )
+    yield from _lacking(node, want)
+    # the initramfs first: what others say of a reboot is no advice where the machine would not come back
+    for item in sorted(node.items, key=lambda item: not _is_unbootable(item)):
+        yield from _item(node, item, want)
+
+
+def _lacking(node: NodeObservation, want: Expectation) -> Iterator[Finding]:
+    """Yield expected items that the profile did not report; those for GPUs only if the machine is known to have them."""
+    is_gpu_machine = node.facts.gpu_machine if node.facts is not None else None
+    if want.gpu_items and is_gpu_machine is None:
+        said = "nothing says whether it is a machine with GPUs"
+        yield unknown(FailureClass.RUNTIME, said, "the fact gpu_machine", f"play os_prep on {node.node} again")
+    # a broken package manager hides all packages: one failure is told, not one for each package
+    broken = [pattern for item in node.items if item.status is ItemStatus.FAILED for pattern in IN_PLACE.get(item.name, ())]
+    for pattern in (*want.items, *(want.gpu_items if is_gpu_machine else ())):
+        if any(fnmatchcase(pattern, covered) for covered in broken):
+            continue
+        if not any(fnmatchcase(item.name, pattern) for item in node.items):
+            yield unknown(
+                FailureClass.RUNTIME,
+                f"no item '{pattern}'",
+                f"an item '{pattern}'",
+                "let the profile of the play hold what the gate expects",
+            )
+
+
+def _item(node: NodeObservation, item: Item, want: Expectation) -> Iterator[Finding]:
+    name = node.node
+    now = item.after or item.before or "nothing"
+    if _is_unbootable(item):
+        step = f"do not reboot {name} before it is made: make room in /boot there (old kernels), and play again"
+        yield fail(FailureClass.RUNTIME, f"its initramfs could not be made: {item.why}", item.want, step)
+    elif item.status is ItemStatus.FAILED:
+        yield fail(_class(item), f"{item.name} is {now}: {item.why}", item.want, f"{_advice(item, name)}, and play again")
+    elif item.status is ItemStatus.DIFFERS and item.why:
+        busy = node.facts is not None and node.facts.rke2_running
+        step = f"drain and reboot {name}" if busy else f"reboot {name}, or allow it with os.reboot"
+        yield fail(FailureClass.RUNTIME, f"{item.name} is {now}: {item.why}", item.want, f"{step}, and play again")
+    elif item.status is ItemStatus.DIFFERS:
+        yield fail(
+            FailureClass.COMPARISON, f"{item.name} is {now}", item.want, f"find what changes it back on {name}, and play again"
+        )
+    elif item.status is ItemStatus.UNAVAILABLE and not any(fnmatchcase(item.name, pattern) for pattern in want.tolerate):
+        yield unknown(FailureClass.DEPENDENCY, f"{item.name}: {item.why}", item.want, "make it available, or tolerate it by name")
+
+
+def _advice(item: Item, name: str) -> str:
+    """Return the next step for an item that failed."""
+    if LOCKED in item.why:
+        return f"decide which for {name}"
+    if item.name in POLICY or any(word in item.why for word in OF_POLICY):
+        return f"see that {name} reaches the repository of rke2-selinux, or name a mirror in os.rke2_repository (baseurl, gpgkey)"
+    return f"repair it on {name}"
+
+
+def _is_unbootable(item: Item) -> bool:
+    """Return True if the machine may lack an initramfs at its next boot; the play does not reboot it."""
+    return item.name == "reload initramfs" and item.status is ItemStatus.FAILED
+
+
+def _class(item: Item) -> FailureClass:
+    """Return the failure class of an item: dependency for things that the site provides, input for its decisions, hardware, or
+    runtime.
+    """
+    if item.name.startswith(("disk ", "mount ", "package ", "repository ", "link", "route ", "default route", "DNS")):
+        return FailureClass.DEPENDENCY
+    if LOCKED in item.why:
+        return FailureClass.INPUT
+    return FailureClass.HARDWARE if item.name == "PCIe ACS" else FailureClass.RUNTIME
+
+
+def _is_told(item: Item) -> bool:
+    """Return True if an item is as wanted and has a remark all the same."""
+    return item.status in (ItemStatus.OK, ItemStatus.CHANGED) and bool(item.why)
+
+
+def _notes(observed: tuple[NodeObservation, ...], want: Expectation) -> Iterator[str]:
+    facts = {node.node: node.facts for node in observed if node.facts is not None}
+    waiting = [name for name, one in facts.items() if one.reboot_required or one.reboot_reasons]
+    if waiting:
+        why = "; ".join(facts[waiting[0]].reboot_reasons) or "a package asks for it"
+        yield f"a reboot is asked for by {count(len(waiting), 'node')}, first {waiting[0]}: {why}"
+    old = [name for name, one in facts.items() if want.cgroup_v2 and one.cgroup == "v1"]
+    if old:
+        yield f"{count(len(old), 'node')} with version 1 of control groups, first {old[0]}: {OLD_CGROUP}"
+    for item, what in TOLD.items():
+        remarks = ((node.node, one.why) for node in observed for one in node.items if fnmatchcase(one.name, item) and _is_told(one))
+        if rows := list(dict(remarks).items()):
+            yield f"{count(len(rows), 'node')} {what}, first {rows[0][0]}: {rows[0][1]}"
+    strangers = sorted({node.node for node in observed} - set(want.nodes))
+    if strangers:
+        yield f"records of {count(len(strangers), 'node')} that nobody expects, first {strangers[0]}"

@@ -1,0 +1,232 @@
+"""Judges the facts of one machine, whatever the profile changed: system, driver, clock, swap and disks."""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from steps.contract.verdict import FailureClass
+from steps.stages.os_prep.contract import Clock, Expectation, Facts
+from steps.stages.shared.finding import Finding, fail, unknown
+
+UNREACHED = "give the node a time server that it can reach"
+NO_FABRIC = frozenset({"N/A", "Not Supported"})
+"""Fabric states that nvidia-smi prints for a GPU outside any NVLink fabric."""
+RESERVE_MIB, RESERVE_PERCENT = 2048, 5
+"""Space that must stay free on a disk that RKE2 fills (`playbooks/module_utils/nodeprofile/storage.py` has the reasons)."""
+
+
+def findings(facts: Facts, skew: float | None, want: Expectation) -> Iterator[Finding]:
+    """Yield every problem of one machine."""
+    yield from _system(facts, want)
+    yield from _reboot(facts)
+    yield from _driver(facts, want)
+    yield from _selinux(facts, want)
+    yield from _clock(facts.clock, skew, want)
+    yield from _disks(facts, want)
+    if want.swap_off and facts.swap_mib:
+        yield fail(
+            FailureClass.RUNTIME, f"{facts.swap_mib} MiB of swap are on", "no swap", "swapoff --all, and see what turns it on"
+        )
+
+
+def _system(facts: Facts, want: Expectation) -> Iterator[Finding]:
+    system = f"{facts.os_id} {facts.os_version}"
+    if want.systems and not any(fnmatchcase(system, pattern) for pattern in want.systems):
+        yield fail(FailureClass.INPUT, system, f"one of {', '.join(want.systems)}", "reinstall the node with a supported system")
+    if not _begins(facts.kernel, want.kernel):
+        yield fail(FailureClass.INPUT, f"kernel {facts.kernel}", f"one that starts with {want.kernel}", "boot the expected kernel")
+    if _version(facts.python) < _version(want.python_min):
+        yield fail(
+            FailureClass.DEPENDENCY,
+            f"Python {facts.python}",
+            f"Python {want.python_min} or newer",
+            "install a newer python3, and name its path in the spec: python of the group, or of the node in the group's overrides",
+        )
+
+
+def _reboot(facts: Facts) -> Iterator[Finding]:
+    """Yield a problem unless the boot id changed after a reboot that the play asked for: nothing else proves the reboot."""
+    if not facts.rebooted_from:
+        return
+    if not facts.boot_id:
+        yield unknown(
+            FailureClass.RUNTIME, "no boot id after the reboot", "another boot id", "see what node_profile reads on the node"
+        )
+    elif facts.boot_id == facts.rebooted_from:
+        yield fail(
+            FailureClass.RUNTIME,
+            f"boot id {facts.boot_id}, as before the reboot",
+            "another boot id",
+            "read the node's console: it said that it rebooted, and did not",
+        )
+
+
+def _selinux(facts: Facts, want: Expectation) -> Iterator[Finding]:
+    """Yield a problem if SELinux enforces without the plan naming it.
+
+    Without RKE2's own policy, containers get labels that an enforcing kernel denies (https://docs.rke2.io/security/selinux).
+    """
+    if not facts.selinux:
+        yield unknown(FailureClass.RUNTIME, "SELinux's mode is not told", "its mode", "see what node_profile reads on the node")
+    if facts.selinux == "enforcing" and want.selinux != "enforcing":
+        yield fail(
+            FailureClass.INPUT,
+            f"SELinux enforces, and the plan {f'says {want.selinux}' if want.selinux else 'does not say so'}",
+            want.selinux or "permissive, disabled, or a plan for it",
+            "write os.selinux: enforcing, which brings RKE2's policy, or os.selinux: permissive",
+        )
+
+
+def _driver(facts: Facts, want: Expectation) -> Iterator[Finding]:
+    """Yield problems of the NVIDIA driver: a host driver and the GPU Operator's exclude each other, and nouveau excludes both.
+
+    Sources: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html; `bringup explain P05`.
+    """
+    if facts.nouveau_loaded:
+        yield fail(
+            FailureClass.DEPENDENCY, "nouveau is loaded", "nouveau not loaded", "reboot the node: nouveau is blacklisted by now"
+        )
+    if facts.nvidia_smi_hangs:
+        yield fail(
+            FailureClass.HARDWARE,
+            "nvidia-smi does not answer",
+            "an answer within a minute",
+            "read Xid lines in the kernel's log (`dmesg | grep -i xid`): a GPU or its driver hangs; a reboot may bring it back",
+        )
+    # machines without GPUs need no driver; one with a driver is checked whatever GPUs it shows
+    if want.driver_on_host is None or not (facts.gpus or facts.nvidia_driver):
+        return
+    if want.driver_on_host and not (facts.nvidia_driver and _has_driver(facts)):
+        running = f": {facts.nvidia_driver}, which runs, is of a container" if facts.nvidia_driver else ""
+        yield fail(
+            FailureClass.DEPENDENCY,
+            f"{facts.gpus} GPUs and no NVIDIA driver on the host{running}",
+            "a driver on the host, as driver.enabled is false",
+            "install the driver on the node, or let the GPU Operator bring it",
+        )
+    elif not want.driver_on_host and _has_driver(facts):
+        yield fail(
+            FailureClass.INPUT,
+            f"NVIDIA driver {facts.nvidia_driver or 'that is not loaded'} on the host",
+            "none, as driver.enabled is true",
+            "remove the driver from the node, or set driver.enabled to false",
+        )
+    elif want.driver_on_host and facts.nvswitches:
+        yield from _fabric_manager(facts)
+    elif want.driver_on_host:
+        yield from _fabric(facts)
+
+
+def _has_driver(facts: Facts) -> bool:
+    """Return True if the host has a driver of its own.
+
+    A running driver may be the GPU Operator's, which uses the host's kernel too. If its origin is unknown, it counts as the host's.
+    """
+    return bool(facts.nvidia_driver) if facts.driver_installed is None else facts.driver_installed
+
+
+def _fabric_manager(facts: Facts) -> Iterator[Finding]:
+    """Yield problems of the fabric manager. Machines with NVSwitches need one of exactly the driver's version, or CUDA does not
+    start.
+    """
+    if not facts.fabric_manager_active:
+        yield fail(
+            FailureClass.DEPENDENCY,
+            f"{facts.nvswitches} NVSwitches and no active fabric manager",
+            "nvidia-fabricmanager active",
+            "install and enable nvidia-fabricmanager of the driver's version",
+        )
+    elif facts.fabric_manager != facts.nvidia_driver:
+        # fabric manager and driver must have exactly the same version
+        yield fail(
+            FailureClass.DEPENDENCY,
+            f"fabric manager {facts.fabric_manager or 'of unknown version'}",
+            f"{facts.nvidia_driver}, as the driver",
+            "install the fabric manager of the driver's version",
+        )
+    elif not facts.fabric_states:
+        yield unknown(
+            FailureClass.DEPENDENCY,
+            f"{facts.nvswitches} NVSwitches, and nvidia-smi tells no fabric state",
+            "Completed",
+            "run nvidia-smi -q on the node and look for Fabric",
+        )
+    else:
+        yield from _fabric(facts)
+
+
+def _fabric(facts: Facts) -> Iterator[Finding]:
+    """Yield a failure if GPUs in an NVLink fabric are not ready in it.
+
+    On B200 and NVL72 machines the switches are no devices of the machine, but the GPUs still report a fabric state.
+    """
+    if set(facts.fabric_states) - {"Completed", *NO_FABRIC} or (facts.nvswitches and set(facts.fabric_states) & NO_FABRIC):
+        yield fail(
+            FailureClass.HARDWARE,
+            f"fabric state {', '.join(facts.fabric_states)}",
+            "Completed",
+            "read the fabric manager's log for NVLink errors",
+        )
+
+
+def _clock(clock: Clock, skew: float | None, want: Expectation) -> Iterator[Finding]:
+    limit = want.clock_offset_seconds
+    # the time service can be wrong itself, so the controller's clock is compared too
+    worst = max((abs(value) for value in (clock.offset_seconds, skew) if value is not None), default=None)
+    expected = f"at most {limit} s"
+    if worst is None:
+        yield unknown(
+            FailureClass.HEALTH,
+            "an offset of the clock that nothing measures",
+            expected,
+            "give the node a time service that knows its offset",
+        )
+    elif worst > limit:
+        yield fail(FailureClass.DEPENDENCY, f"the clock is off by {worst:.3f} s", expected, _remedy(clock, limit))
+    if want.clock_synchronized and clock.synchronized is not True:
+        answer = "does not say" if clock.synchronized is None else "says no"
+        finding = f"whether the clock is synchronized, {clock.service or 'no time service'} {answer}"
+        advice = UNREACHED
+        if clock.synchronized is None:
+            yield unknown(FailureClass.HEALTH, finding, "a synchronized clock", advice)
+        else:
+            yield fail(FailureClass.DEPENDENCY, finding, "a synchronized clock", advice)
+
+
+def _remedy(clock: Clock, limit: float) -> str:
+    """Return the step that corrects the clock. It depends on which clock disagrees: the time service, or only the controller's."""
+    if clock.synchronized is not True:
+        return UNREACHED
+    if clock.offset_seconds is not None and abs(clock.offset_seconds) > limit:
+        return "set it at once (chronyc makestep): a time service that has run for a while corrects it by and by, which takes days"
+    return "is its time server right? The node follows it; compare both with the clock of the machine that runs bringup"
+
+
+def _disks(facts: Facts, want: Expectation) -> Iterator[Finding]:
+    """Yield disks with too little free space. RKE2 fills the space that a first bring-up asks for, so later a reserve is enough."""
+    seen = {disk.path: disk for disk in facts.disks}
+    for path, asked in sorted(want.disk_free_mib.items()):
+        if path not in seen:
+            yield unknown(
+                FailureClass.HEALTH, f"{path} was not measured", f"{asked} MiB free", "add the path to the profile's disks"
+            )
+            continue
+        disk = seen[path]
+        # a second run must not fail because the first one filled the disk with images
+        least = min(asked, max(RESERVE_MIB, disk.total_mib * RESERVE_PERCENT // 100)) if facts.disks_used else asked
+        if disk.free_mib < least:
+            yield fail(
+                FailureClass.DEPENDENCY,
+                f"{disk.free_mib} MiB free in {path}",
+                f"{least} MiB free",
+                "make space, or mount a larger disk",
+            )
+
+
+def _begins(release: str, start: str) -> bool:
+    """Return True if a kernel release begins with `start` at a number's end; 6.1 is no start of 6.11."""
+    cut = start[-1:].isdigit() and release[len(start) :][:1].isdigit()
+    return release.startswith(start) and not cut
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())

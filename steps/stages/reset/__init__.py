@@ -1,0 +1,1 @@
+"""Stage reset: nothing of RKE2 is left on any host."""

@@ -1,0 +1,131 @@
+"""Gates of rke2: every host runs the wanted release, the control plane is whole, every node has joined, and pods
+reach each other.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
+from steps.stages.rke2 import gate_control, gate_etcd, gate_network, gate_node
+from steps.stages.rke2.contract import (
+    ControlExpectation,
+    ControlObservation,
+    FunctionalExpectation,
+    FunctionalObservation,
+    HostFacts,
+    HostObservation,
+    NodesExpectation,
+    NodesObservation,
+    PlayExpectation,
+    PlayObservation,
+)
+from steps.stages.shared import gate_plays
+
+MOST_NOTED = 5
+
+
+def servers(seen: PlayObservation, want: PlayExpectation) -> Verdict:
+    """Check that the play ended well on every server and that each runs the wanted release."""
+    return _played("rke2/servers", seen, want)
+
+
+def agents(seen: PlayObservation, want: PlayExpectation) -> Verdict:
+    """Check that the play ended well on every agent of the shard and that each runs the wanted release."""
+    return _played("rke2/agents", seen, want)
+
+
+def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
+    """Check that API server, etcd, DNS and network plugin are whole."""
+    return gate_control.judge(seen, want)
+
+
+def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
+    """Check that every expected node is registered, alive, Ready and of the wanted release; unexpected nodes are noted."""
+    strange = sorted({node.name for node in seen.nodes} - set(want.nodes))
+    return of_nodes("rke2/nodes", gate_node.rows(seen, want), what=f"Ready with {want.version}", notes=_strangers(strange))
+
+
+def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
+    """Check that on every node a pod resolved the API's name, reached a Service and a pod on another node."""
+    return gate_network.judge(seen, want)
+
+
+def _played(gate: str, seen: PlayObservation, want: PlayExpectation) -> Verdict:
+    by_name = {node.node: node for node in seen.nodes}
+    members = sum(node.facts is not None and node.facts.ready for node in seen.nodes if node.node in want.nodes)
+    rows = [_host(name, by_name.get(name), want, members) for name in want.nodes]
+    kept = {node.node: node.facts.aside for node in seen.nodes if node.facts is not None}
+    return of_nodes(gate, rows, what=f"{want.service} {want.version} runs", notes=gate_plays.aside(kept))
+
+
+def _host(name: str, host: HostObservation | None, want: PlayExpectation, members: int) -> NodeVerdict:
+    if host is None:
+        return gate_plays.unrecorded(name).of_node(name)
+    problem = gate_plays.problem(host)
+    if problem is not None:
+        return problem.of_node(name)
+    if host.facts is None:
+        return _open(name, host.message or "no observation", "an observation of the service", f"play rke2 on {name} again")
+    restored = f"; its etcd was set back to {host.facts.restored}" if host.facts.restored else ""
+    good = NodeVerdict(node=name, status=Status.PASS, seen=f"{want.service} is active{restored}")
+    return next(_service(name, host.facts, want, members), good)
+
+
+def _service(name: str, facts: HostFacts, want: PlayExpectation, members: int) -> Iterator[NodeVerdict]:
+    """Yield the problems of a host's service, the most basic first.
+
+    `members` counts the servers that are ready. etcd connects all of them; a server that is away is not the fault of the others.
+    """
+    journal = f"read journalctl -u {want.service} on {name}"
+    # a host that changes its role keeps the old unit until RKE2 is uninstalled
+    if facts.service != want.service:
+        step = f"run rke2-uninstall.sh on {name}: its role has changed"
+        yield _bad(name, FailureClass.INPUT, f"{facts.service or 'no service'} is installed", want.service, step)
+    if facts.rolled_back:
+        problem = f"the upgrade failed and was rolled back to {facts.rolled_back}"
+        yield _bad(name, FailureClass.RUNTIME, problem, want.version, journal)
+    if facts.version != want.version:
+        step = "correct rke2.version, or the artifacts that the machine installed from"
+        yield _bad(name, FailureClass.COMPARISON, gate_node.version_seen(facts.version, want.version), want.version, step)
+    if facts.state in ("activating", "reloading"):
+        yield _open(name, f"{want.service} is {facts.state}", "active", journal)
+    if facts.state != "active":
+        yield _bad(name, FailureClass.RUNTIME, f"{want.service} is {facts.state or 'in an unknown state'}", "active", journal)
+    if not facts.enabled:
+        yield _bad(name, FailureClass.RUNTIME, f"{want.service} is not enabled", "enabled, to come back after a reboot", journal)
+    # NRestarts grows until the next manual start, so old restarts must not count for ever
+    if facts.restarts > want.restarts and facts.up_seconds < want.calm_seconds:
+        problem = f"{facts.restarts} restarts of {want.service}, the last {facts.up_seconds:.0f} s ago"
+        step = f"{journal}; once that is mended, `systemctl reset-failed {want.service}` ends the count"
+        yield _bad(name, FailureClass.RUNTIME, problem, f"at most {want.restarts}, or {want.calm_seconds:.0f} s without one", step)
+    if not facts.ready:
+        asked = "/readyz of this server's own API (port 6443)" if want.etcd else "the kubelet's /healthz on this host"
+        lacks = f" (waits for: {facts.waiting_for})" if facts.waiting_for else ""
+        yield _open(name, f"{want.service} runs, but {asked} does not say ok{lacks}", "ok", journal, FailureClass.HEALTH)
+    if facts.secrets_encryption == "Disabled":
+        step = "see docs.rke2.io/security/secrets_encryption: `rke2 secrets-encrypt` turns it on, server by server"
+        yield _bad(name, FailureClass.COMPARISON, "Secrets lie in etcd as they are", "RKE2's encryption of Secrets", step)
+    if want.etcd is not None:
+        yield from (
+            finding.of_node(name) for finding in gate_etcd.findings(name, facts.member, want.etcd, members, len(want.nodes))
+        )
+        if not facts.secrets_encryption:
+            step = f"ask it by hand: `rke2 secrets-encrypt status` on {name}"
+            yield _open(name, "nothing tells whether Secrets are encrypted in etcd", "RKE2's encryption of Secrets", step)
+
+
+def _strangers(strange: Sequence[str]) -> list[str]:
+    more = f" and {len(strange) - MOST_NOTED} more" if len(strange) > MOST_NOTED else ""
+    note = f"registered, but not expected (not in the fleet, or set aside): {', '.join(strange[:MOST_NOTED])}{more}"
+    return [note] if strange else []
+
+
+def _bad(name: str, failure_class: FailureClass, seen: str, expected: str, next_step: str) -> NodeVerdict:
+    return _row(name, Status.FAIL, failure_class, seen, expected, next_step)
+
+
+def _open(name: str, seen: str, expected: str, next_step: str, failure_class: FailureClass = FailureClass.RUNTIME) -> NodeVerdict:
+    return _row(name, Status.INCONCLUSIVE, failure_class, seen, expected, next_step)
+
+
+def _row(name: str, status: Status, failure_class: FailureClass, seen: str, expected: str, next_step: str) -> NodeVerdict:
+    return NodeVerdict(node=name, status=status, seen=seen, expected=expected, next_step=next_step, failure_class=failure_class)

@@ -1,0 +1,166 @@
+"""Tables that map error texts of Helm and Argo CD to failure classes; the first rule that matches wins.
+
+Wordings come from Argo CD 3 (https://github.com/argoproj/argo-cd, controller/state.go and gitops-engine's sync_context.go) and from
+Helm 3. See `steps/docs/facts/argo.md`, Error texts and failure classes.
+"""
+
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from steps.contract.verdict import FailureClass
+
+LONGEST, HEAD = 300, 90
+"""Most characters of a line in a message, and how many of them come from its beginning."""
+
+
+class Rule(Struct, frozen=True):
+    """A row of a table. `source` names where the text must come from; empty means any source.
+
+    Sources of Argo CD's texts: a condition's type, `operation`, `hook`, `resource` (refused), `unhealthy` (applied, then degraded).
+    """
+
+    source: str
+    pattern: str
+    failure_class: FailureClass
+    next_step: str
+
+
+class Cause(Struct, frozen=True):
+    """The failure class that a text stands for, with the next step. `text` is the matching line."""
+
+    failure_class: FailureClass
+    next_step: str
+    text: str
+
+
+_NETWORK = (
+    r"no such host|connection refused|connection reset by peer|unexpected EOF|i/o timeout|context deadline exceeded"
+    r"|TLS handshake timeout|x509:"
+    r"|knownhosts:|no route to host|server misbehaving|network is unreachable|status code:? (429|5\d\d)"
+    r"|(chart|repo\S*) .*not found|could not (download|find protocol)|failed to (download|fetch)"
+)
+_MISSING_KIND = (
+    r"could not find [\w.-]+ ?/ ?\w+|no matches for kind|ensure CRDs are installed first|could not find the requested resource"
+)
+_WEBHOOK = r"no endpoints available|failed calling webhook"
+_FORBIDDEN = (
+    r"is forbidden: User |cannot (create|get|list|patch|update|delete) resource|Unauthorized|authentication required"
+    r"|permission denied|no matching service account|unable to authenticate|authorization failed|Access denied"
+    r"|status code:? 40[13]|: denied"
+)
+_TEMPLATE = (
+    r"execution error at|template: |error calling |YAML parse error|error converting YAML|don't meet the specifications"
+    r"|failed to unmarshal manifests"
+)
+_GENERATION = r"Failed to load target state|failed to generate manifest|failed to unmarshal manifests"
+_SYNC = r"objects failed to apply|synchronization tasks completed unsuccessfully|synchronization tasks are not valid"
+_PERMISSION, _DEPENDENCY = FailureClass.PERMISSION, FailureClass.DEPENDENCY
+_GENERATE, _COMPARE = FailureClass.MANIFEST_GENERATION, FailureClass.COMPARISON
+_APPLY, _HEALTH, _RUNTIME = FailureClass.APPLY, FailureClass.HEALTH, FailureClass.RUNTIME
+
+HELM = (
+    Rule("", _FORBIDDEN, _PERMISSION, "give the install Job's service account this right, or the repository its credentials"),
+    # before manifest generation: `spec.template: Invalid value` is no template of the chart
+    Rule(
+        "",
+        r" is invalid: .*(Invalid|Required|Unsupported|Duplicate) value| is invalid: .*Forbidden: ",
+        _APPLY,
+        "correct the field that the message names; one that may not change takes removing the object first",
+    ),
+    Rule("", _MISSING_KIND, _DEPENDENCY, "install the chart that brings this kind first"),
+    Rule("", _WEBHOOK, _DEPENDENCY, "make the webhook's own workload ready first"),
+    Rule("", _NETWORK, _DEPENDENCY, "check the chart repository's address, its certificate and the way to it"),
+    Rule("", _TEMPLATE, _GENERATE, "correct the values that the message names"),
+    Rule(
+        "",
+        r"cannot re-use a name that is still in use|another operation .* in progress",
+        _APPLY,
+        "a broken earlier release holds the name: look at its release Secrets, roll back or remove it",
+    ),
+    Rule(
+        "",
+        r"cannot be imported into the current release|immutable|conflict with|denied the request",
+        _APPLY,
+        "settle who owns the object that the message names, or what refuses it",
+    ),
+    Rule("", r"timed out waiting for the condition", _HEALTH, "look at the release's pods: a hook or a workload did not get ready"),
+    Rule("", r"(UPGRADE|INSTALLATION) FAILED|Job failed|Unsupported version", _APPLY, "read the install Job's log"),
+)
+"""Rules for log lines and conditions of helm-controller's install Job."""
+
+ARGO_CD = (
+    Rule(
+        "InvalidSpecError", r"not permitted in project|allowed destinations in project", _PERMISSION, "allow it in the AppProject"
+    ),
+    Rule("", r"is not permitted in project", _PERMISSION, "allow the kind or the namespace in the AppProject"),
+    Rule("", _FORBIDDEN, _PERMISSION, "give Argo CD's service account this right, or the repository its credentials"),
+    # Argo CD 2.14 tells the cause to its log only; wrong credentials are the usual one: the revision was pushed before
+    Rule(
+        "ComparisonError",
+        r"failed to get git client for repo",
+        _PERMISSION,
+        "check the credentials of this repository's Secret, its server's certificate, that the revision exists, and the log of "
+        "argocd-repo-server",
+    ),
+    Rule("ComparisonError", r"Failed to load live state", _COMPARE, "see which kind Argo CD cannot list, and what serves it"),
+    Rule("ComparisonError", r"chart .*not found", _DEPENDENCY, "see that the chart repository has this version of the chart"),
+    Rule(
+        "ComparisonError",
+        r"x509:|knownhosts:",
+        _DEPENDENCY,
+        "give the server's CA in delivery.argo_cd.ca (host keys in known_hosts), or correct the repository's address",
+    ),
+    # before manifest generation: an unreachable repository also reports "failed to generate manifest"
+    Rule("ComparisonError", _NETWORK, _DEPENDENCY, "check the repository's address and the way to it"),
+    Rule("", _MISSING_KIND, _DEPENDENCY, "sync the application that brings this CRD in an earlier wave"),
+    Rule("", _WEBHOOK, _DEPENDENCY, "make the webhook's own workload ready first"),
+    Rule("InvalidSpecError", r"Unable to get cluster", _DEPENDENCY, "register the destination cluster with Argo CD"),
+    Rule("ComparisonError", _GENERATION, _GENERATE, "correct the values, the path or the chart that the message names"),
+    Rule("InvalidSpecError", r"", _GENERATE, "correct the Application's sources"),
+    Rule("ComparisonError", r"", _COMPARE, "see what Argo CD cannot compare: live state, diff, JQ time-out"),
+    Rule("UnknownError", r"", _COMPARE, "see what Argo CD cannot compare"),
+    Rule("SharedResourceWarning", r"", _COMPARE, "two Applications manage this object: leave it to one of them"),
+    Rule("RepeatedResourceWarning", r"", _COMPARE, "the same object is rendered twice: remove one"),
+    Rule("hook", r"", _RUNTIME, "read the log of the hook's Job"),
+    Rule("unhealthy", r"", _HEALTH, "see why this object is not healthy: the sync waits for it"),
+    Rule("resource", r"", _APPLY, "correct the object that the API server refuses"),
+    Rule("operation", _SYNC, _APPLY, "see the failed resources of the sync"),
+    Rule("SyncError", r"", _APPLY, "see the last sync's message"),
+    Rule("DeletionError", r"", _APPLY, "see what keeps the object that the message names from being removed"),
+    Rule("ExcludedResourceWarning", r"", _COMPARE, "correct resource.exclusions of argocd-cm: Argo CD passes this kind over"),
+    Rule("operation", r"", _APPLY, "see the last sync's message"),
+)
+"""Rules for conditions, operation and resources of an Argo CD Application."""
+
+HARMLESS = frozenset({"OrphanedResourceWarning"})
+"""Types of conditions that say nothing about the Application's own objects."""
+
+RUNTIME_REASONS = frozenset(
+    {"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "OOMKilled", "Error", "CreateContainerError",
+     "CreateContainerConfigError", "RunContainerError", "Unschedulable", "Evicted", "Failed", "UnexpectedAdmissionError"}
+)  # fmt: skip
+"""Reasons of pods and containers that mean class `runtime`; any other workload that is not ready is class `health`."""
+
+
+def classify(table: Iterable[Rule], texts: Iterable[tuple[str, str]]) -> Cause | None:
+    """Return the cause by the first rule that matches one of the texts, given as pairs (source, text); None if no rule matches."""
+    # the table decides, not the order of the texts: a cause can stand in any of them
+    known = tuple(texts)
+    for rule in table:
+        for source, text in known:
+            line = _line(rule.pattern, text) if rule.source in ("", source) else None
+            if line is not None:
+                return Cause(rule.failure_class, rule.next_step, line)
+    return None
+
+
+def _line(pattern: str, text: str) -> str | None:
+    """Return the first line of a text that matches the pattern, shortened; None if none does."""
+    return next((_short(line.strip()) for line in text.splitlines() or [""] if re.search(pattern, line)), None)
+
+
+def _short(line: str) -> str:
+    """Cut the middle out of a long line: the command stands at the beginning, the reason of its failure at the end."""
+    return line if len(line) <= LONGEST else f"{line[:HEAD]} … {line[HEAD - LONGEST :]}"

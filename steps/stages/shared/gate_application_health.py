@@ -1,0 +1,62 @@
+"""Judges the health of an Argo CD Application when a quorum allows some nodes to be missing.
+
+Argo CD reports one health for the whole Application. `Progressing` is accepted only if every resource that is not healthy is one
+that counts nodes.
+"""
+
+from collections.abc import Callable, Iterable
+
+from steps.contract.charts import Application, Release, UnhealthyResource
+
+HEALTHY, PROGRESSING = "Healthy", "Progressing"
+CHILD = "argoproj.io/Application"
+SETTING = "controller.resource.health.persist"
+"""Setting of Argo CD that stores the health of each resource; off by default since 3.0 (Argo CD's upgrade notes 2.14 to 3.0)."""
+
+Spared = Callable[[UnhealthyResource], bool]
+"""Predicate: may this resource be `Progressing` because nodes within the quorum are missing?"""
+
+
+def by_kind(want: Release) -> Spared:
+    """Return the predicate for a release: resources of the kinds that count nodes may be `Progressing`."""
+    return lambda one: one.kind in want.by_quorum
+
+
+def by_child(releases: Iterable[Release]) -> Spared:
+    """Return the predicate for a root: child Applications of releases that count nodes may be `Progressing`; each is judged by
+    itself.
+    """
+    names = {release.name for release in releases if release.by_quorum}
+    return lambda one: one.kind == CHILD and one.name in names
+
+
+def is_good(app: Application, spared: Spared) -> bool:
+    """Return True if the Application is healthy, or lacks nothing but nodes within the quorum."""
+    if app.health == PROGRESSING:
+        return bool(app.unhealthy) and not _guilty(app, spared)
+    return app.health == HEALTHY
+
+
+def expected(counts: bool) -> str:
+    """Return the accepted health in words for a verdict; `counts` says that the release counts nodes."""
+    return f"{HEALTHY} or {PROGRESSING} for nodes that the quorum spares" if counts else HEALTHY
+
+
+def why(app: Application, spared: Spared) -> str:
+    """Return the resources that are not healthy as a clause for a verdict's `seen`; empty if there is nothing to add."""
+    if app.unhealthy is None:
+        return "; Argo CD does not tell the health of its resources" if app.health == PROGRESSING else ""
+    return "".join(
+        f"; {resource.kind} {resource.name} is {resource.health or 'without health'}" for resource in _guilty(app, spared)[:3]
+    )
+
+
+def next_step(app: Application, name: str, counts: bool) -> str:
+    """Return the next step for an Application whose health is not accepted."""
+    if counts and app.health == PROGRESSING and app.unhealthy is None:
+        return f'set {SETTING}: "true" in ConfigMap argocd-cmd-params-cm and restart the application controller'
+    return f"argocd app get {name}"
+
+
+def _guilty(app: Application, spared: Spared) -> list[UnhealthyResource]:
+    return [resource for resource in app.unhealthy or () if resource.health != PROGRESSING or not spared(resource)]

@@ -1,0 +1,210 @@
+"""Reads Argo CD Applications and keeps the fields that the chart gate compares.
+
+Fields: https://github.com/argoproj/argo-cd, pkg/apis/application/v1alpha1/types.go.
+"""
+
+import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.charts import AppCondition, Application, FailedResource, UnhealthyResource
+from steps.stages.shared.kube_reader import KubeReader
+from steps.stages.shared.probe_managed import Meta, spec_changed
+
+MESSAGE = 2000
+"""Characters kept of a message: the cause stands at the end of the failed command, often after 500 characters."""
+MOST_FAILURES = 10
+MOST_CHILDREN = 100
+"""Most children kept of a root; a stage has a handful."""
+
+
+class Source(Struct, frozen=True, rename="camel"):
+    """A source of an Application: a chart, a folder of a Git repository, or the Git repository of its values."""
+
+    chart: str = ""
+    target_revision: str = ""
+    repo_url: str = msgspec.field(default="", name="repoURL")
+    path: str = ""
+    helm: dict[str, Any] = {}
+
+
+class Destination(Struct, frozen=True):
+    """The cluster, by its address or by its name, and the namespace that an Application writes to."""
+
+    server: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class AppSpec(Struct, frozen=True):
+    """Project, destination and sources of an Application. With several sources, Argo CD writes an empty single source
+    beside them.
+    """
+
+    project: str = ""
+    destination: Destination = Destination()
+    source: Source | None = None
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def every(self) -> tuple[Source, ...]:
+        """All sources, from whichever of the two fields has them."""
+        return self.sources or ((self.source,) if self.source and self.source.repo_url else ())
+
+
+class AppSync(Struct, frozen=True, rename="camel"):
+    """Comparison with the live state; `compared_to` is the spec that was compared."""
+
+    status: str = ""
+    compared_to: AppSpec = AppSpec()
+    revision: str = ""
+    revisions: tuple[str, ...] = ()
+
+
+class AppHealth(Struct, frozen=True):
+    """Health status of an Application or of one resource."""
+
+    status: str = ""
+
+
+class AppResource(Struct, frozen=True, rename="camel"):
+    """A resource of an Application or of its last sync.
+
+    `health` is set only for kinds with a health check, and only if Argo CD stores it: `controller.resource.health.persist`, off by
+    default since 3.0.
+    """
+
+    group: str = ""
+    kind: str = ""
+    name: str = ""
+    status: str = ""
+    message: str = ""
+    health: AppHealth | None = None
+    hook_type: str = ""
+    hook_phase: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Return True if the resource was refused, or its hook failed or did not become healthy."""
+        return self.status == "SyncFailed" or self.hook_phase in ("Failed", "Error")
+
+
+class AppResult(Struct, frozen=True):
+    """Revisions and resources of the last sync."""
+
+    revision: str = ""
+    revisions: tuple[str, ...] = ()
+    resources: tuple[AppResource, ...] | None = None
+
+
+class AppOperation(Struct, frozen=True, rename="camel"):
+    """The last sync: its phase, message and result."""
+
+    phase: str = ""
+    message: str = ""
+    sync_result: AppResult | None = None
+
+
+class RawCondition(Struct, frozen=True, rename="camel"):
+    """A condition of an Application with its time."""
+
+    type: str
+    message: str = ""
+    last_transition_time: datetime.datetime | None = None
+
+
+class AppStatus(Struct, frozen=True, rename="camel"):
+    """Status of an Application."""
+
+    sync: AppSync = AppSync()
+    health: AppHealth = AppHealth()
+    operation_state: AppOperation | None = None
+    conditions: tuple[RawCondition, ...] | None = None
+    reconciled_at: datetime.datetime | None = None
+    resources: tuple[AppResource, ...] | None = None
+
+
+class RawApplication(Struct, frozen=True):
+    """An Application as the API returns it."""
+
+    metadata: Meta = Meta()
+    spec: AppSpec = AppSpec()
+    status: AppStatus = AppStatus()
+
+
+def read(kube: KubeReader, namespace: str, name: str) -> Application | None:
+    """Return the Application of this name; None if it does not exist."""
+    raw = kube.get(f"/apis/argoproj.io/v1alpha1/namespaces/{namespace}/applications/{name}", RawApplication)
+    return application(raw) if raw else None
+
+
+def application(raw: RawApplication) -> Application:
+    """Reduce an Application to the fields that the gate compares."""
+    sources = raw.spec.every
+    chart = next((source for source in sources if source.chart), Source())
+    git = next((source for source in sources if not source.chart), Source())
+    status, operation = raw.status, raw.status.operation_state or AppOperation()
+    result = operation.sync_result or AppResult()
+    bad = (one for one in result.resources or () if one.failed)
+    return Application(
+        project=raw.spec.project,
+        server=raw.spec.destination.server or raw.spec.destination.name,
+        namespace=raw.spec.destination.namespace,
+        chart=chart.chart,
+        chart_repo=chart.repo_url,
+        # a chart with values from Git has two sources: the chart and the repository of the values
+        version=chart.target_revision,
+        revision=git.target_revision,
+        repo=git.repo_url,
+        path=git.path,
+        children=tuple(one.name for one in status.resources or () if one.kind == "Application")[:MOST_CHILDREN],
+        changed=spec_changed(raw.metadata),
+        reconciled=_reconciled(status, sources),
+        sync=status.sync.status,
+        health=status.health.status,
+        unhealthy=_unhealthy(status.resources or ()),
+        phase=operation.phase,
+        message=operation.message[:MESSAGE],
+        # Argo CD fills `revisions` for several sources and `revision` for a single one
+        revisions=status.sync.revisions or tuple(filter(None, (status.sync.revision,))),
+        synced_revisions=result.revisions or tuple(filter(None, (result.revision,))),
+        conditions=tuple(AppCondition(type=one.type, message=one.message[:MESSAGE]) for one in status.conditions or ()),
+        failures=tuple(map(_failure, bad))[:MOST_FAILURES],
+    )
+
+
+def _unhealthy(resources: tuple[AppResource, ...]) -> tuple[UnhealthyResource, ...] | None:
+    """Return every resource that is not healthy; None if no resource has a health. The list is not cut: the last entry may be the
+    cause.
+    """
+    healths = [(resource, resource.health.status) for resource in resources if resource.health is not None]
+    bad = ((resource, health) for resource, health in healths if health != "Healthy")
+    unhealthy = (
+        UnhealthyResource(kind=f"{resource.group}/{resource.kind}".strip("/"), name=resource.name, health=health)
+        for resource, health in bad
+    )
+    return tuple(unhealthy) if healths else None
+
+
+def _failure(resource: AppResource) -> FailedResource:
+    """Return a failed resource. Every applied object has a `hookPhase`; only a hook has a `hookType`."""
+    phase = resource.hook_phase if resource.hook_type else ""
+    return FailedResource(
+        kind=resource.kind, name=resource.name, status=resource.status, message=resource.message[:MESSAGE], hook_phase=phase
+    )
+
+
+def _reconciled(status: AppStatus, sources: tuple[Source, ...]) -> float:
+    """Return when Argo CD last reconciled the Application, in seconds since the epoch.
+
+    Return 0 if its status is about other sources than those of the spec. For a refused spec Argo CD writes a condition, but neither
+    `reconciledAt` nor `comparedTo`, so that condition's time counts too.
+    """
+    compared = status.sync.compared_to.every
+    # the status describes an older spec until the next comparison
+    if compared and compared != sources:
+        return 0.0
+    refused = (condition.last_transition_time for condition in status.conditions or () if condition.type == "InvalidSpecError")
+    return max((time.timestamp() for time in (status.reconciled_at, *refused) if time), default=0.0)

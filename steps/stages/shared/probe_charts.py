@@ -1,0 +1,271 @@
+"""Reads the state of Helm releases: HelmChart, install Job, release Secret and workloads, or the Argo CD Application."""
+
+import base64
+import binascii
+import gzip
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.charts import (
+    Chart,
+    InstallJob,
+    Owner,
+    Release,
+    ReleaseState,
+    Revision,
+    RootApplication,
+    RootState,
+    Trouble,
+    Workload,
+)
+from steps.stages.shared import probe_applications, probe_workloads
+from steps.stages.shared.kube_reader import KubeReader, Scope
+from steps.stages.shared.probe_conditions import Condition
+from steps.stages.shared.probe_managed import Meta, spec_changed
+
+MANAGED_BY = "helmcharts.cattle.io/managed-by"
+UNMANAGED = "helmcharts.helm.cattle.io/unmanaged"
+CONFIG_HASH = "helmcharts.helm.cattle.io/configHash"
+RELEASE_NAME = "meta.helm.sh/release-name"
+TRACKING = ("argocd.argoproj.io/tracking-id", "app.kubernetes.io/instance")
+LOG_LINES = 40
+LOG_CHARACTERS = 2000
+_HELM = "/apis/helm.cattle.io/v1/namespaces/kube-system"
+
+
+class ChartSpec(Struct, frozen=True):
+    """The pinned version of a HelmChart."""
+
+    version: str = ""
+
+
+class ChartStatus(Struct, frozen=True, rename="camel"):
+    """Status that helm-controller writes to a HelmChart."""
+
+    job_name: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class HelmChart(Struct, frozen=True):
+    """A HelmChart of helm-controller."""
+
+    metadata: Meta = Meta()
+    spec: ChartSpec = ChartSpec()
+    status: ChartStatus = ChartStatus()
+
+
+class AnyObject(Struct, frozen=True):
+    """Metadata of any object."""
+
+    metadata: Meta = Meta()
+
+
+class JobTemplate(Struct, frozen=True):
+    """Metadata of a Job's pod template."""
+
+    metadata: Meta = Meta()
+
+
+class JobSpec(Struct, frozen=True):
+    """Pod template of a Job."""
+
+    template: JobTemplate = JobTemplate()
+
+
+class JobStatus(Struct, frozen=True):
+    """Conditions of a Job."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class Job(Struct, frozen=True):
+    """An install Job of helm-controller."""
+
+    metadata: Meta = Meta()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+class Secret(Struct, frozen=True):
+    """A release Secret of Helm; `data.release` is decoded for the newest revision only."""
+
+    metadata: Meta = Meta()
+    data: dict[str, str] = {}
+
+
+class StoredMeta(Struct, frozen=True):
+    """Metadata of the chart in a stored release."""
+
+    version: str = ""
+
+
+class StoredChart(Struct, frozen=True):
+    """The chart in a stored release."""
+
+    metadata: StoredMeta = StoredMeta()
+
+
+class StoredInfo(Struct, frozen=True):
+    """Result of a revision in a stored release."""
+
+    description: str = ""
+
+
+class Stored(Struct, frozen=True):
+    """A Helm release as decoded from its Secret."""
+
+    chart: StoredChart = StoredChart()
+    info: StoredInfo = StoredInfo()
+
+
+def asked(scope: Scope, name: str) -> Any:
+    """Return the task argument of this name, or the gate's expectation of this name if `apply` checks a gate again."""
+    arguments = scope.arguments
+    return arguments.get(name) or arguments.get("gate_expectations", {}).get(name) or ()
+
+
+def scoped(scope: Scope) -> tuple[Release, ...]:
+    """Return the releases that a task is about."""
+    return msgspec.convert(asked(scope, "releases"), tuple[Release, ...])
+
+
+def root(kube: KubeReader, scope: Scope) -> RootState | None:
+    """Return the state of the stage's root Application; None if the task names no root."""
+    wanted = asked(scope, "root_app")
+    if not wanted:
+        return None
+    want = msgspec.convert(wanted, RootApplication)
+    return RootState(application=probe_applications.read(kube, want.home, want.name), commit=scope.commit)
+
+
+def observe(kube: KubeReader, releases: Iterable[Release]) -> tuple[ReleaseState, ...]:
+    """Return the state of each release."""
+    return tuple(
+        _application_state(kube, release) if release.owner is Owner.ARGO_CD else _chart_state(kube, release) for release in releases
+    )
+
+
+def _application_state(kube: KubeReader, release: Release) -> ReleaseState:
+    application = probe_applications.read(kube, release.home, release.name)
+    owned, trouble = _workloads(kube, release) if application else ((), ())
+    return ReleaseState(name=release.name, application=application, workloads=owned, trouble=trouble)
+
+
+def _chart_state(kube: KubeReader, release: Release) -> ReleaseState:
+    raw = kube.get(f"{_HELM}/helmcharts/{release.name}", HelmChart)
+    if raw is None:
+        return ReleaseState(name=release.name)
+    # a HelmChartConfig changes the release without touching its HelmChart
+    config = kube.get(f"{_HELM}/helmchartconfigs/{release.name}", AnyObject)
+    failed = next((entry for entry in raw.status.conditions if entry.type == "Failed" and entry.status == "True"), None)
+    chart = Chart(
+        version=raw.spec.version,
+        managed=MANAGED_BY in raw.metadata.annotations,
+        opted_out=raw.metadata.annotations.get(UNMANAGED, "") == "true",
+        changed=max(spec_changed(raw.metadata), spec_changed(config.metadata) if config else 0.0),
+        failed=f"{failed.reason}: {failed.message}" if failed else "",
+    )
+    owned, trouble = _workloads(kube, release)
+    return ReleaseState(
+        name=release.name,
+        chart=chart,
+        job=_job(kube, release, raw.status.job_name),
+        newest=_newest(kube, release),
+        workloads=owned,
+        trouble=trouble,
+    )
+
+
+def _job(kube: KubeReader, release: Release, name: str) -> InstallJob | None:
+    name = name or f"helm-install-{release.name}"
+    job = kube.get(f"/apis/batch/v1/namespaces/kube-system/jobs/{name}", Job)
+    if job is None:
+        return None
+    conditions = {entry.type: entry for entry in job.status.conditions if entry.status == "True"}
+    complete, failed = "Complete" in conditions, conditions.get("Failed")
+    created = job.metadata.creation_timestamp
+    return InstallJob(
+        uid=job.metadata.uid,
+        created=created.timestamp() if created else 0.0,
+        config_hash=job.spec.template.metadata.annotations.get(CONFIG_HASH, ""),
+        complete=complete,
+        failed=f"{failed.reason}: {failed.message}" if failed else "",
+        log="" if complete else _job_log(kube, name),
+        events=() if complete else kube.events("kube-system", release.name)[-5:],
+    )
+
+
+def _job_log(kube: KubeReader, job: str) -> str:
+    """Return the end of the log of the Job's newest pod."""
+    pods = probe_workloads.pods(kube, "kube-system", f"job-name={job}")
+    return kube.log("kube-system", pods[-1].metadata.name, tail=LOG_LINES)[-LOG_CHARACTERS:] if pods else ""
+
+
+def _newest(kube: KubeReader, release: Release) -> Revision | None:
+    return revision(kube, release.namespace, f"owner=helm,name={release.name}")
+
+
+def deployed(kube: KubeReader, namespace: str, name: str) -> Revision | None:
+    """Return the newest deployed revision of a Helm release; None if there is none."""
+    return revision(kube, namespace, f"owner=helm,name={name},status=deployed")
+
+
+def revision(kube: KubeReader, namespace: str, labels: str) -> Revision | None:
+    """Return the newest stored revision with these labels; None if there is none."""
+    secrets = kube.list(f"/api/v1/namespaces/{namespace}/secrets", Secret, labels=labels, fields="type=helm.sh/release.v1") or ()
+    numbered = [(int(secret_found.metadata.labels.get("version", "0")), secret_found) for secret_found in secrets]
+    if not numbered:
+        return None
+    # names sort as text, so v10 would come before v9: the label's number decides
+    number, secret = max(numbered, key=lambda entry: entry[0])
+    kept = stored(secret.data.get("release", ""))
+    return Revision(
+        number=number,
+        status=secret.metadata.labels.get("status", ""),
+        chart_version=kept.chart.metadata.version,
+        description=kept.info.description[:500],
+    )
+
+
+def stored(data: str) -> Stored:
+    """Decode the content of a release Secret; return empty fields if it cannot be decoded.
+
+    The data are base64 (by Kubernetes) of base64 (by Helm) of gzip of JSON.
+    """
+    try:
+        packed = base64.b64decode(base64.b64decode(data, validate=True), validate=True)
+        # old Helm releases are stored without gzip
+        text = gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed
+        return msgspec.json.decode(text, type=Stored)
+    except (binascii.Error, OSError, EOFError, zlib.error, msgspec.MsgspecError):
+        return Stored()
+
+
+def _workloads(kube: KubeReader, release: Release) -> tuple[tuple[Workload, ...], tuple[Trouble, ...]]:
+    """Return the workloads that the chart itself installs, and the troubles of their pods if a workload is not settled."""
+    owned = probe_workloads.read(kube, release.namespace, lambda raw: _belongs(raw.metadata, release.name))
+    if all(entry.settled() for entry in owned):
+        return owned, ()
+    names = {entry.name for entry in owned}
+    pods = [
+        pod
+        for pod in probe_workloads.pods(kube, release.namespace)
+        if any(pod.metadata.name.startswith(f"{name}-") for name in names)
+    ]
+    return owned, probe_workloads.troubles(pods)
+
+
+def _belongs(meta: probe_workloads.Meta, name: str) -> bool:
+    """Return True if the chart brought this object. Workloads that an operator creates have an owner, or no mark of the release."""
+    if any(owner.controller for owner in meta.owner_references):
+        return False
+    marks = (
+        meta.annotations.get(RELEASE_NAME),
+        meta.labels.get(TRACKING[1]),
+        meta.annotations.get(TRACKING[0], "").partition(":")[0],
+    )
+    return name in marks

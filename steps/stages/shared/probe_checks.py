@@ -1,0 +1,66 @@
+"""Reads the pods of a functional check with the reports in their termination messages."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
+from steps.stages.shared.kube_reader import KubeReader
+from steps.stages.shared.probe_containers import ContainerStatus, Ended
+from steps.stages.shared.probe_workloads import Pod
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def read(kube: KubeReader, check: str, namespace: str = CHECK_NAMESPACE, annotations: Iterable[str] = ()) -> tuple[CheckPod, ...]:
+    """Return all pods of one check, sorted by completion index and name, with the wanted annotations. Pods being deleted are left
+    out.
+    """
+    pods = kube.list(f"/api/v1/namespaces/{namespace}/pods", Pod, labels=f"{CHECK_LABEL}={check}") or ()
+    wanted = tuple(annotations)
+    # pods of a check that is started again can still be terminating
+    check_pods = (_check_pod(pod, wanted) for pod in pods if not pod.metadata.deletion_timestamp)
+    return tuple(sorted(check_pods, key=lambda pod: (pod.index, pod.name)))
+
+
+def _check_pod(pod: Pod, wanted: tuple[str, ...]) -> CheckPod:
+    # Kubernetes sets the index as annotation, and as label too since 1.28
+    index = pod.metadata.labels.get(INDEX) or pod.metadata.annotations.get(INDEX) or "-1"
+    reason, message = _why(pod)
+    return CheckPod(
+        name=pod.metadata.name,
+        node=pod.spec.node_name,
+        index=int(index) if index.lstrip("-").isdigit() else -1,
+        phase=pod.status.phase,
+        reason=reason,
+        message=message[:500],
+        report=_report(pod.status.container_statuses),
+        annotations={key: pod.metadata.annotations[key] for key in wanted if key in pod.metadata.annotations},
+    )
+
+
+def _report(containers: Iterable[ContainerStatus]) -> dict[str, Any]:
+    """Return the JSON object of the first container that left one; empty if no container did."""
+    for container in containers:
+        ended = container.state.terminated
+        if ended is None or not ended.message.strip():
+            continue
+        try:
+            return msgspec.json.decode(ended.message.encode(), type=dict[str, Any])
+        except msgspec.MsgspecError:
+            continue
+    return {}
+
+
+def _why(pod: Pod) -> tuple[str, str]:
+    for entry in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        problem = entry.problem
+        if isinstance(problem, Ended):
+            return problem.reason or "Error", f"container {entry.name} ended with {problem.exit_code}: {problem.message}"
+        if problem is not None:
+            return problem.reason, f"container {entry.name}: {problem.message}"
+    refused = next((entry for entry in pod.status.conditions if entry.type == "PodScheduled" and entry.status == "False"), None)
+    if refused is not None:
+        return refused.reason, refused.message
+    return pod.status.reason, pod.status.message

@@ -1,0 +1,245 @@
+"""Reads nodes, pods, Deployments, StatefulSets and DaemonSets, and keeps the fields that gates compare."""
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from steps.contract.charts import Trouble, Workload
+from steps.contract.plain import truncate
+from steps.stages.shared.kube_reader import KubeReader
+from steps.stages.shared.probe_conditions import Condition
+from steps.stages.shared.probe_containers import ContainerStatus
+
+RESOURCES = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
+MESSAGE = 300
+"""Most characters of one trouble's message."""
+MOST_TROUBLES = 16
+"""Most troubles kept of one namespace: the first ones show the cause, hundreds of copies would bury it."""
+
+
+class Owner(Struct, frozen=True):
+    """An owner reference."""
+
+    kind: str = ""
+    name: str = ""
+    controller: bool = False
+
+
+class Meta(Struct, frozen=True, rename="camel"):
+    """Metadata of an object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[Owner, ...] = ()
+    deletion_timestamp: str = ""
+
+
+class Image(Struct, frozen=True):
+    """Image of a container."""
+
+    image: str = ""
+
+
+class TemplateSpec(Struct, frozen=True):
+    """Containers of a pod template."""
+
+    containers: tuple[Image, ...] = ()
+
+
+class Template(Struct, frozen=True):
+    """A pod template."""
+
+    spec: TemplateSpec = TemplateSpec()
+
+
+class Spec(Struct, frozen=True):
+    """Spec of a workload; DaemonSets have no `replicas`."""
+
+    replicas: int = 1
+    template: Template = Template()
+
+
+class Status(Struct, frozen=True, rename="camel"):
+    """Counts of a workload; each kind sets some of them."""
+
+    observed_generation: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    desired_number_scheduled: int = 0
+    updated_number_scheduled: int = 0
+    number_ready: int = 0
+
+
+class Raw(Struct, frozen=True):
+    """A workload as the API returns it."""
+
+    metadata: Meta = Meta()
+    spec: Spec = Spec()
+    status: Status = Status()
+
+
+class Conditions(Struct, frozen=True):
+    """Conditions of an object."""
+
+    conditions: tuple[Condition, ...] = ()
+
+    def status(self, kind: str) -> str:
+        """Return `True`, `False` or `Unknown` of the condition of this type; empty if there is no such condition."""
+        return next((entry.status for entry in self.conditions if entry.type == kind), "")
+
+
+class Conditioned(Struct, frozen=True):
+    """Metadata and conditions of any object."""
+
+    metadata: Meta = Meta()
+    status: Conditions = Conditions()
+
+
+class NodeSpec(Struct, frozen=True):
+    """Spec of a node: the cordon."""
+
+    unschedulable: bool = False
+
+
+class NodeStatus(Struct, frozen=True):
+    """Resources and conditions of a node."""
+
+    capacity: dict[str, str] = {}
+    allocatable: dict[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class Node(Struct, frozen=True):
+    """A node of the cluster."""
+
+    metadata: Meta = Meta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def ready(self) -> bool:
+        """Return True if the node's condition Ready is True."""
+        return any(entry.type == "Ready" and entry.status == "True" for entry in self.status.conditions)
+
+
+class PodSpec(Struct, frozen=True, rename="camel"):
+    """Node of a pod."""
+
+    node_name: str = ""
+
+
+class PodStatus(Struct, frozen=True, rename="camel"):
+    """Phase, conditions and containers of a pod."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(Struct, frozen=True):
+    """A pod of the cluster."""
+
+    metadata: Meta = Meta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def ready(self) -> bool:
+        """Return True if the pod runs, all its containers are ready, and it is not being deleted."""
+        good = all(container.ready for container in self.status.container_statuses)
+        return (
+            self.status.phase == "Running"
+            and good
+            and bool(self.status.container_statuses)
+            and not self.metadata.deletion_timestamp
+        )
+
+    @property
+    def stuck_init(self) -> ContainerStatus | None:
+        """The first init container that has not ended well; None if all have."""
+        return next((entry for entry in self.status.init_container_statuses if not entry.ended_well), None)
+
+
+Keep = Callable[[Raw], bool]
+
+
+def read(kube: KubeReader, namespace: str, keep: Keep, kinds: Iterable[str] = tuple(RESOURCES)) -> tuple[Workload, ...]:
+    """Return the workloads of a namespace for which `keep` returns True, sorted by kind and name."""
+    workloads = (
+        _workload(kind, raw)
+        for kind in kinds
+        for raw in kube.list(f"/apis/apps/v1/namespaces/{namespace}/{RESOURCES[kind]}", Raw) or ()
+        if keep(raw)
+    )
+    return tuple(sorted(workloads, key=lambda entry: (entry.kind, entry.name)))
+
+
+def whole(quantity: str) -> int | None:
+    """Return an extended resource's quantity as a number; None if it is not a whole number.
+
+    Kubernetes prints thousands with the suffix `k`.
+    """
+    digits = quantity.removesuffix("k")
+    return int(digits) * (1000 if digits != quantity else 1) if digits.isdigit() else None
+
+
+def nodes(kube: KubeReader) -> tuple[Node, ...]:
+    """Return every node of the cluster."""
+    return kube.list("/api/v1/nodes", Node) or ()
+
+
+def pods(kube: KubeReader, namespace: str, labels: str = "") -> tuple[Pod, ...]:
+    """Return the pods of a namespace, sorted by name."""
+    return tuple(
+        sorted(kube.list(f"/api/v1/namespaces/{namespace}/pods", Pod, labels=labels) or (), key=lambda pod: pod.metadata.name)
+    )
+
+
+def troubles(found: Iterable[Pod]) -> tuple[Trouble, ...]:
+    """Return the troubles of pods that are not ready; pods that are starting have none."""
+    known = (trouble(pod) for pod in found if not pod.ready and pod.status.phase != "Succeeded")
+    return tuple(entry for entry in known if entry is not None)[:MOST_TROUBLES]
+
+
+def trouble(pod: Pod) -> Trouble | None:
+    """Return the reason for which a pod is not ready; None if it shows none."""
+    name, node = pod.metadata.name, pod.spec.node_name
+    for entry in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        if (problem := entry.problem) is not None:
+            cause = problem.reason or "Error"
+            return Trouble(pod=name, node=node, container=entry.name, reason=cause, message=truncate(problem.message, MESSAGE))
+        # a container in a crash loop runs between its crashes and shows no problem then
+        if (last := entry.restarted_after) is not None:
+            cause = last.message or f"exit code {last.exit_code} before restart {entry.restart_count}"
+            return Trouble(
+                pod=name, node=node, container=entry.name, reason=last.reason or "Error", message=truncate(cause, MESSAGE)
+            )
+    if pod.status.phase == "Failed":
+        return Trouble(pod=name, node=node, reason=pod.status.reason or "Failed", message=truncate(pod.status.message, MESSAGE))
+    refused = next((entry for entry in pod.status.conditions if entry.type == "PodScheduled" and entry.status == "False"), None)
+    if refused is not None:
+        return Trouble(pod=name, reason=refused.reason, message=truncate(refused.message, MESSAGE))
+    return None
+
+
+def _workload(kind: str, raw: Raw) -> Workload:
+    status, daemon = raw.status, kind == "DaemonSet"
+    containers = raw.spec.template.spec.containers
+    return Workload(
+        kind=kind,
+        name=raw.metadata.name,
+        # a DaemonSet's desired number is the nodes that it selects, only its status has it
+        desired=status.desired_number_scheduled if daemon else raw.spec.replicas,
+        updated=status.updated_number_scheduled if daemon else status.updated_replicas,
+        ready=status.number_ready if daemon else status.ready_replicas,
+        generation=raw.metadata.generation,
+        observed=status.observed_generation,
+        image=containers[0].image if containers else "",
+    )

@@ -1,0 +1,144 @@
+"""Types of stage sharing: observations of the operator, the nodes and the check pods, and the expectations of its gates."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
+from steps.contract.checks import CheckPod
+
+
+class Mode(StrEnum):
+    """The five sharing models. In mode `none`, the gates check that GPUs are not shared."""
+
+    NONE = "none"
+    TIME_SLICING = "time_slicing"
+    MPS = "mps"
+    MIG = "mig"
+    DRA = "dra"
+
+
+class Shares(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A sharing configuration of the device plugin. `strategy` is `timeSlicing`, `mps`, or empty for whole GPUs."""
+
+    strategy: str = ""
+    replicas: int = 1
+    rename: bool = False
+    refuse_two: bool = False
+
+
+class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """ClusterPolicy `cluster-policy` or GPUCluster `gpu-cluster`.
+
+    `ready` is condition Ready=True, with its reason; `error` is the text of condition Error=True. `config` names the ConfigMap of
+    the device plugin, `default` its key for nodes without a label.
+    """
+
+    kind: str
+    ready: bool = False
+    reason: str = ""
+    error: str = ""
+    config: str = ""
+    default: str = ""
+    mig_strategy: str = ""
+    device_plugin: bool = True
+
+
+class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The objects that decide how GPUs are shared, apart from the nodes.
+
+    `configs` are the sharing configurations in the plugin's ConfigMap by key; None if the map does not exist. `unreadable` are keys
+    whose text is no configuration. `stale` are plugin pods older than the map's last change: the operator does not watch the map.
+    `device_classes` are DRA's; None if resource.k8s.io/v1 is not served. `workloads` are those of the operator's namespace.
+    """
+
+    policy: Policy | None = None
+    releases: tuple[ReleaseState, ...] = ()
+    root_app: RootState | None = None
+    configs: dict[str, Shares] | None = None
+    unreadable: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    device_classes: tuple[str, ...] | None = None
+    workloads: tuple[Workload, ...] = ()
+    trouble: tuple[Trouble, ...] = ()
+
+
+class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate sharing/control.
+
+    `root` is the kind of the operator's root object, `key` the key of the plugin's ConfigMap that must hold `shares`. `daemons` are
+    DaemonSets that the mode needs, each on all nodes but `spare`. `device_classes` are DRA classes.
+    """
+
+    mode: Mode
+    root: str = "ClusterPolicy"
+    releases: tuple[Release, ...] = ()
+    root_app: RootApplication | None = None
+    key: str = ""
+    shares: Shares | None = None
+    mig_strategy: str = ""
+    daemons: tuple[str, ...] = ()
+    spare: int = 0
+    device_classes: tuple[str, ...] = ()
+
+
+class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node: its NVIDIA resources, the labels that the gate compares, and its DRA devices.
+
+    `devices` counts those of type `gpu` in complete pools of driver gpu.nvidia.com; None if there is no such pool. `drivers` are
+    the versions that they report.
+    """
+
+    name: str
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    labels: dict[str, str] = {}
+    devices: int | None = None
+    drivers: tuple[str, ...] = ()
+
+
+class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The expected nodes that exist."""
+
+    nodes: tuple[Node, ...] = ()
+
+
+class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate sharing/nodes for every GPU node.
+
+    `gpus` is the number of physical GPUs per node, `others` maps nodes with another number to it. `resource` is advertised with
+    `units` for each GPU; it is empty with DRA. `labels` must have these values: the switch of sharing, and the labels that GPU
+    feature discovery then writes. `mig` is the wanted `nvidia.com/mig.config`. `least_driver` is the oldest driver branch allowed
+    for DRA devices.
+    """
+
+    mode: Mode
+    nodes: tuple[str, ...] = ()
+    gpus: int = 8
+    others: dict[str, int] = {}
+    resource: str = ""
+    units: int = 1
+    labels: dict[str, str] = {}
+    mig: str = ""
+    least_driver: int = 580
+
+
+class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The pods of check `sharing`.
+
+    `sharing-first` and `sharing-second` ask for one unit each on one node at the same time, `sharing-two` asks for two. A report
+    has node, uuids (devices that the pod sees), begin and end (the node's clock, seconds).
+    """
+
+    pods: tuple[CheckPod, ...] = ()
+
+
+class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate sharing/functional.
+
+    `exclusive`: the two pods must see different devices. `refuse_two`: a pod that asks for two shares must be refused.
+    """
+
+    mode: Mode
+    exclusive: bool = True
+    refuse_two: bool = False

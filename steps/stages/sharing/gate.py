@@ -1,0 +1,179 @@
+"""Gates of sharing: GPUs are divided exactly as the spec says, and in mode `none` they are not divided.
+
+See `steps/docs/facts/gpu.md`, Sharing.
+"""
+
+from collections.abc import Callable, Iterator
+
+from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, of_nodes, passed
+from steps.stages.shared import gate_charts
+from steps.stages.sharing import gate_check, gate_nodes
+from steps.stages.sharing.contract import (
+    ControlExpectation,
+    ControlObservation,
+    FunctionalExpectation,
+    FunctionalObservation,
+    Mode,
+    NodesExpectation,
+    NodesObservation,
+    Policy,
+    Shares,
+)
+
+CONTROL = "sharing/control"
+
+
+def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
+    """Check releases, the operator's root object, the plugin's configuration, and the DaemonSets that the mode needs."""
+    checks: tuple[Callable[[ControlObservation, ControlExpectation], Iterator[Verdict]], ...] = (
+        _releases,
+        _root,
+        _configuration,
+        _mig_strategy,
+        _device_classes,
+        _daemons,
+    )
+    first = next((verdict for check in checks for verdict in check(seen, want)), None)
+    return first or passed(CONTROL, f"{want.root} is ready and set up for sharing mode {want.mode.value}")
+
+
+def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
+    """Check that every node advertises its physical GPUs times the units of each, under the right name and labels, and nothing
+    else.
+    """
+    by_name = {node.name: node for node in seen.nodes}
+    rows = [gate_nodes.judge(name, by_name.get(name), want) for name in want.nodes]
+    what = "DRA devices" if want.mode is Mode.DRA else f"{want.resource} × {want.units} for each GPU"
+    return of_nodes("sharing/nodes", rows, what=f"advertise {what}")
+
+
+def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
+    """Check that two pods run side by side with one unit each, and that a pod that asks for two is refused if shares must not be
+    added up.
+    """
+    return gate_check.judge(seen, want)
+
+
+def _releases(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+    problem = gate_charts.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app)
+    if problem is not None:
+        yield problem
+
+
+def _root(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+    policy = seen.policy
+    if policy is None or policy.kind != want.root:
+        step = "see stage gpu_operator, and accelerator.operator_mode in the spec"
+        yield _open(f"{'no root object' if policy is None else policy.kind} of the GPU Operator", want.root, step)
+        return
+    if policy.error:
+        yield _open(f"{policy.kind} reports {policy.error}", "no error", "see the operator's log in gpu-operator")
+    # Ready alone is also reported without labels of NFD and without any GPU node
+    if not policy.ready or policy.reason != "Reconciled":
+        seen_as = f"{policy.kind} is {'Ready' if policy.ready else 'not Ready'} ({policy.reason or 'no reason'})"
+        step = "NoGPUNodes and NFDLabelsMissing count as Ready too; wait for Reconciled"
+        yield _open(seen_as, "Ready with reason Reconciled", step)
+    if want.mode is Mode.DRA and policy.device_plugin:
+        yield _fail("the device plugin is enabled beside DRA", "devicePlugin.enabled false: one GPU is advertised once", _VALUES)
+
+
+def _configuration(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+    policy = seen.policy or Policy(kind="")
+    if want.shares is None:
+        yield from _no_sharing(seen, policy)
+        return
+    if not policy.config:
+        yield _fail("ClusterPolicy names no device-plugin ConfigMap", "devicePlugin.config.name", _VALUES)
+    if seen.configs is None:
+        step = "apply stage gpu_operator again: the chart makes it"
+        yield _open(f"ConfigMap gpu-operator/{policy.config} does not exist", "it, with the sharing configuration", step)
+        return
+    if seen.unreadable:
+        yield _fail(f"keys {', '.join(seen.unreadable)} of {policy.config} hold no configuration", "YAML with `version`", _VALUES)
+    shares = seen.configs.get(want.key)
+    if shares is None:
+        keys = ", ".join(sorted(seen.configs)) or "none"
+        yield _fail(f"ConfigMap {policy.config} has the keys {keys}", f"key {want.key}", _VALUES)
+    elif not _same(shares, want.shares):
+        yield _fail(f"{policy.config}/{want.key} says {_text(shares)}", _text(want.shares), _VALUES)
+    if seen.stale:
+        step = "kubectl -n gpu-operator rollout restart ds/nvidia-device-plugin-daemonset ds/gpu-feature-discovery"
+        seen_as = f"{len(seen.stale)} plugin pods are older than the last change of {policy.config}, first {seen.stale[0]}"
+        yield _open(seen_as, "pods that read the changed ConfigMap (the operator does not watch it)", step)
+
+
+def _no_sharing(seen: ControlObservation, policy: Policy) -> Iterator[Verdict]:
+    """Yield a problem if the plugin's default configuration divides GPUs although none should: it applies to every node without a
+    label.
+    """
+    if not policy.config:
+        return
+    if seen.configs is None:
+        step = "apply stage gpu_operator again: the chart makes it"
+        yield _open(f"ConfigMap gpu-operator/{policy.config} does not exist", "it, or no name of it in ClusterPolicy", step)
+        return
+    # without a known default, the configuration of unlabelled nodes is the plugin's choice
+    if policy.default not in seen.configs:
+        dividing = next((key for key, shares in sorted(seen.configs.items()) if shares.strategy), "") or ", ".join(seen.unreadable)
+        if dividing:
+            problem = f"which configuration of {policy.config} holds by default is not told, and one is {dividing}"
+            yield _open(problem, "a default that keeps GPUs whole", _VALUES)
+        return
+    default = seen.configs[policy.default]
+    if default.strategy:
+        yield _fail(f"the default configuration {policy.default} says {_text(default)}", "whole GPUs", _VALUES)
+
+
+def _mig_strategy(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+    strategy = seen.policy.mig_strategy if seen.policy else ""
+    if want.mig_strategy and strategy != want.mig_strategy:
+        yield _fail(f"ClusterPolicy has mig.strategy {strategy or 'none'}", want.mig_strategy, _VALUES)
+
+
+def _device_classes(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+    if not want.device_classes:
+        return
+    if seen.device_classes is None:
+        step = "use Kubernetes 1.34.2 or newer"
+        yield _fail("resource.k8s.io/v1 is not served", "DRA in the API", step, FailureClass.DEPENDENCY)
+        return
+    missing = [name for name in want.device_classes if name not in seen.device_classes]
+    if missing:
+        yield _open(f"no DeviceClass {missing[0]}", ", ".join(want.device_classes), "see the DRA driver's controller")
+
+
+def _daemons(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+    by_name = {workload.name: workload for workload in seen.workloads}
+    for name in want.daemons:
+        workload = by_name.get(name)
+        if workload is None or not workload.desired:
+            step = "see the labels nvidia.com/gpu.deploy.* and what the mode needs"
+            yield _open(f"DaemonSet {name} {'does not exist' if workload is None else 'wants no pod'}", "pods on GPU nodes", step)
+        elif not workload.settled(want.spare):
+            yield gate_charts.unsettled(CONTROL, workload, seen.trouble, "gpu-operator")
+
+
+_VALUES = "correct the values of release gpu-operator, and apply stage gpu_operator again"
+
+
+def _same(found: Shares, want: Shares) -> bool:
+    """Return True if both configurations are equal. MPS refuses requests for two by itself, so that flag counts only for
+    time-slicing.
+    """
+    flags = found.refuse_two == want.refuse_two or want.strategy == "mps"
+    return (found.strategy, found.replicas, found.rename) == (want.strategy, want.replicas, want.rename) and flags
+
+
+def _text(shares: Shares) -> str:
+    if not shares.strategy:
+        return "whole GPUs"
+    flags = ", ".join(text for flag, text in ((shares.rename, "renamed"), (shares.refuse_two, "two refused")) if flag)
+    return f"{shares.strategy} with {shares.replicas} shares{f' ({flags})' if flags else ''}"
+
+
+def _fail(seen: str, expected: str, next_step: str, failure_class: FailureClass = FailureClass.COMPARISON) -> Verdict:
+    return failed(CONTROL, failure_class, seen=seen, expected=expected, next_step=next_step)
+
+
+def _open(seen: str, expected: str, next_step: str) -> Verdict:
+    return inconclusive(CONTROL, seen=seen, expected=expected, next_step=next_step)

@@ -1,0 +1,103 @@
+"""Judges check `sharing`: two pods with one unit each run at the same time on one node, and shares cannot be added up."""
+
+from collections.abc import Iterator
+
+from steps.contract.checks import CHECK_NAMESPACE, CheckPod
+from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
+from steps.stages.shared.causes import RUNTIME_REASONS
+from steps.stages.sharing.contract import FunctionalExpectation, FunctionalObservation
+
+GATE = "sharing/functional"
+FIRST, SECOND, TWO = "sharing-first", "sharing-second", "sharing-two"
+REFUSED = "UnexpectedAdmissionError"
+
+
+def judge(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
+    """Judge the refusal first: a pod that got two shares is a fail whatever the other pods do."""
+    by_name = {pod.name: pod for pod in seen.pods}
+    problem = next(_refusal(by_name.get(TWO), want), None) or next(_pair(by_name, want), None)
+    if problem is not None:
+        return problem
+    first, second = by_name[FIRST], by_name[SECOND]
+    devices = "different devices" if set(_uuids(first)).isdisjoint(_uuids(second)) else "one device"
+    refused = "; a request for two was refused" if want.refuse_two else ""
+    return passed(GATE, f"two pods on {first.node} held {devices} at the same time{refused}")
+
+
+def _refusal(pod: CheckPod | None, want: FunctionalExpectation) -> Iterator[Verdict]:
+    # the kubelet refuses at admission, so the pod is Failed and never retried
+    if not want.refuse_two or (pod is not None and pod.phase == "Failed" and pod.reason == REFUSED):
+        return
+    expected = f"the kubelet to refuse it ({REFUSED})"
+    if pod is not None and (pod.report or pod.phase in ("Running", "Succeeded")):
+        yield failed(
+            GATE,
+            FailureClass.COMPARISON,
+            seen=f"a pod that asked for two shares runs on {pod.node}",
+            expected=expected,
+            next_step="set sharing.fail_requests_greater_than_one: two shares may be two slices of one GPU",
+            final=True,
+        )
+        return
+    seen = "no pod that asks for two shares" if pod is None else f"{TWO} is {pod.phase or 'unknown'} {pod.reason} {pod.message}"
+    yield _open(seen.rstrip(), expected, f"kubectl -n {CHECK_NAMESPACE} describe pod {TWO}")
+
+
+def _pair(by_name: dict[str, CheckPod], want: FunctionalExpectation) -> Iterator[Verdict]:
+    pods = [by_name.get(name) for name in (FIRST, SECOND)]
+    for name, pod in zip((FIRST, SECOND), pods, strict=True):
+        yield from _single(name, pod)
+    first, second = (pod for pod in pods if pod is not None)
+    if first.node != second.node:
+        step = "run the check again: it needs both pods on one node"
+        yield _open(f"the pods ran on {first.node} and {second.node}", "one node", step)
+    # one after the other, both pods would get the same whole GPU and prove nothing
+    if not _together(first, second):
+        step = "run the check again: a slow start of the second pod let the first one end"
+        yield _open("the two pods did not run at the same time", "both at once, so that devices are held side by side", step)
+    common = set(_uuids(first)) & set(_uuids(second))
+    if want.exclusive and common:
+        yield failed(
+            GATE,
+            FailureClass.COMPARISON,
+            seen=f"two pods on {first.node} see the same device {min(common)}",
+            expected=f"a device for each pod (sharing mode {want.mode.value})",
+            next_step="see who else advertises or injects GPUs there: a second device plugin, or NVIDIA_VISIBLE_DEVICES=all",
+            final=True,
+        )
+
+
+def _single(name: str, pod: CheckPod | None) -> Iterator[Verdict]:
+    """Yield a problem unless the pod with one unit ran and saw exactly one device."""
+    if pod is None or not pod.report:
+        state = f"{name} is {pod.phase or 'unknown'} {pod.reason} {pod.message}".rstrip() if pod else f"no pod {name}"
+        step = f"kubectl -n {CHECK_NAMESPACE} describe pod {name}"
+        if pod is not None and (pod.ended or pod.reason in RUNTIME_REASONS - {"Unschedulable"}):
+            expected = "a pod with one unit to run"
+            yield failed(GATE, FailureClass.RUNTIME, seen=state, expected=expected, next_step=step, final=pod.ended)
+        else:
+            yield _open(state, "a report of the pod", step)
+    elif len(_uuids(pod)) != 1:
+        yield failed(
+            GATE,
+            FailureClass.COMPARISON,
+            seen=f"{name} on {pod.node} asked for one unit and sees {len(_uuids(pod))} devices",
+            expected="one device",
+            next_step="see the container toolkit: CDI injects what was allocated, NVIDIA_VISIBLE_DEVICES=all injects every GPU",
+            final=True,
+        )
+
+
+def _uuids(pod: CheckPod) -> list[str]:
+    uuids = pod.report.get("uuids")
+    return [str(uuid) for uuid in uuids] if isinstance(uuids, list) else []
+
+
+def _together(first: CheckPod, second: CheckPod) -> bool:
+    spans = [(pod.report.get("begin"), pod.report.get("end")) for pod in (first, second)]
+    known = [(begin, end) for begin, end in spans if isinstance(begin, int | float) and isinstance(end, int | float)]
+    return len(known) == 2 and max(begin for begin, _ in known) <= min(end for _, end in known)
+
+
+def _open(seen: str, expected: str, next_step: str) -> Verdict:
+    return inconclusive(GATE, seen=seen, expected=expected, next_step=next_step, failure_class=FailureClass.RUNTIME)

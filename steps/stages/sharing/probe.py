@@ -1,0 +1,180 @@
+"""Reads how GPUs are shared: the operator's root object, the plugin's configurations, resources of nodes, and the check's pods."""
+
+import datetime
+
+from msgspec import Struct
+
+from steps.contract.checks import CHECK_NAMESPACE
+from steps.stages.shared import probe_charts, probe_checks, probe_devices, probe_workloads
+from steps.stages.shared.kube_reader import KubeReader, Scope
+from steps.stages.shared.probe_conditions import Condition
+from steps.stages.shared.probe_managed import Meta
+from steps.stages.sharing.contract import ControlObservation, FunctionalObservation, Node, NodesObservation, Policy
+from steps.stages.sharing.probe_config import read_shares
+
+OPERATOR = "gpu-operator"
+PLUGIN = "nvidia-device-plugin-daemonset"
+LABELS = (
+    "nvidia.com/gpu.product",
+    "nvidia.com/gpu.count",
+    "nvidia.com/gpu.replicas",
+    "nvidia.com/gpu.sharing-strategy",
+    "nvidia.com/mig.config",
+    "nvidia.com/mig.config.state",
+    "nvidia.com/mig.strategy",
+    "nvidia.com/mps.capable",
+    "nvidia.com/device-plugin.config",
+    "nvidia.com/dra-kubelet-plugin",
+)
+MOST_STALE = 8
+
+
+class PluginConfig(Struct, frozen=True):
+    """ConfigMap that the device plugin reads."""
+
+    name: str = ""
+    default: str = ""
+
+
+class DevicePlugin(Struct, frozen=True):
+    """The device plugin's part of a ClusterPolicy."""
+
+    enabled: bool = True
+    config: PluginConfig | None = None
+
+
+class Mig(Struct, frozen=True):
+    """The MIG part of a ClusterPolicy."""
+
+    strategy: str = ""
+
+
+class RootSpec(Struct, frozen=True, rename="camel"):
+    """Spec of a root object."""
+
+    device_plugin: DevicePlugin = DevicePlugin()
+    mig: Mig = Mig()
+
+
+class Root(Struct, frozen=True):
+    """A ClusterPolicy or GPUCluster as the API returns it."""
+
+    metadata: Meta = Meta()
+    spec: RootSpec = RootSpec()
+    status: probe_workloads.Conditions = probe_workloads.Conditions()
+
+
+class ConfigMap(Struct, frozen=True):
+    """A ConfigMap of the cluster."""
+
+    metadata: Meta = Meta()
+    data: dict[str, str] = {}
+
+
+class Started(Struct, frozen=True, rename="camel"):
+    """Start time of a pod."""
+
+    start_time: datetime.datetime | None = None
+
+
+class PluginPod(Struct, frozen=True):
+    """A pod of the device plugin."""
+
+    metadata: Meta = Meta()
+    status: Started = Started()
+
+
+def control(kube: KubeReader, scope: Scope) -> ControlObservation:
+    """Return the objects that decide about sharing, in the operator's namespace and cluster-wide."""
+    policy = _policy(kube)
+    path = f"/api/v1/namespaces/{OPERATOR}/configmaps/{policy.config if policy else ''}"
+    config_map = kube.get(path, ConfigMap) if policy and policy.config else None
+    configs = {key: read_shares(text) for key, text in config_map.data.items()} if config_map else {}
+    classes = kube.list("/apis/resource.k8s.io/v1/deviceclasses", probe_charts.AnyObject)
+    return ControlObservation(
+        policy=policy,
+        releases=probe_charts.observe(kube, probe_charts.scoped(scope)),
+        root_app=probe_charts.root(kube, scope),
+        configs={key: shares for key, shares in configs.items() if shares} if config_map else None,
+        unreadable=tuple(sorted(key for key, shares in configs.items() if shares is None)),
+        stale=_stale(kube, config_map) if config_map else (),
+        device_classes=None if classes is None else tuple(sorted(device_class.metadata.name for device_class in classes)),
+        workloads=probe_workloads.read(kube, OPERATOR, lambda _: True, ("DaemonSet",)),
+        trouble=probe_workloads.troubles(probe_workloads.pods(kube, OPERATOR)),
+    )
+
+
+def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
+    """Return the resources, labels and devices of every expected node."""
+    wanted = frozenset(scope.nodes)
+    pools = probe_devices.by_node(kube)
+    raw_nodes = (node for node in probe_workloads.nodes(kube) if node.metadata.name in wanted)
+    return NodesObservation(nodes=tuple(_node(node, pools.get(node.metadata.name)) for node in raw_nodes))
+
+
+def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
+    """Return the pods of check `sharing`."""
+    return FunctionalObservation(pods=probe_checks.read(kube, "sharing", str(scope.arguments.get("namespace", CHECK_NAMESPACE))))
+
+
+def _policy(kube: KubeReader) -> Policy | None:
+    for kind, path in (
+        ("ClusterPolicy", "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"),
+        ("GPUCluster", "/apis/nvidia.com/v1alpha1/gpuclusters/gpu-cluster"),
+    ):
+        root = kube.get(path, Root)
+        if root is not None:
+            return _root(kind, root)
+    return None
+
+
+def _root(kind: str, root: Root) -> Policy:
+    conditions = {entry.type: entry for entry in root.status.conditions}
+    none = Condition()
+    ready, error = conditions.get("Ready", none), conditions.get("Error", none)
+    plugin = root.spec.device_plugin
+    return Policy(
+        kind=kind,
+        ready=ready.status == "True",
+        reason=ready.reason,
+        error=f"{error.reason}: {error.message}"[:500] if error.status == "True" else "",
+        config=plugin.config.name if plugin.config else "",
+        default=plugin.config.default if plugin.config else "",
+        mig_strategy=root.spec.mig.strategy,
+        device_plugin=plugin.enabled and kind == "ClusterPolicy",
+    )
+
+
+def _stale(kube: KubeReader, found: ConfigMap) -> tuple[str, ...]:
+    """Return plugin pods that started before the ConfigMap was last written."""
+    meta = found.metadata
+    # a change of labels needs no restart, so only writes of `data` count
+    written = [entry.time for entry in meta.managed_fields if entry.time and "f:data" in entry.fields_v1]
+    changed = max(written, default=meta.creation_timestamp)
+    if changed is None:
+        return ()
+    pods = kube.list(f"/api/v1/namespaces/{OPERATOR}/pods", PluginPod, labels=f"app={PLUGIN}") or ()
+    old = [pod.metadata.name for pod in pods if pod.status.start_time and pod.status.start_time < changed]
+    return tuple(sorted(old)[:MOST_STALE])
+
+
+def _node(node: probe_workloads.Node, devices: tuple[probe_devices.Device, ...] | None) -> Node:
+    return Node(
+        name=node.metadata.name,
+        capacity=_nvidia(node.status.capacity),
+        allocatable=_nvidia(node.status.allocatable),
+        labels={key: node.metadata.labels[key] for key in LABELS if key in node.metadata.labels},
+        devices=None if devices is None else len(devices),
+        drivers=probe_devices.driver_versions(devices or ()),
+    )
+
+
+def _nvidia(resources: dict[str, str]) -> dict[str, int]:
+    """Return GPU resources only: SR-IOV devices may share the prefix `nvidia.com/`. Unreadable quantities are left out."""
+    named = {
+        key: probe_workloads.whole(text) for key, text in resources.items() if key == "nvidia.com/gpu" or key.startswith(_PREFIXES)
+    }
+    return {key: count for key, count in sorted(named.items()) if count is not None}
+
+
+_PREFIXES = ("nvidia.com/gpu.", "nvidia.com/mig-")

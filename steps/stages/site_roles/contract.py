@@ -1,0 +1,78 @@
+"""Types for a site's own Ansible roles: the archive that travels with a plan, observations of hosts, and expectations."""
+
+import base64
+import gzip
+import hashlib
+import zlib
+
+from msgspec import Struct
+
+from steps.contract.play import Played, RoleArchive
+
+PLAYBOOK = "site_role"
+LARGEST_BYTES = 8 << 20
+"""Most bytes of an unpacked archive; a larger one is rejected."""
+
+
+class Ran(Struct, frozen=True, kw_only=True):
+    """Name and digest of the role that a host reports to have run to its end."""
+
+    role: str
+    digest: str
+
+
+class HostObservation(Played, frozen=True, kw_only=True, omit_defaults=True):
+    """A host after the play."""
+
+    ran: Ran | None = None
+
+
+class Observation(Struct, frozen=True, kw_only=True):
+    """All hosts of the play."""
+
+    nodes: tuple[HostObservation, ...]
+
+
+class Expectation(Struct, frozen=True, kw_only=True):
+    """The role that each of these hosts must have run to its end."""
+
+    nodes: tuple[str, ...]
+    role: str
+    digest: str
+
+
+class BadArchive(ValueError):
+    """Error for a file that is not the archive that its task names."""
+
+
+def file_name(role: str) -> str:
+    """Return the name of the file in the tasks folder that holds a role."""
+    return f"role_{role}.tar.gz.b64"
+
+
+def gate(role: str) -> str:
+    """Return the id of a role's gate in plans and records."""
+    return f"site_roles/{role}"
+
+
+def digest(tar: bytes) -> str:
+    """Return the digest of a role's content."""
+    return f"sha256:{hashlib.sha256(tar).hexdigest()}"
+
+
+def encode(tar: bytes) -> bytes:
+    """Return an archive as text, as a ConfigMap needs it."""
+    return base64.encodebytes(gzip.compress(tar, mtime=0))
+
+
+def decode(text: bytes, archive: RoleArchive) -> bytes:
+    """Return the tar file. Raise BadArchive if it cannot be unpacked or has another digest than the task names."""
+    try:
+        # wbits 31 is gzip; the bound below stops a decompression bomb
+        reader = zlib.decompressobj(wbits=31)
+        tar = reader.decompress(base64.b64decode(text), LARGEST_BYTES)
+    except (ValueError, zlib.error) as error:
+        raise BadArchive(f"role {archive.name}: {archive.file} cannot be unpacked: {error}") from error
+    if digest(tar) != archive.digest:
+        raise BadArchive(f"role {archive.name}: {archive.file} is not the archive that the plan names")
+    return tar

@@ -1,0 +1,148 @@
+"""Types of stage slurm (Slurm on Kubernetes by Slinky or SUNK): observations of operator, nodes and jobs, and expectations of its
+gates.
+"""
+
+from msgspec import Struct
+
+from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
+from steps.contract.checks import CheckPod
+from steps.contract.tool import ToolError
+
+
+class NodeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A Slinky NodeSet. `gpus` is the number that its configuration promises per node (`Gres=gpu:…`), 0 for none.
+
+    `idle`, `allocated` (including mixed), `down` and `drain` count Slurm nodes, the other counts are pods.
+    """
+
+    name: str
+    generation: int = 0
+    observed: int = 0
+    desired: int = 0
+    replicas: int = 0
+    updated: int = 0
+    ready: int = 0
+    idle: int = 0
+    allocated: int = 0
+    down: int = 0
+    drain: int = 0
+    gpus: int = 0
+
+
+class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A Controller, RestApi or LoginSet. `bad` are its conditions that are not True, as `Type: message`.
+
+    Slinky's operator 1.2 sets no condition on them, so the absence of bad conditions is no sign of health; their workloads are
+    judged.
+    """
+
+    kind: str
+    name: str
+    bad: tuple[str, ...] = ()
+
+
+class SlurmPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pod that runs slurmd. `name` is the Slurm node's name; `states` are Slurm's states in lower case.
+
+    `reason` is Slurm's reason for not using the node, `trouble` the reason for which the pod is not ready; `nodeset` owns the pod.
+    """
+
+    pod: str
+    name: str
+    node: str = ""
+    nodeset: str = ""
+    phase: str = ""
+    ready: bool = False
+    states: tuple[str, ...] = ()
+    reason: str = ""
+    trouble: Trouble | None = None
+
+
+class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Charts, the cluster's parts with the workloads that the operator created for them, NodeSets, and the pods that are not
+    usable.
+    """
+
+    releases: tuple[ReleaseState, ...] = ()
+    root_app: RootState | None = None
+    served: bool = False
+    parts: tuple[Part, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    nodesets: tuple[NodeSet, ...] = ()
+    troubled: tuple[SlurmPod, ...] = ()
+
+
+class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate slurm/control.
+
+    `parts` are kinds that must exist (Controller, RestApi, LoginSet) with `workloads` ready workloads. NodeSets must want
+    `nodes_desired` pods together, or up to `spare` fewer, because a cordoned node is not wanted. As many must be ready and usable
+    by Slurm. With `nodes_desired` 0, NodeSets are not checked.
+    """
+
+    releases: tuple[Release, ...] = ()
+    root_app: RootApplication | None = None
+    parts: tuple[str, ...] = ()
+    workloads: int = 0
+    nodes_desired: int = 0
+    spare: int = 0
+
+
+class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Every pod that runs slurmd, the NodeSets' promises, and Kubernetes' allocatable GPUs by node."""
+
+    pods: tuple[SlurmPod, ...] = ()
+    nodesets: tuple[NodeSet, ...] = ()
+    allocatable: dict[str, int] = {}
+
+
+class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate slurm/nodes.
+
+    `gpus` is the number per node; 0 if nodes have none or Slurm does not manage them. `states`: Slurm's own state of a node must be
+    known (Slinky). `promised`: the NodeSet's Gres must agree with Kubernetes.
+    """
+
+    nodes: tuple[str, ...] = ()
+    gpus: int = 0
+    states: bool = True
+    promised: bool = True
+
+
+class SlurmNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node as Slurm's own tools print it. `states` are in lower case, base state first (`idle`, `drain`, …); `gpus` is read from
+    its Gres.
+    """
+
+    name: str
+    states: tuple[str, ...] = ()
+    reason: str = ""
+    gres: str = ""
+    gpus: int = 0
+
+
+class Srun(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Output of the check pod's commands: nodes of `sinfo`, hosts that one srun over all nodes reached, GPUs seen on each, and
+    errors.
+    """
+
+    nodes: tuple[SlurmNode, ...] = ()
+    hosts: tuple[str, ...] = ()
+    gpus: dict[str, int] = {}
+    exits: dict[str, int] = {}
+    errors: tuple[ToolError, ...] = ()
+
+
+class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The check's pods, the output of srun (None while there is no report), and the Kubernetes node of each Slurm node."""
+
+    pods: tuple[CheckPod, ...] = ()
+    srun: Srun | None = None
+    node_of: dict[str, str] = {}
+
+
+class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate slurm/functional: a job on every node must see `gpus` GPUs, as many as Slurm's Gres has."""
+
+    nodes: tuple[str, ...] = ()
+    gpus: int = 0

@@ -1,0 +1,268 @@
+"""Gates of slurm: the operator has rolled out, Slurm has every node with all its GPUs, and srun reaches them.
+
+See `steps/docs/facts/slurm.md`, Slinky and SUNK.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from steps.contract.crds import ChartsExpectation, ChartsObservation
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
+from steps.stages.shared import gate_charts as releases
+from steps.stages.shared import gate_crds
+from steps.stages.shared.causes import RUNTIME_REASONS
+from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.slurm import gate_srun, gate_states
+from steps.stages.slurm.contract import (
+    ControlExpectation,
+    ControlObservation,
+    FunctionalExpectation,
+    FunctionalObservation,
+    NodeSet,
+    NodesExpectation,
+    NodesObservation,
+    SlurmPod,
+)
+
+CHARTS, CONTROL = "slurm/charts", "slurm/control"
+NODES, FUNCTIONAL = "slurm/nodes", "slurm/functional"
+
+
+def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
+    """Check that the operator is deployed and its kinds are served, so that the chart of the cluster itself can be installed."""
+    return gate_crds.with_charts(CHARTS, seen, want)
+
+
+# ---- control -------------------------------------------------------------------------------------------------------------------
+
+
+def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
+    """Check charts, parts with ready workloads, rolled-out NodeSets, and that Slurm can use all nodes but the spare ones."""
+    return (
+        releases.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app)
+        or _parts(seen, want)
+        or _nodesets(seen, want)
+        or passed(CONTROL, _summary(seen))
+    )
+
+
+def _summary(seen: ControlObservation) -> str:
+    total = sum(nodeset.desired for nodeset in seen.nodesets)
+    usable = sum(nodeset.idle + nodeset.allocated for nodeset in seen.nodesets)
+    names = ", ".join(workload.name for workload in seen.workloads)
+    return f"{usable} of {total} Slurm nodes idle or allocated; {names or 'charts'} ready"
+
+
+def _parts(seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
+    if want.parts and not seen.served:
+        return inconclusive(
+            CONTROL,
+            seen="slinky.slurm.net/v1beta1 is not served",
+            expected="Slinky's CRDs",
+            next_step="check the release slurm-operator-crds",
+            failure_class=FailureClass.DEPENDENCY,
+        )
+    kinds = {part.kind for part in seen.parts}
+    missing = [kind for kind in want.parts if kind not in kinds]
+    if missing:
+        return inconclusive(
+            CONTROL,
+            seen=f"no {', '.join(missing)} in the cluster",
+            expected=", ".join(want.parts),
+            next_step="check the values of the release slurm",
+            failure_class=FailureClass.APPLY,
+        )
+    bad = next((f"{part.kind} {part.name} {part.bad[0]}" for part in seen.parts if part.bad), "")
+    if bad:
+        return failed(
+            CONTROL, FailureClass.HEALTH, seen=bad, expected="no condition that is not True", next_step="read the operator's log"
+        )
+    return _workloads(seen, want)
+
+
+def _workloads(seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
+    """Return a verdict unless the workloads of the parts exist and are ready; the operator sets no condition on the parts
+    themselves.
+    """
+    unready = next((workload for workload in seen.workloads if not workload.settled()), None)
+    if unready is None and len(seen.workloads) >= want.workloads:
+        return None
+    state = (
+        f"{unready.kind} {unready.name} has {unready.ready} of {unready.desired} pods ready"
+        if unready
+        else f"{len(seen.workloads)} of {want.workloads} workloads of Slurm's controller, REST API and login exist"
+    )
+    return inconclusive(
+        CONTROL,
+        seen=state,
+        expected="all ready",
+        next_step="look at their pods: slurmctld needs its volume, slurmrestd and login need slurmctld",
+        failure_class=FailureClass.HEALTH,
+    )
+
+
+def _nodesets(seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
+    if not want.nodes_desired:
+        return None
+    desired = sum(nodeset.desired for nodeset in seen.nodesets)
+    # the operator leaves out cordoned nodes, so a few may be missing, but never too many wanted
+    if not want.nodes_desired - want.spare <= desired <= want.nodes_desired:
+        names = ", ".join(f"{nodeset.name} {nodeset.desired}" for nodeset in seen.nodesets) or "no NodeSet"
+        return inconclusive(
+            CONTROL,
+            seen=f"NodeSets want {desired} pods ({names})",
+            expected=f"{want.nodes_desired}" + (f", at least {want.nodes_desired - want.spare}" if want.spare else ""),
+            next_step="compare the NodeSets' node selectors with the nodes' label bringup/group",
+            failure_class=FailureClass.INPUT,
+        )
+    problem = next((found for nodeset in seen.nodesets if (found := _rollout(nodeset))), None)
+    return _short(seen, want, problem)
+
+
+def _rollout(nodeset: NodeSet) -> str:
+    """Return the difference between a NodeSet's spec and status in words; empty if there is none."""
+    if nodeset.observed != nodeset.generation:
+        return f"{nodeset.name}: status is of generation {nodeset.observed}, spec of {nodeset.generation}"
+    if nodeset.updated < nodeset.desired or nodeset.ready < nodeset.desired:
+        return f"{nodeset.name}: {nodeset.updated} of {nodeset.desired} pods updated, {nodeset.ready} ready"
+    if nodeset.down or nodeset.drain or nodeset.idle + nodeset.allocated < nodeset.desired:
+        usable = max(nodeset.idle + nodeset.allocated - nodeset.drain, 0)
+        return f"{nodeset.name}: {usable} of {nodeset.desired} Slurm nodes usable, {nodeset.down} down, {nodeset.drain} drained"
+    return ""
+
+
+def _short(seen: ControlObservation, want: ControlExpectation, problem: str | None) -> Verdict | None:
+    """Return a verdict if too few nodes are usable. A NodeSet that is behind its spec never passes.
+
+    The operator counts a drained node that is idle as both (`slurmDrain` is a flag), so drained nodes are subtracted.
+    """
+    stale = any(nodeset.observed != nodeset.generation for nodeset in seen.nodesets)
+    usable = sum(max(nodeset.idle + nodeset.allocated - nodeset.drain, 0) for nodeset in seen.nodesets)
+    least = min([usable, *(sum(getattr(nodeset, field) for nodeset in seen.nodesets) for field in ("updated", "ready"))])
+    if problem is None or (not stale and least >= want.nodes_desired - want.spare):
+        return None
+    # pods are up and Slurm still refuses the nodes: waiting does not change that
+    settled = not stale and all(
+        nodeset.ready >= nodeset.desired and (nodeset.down or nodeset.drain) for nodeset in seen.nodesets if _rollout(nodeset)
+    )
+    first = next((pod for pod in seen.troubled if pod.reason or pod.trouble), None)
+    summary = f"{problem}{f'; {_pod_said(first)}' if first else ''}"
+    expected = f"all of {want.nodes_desired} updated, ready and usable" + (f" but {want.spare}" if want.spare else "")
+    if settled:
+        return failed(CONTROL, _class_of(seen.troubled), seen=summary, expected=expected, next_step=_next_step(first))
+    return inconclusive(CONTROL, seen=summary, expected=expected, next_step=_next_step(first), failure_class=FailureClass.HEALTH)
+
+
+def _class_of(troubled: Iterable[SlurmPod]) -> FailureClass:
+    """Return class hardware if a node has less hardware than configured; any other drained or down node is class health."""
+    lower = any("lower than configured" in pod.reason for pod in troubled)
+    return FailureClass.HARDWARE if lower else FailureClass.HEALTH
+
+
+def _pod_said(pod: SlurmPod) -> str:
+    why = pod.reason or (f"{pod.trouble.reason} {pod.trouble.message}".strip() if pod.trouble else pod.phase)
+    return f"{pod.name} {'+'.join(pod.states)}: {why}" if pod.states else f"{pod.name}: {why}"
+
+
+def _next_step(pod: SlurmPod | None) -> str:
+    if pod is None:
+        return "look at the NodeSets' pods and events"
+    if pod.states:
+        return f"remove the cause on {pod.node or pod.name}, then scontrol update nodename={pod.name} state=resume"
+    return f"look at pod {pod.pod} on {pod.node or 'no node'}"
+
+
+# ---- nodes ---------------------------------------------------------------------------------------------------------------------
+
+
+def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
+    """Check that each expected node runs slurmd, is usable by Slurm, and has the same number of GPUs in Slurm, Kubernetes and
+    spec.
+    """
+    by_node = {pod.node: pod for pod in seen.pods if pod.node}
+    waiting = next((pod for pod in seen.pods if not pod.node), None)
+    sets = {nodeset.name: nodeset for nodeset in seen.nodesets}
+    rows = [_node(name, by_node.get(name), waiting, sets, seen, want) for name in want.nodes]
+    return of_nodes(NODES, rows, what=f"usable by Slurm with {want.gpus} GPUs" if want.gpus else "usable by Slurm")
+
+
+def _node(
+    name: str,
+    pod: SlurmPod | None,
+    waiting: SlurmPod | None,
+    sets: Mapping[str, NodeSet],
+    seen: NodesObservation,
+    want: NodesExpectation,
+) -> NodeVerdict:
+    finding = _running(pod, waiting) or _registered(pod, want) or _promise(name, pod, sets, seen, want)
+    return finding.of_node(name) if finding else NodeVerdict(node=name, status=Status.PASS, seen=_usable(pod))
+
+
+def _usable(pod: SlurmPod | None) -> str:
+    return f"Slurm node {pod.name} {'+'.join(pod.states)}" if pod else ""
+
+
+def _running(pod: SlurmPod | None, waiting: SlurmPod | None) -> Finding | None:
+    if pod is None:
+        state = f"; {_pod_said(waiting)}" if waiting else ""
+        return unknown(
+            FailureClass.HEALTH,
+            f"no pod runs slurmd here{state}",
+            "one slurmd pod",
+            "check the NodeSet's node selector and tolerations, and free GPUs on the node",
+        )
+    if pod.ready:
+        return None
+    why = pod.trouble
+    state = f"pod {pod.pod} is {pod.phase} and not ready" + (f": {why.reason} {why.message}".rstrip() if why else "")
+    broken = why is not None and why.reason in RUNTIME_REASONS
+    make = fail if broken else unknown
+    return make(FailureClass.RUNTIME if broken else FailureClass.HEALTH, state, "slurmd ready", f"read the log of pod {pod.pod}")
+
+
+def _registered(pod: SlurmPod | None, want: NodesExpectation) -> Finding | None:
+    if pod is None or not (want.states or pod.states):
+        return None
+    if not pod.states:
+        return unknown(
+            FailureClass.HEALTH,
+            "slurmd runs, but Slurm does not know the node",
+            "a SlurmNodeState condition",
+            "read slurmd's log: it must reach slurmctld and pass authentication",
+        )
+    finding = gate_states.state(pod.states, pod.reason)
+    if finding and "lower than configured" in pod.reason:
+        return fail(
+            FailureClass.HARDWARE, finding.seen, finding.expected, "compare nvidia-smi -L on the node with the NodeSet's Gres"
+        )
+    return finding
+
+
+def _promise(
+    name: str, pod: SlurmPod | None, sets: Mapping[str, NodeSet], seen: NodesObservation, want: NodesExpectation
+) -> Finding | None:
+    """Return a finding unless Slurm, Kubernetes and the spec agree on the number of GPUs."""
+    if pod is None or not want.gpus or not want.promised:
+        return None
+    nodeset = sets.get(pod.nodeset)
+    allocatable = seen.allocatable.get(name)
+    if nodeset is None or allocatable is None:
+        missing = f"NodeSet {pod.nodeset or 'of the pod'}" if nodeset is None else f"node {name}"
+        return unknown(FailureClass.HEALTH, f"{missing} is not there", "both to compare", "look again")
+    if nodeset.gpus != want.gpus or allocatable != want.gpus:
+        return fail(
+            FailureClass.INPUT if nodeset.gpus != want.gpus else FailureClass.HARDWARE,
+            f"Slurm's Gres has {nodeset.gpus} GPUs, Kubernetes {allocatable}",
+            f"{want.gpus} GPUs in both",
+            f"correct the Gres of NodeSet {nodeset.name}, or see why the device plugin offers {allocatable}",
+        )
+    return None
+
+
+# ---- functional ----------------------------------------------------------------------------------------------------------------
+
+
+def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
+    """Check that a job over all nodes reached each of them, and that a job on each node saw all its GPUs."""
+    if seen.srun is None:
+        return gate_srun.no_report(FUNCTIONAL, seen)
+    return gate_srun.unknown_nodes(FUNCTIONAL, seen.srun) or gate_srun.jobs(FUNCTIONAL, seen.srun, seen.node_of, want)

@@ -1,0 +1,46 @@
+"""Judges from Slurm's states and Gres whether Slurm can use a node."""
+
+from steps.contract.verdict import FailureClass
+from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.slurm.contract import SlurmNode
+
+USABLE = frozenset({"idle", "allocated", "mixed", "completing"})
+"""Base states in which a node runs or takes jobs."""
+
+HARMLESS = frozenset({"completing", "planned", "undrain", "dynamic_norm", "cloud", "reservation", "reserved"})
+"""Flags that do not keep jobs away."""
+
+
+def problem(node: SlurmNode, gpus: int = 0, *, powered_down: bool = False) -> Finding | None:
+    """Return the reason for which Slurm cannot use a node; None if it can.
+
+    `gpus` 0 means that they are not compared; `powered_down`: the node may sleep until a job wants it.
+    """
+    finding = state(node.states, node.reason, powered_down=powered_down)
+    if finding or not gpus or node.gpus == gpus:
+        return finding
+    return fail(
+        FailureClass.HARDWARE,
+        f"Slurm's Gres is {node.gres or 'empty'}",
+        f"{gpus} GPUs",
+        "compare slurmd -C on the node with the NodeSet's Gres and gres.conf, then restart slurmd",
+    )
+
+
+def state(states: tuple[str, ...], reason: str = "", *, powered_down: bool = False) -> Finding | None:
+    """Return the reason for which a node in these states takes no jobs; None if it does."""
+    if not states:
+        return unknown(
+            FailureClass.HEALTH, "Slurm tells no state of the node", "a state", "check that its slurmd reached slurmctld"
+        )
+    asleep = {"powered_down"} if powered_down else set()
+    odd = [word for word in states if word not in USABLE | HARMLESS | asleep]
+    if not odd and any(word in USABLE for word in states):
+        return None
+    why = f" ({reason})" if reason else ""
+    return fail(
+        FailureClass.HEALTH,
+        f"Slurm state {'+'.join(states)}{why}",
+        "idle, allocated or mixed",
+        "remove the cause, then `scontrol update nodename=NODE state=resume`" if reason else "read slurmd's log on the node",
+    )

@@ -1,0 +1,235 @@
+"""Reads Slurm on Kubernetes: charts, Slinky's custom resources and workloads, pods that run slurmd, and the srun check.
+
+The container is called `slurmd` in both operators. Pod conditions carry Slurm's states: `SlurmNodeState…` (Slinky), `Slurm…`
+(SUNK).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from steps.contract.checks import CheckPod
+from steps.contract.crds import ChartsObservation
+from steps.stages.shared import packed_output, probe_checks, probe_crds, probe_workloads, reader_mpi
+from steps.stages.shared import probe_charts as releases
+from steps.stages.shared.kube_reader import KubeReader, Scope
+from steps.stages.shared.probe_conditions import Condition
+from steps.stages.slurm import reader, reader_errors
+from steps.stages.slurm.contract import ControlObservation, FunctionalObservation, NodeSet, NodesObservation, Part, SlurmPod, Srun
+
+NAMESPACE = "slurm"
+CHECK = "srun"
+API = "/apis/slinky.slurm.net/v1beta1"
+PARTS = {"Controller": "controllers", "RestApi": "restapis", "LoginSet": "loginsets"}
+HOSTNAME = "nodeset.slinky.slurm.net/pod-hostname"
+"""Label of a Slinky pod with the name of its Slurm node."""
+
+STATE = "SlurmNodeState"
+SUNK_STATES = {"SlurmDrain": "drain", "SlurmCordon": "cordon", "SlurmNotResponding": "not_responding", "SlurmRunning": "allocated"}
+"""SUNK's pod conditions as Slurm states; idle if none of them is True (`steps/docs/facts/slurm.md`, SUNK)."""
+
+GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
+MOST_TROUBLED = 16
+
+
+class PartStatus(Struct, frozen=True):
+    """Conditions of a part."""
+
+    conditions: tuple[Condition, ...] | None = None
+
+
+class RawPart(Struct, frozen=True):
+    """A Controller, RestApi or LoginSet as the API returns it."""
+
+    metadata: probe_workloads.Meta = probe_workloads.Meta()
+    status: PartStatus = PartStatus()
+
+
+class NodeSetSpec(Struct, frozen=True, rename="camel"):
+    """Spec of a NodeSet: the configuration that it promises for its nodes."""
+
+    extra_conf: str = ""
+
+
+class NodeSetStatus(Struct, frozen=True, rename="camel"):
+    """Counts of pods and Slurm nodes."""
+
+    desired: int = 0
+    replicas: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    slurm_idle: int = 0
+    slurm_allocated: int = 0
+    slurm_down: int = 0
+    slurm_drain: int = 0
+    observed_generation: int = 0
+
+
+class RawNodeSet(Struct, frozen=True):
+    """A Slinky NodeSet as the API returns it."""
+
+    metadata: probe_workloads.Meta = probe_workloads.Meta()
+    spec: NodeSetSpec = NodeSetSpec()
+    status: NodeSetStatus = NodeSetStatus()
+
+
+def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
+    """Return the operator's charts and CRDs."""
+    return probe_crds.with_charts(kube, scope)
+
+
+def control(kube: KubeReader, scope: Scope) -> ControlObservation:
+    """Return charts, parts, workloads of parts, NodeSets, and the pods that are not usable now."""
+    space = _namespace(scope)
+    raw_parts = {kind: kube.list(f"{API}/namespaces/{space}/{plural}", RawPart) for kind, plural in PARTS.items()}
+    nodesets = kube.list(f"{API}/namespaces/{space}/nodesets", RawNodeSet)
+    pods = _pods(kube, space)
+    return ControlObservation(
+        releases=releases.observe(kube, releases.scoped(scope)),
+        root_app=releases.root(kube, scope),
+        served=nodesets is not None,
+        parts=tuple(_part(kind, raw) for kind, raws in raw_parts.items() for raw in raws or ()),
+        workloads=probe_workloads.read(kube, space, _of_a_part, kinds=("Deployment", "StatefulSet")),
+        nodesets=tuple(_nodeset(raw) for raw in nodesets or ()),
+        troubled=tuple(pod for pod in pods if _is_troubled(pod))[:MOST_TROUBLED],
+    )
+
+
+def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
+    """Return every pod that runs slurmd, every NodeSet's promise, and Kubernetes' allocatable GPUs by node."""
+    space = _namespace(scope)
+    nodesets = kube.list(f"{API}/namespaces/{space}/nodesets", RawNodeSet) or ()
+    return NodesObservation(
+        pods=_pods(kube, space),
+        nodesets=tuple(_nodeset(raw) for raw in nodesets),
+        allocatable={raw.metadata.name: _gpus(raw.status.allocatable) for raw in probe_workloads.nodes(kube)},
+    )
+
+
+def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
+    """Return the output of the check pod's sinfo and srun, and the Kubernetes node of each Slurm node."""
+    space = _namespace(scope)
+    pods = probe_checks.read(kube, CHECK, namespace=space)
+    reported = next((pod for pod in pods if pod.report), None)
+    return FunctionalObservation(
+        pods=pods,
+        srun=_srun(kube, space, reported) if reported else None,
+        node_of={pod.name: pod.node for pod in _pods(kube, space) if pod.node},
+    )
+
+
+def read_srun(text: str, exits: Mapping[str, int]) -> Srun:
+    """Parse the check's output: sections that begin with `@sinfo`, `@reasons`, `@hosts`, `@gpus` and `@errors`."""
+    sections = {name: body for name, _, body in (part.partition("\n") for part in ("\n" + text).split("\n@")[1:])}
+    known = reader.reasons(sections.get("reasons", ""))
+    errors = "\n".join((sections.get("errors", ""), *sections.values()))
+    return Srun(
+        nodes=reader.with_reasons(reader.sinfo(sections.get("sinfo", "")), known),
+        hosts=tuple(dict.fromkeys(sections.get("hosts", "").split())),
+        gpus=dict(_count_line(line) for line in sections.get("gpus", "").splitlines() if len(line.split()) == 2),
+        exits=dict(exits),
+        errors=(*reader_errors.read(errors), *reader_mpi.errors(errors)),
+    )
+
+
+def _srun(kube: KubeReader, space: str, pod: CheckPod) -> Srun:
+    codes = pod.report.get("exits")
+    exits = {str(key): value for key, value in codes.items() if isinstance(value, int)} if isinstance(codes, dict) else {}
+    text = packed_output.text(pod.report) or kube.log(space, pod.name, tail=20_000)
+    return read_srun(text, exits)
+
+
+def _count_line(line: str) -> tuple[str, int]:
+    name, count = line.split()
+    return name, int(count) if count.isdigit() and len(count) < 7 else 0
+
+
+def _namespace(scope: Scope) -> str:
+    return str(scope.arguments.get("slurm_namespace") or NAMESPACE)
+
+
+def _part(kind: str, raw: RawPart) -> Part:
+    bad = (entry for entry in raw.status.conditions or () if entry.status != "True")
+    return Part(kind=kind, name=raw.metadata.name, bad=tuple(f"{entry.type}: {entry.message}"[:300] for entry in bad))
+
+
+def _of_a_part(raw: probe_workloads.Raw) -> bool:
+    return any(owner.controller and owner.kind in PARTS for owner in raw.metadata.owner_references)
+
+
+def _nodeset(raw: RawNodeSet) -> NodeSet:
+    status = raw.status
+    promised = (pair.partition("=") for pair in raw.spec.extra_conf.split())
+    gres = ",".join(value for key, _, value in promised if key.lower() == "gres")
+    return NodeSet(
+        name=raw.metadata.name,
+        generation=raw.metadata.generation,
+        observed=status.observed_generation,
+        desired=status.desired,
+        replicas=status.replicas,
+        updated=status.updated_replicas,
+        ready=status.ready_replicas,
+        idle=status.slurm_idle,
+        allocated=status.slurm_allocated,
+        down=status.slurm_down,
+        drain=status.slurm_drain,
+        gpus=reader.gpus(gres),
+    )
+
+
+def _pods(kube: KubeReader, space: str) -> tuple[SlurmPod, ...]:
+    pods = probe_workloads.pods(kube, space)
+    slurm_pods = (_slurm_pod(pod) for pod in pods if _runs_slurmd(pod) and not pod.metadata.deletion_timestamp)
+    return tuple(sorted(slurm_pods, key=lambda pod: (pod.node, pod.name)))
+
+
+def _runs_slurmd(pod: probe_workloads.Pod) -> bool:
+    statuses = pod.status.container_statuses
+    named = any(entry.name == "slurmd" for entry in statuses)
+    return named or pod.metadata.labels.get("app.kubernetes.io/name") == "slurmd"
+
+
+def _slurm_pod(pod: probe_workloads.Pod) -> SlurmPod:
+    meta, labels = pod.metadata, pod.metadata.labels
+    owner = next((entry.name for entry in meta.owner_references if entry.controller), "")
+    states, reason = _states(pod.status.conditions)
+    return SlurmPod(
+        pod=meta.name,
+        name=labels.get(HOSTNAME) or meta.name,
+        node=pod.spec.node_name,
+        nodeset=owner,
+        phase=pod.status.phase,
+        ready=pod.ready,
+        states=states,
+        reason=reason,
+        trouble=None if pod.ready else probe_workloads.trouble(pod),
+    )
+
+
+def _states(conditions: Iterable[Condition]) -> tuple[tuple[str, ...], str]:
+    """Return Slurm's states of a node and its reason, from the pod's conditions."""
+    true = [entry for entry in conditions if entry.status == "True"]
+    slinky = [entry for entry in true if entry.type.startswith(STATE)]
+    sunk = [SUNK_STATES[entry.type] for entry in true if entry.type in SUNK_STATES]
+    reason = next((entry.message for entry in (*slinky, *true) if entry.type.startswith("Slurm") and entry.message), "")
+    if slinky:
+        return tuple(_word(entry.type.removeprefix(STATE)) for entry in slinky), reason[:300]
+    # without any of SUNK's conditions the node has not registered, so it is not idle
+    known = any(entry.type in SUNK_STATES for entry in conditions)
+    return (tuple(sunk) or ("idle",), reason[:300]) if known else ((), "")
+
+
+def _word(name: str) -> str:
+    """Return `NotResponding` as `not_responding`."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() and at else letter.lower() for at, letter in enumerate(name))
+
+
+def _is_troubled(pod: SlurmPod) -> bool:
+    return not pod.ready or any(word in pod.states for word in ("down", "drain", "not_responding", "invalid_reg", "fail", "error"))
+
+
+def _gpus(resources: Mapping[str, Any]) -> int:
+    """Return the number of allocatable GPUs and GPU instances of a node."""
+    counts = (value for key, value in resources.items() if key == GPU_RESOURCES[0] or key.startswith(GPU_RESOURCES[1]))
+    return sum(int(value) for value in counts if str(value).isdigit())

@@ -1,0 +1,119 @@
+"""Types of stage validation: observations of the MPI operator, NCCL and DCGM checks, and the expectations of its gates."""
+
+from msgspec import Struct
+
+from steps.contract.charts import Trouble, Workload
+from steps.contract.checks import CheckPod
+from steps.contract.crds import Crd
+from steps.contract.dcgm import DcgmRun
+from steps.contract.nccl import NcclLog, NcclWant
+from steps.contract.tool import ToolError
+
+
+class Install(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The Job that applies the MPI operator's manifest. `log` is read while it is not complete."""
+
+    complete: bool = False
+    failed: str = ""
+    log: str = ""
+
+
+class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The MPI operator: the Job that applied it, its CRD, and its Deployment."""
+
+    install: Install | None = None
+    crds: tuple[Crd, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    trouble: tuple[Trouble, ...] = ()
+
+
+class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate validation/control: `crds` are served, and the image has tag `tag`, so no floating image is
+    accepted.
+    """
+
+    crds: tuple[str, ...] = ()
+    deployment: str = "mpi-operator"
+    tag: str = ""
+
+
+class NcclPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """NCCL check of one node: its log after it reported, and the exit codes of its runs."""
+
+    pod: CheckPod
+    log: NcclLog | None = None
+    exits: tuple[int, ...] = ()
+
+
+class IntraObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """NCCL checks of single nodes."""
+
+    pods: tuple[NcclPod, ...] = ()
+
+
+class IntraExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate validation/intra.
+
+    `gpus` is the number per node, `others` maps machines with another number to it. `want` applies to each node's log, except ranks
+    and hosts.
+    """
+
+    nodes: tuple[str, ...] = ()
+    gpus: int = 0
+    others: dict[str, int] = {}
+    want: NcclWant = NcclWant()
+
+
+class DcgmPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """DCGM check of one node: the result of `dcgmi diag`; None if it cannot be read."""
+
+    pod: CheckPod
+    run: DcgmRun | None = None
+    error: str = ""
+
+
+class DcgmObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """DCGM checks of single nodes."""
+
+    pods: tuple[DcgmPod, ...] = ()
+
+
+class DcgmExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate validation/dcgm.
+
+    `gpus` is the number per node, `others` maps machines with another number to it; `level` is that of `dcgmi diag -r`.
+    """
+
+    nodes: tuple[str, ...] = ()
+    gpus: int = 0
+    others: dict[str, int] = {}
+    level: int = 1
+
+
+class MpiJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An MPIJob: its true conditions in order (`Created`, `Running`, `Succeeded`, `Failed`, …) and the message of the last one."""
+
+    conditions: tuple[str, ...] = ()
+    message: str = ""
+
+
+class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The NCCL test over all nodes: its MPIJob, its pods, the launcher's log after it ended, and the exit codes of its runs."""
+
+    job: MpiJob | None = None
+    launcher: CheckPod | None = None
+    workers: tuple[CheckPod, ...] = ()
+    log: NcclLog | None = None
+    exits: tuple[int, ...] = ()
+    errors: tuple[ToolError, ...] = ()
+
+
+class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate validation/functional.
+
+    All of `nodes` must take part with `gpus` ranks each; `want` applies to the log, except ranks and hosts.
+    """
+
+    nodes: tuple[str, ...] = ()
+    gpus: int = 0
+    want: NcclWant = NcclWant()

@@ -1,0 +1,278 @@
+"""Gates of validation: the MPI operator, NCCL inside each node, DCGM on each node, and NCCL over all nodes.
+
+See `steps/docs/facts/acceptance.md`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from steps.contract.checks import CheckPod
+from steps.contract.nccl import NcclLog, NcclWant
+from steps.contract.plural import count
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
+from steps.stages.shared import gate_checks
+from steps.stages.shared.causes import HELM, RUNTIME_REASONS, classify
+from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.shared.gate_crds import missing_crd
+from steps.stages.validation import gate_dcgm as diagnostics
+from steps.stages.validation import gate_nccl
+from steps.stages.validation.contract import (
+    ControlExpectation,
+    ControlObservation,
+    DcgmExpectation,
+    DcgmObservation,
+    DcgmPod,
+    FunctionalExpectation,
+    FunctionalObservation,
+    IntraExpectation,
+    IntraObservation,
+    NcclPod,
+)
+
+CONTROL, INTRA = "validation/control", "validation/intra"
+DCGM, FUNCTIONAL = "validation/dcgm", "validation/functional"
+
+CheckedPod = TypeVar("CheckedPod", NcclPod, DcgmPod)
+
+
+# ---- control -------------------------------------------------------------------------------------------------------------------
+
+
+def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
+    """Check that the manifest was applied, its CRD is served, and the operator runs with the pinned image."""
+    return (
+        _install(seen)
+        or missing_crd(CONTROL, seen.crds, want.crds)
+        or _operator(seen, want)
+        or passed(CONTROL, f"{want.deployment} {want.tag} ready, {count(len(want.crds), 'CRD')} established".replace("  ", " "))
+    )
+
+
+def _install(seen: ControlObservation) -> Verdict | None:
+    install = seen.install
+    if install is None:
+        return inconclusive(
+            CONTROL,
+            seen="no Job has applied the MPI operator",
+            expected="its install Job",
+            next_step="apply this stage again",
+            failure_class=FailureClass.APPLY,
+        )
+    if install.complete:
+        return None
+    cause = classify(HELM, [("", install.log), ("", install.failed)])
+    if install.failed:
+        return failed(
+            CONTROL,
+            cause.failure_class if cause else FailureClass.APPLY,
+            seen=f"the install Job failed: {cause.text if cause else install.failed}",
+            expected="the manifest applied",
+            next_step=cause.next_step if cause else "read the Job's log in mpi-operator",
+            final=True,
+        )
+    return inconclusive(
+        CONTROL,
+        seen=f"the install Job is not done{f': {cause.text}' if cause else ''}",
+        expected="the manifest applied",
+        next_step=cause.next_step if cause else "wait for its image",
+        failure_class=cause.failure_class if cause else FailureClass.HEALTH,
+    )
+
+
+def _operator(seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
+    deployment = next((workload for workload in seen.workloads if workload.name == want.deployment), None)
+    if deployment is None or not deployment.settled():
+        trouble = next(iter(seen.trouble), None)
+        why = f"; {trouble.pod}: {trouble.reason} {trouble.message}".rstrip() if trouble else ""
+        state = f"has {deployment.ready} of {deployment.desired} pods ready" if deployment else "is not there"
+        return inconclusive(
+            CONTROL,
+            seen=f"Deployment {want.deployment} {state}{why}",
+            expected="all of its pods ready",
+            next_step="look at its pods in namespace mpi-operator",
+            failure_class=FailureClass.HEALTH,
+        )
+    tag = deployment.image.rpartition(":")[2]
+    if want.tag and tag != want.tag:
+        return failed(
+            CONTROL,
+            FailureClass.COMPARISON,
+            seen=f"Deployment {deployment.name} runs {deployment.image}",
+            expected=f"tag {want.tag}",
+            next_step="apply the manifest of the pinned tag; a floating image changes by itself",
+        )
+    return None
+
+
+def _rows(
+    nodes: Iterable[str], pods: Sequence[CheckedPod], judged: Callable[[str, CheckedPod], NodeVerdict], what: str
+) -> list[NodeVerdict]:
+    """Return one row a node: the judged report of its pod, or the state of a node without a report. `what` names the report's
+    content.
+    """
+    by_pod = {checked.pod.name: checked for checked in pods}
+    best = gate_checks.by_node(checked.pod for checked in pods)
+    pending = [checked.pod for checked in pods if not checked.pod.node]
+    reported = {name: pod for name, pod in best.items() if pod.report}
+    return [
+        judged(name, by_pod[reported[name].name]) if name in reported else gate_checks.silent(name, best.get(name), pending, what)
+        for name in nodes
+    ]
+
+
+# ---- NCCL inside a node --------------------------------------------------------------------------------------------------------
+
+
+def intra(seen: IntraObservation, want: IntraExpectation) -> Verdict:
+    """Check that each node's GPUs form one communicator and reach the floor at the largest size, in every run."""
+
+    def judged(name: str, pod: NcclPod) -> NodeVerdict:
+        return _nccl_node(name, pod, msgspec.structs.replace(want.want, ranks=want.others.get(name, want.gpus), hosts=1))
+
+    rows = _rows(want.nodes, seen.pods, judged, "NCCL's log")
+    floor = f" at {want.want.floor:g} GB/s or more" if want.want.floor else ""
+    return gate_checks.concluded(of_nodes(INTRA, rows, what=f"NCCL over {want.gpus} GPUs{floor}"))
+
+
+def _nccl_node(name: str, check: NcclPod, want: NcclWant) -> NodeVerdict:
+    finding = _judged(check.exits, check.log, want)
+    return finding.of_node(name) if finding else NodeVerdict(node=name, status=Status.PASS, seen=_speed(check.log))
+
+
+def _speed(log: NcclLog | None) -> str:
+    speeds = gate_nccl.bandwidths(log.runs) if log else []
+    return f"{min(speeds):g} to {max(speeds):g} GB/s" if speeds else ""
+
+
+def _judged(exits: tuple[int, ...], log: NcclLog | None, want: NcclWant) -> Finding | None:
+    """Return the problem of a check that has ended: from its log first, then from the exit codes of its runs (124 is
+    `timeout`'s).
+    """
+    finding = gate_nccl.problem(log or NcclLog(), want)
+    bad = next((code for code in exits if code != 0), None)
+    exit_problem = "" if bad is None else "a run hung until its time-out" if bad == 124 else f"a run ended with exit code {bad}"
+    if finding is not None:
+        text = f"{finding.seen}; {exit_problem}" if exit_problem else finding.seen
+        return msgspec.structs.replace(finding, status=Status.FAIL, seen=text)
+    if exit_problem:
+        return fail(FailureClass.RUNTIME, exit_problem, "exit code 0", "read the end of the check's log")
+    if len(exits) < want.runs:
+        return fail(FailureClass.RUNTIME, f"{len(exits)} runs ended", f"{want.runs} runs", "read the end of the check's log")
+    return None
+
+
+# ---- DCGM ----------------------------------------------------------------------------------------------------------------------
+
+
+def dcgm(seen: DcgmObservation, want: DcgmExpectation) -> Verdict:
+    """Check that each node's diagnostic ran on all its GPUs, tested something, and found nothing."""
+    rows = _rows(want.nodes, seen.pods, lambda name, pod: _dcgm_node(name, pod, want), "the result of dcgmi diag")
+    return gate_checks.concluded(of_nodes(DCGM, rows, what=f"DCGM level {want.level} on {want.gpus} GPUs"))
+
+
+def _dcgm_node(name: str, check: DcgmPod, want: DcgmExpectation) -> NodeVerdict:
+    finding = _unread(check) or diagnostics.problem(check.run, want.others.get(name, want.gpus), want.level)
+    finding = finding and msgspec.structs.replace(finding, status=Status.FAIL)
+    summary = f"DCGM {check.run.version}: {check.run.count('pass')} results passed" if check.run else ""
+    return finding.of_node(name) if finding else NodeVerdict(node=name, status=Status.PASS, seen=summary)
+
+
+def _unread(check: DcgmPod) -> Finding | None:
+    if check.run is not None or not check.error:
+        return None
+    return fail(
+        FailureClass.RUNTIME,
+        f"dcgmi diag gave no result: {check.error}",
+        "a result",
+        "check that nv-hostengine starts there",
+    )
+
+
+# ---- NCCL over all nodes -------------------------------------------------------------------------------------------------------
+
+
+def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
+    """Check that all nodes' GPUs form one communicator over GPUDirect RDMA and reach the floor at the largest size."""
+    asked = msgspec.structs.replace(want.want, ranks=len(want.nodes) * want.gpus, hosts=len(want.nodes))
+    if seen.log is None or seen.launcher is None:
+        return _waiting(seen, want)
+    finding = _launched(seen) or _judged(seen.exits, seen.log, asked) or _placed(seen, want)
+    if finding is not None:
+        return finding.verdict(FUNCTIONAL, final=True)
+    transport = seen.log.transport
+    gdr = f", GPUDirect RDMA on {transport.gdr_channels} of {transport.channels} channels" if transport.channels else ""
+    summary = f"{count(asked.ranks, 'rank')} on {count(asked.hosts, 'node')}: {_speed(seen.log)} at the largest size{gdr}"
+    return passed(FUNCTIONAL, summary, notes=_notes(seen.log))
+
+
+def _notes(log: NcclLog) -> list[str]:
+    version = log.transport.version or next((run.version for run in log.runs if run.version), "")
+    averages = ", ".join(f"{run.average:g}" for run in log.runs if run.average is not None)
+    notes = [f"NCCL {version}"] if version else []
+    return [*notes, f"averages over all sizes (no measure): {averages} GB/s"] if averages else notes
+
+
+def _launched(seen: FunctionalObservation) -> Finding | None:
+    """Return mpirun's own error if the log has no finished run: it explains why."""
+    if not seen.errors or (seen.log is not None and any(run.ended for run in seen.log.runs)):
+        return None
+    first = seen.errors[0]
+    return fail(
+        first.failure_class, first.cause, "mpirun reaches every worker", f"read the launcher's log around: {first.line[:120]}"
+    )
+
+
+def _placed(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding | None:
+    """Return a finding unless the workers ran on different nodes: hosts in NCCL's log are pods, and pods on one node do not use the
+    fabric.
+    """
+    placed = [pod.node for pod in seen.workers if pod.node]
+    nodes = set(placed)
+    if len(nodes) >= len(want.nodes):
+        return None
+    # some workers have no node in the record, so nothing shows that nodes were shared
+    if len(nodes) == len(placed):
+        return unknown(
+            FailureClass.RUNTIME,
+            f"the nodes of {len(placed)} of {len(want.nodes)} workers are known",
+            f"{len(want.nodes)} distinct nodes",
+            "run the check again; its worker pods must stay until they are read",
+        )
+    return fail(
+        FailureClass.RUNTIME,
+        f"{len(placed)} workers ran on {len(nodes)} nodes",
+        f"{len(want.nodes)} distinct nodes",
+        "check the workers' anti-affinity",
+    )
+
+
+def _waiting(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
+    """Return the verdict while the launcher has not ended."""
+    job, launcher = seen.job, seen.launcher
+    over = (launcher is not None and launcher.ended) or (job is not None and "Failed" in job.conditions)
+    stuck = next((pod for pod in (*seen.workers, *([launcher] if launcher else [])) if pod.reason in RUNTIME_REASONS), None)
+    running = sum(pod.phase == "Running" for pod in seen.workers)
+    state = f"{running} of {len(want.nodes)} workers run, launcher {launcher.phase if launcher else 'not started'}"
+    state += _why(stuck) if stuck else (f"; MPIJob: {job.message}" if job and job.message else "")
+    if over:
+        return failed(
+            FUNCTIONAL,
+            FailureClass.RUNTIME,
+            seen=f"the launcher left no log; {state}",
+            expected="NCCL's log",
+            next_step="see the pods' states in the record",
+            final=True,
+        )
+    return inconclusive(
+        FUNCTIONAL,
+        seen=state,
+        expected="the launcher to end",
+        next_step="see what keeps the workers from running: GPUs, RDMA resource, image",
+        failure_class=FailureClass.RUNTIME,
+    )
+
+
+def _why(pod: CheckPod) -> str:
+    return f"; {pod.name}: {pod.reason} {pod.message}".rstrip()

@@ -1,0 +1,97 @@
+"""Judges a run of `dcgmi diag`: nothing failed, something was really tested, on as many GPUs as the node has.
+
+See `steps/docs/facts/acceptance.md`, DCGM diag.
+"""
+
+import re
+
+from steps.contract.dcgm import DcgmFailure, DcgmRun, DcgmTest
+from steps.contract.verdict import FailureClass
+from steps.stages.shared.finding import Finding, fail, unknown
+
+_CLASSES = (
+    (r"internal error|child process|could not be (loaded|started)|out of memory", FailureClass.RUNTIME),
+    (r"not (currently )?(loaded|running)|fabric manager|library|permission", FailureClass.DEPENDENCY),
+    (r"NvLink|link \d+ is|XID|ECC|remap|retired|thermal|power brake|inforom|page", FailureClass.HARDWARE),
+    (r"did not (exceed|meet)|below|bandwidth|stress level|latency", FailureClass.PERFORMANCE),
+)
+"""Words of a warning and the failure class that they mean; the first match wins. A failed test without such words is hardware."""
+
+_LINKS = re.compile(r"NvLink link (\d+) is currently down")
+
+
+def problem(run: DcgmRun | None, gpus: int, level: int = 1) -> Finding | None:
+    """Return the first problem of a node's diagnostic; None if there is none. `gpus` 0 means that their number is unknown."""
+    if run is None or not (run.tests or run.error):
+        return unknown(
+            FailureClass.RUNTIME, "no result of dcgmi diag can be read", "a complete result", "read the log of the check pod"
+        )
+    if run.error:
+        return fail(FailureClass.RUNTIME, f"DCGM: {run.error}", "a diagnostic that runs", "check nv-hostengine in the check pod")
+    return _failures(run) or _tested(run, level) or _entities(run, gpus)
+
+
+def failure_class(warning: str) -> FailureClass:
+    """Return the failure class of a failed test's warning."""
+    return next((known for words, known in _CLASSES if re.search(words, warning, re.IGNORECASE)), FailureClass.HARDWARE)
+
+
+def _failures(run: DcgmRun) -> Finding | None:
+    bad = [test for test in run.tests if test.statuses.get("fail")]
+    if not bad:
+        return None
+    first = bad[0]
+    more = f"; also failed: {', '.join(test.name for test in bad[1:])}" if bad[1:] else ""
+    worst = next((failure for failure in first.failures if failure.warning), DcgmFailure())
+    gpus = ", ".join(str(gpu) for gpu in sorted({gpu for failure in first.failures for gpu in failure.gpus}))
+    return fail(
+        failure_class(worst.warning),
+        f"{_named(first, worst)}{f' on GPU {gpus}' if gpus else ''}{more}",
+        "no test failed",
+        "run dcgmi diag -r 3 on this node alone; a hardware failure that comes back is for the vendor",
+    )
+
+
+def _named(test: DcgmTest, failure: DcgmFailure) -> str:
+    links = _LINKS.findall(failure.warning)
+    warning = f"NVLink links {', '.join(sorted(set(links), key=int))} down" if links else failure.warning[:160]
+    return f"DCGM test {test.name} failed{f': {warning}' if warning else ''}"
+
+
+def _tested(run: DcgmRun, level: int) -> Finding | None:
+    """Return a finding if tests have no result or all relevant ones were skipped: a skipped diagnostic is not a pass."""
+    silent = next((test for test in run.tests if not test.statuses or "unknown" in test.statuses), None)
+    if silent is not None:
+        return unknown(
+            FailureClass.RUNTIME, f"test {silent.name or 'without a name'} has no result", "a result of every test", "run it again"
+        )
+    if not run.count("pass"):
+        return unknown(
+            FailureClass.DEPENDENCY,
+            f"every test was skipped ({run.count('skip')} results)",
+            "tests that ran",
+            "run as root with the GPUs idle; see the tests' warnings",
+        )
+    # category Deployment holds software checks, which pass without touching a GPU
+    loads = [test for test in run.tests if test.category.lower() not in ("", "deployment")]
+    if level > 1 and not any(test.statuses.get("pass") for test in loads):
+        skipped = ", ".join(test.name for test in loads) or "none of them"
+        return unknown(
+            FailureClass.DEPENDENCY,
+            f"level {level} ran no hardware test (skipped: {skipped})",
+            "tests that load the GPUs",
+            "make sure nothing else uses the GPUs, and that the image holds the plug-ins for this CUDA version",
+        )
+    return None
+
+
+def _entities(run: DcgmRun, gpus: int) -> Finding | None:
+    # a GPU that fell off the bus is not tested, so it cannot fail a test
+    if not gpus or len(run.gpus) == gpus:
+        return None
+    return fail(
+        FailureClass.HARDWARE if run.gpus else FailureClass.RUNTIME,
+        f"DCGM tested {len(run.gpus)} GPUs",
+        f"{gpus} GPUs",
+        "compare with nvidia-smi -L and the kernel log (Xid 79: fallen off the bus)",
+    )

@@ -1,0 +1,238 @@
+"""Judges logs of nccl-tests: errors first, then the network, then each run's data, end and bandwidth at the largest size.
+
+Naive gates go wrong in three ways. Current NCCL prints `via NET/IB/0/GDRDMA`, not `[GDRDMA]`. The average over all sizes says
+nothing about the largest one. A run on one host, on sockets, or cut in the middle ends without an error. See
+`steps/docs/facts/acceptance.md`, NCCL log and nccl-tests.
+"""
+
+from steps.contract.nccl import NcclLog, NcclRun, NcclWant, Transport
+from steps.contract.plural import count
+from steps.contract.verdict import FailureClass
+from steps.stages.shared.finding import Finding, fail, unknown
+
+
+def problem(log: NcclLog, want: NcclWant) -> Finding | None:
+    """Return the first problem of this log; None if there is none."""
+    first = _stated(log) or network(log.transport, want)
+    if first:
+        return first
+    if not log.runs:
+        return unknown(
+            FailureClass.RUNTIME, "the log holds no run of nccl-tests", "a table with a row per size", "read the log of the check"
+        )
+    judged = (_run(run, want) for run in log.runs)
+    return next((finding for finding in judged if finding), None) or _repeated(log.runs, want)
+
+
+def network(seen: Transport, want: NcclWant) -> Finding | None:
+    """Return a finding unless traffic between nodes used RDMA, all adapters of a node, and GPUDirect on every channel."""
+    if not want.rdma:
+        return None
+    if seen.verbs_missing:
+        return fail(
+            FailureClass.DEPENDENCY,
+            "NCCL cannot open libibverbs and uses network Socket",
+            "InfiniBand verbs in the container",
+            "add rdma-core (libibverbs) to the check's image",
+        )
+    if seen.socket:
+        return fail(
+            FailureClass.DEPENDENCY,
+            f"NCCL {'found no InfiniBand device and ' if seen.no_device else ''}fell back to network Socket",
+            "every channel between nodes over RDMA",
+            "check that the pods get the RDMA resource and see /dev/infiniband, and that the fabric ports are up",
+        )
+    if not seen.network:
+        return unknown(
+            FailureClass.DEPENDENCY,
+            "the log does not tell which network NCCL uses",
+            "a line `Using network` or channels between nodes",
+            "run with NCCL_DEBUG=INFO",
+        )
+    if want.networks and seen.network not in want.networks:
+        return fail(
+            FailureClass.INPUT,
+            f"NCCL uses network {seen.network}",
+            f"one of {', '.join(want.networks)}",
+            "correct the network plug-in of the image, or the spec's fabric",
+        )
+    if want.hcas and not seen.hcas:
+        return unknown(
+            FailureClass.DEPENDENCY,
+            "the log does not tell which adapters NCCL uses",
+            f"{want.hcas} adapters",
+            "run with NCCL_DEBUG=INFO",
+        )
+    if want.hcas and len(seen.hcas) != want.hcas:
+        return fail(
+            FailureClass.HARDWARE,
+            f"NCCL uses {len(seen.hcas)} adapters: {', '.join(seen.hcas)}",
+            f"{want.hcas} adapters",
+            "check ports with ibstat on the nodes, and NCCL_IB_HCA in the image",
+        )
+    return _gdr(seen) if want.gdr else None
+
+
+def _gdr(seen: Transport) -> Finding | None:
+    if seen.gdr:
+        return None
+    wanted = "GPUDirect RDMA on every channel between nodes (via NET/IB/N/GDRDMA)"
+    step = "load nvidia-peermem or use the open kernel module with DMA-BUF; check PCIe ACS is off"
+    if seen.gdr is None:
+        return unknown(
+            FailureClass.DEPENDENCY, "the log does not tell whether GPUDirect RDMA is used", wanted, "run with NCCL_DEBUG=INFO"
+        )
+    if seen.gdr_disabled:
+        return fail(FailureClass.DEPENDENCY, f"GPU Direct RDMA Disabled for {', '.join(seen.gdr_disabled)}", wanted, step)
+    if seen.channels and seen.gdr_channels < seen.channels:
+        return fail(
+            FailureClass.DEPENDENCY, f"{seen.gdr_channels} of {seen.channels} channels between nodes use GDRDMA", wanted, step
+        )
+    return fail(FailureClass.DEPENDENCY, "NCCL says GDR 0", wanted, step)
+
+
+def _stated(log: NcclLog) -> Finding | None:
+    if not log.errors:
+        return None
+    first = log.errors[0]
+    where = " ".join(filter(None, (f"on {first.host}" if first.host else "", f"adapter {first.device}" if first.device else "")))
+    return fail(
+        first.failure_class,
+        f"{first.cause}{f' {where}' if where else ''}",
+        "a run without errors",
+        f"read the log of {first.host or 'the check'} around: {first.line[:120]}",
+    )
+
+
+def _run(run: NcclRun, want: NcclWant) -> Finding | None:
+    return _shape(run, want) or _truth(run) or _bandwidth(run, want) or _certainty(run, want)
+
+
+def _shape(run: NcclRun, want: NcclWant) -> Finding | None:
+    """Return a finding unless the ranks formed the one wanted communicator."""
+    if not run.rows:
+        return fail(FailureClass.RUNTIME, "nccl-tests ended before its first row", "a row per size", "read the log of the check")
+    hosts = len(run.hosts)
+    if want.ranks and run.world != want.ranks:
+        return fail(
+            FailureClass.INPUT if run.world < 2 else FailureClass.RUNTIME,
+            f"{count(run.world, 'rank')} on {count(hosts, 'host')}",
+            f"{count(want.ranks, 'rank')} in one communicator",
+            "check that nccl-tests was built with MPI=1 and that mpirun reached every worker",
+        )
+    # on fewer hosts NVLink would be measured instead of the fabric
+    if want.hosts and hosts != want.hosts:
+        return fail(
+            FailureClass.RUNTIME,
+            f"all ranks on {hosts} of the hosts",
+            f"{want.hosts} distinct hosts",
+            "check mpirun's host file: fewer hosts measure NVLink instead of the fabric",
+        )
+    if run.world == 1:
+        return unknown(FailureClass.INPUT, "one rank: no bus bandwidth by construction", "two ranks or more", "run with more GPUs")
+    # nccl-tests built without MPI runs every process as a world of its own
+    if run.fastest == 0.0:
+        return fail(
+            FailureClass.INPUT,
+            "bus bandwidth 0 at every size: each process is its own world",
+            "one communicator over all ranks",
+            "use nccl-tests built with MPI=1",
+        )
+    return None
+
+
+def _truth(run: NcclRun) -> Finding | None:
+    """Return a finding if data were wrong or the run did not come to its end."""
+    if run.wrong_sides or run.out_of_bounds or run.out_of_bounds_ok is False:
+        sizes = ", ".join(str(row.size) for row in run.rows if row.wrong) or "unknown"
+        return fail(
+            FailureClass.RUNTIME,
+            f"wrong data: {run.out_of_bounds or run.wrong_sides} values out of bounds (sizes {sizes})",
+            "0 values out of bounds",
+            "test the nodes in halves to find the one that corrupts data; check NCCL, its network plug-in and the driver",
+        )
+    if run.started and not run.concluded:
+        return fail(
+            FailureClass.RUNTIME,
+            f"the run started and did not conclude, {len(run.rows)} rows",
+            "Collective test concluded",
+            "read the end of the log: the run crashed, hung, or its log was cut",
+        )
+    return None
+
+
+def _bandwidth(run: NcclRun, want: NcclWant) -> Finding | None:
+    largest = run.largest
+    # the average covers all sizes and says nothing about the largest one
+    busbw = largest.least if largest else None
+    if largest is None or busbw is None or want.floor is None or busbw >= want.floor:
+        return None
+    average = f" (average over all sizes {run.average:g})" if run.average is not None else ""
+    return fail(
+        FailureClass.PERFORMANCE,
+        f"{busbw:g} GB/s at {size(largest.size)}{average}",
+        f"at least {want.floor:g} GB/s at the largest size",
+        "compare with nvidia-smi nvlink -s, ibstat and PCIe link width of the nodes; test them in halves",
+    )
+
+
+def _certainty(run: NcclRun, want: NcclWant) -> Finding | None:
+    """Return a finding if a fast run is no pass because its data were not checked or its end is missing."""
+    if want.checked and not run.checked:
+        return unknown(
+            FailureClass.RUNTIME,
+            f"correctness was not checked (#wrong is N/A on {run.unchecked_sides} sides, or missing)",
+            "checked data at every size",
+            "run with -c 1",
+        )
+    if want.whole and (not run.sizes or len(run.rows) < run.sizes):
+        wanted = f"{run.sizes} sizes" if run.sizes else "an unknown number of sizes"
+        return unknown(
+            FailureClass.RUNTIME,
+            f"{len(run.rows)} rows of {wanted}",
+            "a row for every size from minBytes to maxBytes",
+            "read the whole log of the check: which size is the largest cannot be told from a part",
+        )
+    if not run.ended or run.out_of_bounds is None:
+        return unknown(
+            FailureClass.RUNTIME,
+            "the summary `Out of bounds values` is missing",
+            "a complete log",
+            "read the whole log of the check",
+        )
+    if run.largest is None or run.largest.least is None:
+        return unknown(FailureClass.RUNTIME, "no bandwidth at the largest size", "a number", "read the whole log of the check")
+    return None
+
+
+def _repeated(runs: tuple[NcclRun, ...], want: NcclWant) -> Finding | None:
+    if len(runs) < want.runs:
+        return fail(
+            FailureClass.RUNTIME,
+            f"{len(runs)} runs in the log",
+            f"{want.runs} runs",
+            "read the end of the log: later runs did not start",
+        )
+    speeds = bandwidths(runs)
+    if not speeds or max(speeds) <= 0 or (max(speeds) - min(speeds)) / max(speeds) <= want.spread:
+        return None
+    return fail(
+        FailureClass.PERFORMANCE,
+        f"runs between {min(speeds):g} and {max(speeds):g} GB/s",
+        f"runs within {want.spread:.0%} of the fastest",
+        "look for other load, a flapping port, or thermal throttling (dcgmi dmon, ibdiagnet counters)",
+    )
+
+
+def bandwidths(runs: tuple[NcclRun, ...]) -> list[float]:
+    """Return the bus bandwidth of each run at its largest size, in GB/s."""
+    largest = (run.largest for run in runs)
+    return [row.least for row in largest if row is not None and row.least is not None]
+
+
+def size(count: int) -> str:
+    """Return bytes in the form that nccl-tests takes, such as `8G`."""
+    for unit, factor in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
+        if count and count % factor == 0:
+            return f"{count // factor}{unit}"
+    return str(count)

@@ -1,0 +1,157 @@
+"""Parses `dcgmi diag -j` of DCGM 3 and 4, and its table without `-j`; pure, never raises on tool output.
+
+DCGM 3 names `gpu_id` or `gpu_ids` (a text with commas), DCGM 4 `entity_group` and `entity_id`. The top key was `DCGM GPU
+Diagnostic` and is now `DCGM Diagnostic`. Warnings were one text and are now a list (https://github.com/NVIDIA/DCGM,
+nvvs/include/NvvsJsonStrings.h).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from steps.contract.dcgm import DcgmFailure, DcgmRun, DcgmTest
+
+MAX_TEXT = 16 << 20
+MOST_GPUS = 1024
+WARNING = 600
+_TOP = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
+_CELL = re.compile(r"^\|[ \t-]*(?P<name>[^|]*?)[ \t-]*\|(?P<value>[^|\n]*)\|?[ \t]*$", re.MULTILINE)
+_SECTION = re.compile(r"^[|+]-+[ \t]+(?P<name>\w[\w ]*?)[ \t]+-+\+", re.MULTILINE)
+_STATUS = re.compile(r"(Pass|Fail|Skip|Warn|Not Run)\b", re.IGNORECASE)
+
+
+def read(text: str) -> DcgmRun | None:
+    """Return one run, from JSON or from the table; None if the text is neither or is cut in the middle."""
+    text = text[:MAX_TEXT]
+    start = text.find("{")
+    if start >= 0 and "test_categories" in text:
+        return _from_json(text[start:])
+    return _from_table(text)
+
+
+# ---- JSON ----------------------------------------------------------------------------------------------------------------------
+
+
+def _from_json(text: str) -> DcgmRun | None:
+    try:
+        document = msgspec.json.decode(text[: text.rfind("}") + 1].encode(errors="replace"))
+    except msgspec.MsgspecError:
+        return None
+    if not isinstance(document, dict):
+        return None
+    top = next((document[key] for key in _TOP if isinstance(document.get(key), dict)), document)
+    pairs = [(category, test) for category in _maps(top.get("test_categories")) for test in _maps(category.get("tests"))]
+    metadata = document.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    return DcgmRun(
+        tests=tuple(_test(category, test) for category, test in pairs),
+        gpus=tuple(sorted({gpu for _, test in pairs for gpu in _gpus_of(test)})),
+        version=_text(metadata.get("version") or top.get("DCGM Version")),
+        driver=_text(metadata.get("Driver Version Detected") or top.get("Driver Version Detected")),
+        error=_text(top.get("runtime_error") or document.get("runtime_error"))[:WARNING],
+    )
+
+
+def _test(category: dict[str, Any], test: dict[str, Any]) -> DcgmTest:
+    results = list(_maps(test.get("results")))
+    statuses = Counter(_text(result.get("status")).lower() or "unknown" for result in results)
+    bad = (result for result in results if _text(result.get("status")).lower() == "fail")
+    return DcgmTest(
+        name=_text(test.get("name")),
+        category=_text(category.get("category")),
+        statuses=dict(statuses),
+        failures=tuple(DcgmFailure(gpus=tuple(sorted(_result_gpus(one))), warning=_warning(one.get("warnings"))) for one in bad),
+    )
+
+
+def _gpus_of(test: dict[str, Any]) -> Iterator[int]:
+    for result in _maps(test.get("results")):
+        yield from _result_gpus(result)
+
+
+def _result_gpus(result: dict[str, Any]) -> Iterator[int]:
+    if "entity_id" in result:
+        ids = [result["entity_id"]] if _text(result.get("entity_group", "GPU")).upper() == "GPU" else []
+    else:
+        named = result.get("gpu_ids", result.get("gpu_id"))
+        ids = named.split(",") if isinstance(named, str) else [named]
+    for gpu in ids:
+        text = str(gpu).strip()
+        if text.isdecimal() and len(text) < 5 and int(text) < MOST_GPUS:
+            yield int(text)
+
+
+def _warning(value: Any) -> str:
+    if isinstance(value, str):
+        return value[:WARNING]
+    entries = value if isinstance(value, list) else ()
+    parts = [_text(entry.get("warning")) if isinstance(entry, dict) else _text(entry) for entry in entries]
+    return "; ".join(filter(None, parts))[:WARNING]
+
+
+def _maps(value: Any) -> Iterable[dict[str, Any]]:
+    return (entry for entry in value if isinstance(entry, dict)) if isinstance(value, list) else ()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+# ---- table ---------------------------------------------------------------------------------------------------------------------
+
+
+def _from_table(text: str) -> DcgmRun | None:
+    tests: list[DcgmTest] = []
+    fields: dict[str, str] = {}
+    for category, name, value in _cells(text):
+        status = _STATUS.match(value)
+        if name in ("Warning", "Info") and tests:
+            tests[-1] = _warned(tests[-1], value) if name == "Warning" else tests[-1]
+        elif category == "Metadata" or status is None:
+            fields[name] = value
+        else:
+            word = status[1].lower()
+            failures = (DcgmFailure(),) if word == "fail" else ()
+            tests.append(DcgmTest(name=name, category=category, statuses={word: 1}, failures=failures))
+    if not tests:
+        return None
+    ids = [part for part in fields.get("GPU Device IDs Detected", "").split(",") if part.strip()]
+    return DcgmRun(
+        tests=tuple(tests),
+        gpus=tuple(range(min(len(ids), MOST_GPUS))),
+        version=fields.get("DCGM Version", ""),
+        driver=fields.get("Driver Version Detected", ""),
+    )
+
+
+def _warned(test: DcgmTest, warning: str) -> DcgmTest:
+    named = tuple(sorted({int(gpu) for gpu in re.findall(r"GPU (\d{1,3})\b", warning)}))
+    failures = tuple(DcgmFailure(gpus=named, warning=warning[:WARNING]) for _ in test.failures)
+    return msgspec.structs.replace(test, failures=failures)
+
+
+def _cells(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield section, name and value of each row. A value over several lines is joined; dcgmi wraps it in the middle of words."""
+    category = name = ""
+    parts: list[str] = []
+    for line in text.splitlines():
+        section, cell = _SECTION.match(line), _CELL.match(line)
+        if section or cell is None or cell["name"]:
+            if parts:
+                yield category, name, _joined(parts)
+            parts = []
+        if section:
+            category = section["name"]
+        elif cell is not None:
+            name = cell["name"] or name
+            parts.append(cell["value"].strip())
+    if parts:
+        yield category, name, _joined(parts)
+
+
+def _joined(parts: list[str]) -> str:
+    width = max(len(part) for part in parts)
+    return "".join(part.ljust(width) for part in parts).rstrip()

@@ -1,0 +1,120 @@
+"""Parses logs of nccl-tests, text and JSON, of any release; pure functions that never raise on tool output.
+
+The table changed over the years: `root` was added, `error` became `#wrong`, and `-I` adds four columns a side. So columns are found
+by the header if there is one, otherwise by their number. Lines may carry tags of mpirun or srun. Format: NVIDIA/nccl-tests
+src/util.cu.
+"""
+
+import re
+
+from steps.contract.nccl import NcclLog, NcclRun
+from steps.stages.validation import reader_nccl_errors, reader_nccl_json, reader_nccl_table, reader_nccl_transport
+
+MAX_TEXT = 64 << 20
+"""Most bytes of one log that are parsed; a log of 1,000 nodes has 20 MB."""
+
+_TAG = r"(?:\[[\d,]+\]<std(?:out|err)>:? ?|\d+: )?"
+_LINE = re.compile(
+    rf"^{_TAG}[ \t]*(?:"
+    r"(?P<row>\d+[ \t]+\d+[ \t]+[a-z]\w*[ \t]+[a-z]\w*[ \t].*)"
+    r"|#?[ \t]*(?P<head>size[ \t]+count[ \t]+type[ \t].*)"
+    r"|#?[ \t]*Rank[ \t]+(?P<rank>\d{1,9})[ \t].*?Pid[ \t]+\d+[ \t]+(?:on[ \t]+(?P<host>\S+)[ \t]+)?"
+    r"device[ \t]+\d+[ \t]+\[[^\]\n]*\][ \t]+(?P<gpu>.*\S)"
+    r"|#[ \t]*Out of bounds values[ \t]*:[ \t]*(?P<bounds>\d{1,18})(?:[ \t]+(?P<word>\w+))?"
+    r"|#[ \t]*Avg bus bandwidth[ \t]*:[ \t]*(?P<average>[-+.\deE]+|nan|inf)"
+    r"|#[ \t]*nccl-tests version[ \t]+(?P<version>\S+)"
+    r"|#[ \t]*Collective test starting:[ \t]*(?P<starting>\S+)"
+    r"|#[ \t]*Collective test concluded:[ \t]*(?P<concluded>\S+)"
+    r"|#?[ \t]*(?P<threads>nThread)[ \t][^\n]*?minBytes[ \t]+(?P<low>\d{1,18})[ \t]+maxBytes[ \t]+(?P<high>\d{1,18})[ \t]+"
+    r"step:[ \t]*(?P<step>\d{1,18})\((?P<unit>factor|bytes)\)"
+    r")",
+    re.MULTILINE,
+)
+_WORLD = re.compile(r"\bcomm 0x[0-9a-f]+ rank \d+ n[rR]anks (\d{1,9})")
+
+
+def read(text: str) -> NcclLog:
+    """Return the runs, the network and the errors of one log."""
+    text = text[:MAX_TEXT]
+    if text.lstrip()[:1] == "{":
+        written = reader_nccl_json.read(text)
+        return NcclLog(runs=(written,) if written else ())
+    return NcclLog(runs=runs(text), transport=reader_nccl_transport.read(text), errors=reader_nccl_errors.read(text))
+
+
+def runs(text: str) -> tuple[NcclRun, ...]:
+    """Return the runs of one log, in order; empty if no line belongs to a run."""
+    drafts: list[_Draft] = []
+    for match in _LINE.finditer(text):
+        if not drafts or drafts[-1].over(match.lastgroup or ""):
+            drafts.append(_Draft(drafts[-1].columns if drafts else ()))
+        drafts[-1].take(match)
+    world = max((int(size) for size in _WORLD.findall(text)), default=0)
+    return tuple(draft.run(world) for draft in drafts if draft.started_here)
+
+
+class _Draft:
+    """A run while its lines are being read."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self.columns = columns
+        self._rows: list[reader_nccl_table.Cells] = []
+        self._ranks: list[int] = []
+        self._hosts: dict[str, None] = {}
+        self._said: dict[str, str] = {}
+
+    @property
+    def started_here(self) -> bool:
+        """Return True if any line but a header was read."""
+        return bool(self._rows or self._ranks or self._said)
+
+    def over(self, group: str) -> bool:
+        """Return True if a line of this group belongs to the next run: it comes after the footer, or starts a run a second time."""
+        if group in ("average", "concluded"):
+            return group in self._said
+        if group == "unit":
+            return "threads" in self._said or bool(self._rows or self._ranks)
+        if group in ("word", "bounds"):
+            return "bounds" in self._said
+        if "bounds" in self._said or "concluded" in self._said or "average" in self._said:
+            return True
+        if group in ("version", "starting"):
+            return group in self._said or bool(self._rows or self._ranks)
+        return False
+
+    def take(self, match: re.Match[str]) -> None:
+        """Add one line to the run."""
+        groups = {key: value for key, value in match.groupdict().items() if value is not None}
+        if "row" in groups:
+            row = reader_nccl_table.row(groups["row"].split(), self.columns)
+            self._rows += [row] if row else []
+        elif "head" in groups:
+            self.columns = reader_nccl_table.columns(groups["head"])
+        elif "rank" in groups:
+            self._ranks.append(int(groups["rank"]))
+            self._said.setdefault("gpu", groups["gpu"])
+            if "host" in groups:
+                self._hosts[groups["host"]] = None
+        else:
+            self._said.update(groups)
+
+    def run(self, world: int) -> NcclRun:
+        """Return the run from its lines; `world` is the communicator's size as NCCL reports it."""
+        fields = self._said
+        program = fields.get("concluded") or fields.get("starting") or ""
+        bounds, word = fields.get("bounds"), fields.get("word")
+        return NcclRun(
+            collective=program.removesuffix("_perf") or reader_nccl_table.collective(self._rows),
+            version=fields.get("version", ""),
+            started="starting" in fields,
+            concluded="concluded" in fields,
+            rows=tuple(cells.row for cells in self._rows),
+            sizes=reader_nccl_table.sizes(fields) if "threads" in fields else 0,
+            out_of_bounds=int(bounds) if bounds is not None else None,
+            out_of_bounds_ok=word == "OK" if word else None,
+            average=reader_nccl_table.number(fields.get("average", "")),
+            ranks=len(self._ranks),
+            world=max((rank + 1 for rank in self._ranks), default=0) or world,
+            hosts=tuple(self._hosts),
+            gpu=fields.get("gpu", ""),
+        )
